@@ -1,0 +1,54 @@
+"""The service of otel_ml: receives OTLP, aligns by step, reduces across ranks, writes one run per backend.
+
+This module is the surface for plug-in authors; see docs/exporters/write-your-own.md.
+"""
+
+from __future__ import annotations
+
+from otel_ml_exporters.errors import (
+    ExporterClosedError,
+    ExportError,
+    PermanentExportError,
+    RetryableExportError,
+    UnknownExporterError,
+)
+from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.records import (
+    Artifact,
+    Audio,
+    HistogramValue,
+    Image,
+    Params,
+    Record,
+    RunInfo,
+    RunStatus,
+    Span,
+    SpanBatch,
+    StepRecord,
+    Summary,
+    Table,
+    Text,
+)
+
+__all__ = [
+    "Artifact",
+    "Audio",
+    "ExportError",
+    "Exporter",
+    "ExporterClosedError",
+    "HistogramValue",
+    "Image",
+    "Params",
+    "PermanentExportError",
+    "Record",
+    "RetryableExportError",
+    "RunInfo",
+    "RunStatus",
+    "Span",
+    "SpanBatch",
+    "StepRecord",
+    "Summary",
+    "Table",
+    "Text",
+    "UnknownExporterError",
+]

@@ -1,0 +1,227 @@
+"""What the receiver hands to the engine: decoded, validated, free of protobuf.
+
+One request becomes many observations. Everything a writer of ours sends carries its running number
+`seq`; what others send has `seq=None` and is identified by its own coordinates (CONTRACT §4 «Identity»).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from otel_ml.wire.reduction import Reduction
+from otel_ml_exporters.records import JsonValue, Span
+
+__all__ = [
+    "Attributes",
+    "Buckets",
+    "Event",
+    "ForeignPoint",
+    "Fragment",
+    "Goodbye",
+    "Manifest",
+    "Observation",
+    "Partials",
+    "Position",
+    "SeriesKey",
+    "Spans",
+    "Writer",
+]
+
+Attributes = tuple[tuple[str, str], ...]
+"""Identity attributes of a point, sorted by key, values as text."""
+
+Kind = Literal["moments", "order", "buckets"]
+"""Histogram without buckets; Gauge; ExponentialHistogram."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """One process incarnation, from the OTLP resource. Equal resources give equal writers.
+
+    Attributes:
+        instance: `service.instance.id`; changes at fork and restart.
+        attempt: the launcher's count of restarts, or None where it does not count.
+        parent: instance of the process this one was forked or spawned from, or None.
+        topology: (dimension, coordinate, size), sorted by dimension.
+        with_role: False where the user said `init(prefix="")`.
+    """
+
+    experiment: str
+    role: str
+    instance: str
+    rank: int = 0
+    world_size: int | None = None
+    local_rank: int | None = None
+    attempt: int | None = None
+    parent: str | None = None
+    topology: tuple[tuple[str, int, int], ...] = ()
+    host: str = ""
+    pid: int = 0
+    experiment_name: str = ""
+    run_name: str = ""
+    with_role: bool = True
+    tags: tuple[str, ...] = ()
+    notes: str | None = None
+
+
+class SeriesKey(NamedTuple):
+    """A metric within a scope: name as sent, identity attributes, kind of point."""
+
+    name: str
+    attributes: Attributes
+    kind: Kind
+
+
+class Buckets(NamedTuple):
+    """Exponential buckets of one point (OTLP ExponentialHistogram data point)."""
+
+    scale: int
+    zero_count: int
+    positive_offset: int
+    positive: tuple[int, ...]
+    negative_offset: int
+    negative: tuple[int, ...]
+
+
+class Partials(NamedTuple):
+    """The points of one fragment, column-wise; row i belongs to `series[i]`.
+
+    `series` is interned: the same tuple object comes back for every step of a role, so that equal
+    shapes are found by identity and folded together.
+
+    Attributes:
+        stats: float64 [n, 7]: count, sum, min, max, m2, wsum, wxsum. A Gauge has count 1 and its value
+            as sum, min and max. m2, wsum, wxsum are NaN where not sent.
+        times: int64 [n, 2]: first and last record, ns since the epoch.
+        buckets: None where no point has buckets.
+    """
+
+    series: tuple[SeriesKey, ...]
+    stats: npt.NDArray[np.float64]
+    times: npt.NDArray[np.int64]
+    buckets: tuple[Buckets | None, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fragment:
+    """Points of one (step, axis, reduction) of one writer, from one ScopeMetrics or a piece of it.
+
+    `seq_points` is how many points the whole ScopeMetrics had when it was sent; a Collector may have
+    split it, then several fragments carry the same `seq`. `axis` and `step` are None together: the
+    writer has no step.
+    """
+
+    writer: Writer
+    axis: str | None
+    step: int | None
+    reduction: Reduction
+    seq: int
+    seq_points: int
+    partials: Partials
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """`otel_ml.step.points`: how many points the writer sent for (axis, step) so far; it is done with the step."""
+
+    writer: Writer
+    axis: str
+    step: int
+    points: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """`otel_ml.position`: the heartbeat; `step` is the one the writer is inside of, on `axis`."""
+
+    writer: Writer
+    axis: str
+    step: int
+    seq: int
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Goodbye:
+    """`ml.writer.end`: nothing more comes from this writer. Totals are running totals of the writer's life.
+
+    Attributes:
+        recorded: values the user recorded.
+        points: points sent.
+        dropped: values lost in the worker, by reason.
+        overhead_s: seconds spent on the threads of the user.
+        duration_s: seconds since `init()`.
+    """
+
+    writer: Writer
+    seq: int
+    time_ns: int
+    status: Literal["finished", "failed", "killed"]
+    recorded: int = 0
+    points: int = 0
+    dropped: Mapping[str, int] | None = None
+    overhead_s: float = 0.0
+    duration_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForeignPoint:
+    """A point from any OTel SDK or the Collector's own receivers: no `seq`, any temporality.
+
+    Attributes:
+        value: sum of a Sum, value of a Gauge, sum of a histogram.
+        partials: one row, as in `Partials`, of the point as sent (cumulative or delta).
+        monotonic: of a Sum; None for other kinds.
+        start_ns: 0 where not sent.
+    """
+
+    writer: Writer
+    metric: str
+    attributes: Attributes
+    unit: str
+    kind: Literal["sum", "gauge", "histogram", "exponential"]
+    temporality: Literal["delta", "cumulative", "none"]
+    monotonic: bool | None
+    axis: str | None
+    step: int | None
+    reduction: Reduction | None
+    start_ns: int
+    time_ns: int
+    partials: Partials
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Event:
+    """A log record: params, text, table, image, …, or the user's own event (CONTRACT §4).
+
+    Attributes:
+        kind: `event_name`, e.g. `ml.text`.
+        seq: None from foreign SDKs.
+        body: decoded AnyValue; bytes for image, audio and inline artifacts.
+    """
+
+    writer: Writer
+    seq: int | None
+    kind: str
+    time_ns: int
+    axis: str | None
+    step: int | None
+    attributes: Mapping[str, JsonValue]
+    body: JsonValue | bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spans:
+    """Finished spans of one writer; identified by their ids."""
+
+    writer: Writer
+    spans: tuple[Span, ...]
+
+
+Observation = Union[Fragment, Manifest, Position, Goodbye, ForeignPoint, Event, Spans]

@@ -1,0 +1,67 @@
+"""Failures an exporter may report, by what the caller does next.
+
+::
+
+    ExportError
+    ├── RetryableExportError      the same records may succeed later
+    ├── PermanentExportError      the same records will fail again
+    └── ExporterClosedError       export after shutdown
+    UnknownExporterError          no exporter of that name (also a ConfigError)
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from otel_ml.exceptions import ConfigError, OtelMLError
+
+__all__ = [
+    "ExportError",
+    "ExporterClosedError",
+    "PermanentExportError",
+    "RetryableExportError",
+    "UnknownExporterError",
+]
+
+
+class ExportError(OtelMLError):
+    """Base of the failures of `Exporter.export`."""
+
+
+class RetryableExportError(ExportError):
+    """The backend could not take the records now; the pipeline sends the same records again.
+
+    Attributes:
+        retry_after: seconds the backend asks to wait, or None for the pipeline's own back-off.
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class PermanentExportError(ExportError):
+    """The backend will never take these records; they are counted as lost with this reason and skipped."""
+
+
+class ExporterClosedError(ExportError):
+    """`export` was called after `shutdown`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Exporter {name!r} is shut down. Start a new one.")
+
+
+class UnknownExporterError(ConfigError):
+    """No exporter is registered under a name.
+
+    Examples:
+        >>> print(UnknownExporterError("wandbb", ["console", "wandb"]))
+        No exporter is registered as 'wandbb'. Did you mean 'wandb'? Registered: console, wandb.
+    """
+
+    def __init__(self, name: str, registered: Iterable[str]) -> None:
+        known = sorted(registered)
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        super().__init__(f"No exporter is registered as {name!r}.{hint} Registered: {', '.join(known)}.")

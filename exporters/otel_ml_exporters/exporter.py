@@ -1,0 +1,81 @@
+"""The interface of an exporter: four verbs (CONTRACT §6).
+
+::
+
+    start(run) ──▶ export(records) … force_flush(timeout) … ──▶ shutdown(timeout, status)
+                        │ returns, or raises
+                        ├─ RetryableExportError: the same records come again, after a pause
+                        └─ PermanentExportError: they are counted as lost, the next ones come
+
+The pipeline promises: one thread calls one exporter, never concurrently; `seq` ascends; steps ascend
+per (attempt, role, axis) except amendments; records are immutable; after `shutdown` nothing comes.
+Queueing, retry, time-outs, thinning (`every`), self-telemetry and logging are the pipeline's business.
+
+The author promises: bounded time; typed failures; `shutdown` is safe twice and before `start`;
+`start` on the folder or run of a killed predecessor resumes it, and `position()` then tells the last
+`seq` known to be stored, so that scalars are written exactly once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from otel_ml_exporters.records import Record, RunInfo, RunStatus
+
+__all__ = ["Exporter"]
+
+
+class Exporter(ABC):
+    """Base of all exporters. Configuration goes to the constructor and is checked there (`ConfigError`).
+
+    A backend's docstring ends with four lines: **Guarantee**, **Ordering**, **Non-finite values**, **Names**.
+    """
+
+    every: int = 1
+    """Export only steps that are multiples of this; thinning, never silent averaging. The pipeline applies it."""
+
+    max_batch: int = 256
+    """Most records a call of `export` gets."""
+
+    max_delay: float = 0.0
+    """Seconds the pipeline may wait to fill a batch (MLflow wants large ones)."""
+
+    @abstractmethod
+    def start(self, run: RunInfo) -> None:
+        """Open or resume the run in the backend.
+
+        Raises:
+            MissingDependencyError: the backend's package is not installed.
+            ConfigError: the backend says that options or credentials are wrong.
+            RetryableExportError: the backend is not reachable now; the pipeline calls again.
+        """
+
+    @abstractmethod
+    def position(self) -> int | None:
+        """After `start`: the `seq` up to which the backend holds everything.
+
+        0 where it holds nothing; None where the backend cannot tell (the pipeline's own mark is used).
+        """
+
+    @abstractmethod
+    def export(self, records: Sequence[Record]) -> None:
+        """Write `records`, all or nothing as far as the backend can.
+
+        A record of a kind the backend has no place for is ignored.
+
+        Raises:
+            RetryableExportError, PermanentExportError, ExporterClosedError
+        """
+
+    def force_flush(self, timeout: float) -> None:
+        """Hand everything exported so far to the backend, within `timeout` seconds."""
+
+    @abstractmethod
+    def shutdown(self, timeout: float, status: RunStatus | None) -> None:
+        """Close within `timeout` seconds; `status` is the run's end, or None where only this process ends."""
+
+    @property
+    def url(self) -> str | None:
+        """Where a person looks at this run (a file, a page), once started."""
+        return None

@@ -1,0 +1,58 @@
+"""Exporter names → classes: a small table of our own, then the entry-point group `otel_ml.exporters`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+
+from otel_ml.exceptions import MissingDependencyError
+from otel_ml_exporters.errors import UnknownExporterError
+from otel_ml_exporters.exporter import Exporter
+
+__all__ = ["GROUP", "exporter_class", "registered", "split_name"]
+
+GROUP = "otel_ml.exporters"
+
+BUILT_IN: Mapping[str, str] = {
+    "console": "otel_ml_exporters.backends.console:ConsoleExporter",
+    "jsonl": "otel_ml_exporters.backends.jsonl:JsonlExporter",
+    "mlflow": "otel_ml_exporters.backends.mlflow:MlflowExporter",
+    "tensorboard": "otel_ml_exporters.backends.tensorboard:TensorBoardExporter",
+    "wandb": "otel_ml_exporters.backends.wandb:WandbExporter",
+}
+
+
+def registered() -> Mapping[str, str]:
+    """Return every known exporter name with its `module:class`."""
+    plugins = {point.name: point.value for point in entry_points(group=GROUP)}
+    return {**plugins, **BUILT_IN}
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Split `mlflow/remote` into the exporter and the instance (`""` for the plain name)."""
+    kind, _, instance = name.partition("/")
+    return kind, instance
+
+
+def exporter_class(name: str) -> type[Exporter]:
+    """Return the class registered as `name` (an instance suffix such as `/remote` is ignored).
+
+    Raises:
+        UnknownExporterError: with the nearest known name.
+        MissingDependencyError: its package is not installed.
+    """
+    kind, _ = split_name(name)
+    known = registered()
+    if kind not in known:
+        raise UnknownExporterError(kind, known)
+    module, _, attribute = known[kind].partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except MissingDependencyError:
+        raise
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(f"Exporter {kind!r}", package=error.name or kind, extra=kind) from error
+    if not (isinstance(found, type) and issubclass(found, Exporter)):
+        raise TypeError(f"{known[kind]} is not an Exporter. Subclass otel_ml_exporters.Exporter.")
+    return found

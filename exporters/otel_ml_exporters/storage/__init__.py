@@ -1,0 +1,1 @@
+"""The only owner of files on disk: the journal (input) and the outbox (closed records, positions, engine state)."""

@@ -1,0 +1,1 @@
+"""Everything behind the public names; nothing here is API."""

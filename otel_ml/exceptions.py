@@ -1,0 +1,58 @@
+"""Errors a user of otel_ml can catch.
+
+::
+
+    OtelMLError
+    ├── ConfigError                 an argument or variable is wrong (also a ValueError)
+    ├── MissingDependencyError      an optional package is not installed (also an ImportError)
+    └── WireError                   bytes that cannot be otel_ml telemetry (also a ValueError)
+
+Nothing here is raised by a recording call: after `otel_ml.init()` the worker counts and
+says once, unless `OTEL_ML_STRICT=true`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["ConfigError", "MissingDependencyError", "OtelMLError", "WireError"]
+
+
+class OtelMLError(Exception):
+    """Base of every error otel_ml raises."""
+
+
+class ConfigError(OtelMLError, ValueError):
+    """One or more arguments or variables are wrong; the message lists all of them.
+
+    Examples:
+        >>> print(ConfigError("OTEL_ML_MODE: expected 'auto', got 'autoo'.", "OTEL_ML_RANK: expected an int, got 'x'."))
+        2 settings are wrong:
+          OTEL_ML_MODE: expected 'auto', got 'autoo'.
+          OTEL_ML_RANK: expected an int, got 'x'.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        self.problems: Sequence[str] = problems
+        if len(problems) == 1:
+            super().__init__(problems[0])
+        else:
+            super().__init__("\n  ".join([f"{len(problems)} settings are wrong:", *problems]))
+
+
+class MissingDependencyError(OtelMLError, ImportError):
+    """An optional package is needed and not installed.
+
+    Examples:
+        >>> print(MissingDependencyError("Exporter 'mlflow'", package="mlflow", extra="mlflow"))
+        Exporter 'mlflow' needs the package 'mlflow'. Install it with: pip install 'otel-ml[mlflow]'
+    """
+
+    def __init__(self, what: str, *, package: str, extra: str) -> None:
+        self.package = package
+        self.extra = extra
+        super().__init__(f"{what} needs the package {package!r}. Install it with: pip install 'otel-ml[{extra}]'")
+
+
+class WireError(OtelMLError, ValueError):
+    """Bytes or attributes that are not otel_ml telemetry."""

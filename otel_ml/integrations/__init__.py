@@ -1,0 +1,1 @@
+"""One module per framework, on the public API only; the framework is imported inside."""

@@ -1,0 +1,122 @@
+"""How a setting is declared, and how its text is parsed (OpenTelemetry's rules: empty is unset)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+__all__ = ["Setting", "Variable", "boolean", "choice", "integer", "size_bytes", "text"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Variable(Generic[T]):
+    """One row of a settings table.
+
+    Attributes:
+        name: environment variable.
+        parse: text → value; raises `ValueError` whose message says what was expected.
+        default: effective value where it is unset.
+        doc: one sentence or two, Markdown.
+        unit: `ms`, `bytes`, … or an empty string.
+        secret: never printed.
+        shown_default: how docs print the default, where `repr(default)` would mislead.
+    """
+
+    name: str
+    parse: Callable[[str], T]
+    default: T
+    doc: str
+    unit: str = ""
+    secret: bool = False
+    shown_default: str | None = None
+
+    def read(self, environ: Mapping[str, str] | None = None) -> Setting[T]:
+        """Return the effective value, where it came from, and what was wrong with the text if anything."""
+        raw = (os.environ if environ is None else environ).get(self.name, "")
+        if not raw.strip():
+            return Setting(self, self.default, "default")
+        try:
+            return Setting(self, self.parse(raw.strip()), "environment")
+        except ValueError as error:
+            shown = "***" if self.secret else repr(raw)
+            return Setting(self, self.default, "default", f"{self.name}: expected {error}, got {shown}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting(Generic[T]):
+    """An effective value of a `Variable`; `problem` is a whole sentence or None."""
+
+    variable: Variable[T]
+    value: T
+    source: str
+    problem: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The value as `otel-ml env` prints it."""
+        return "***" if self.variable.secret and self.value else str(self.value)
+
+
+def text(raw: str) -> str:
+    """Accept any text."""
+    return raw
+
+
+def boolean(raw: str) -> bool:
+    """Accept `true` and `false`, in any case (OpenTelemetry specification, environment variables)."""
+    lowered = raw.lower()
+    if lowered not in {"true", "false"}:
+        raise ValueError("true or false")
+    return lowered == "true"
+
+
+def integer(minimum: int | None = None) -> Callable[[str], int]:
+    """Return a parser of whole numbers of at least `minimum`."""
+    expected = "a whole number" if minimum is None else f"a whole number of at least {minimum}"
+
+    def parse(raw: str) -> int:
+        try:
+            value = int(raw)
+        except ValueError:
+            raise ValueError(expected) from None
+        if minimum is not None and value < minimum:
+            raise ValueError(expected)
+        return value
+
+    return parse
+
+
+def choice(*options: str) -> Callable[[str], str]:
+    """Return a parser of one of `options`, in any case."""
+
+    def parse(raw: str) -> str:
+        if raw.lower() not in options:
+            raise ValueError(f"one of {', '.join(options)}")
+        return raw.lower()
+
+    return parse
+
+
+_UNITS: Mapping[str, int] = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+
+
+def size_bytes(raw: str) -> int:
+    """Accept bytes, or a number with KiB, MiB, GiB, TiB.
+
+    Examples:
+        >>> size_bytes("10 GiB")
+        10737418240
+    """
+    digits = raw.rstrip("BKMGTibkmgt ")
+    unit = raw[len(digits) :].strip().lower()
+    try:
+        return int(float(digits) * _UNITS[unit])
+    except (KeyError, ValueError):
+        raise ValueError("a size such as 1073741824 or '10 GiB'") from None
+
+
+AnyVariable = Variable[Any]

@@ -1,0 +1,78 @@
+"""Attribute keys, event names and reserved names on the wire (CONTRACT §4)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SCOPE: Final = "otel_ml"
+"""Name of the instrumentation scope of everything otel_ml sends itself."""
+
+# Resource
+EXPERIMENT_ID: Final = "ml.experiment.id"
+EXPERIMENT_NAME: Final = "ml.experiment.name"
+RUN_NAME: Final = "ml.run.name"
+ATTEMPT: Final = "ml.attempt"
+ROLE: Final = "service.name"
+INSTANCE: Final = "service.instance.id"
+PARENT: Final = "ml.parent"
+RANK: Final = "ml.rank"
+WORLD_SIZE: Final = "ml.world_size"
+LOCAL_RANK: Final = "ml.local_rank"
+TOPOLOGY_PREFIX: Final = "ml.topology."
+"""`ml.topology.<dim>` is this rank's coordinate, `ml.topology.<dim>.size` the size of the dimension."""
+TOPOLOGY_SIZE_SUFFIX: Final = ".size"
+HOST: Final = "host.name"
+PID: Final = "process.pid"
+PREFIX: Final = "ml.prefix"
+"""Present (and empty) on the resource where the user said `init(prefix="")`: names carry no role."""
+TAGS: Final = "ml.tags"
+NOTES: Final = "ml.notes"
+
+# Scope (or, from any OTel SDK, the point: the point wins)
+STEP: Final = "ml.step"
+AXIS: Final = "ml.step.axis"
+REDUCTION: Final = "ml.reduction"
+SEQ: Final = "ml.seq"
+SEQ_POINTS: Final = "ml.seq.points"
+
+# Point: values, not identity
+M2: Final = "ml.m2"
+"""Sum of squared deviations from the mean (Chan, Golub, LeVeque 1979)."""
+WSUM: Final = "ml.wsum"
+WXSUM: Final = "ml.wxsum"
+VALUE_ATTRIBUTES: Final = frozenset({M2, WSUM, WXSUM})
+
+# Metrics of the protocol itself
+MANIFEST: Final = "otel_ml.step.points"
+POSITION: Final = "otel_ml.position"
+
+# Log records
+EVENT_PARAMS: Final = "ml.params"
+EVENT_TEXT: Final = "ml.text"
+EVENT_TABLE: Final = "ml.table"
+EVENT_IMAGE: Final = "ml.image"
+EVENT_AUDIO: Final = "ml.audio"
+EVENT_HISTOGRAM: Final = "ml.histogram"
+EVENT_ARTIFACT: Final = "ml.artifact"
+EVENT_SUMMARY: Final = "ml.summary"
+EVENT_WRITER_END: Final = "ml.writer.end"
+EVENT_NOTICE: Final = "ml.notice"
+"""Something to say once for the whole job; body is the sentence."""
+
+NAME: Final = "ml.name"
+"""Name of a non-scalar (text, table, image, …), as the user wrote it."""
+TIMER_LEVEL: Final = "ml.timer.level"
+
+# Body or attributes of `ml.writer.end`
+STATUS: Final = "ml.status"
+RECORDED: Final = "otel_ml.recorded"
+POINTS: Final = "otel_ml.points"
+DROPPED: Final = "otel_ml.dropped"
+OVERHEAD: Final = "otel_ml.overhead"
+DURATION: Final = "otel_ml.duration"
+
+DEFAULT_AXIS: Final = "step"
+TIME_AXIS: Final = "time"
+RESERVED_PREFIX: Final = "otel_ml/"
+UNNAMED_ROLES: Final = frozenset({"", "trainer"})
+"""Roles that do not appear in published names; `unknown_service*` is one too."""
