@@ -79,14 +79,16 @@ class Metric:
     def _with(self, attributes: Mapping[str, object]) -> Series | None:
         if self._series is None:
             return None
-        key = tuple(attributes.items())
-        known = self._by_attributes.get(key)
-        if known is not None:
-            return known
-        series = DEFINITIONS.series(self.name, identity(attributes))
-        if series is not None:
-            self._by_attributes[key] = series
-        return series
+        given = tuple(attributes.items())
+        try:
+            return self._by_attributes[given]
+        except KeyError:
+            series = DEFINITIONS.series(self.name, identity(attributes))
+            if series is not None:
+                self._by_attributes[given] = series
+            return series
+        except TypeError:  # a value that cannot be a key, such as a list: it counts as its text
+            return DEFINITIONS.series(self.name, identity(attributes))
 
 
 class Meter:

@@ -178,7 +178,7 @@ def watch_named(
     device: str | None = None,
 ) -> Watch | None:
     """Return the timer of this name, made at first sight; None (said) where the name is not one."""
-    watch = _WATCHES.get(name)
+    watch = _WATCHES.get(name) if isinstance(name, str) else None
     if watch is not None:
         return watch
     reduction = None
