@@ -26,6 +26,7 @@ from otel_ml._internal.events import (
     log_text,
 )
 from otel_ml._internal.log import log, record
+from otel_ml._internal.loop import steps
 from otel_ml._internal.meter import get_meter
 from otel_ml._internal.read import read
 from otel_ml._internal.run import Run
@@ -59,6 +60,7 @@ __all__ = [
     "set_step",
     "shutdown",
     "step",
+    "steps",
     "timed",
     "timer",
 ]
