@@ -31,7 +31,7 @@ class Asleep(Records):
 
     def extend(self, items: Iterable[Any], /) -> None:
         """Take the first record, and start what sends it."""
-        self.__class__ = Records  # type: ignore[assignment]
+        self.__class__ = Records
         super().extend(items)
         _on_wake()
 
@@ -54,9 +54,9 @@ def sleep(wake: Callable[[], object]) -> None:
     """Call `wake` at the next record, once."""
     global _on_wake
     _on_wake = wake
-    RECORDS.__class__ = Asleep  # type: ignore[assignment]
+    RECORDS.__class__ = Asleep
 
 
 def stay_awake() -> None:
     """Call nothing at the next record."""
-    RECORDS.__class__ = Records  # type: ignore[assignment]
+    RECORDS.__class__ = Records
