@@ -162,11 +162,11 @@ class Worker:
 
     def _handle(self, request: Request | None) -> bool:
         """Do one round; return whether it was the last."""
+        if self._new_config is not None:
+            self._describe_anew(self._new_config)
         if request is not None and request.kind == "end":
             self._end(request)
             return True
-        if self._new_config is not None:
-            self._describe_anew(self._new_config)
         self._collect()
         self._reach()
         if request is not None and request.kind == "flush":
@@ -376,16 +376,19 @@ class Worker:
         pending: int | None = None
         quiet_since = time.monotonic()
         while True:
-            run = self._ask(f"?writer={self.identity.instance}")
-            if run is None or not run.get("last"):
+            run = self._ask(f"?writer={self.identity.instance}") or {}
+            is_last = run.get("last")  # absent or None: the service has not got to our goodbye yet
+            if is_last is False:
                 return
-            left = int(run.get("pending", 0))
+            left = int(run.get("pending", 0)) if is_last else None
             now = time.monotonic()
-            if pending is None or left < pending:
+            if left is not None and (pending is None or left < pending):
                 pending, quiet_since = left, now
-            if not left or now >= deadline or now - quiet_since >= PATIENCE_AT_EXIT:
+            if left == 0 or now >= deadline or now - quiet_since >= PATIENCE_AT_EXIT:
                 break
             time.sleep(0.05)
+        if not run:
+            return
         self._show_notices(run)
         share = self.overhead_s() / max(time.monotonic() - self._started, 1e-9)
         self._console.line(finished_line(run, share))
