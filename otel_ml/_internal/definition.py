@@ -6,7 +6,6 @@ import fnmatch
 import threading
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Union
 
 from otel_ml._internal.guard import guard
 from otel_ml.exceptions import WireError
@@ -29,7 +28,7 @@ __all__ = [
 Attributes = tuple[tuple[str, str | bool | int | float], ...]
 """Sorted by key."""
 
-Reduce = Union[str, Iterable[str], None]
+Reduce = str | Iterable[str] | None
 """What `reduce=` accepts: one reduction, or several."""
 
 _MEAN = Reduction()
@@ -115,7 +114,11 @@ class Definitions:
     """Far above any real job; what stops a step number in a metric's name from filling the memory."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.forget()
+
+    def forget(self) -> None:
+        """Start with no metric."""
+        self.new_lock()
         self._definitions: dict[str, Definition] = {}
         self._patterns: list[tuple[str, Reduction, str, str]] = []
         self._series: dict[tuple[str, Attributes], Series] = {}
