@@ -118,9 +118,7 @@ class Capture:
 
     def _flush(self) -> None:
         if not RUNTIME.flush(10.0):
-            raise OtelMLError(
-                "What was recorded could not be captured within 10 s: the run has ended. Capture inside it."
-            )
+            raise OtelMLError("The run has ended, or is stuck. Ask what was captured inside the capture.")
 
 
 class _Memory:
@@ -140,7 +138,7 @@ class _Memory:
         del timeout
         take = {"/v1/metrics": self._metrics, "/v1/traces": self._traces, "/v1/logs": self._logs}
         take[path](body)
-        return Answer("ok", notices=0)
+        return Answer("ok")
 
     def get(self, path: str, timeout: float) -> bytes | None:
         del path, timeout

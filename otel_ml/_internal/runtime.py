@@ -242,6 +242,8 @@ class Runtime:
                 was_fine = worker.request("end", timeout, status)
             recorder.enabled = False
             guard.connect(None)
+            if worker is not None:
+                recorder.after_fork_in_child()  # a new init() is a new run: from ml.seq 1, and with no step
             self._tracing.deactivate()
             self._exit.uninstall()
             self._environment.undo()

@@ -37,6 +37,9 @@ Status = Literal["finished", "failed", "killed"]
 TICK = 0.1
 """Seconds between looks; what a `kill -9` may cost (CONTRACT §3: the spool is written every 100 ms)."""
 
+PATIENCE_WITH_SERVICE = 1.0
+"""Seconds the service has to say whether this writer was the last."""
+
 PATIENCE_AT_EXIT = 2.0
 """Seconds the process waits at its end for a receiver that does not answer (ARCHITECTURE «exit»)."""
 
@@ -376,18 +379,19 @@ class Worker:
         pending: int | None = None
         quiet_since = time.monotonic()
         while True:
-            run = self._ask(f"?writer={self.identity.instance}") or {}
-            is_last = run.get("last")  # absent or None: the service has not got to our goodbye yet
+            run = self._ask(f"?writer={self.identity.instance}")
+            is_last = None if run is None else run.get("last")  # None: the service has not got to our goodbye yet
             if is_last is False:
                 return
-            left = int(run.get("pending", 0)) if is_last else None
+            left = int(run.get("pending", 0)) if run is not None and is_last else None
             now = time.monotonic()
             if left is not None and (pending is None or left < pending):
                 pending, quiet_since = left, now
-            if left == 0 or now >= deadline or now - quiet_since >= PATIENCE_AT_EXIT:
+            patience = PATIENCE_AT_EXIT if is_last else PATIENCE_WITH_SERVICE
+            if left == 0 or now >= deadline or now - quiet_since >= patience:
                 break
             time.sleep(0.05)
-        if not run:
+        if run is None or not is_last:
             return
         self._show_notices(run)
         share = self.overhead_s() / max(time.monotonic() - self._started, 1e-9)

@@ -142,7 +142,8 @@ def test_a_process_elsewhere_joins_by_child_env_and_is_nobodys_child(server: Otl
         import os, subprocess, sys, otel_ml
         run = otel_ml.init("exp", name="first try")
         actor = "import otel_ml; otel_ml.log({'push_weights_s': 0.5}, step=1)"
-        subprocess.run([sys.executable, "-c", actor], env={**os.environ, **otel_ml.child_env(), "OTEL_SERVICE_NAME": "generator"})
+        environ = {**os.environ, **otel_ml.child_env(), "OTEL_SERVICE_NAME": "generator"}
+        subprocess.run([sys.executable, "-c", actor], env=environ)
         print(run.id)
     """
 
