@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from otel_ml._internal.guard import guard
-from otel_ml._internal.protobuf import field, key_value, text
+from otel_ml.wire.protobuf import field, key_value, text
 from otel_ml._internal.step import Step
 from otel_ml.wire.attributes import AXIS, SCOPE, STEP, TIMER_LEVEL
 

@@ -1,14 +1,17 @@
 """Protobuf wire bytes by hand: what the SDK's encoder needs 7.5 µs a point for takes 0.2 µs so.
 
 Field numbers are those of opentelemetry-proto v1; fields are written in ascending order.
+`opentelemetry.proto` costs 23 ms and 15 MB to import: a worker that only records never loads it.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["any_value", "field", "key_value", "text", "varint"]
+from otel_ml.exceptions import WireError
+
+__all__ = ["any_value", "field", "fields", "key_value", "key_values", "text", "varint"]
 
 _DOUBLE = struct.Struct("<d").pack
 _SMALL = tuple(bytes((n,)) for n in range(128))
@@ -70,3 +73,48 @@ def _composite(value: object) -> bytes:
 def key_value(key: str, value: object) -> bytes:
     """Encode the body of a KeyValue."""
     return text(1, key) + field(2, any_value(value))
+
+
+def key_values(number: int, attributes: Mapping[str, object]) -> bytes:
+    """Encode `attributes` as the repeated KeyValue field `number`."""
+    return b"".join(field(number, key_value(key, value)) for key, value in attributes.items())
+
+
+def fields(body: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield (field number, value) of a message; fixed-width values come as their bytes.
+
+    Raises:
+        WireError: `body` is not a protobuf message.
+    """
+    position = 0
+    try:
+        while position < len(body):
+            tag, position = _read_varint(body, position)
+            value, position = _read_value(body, position, tag & 7)
+            yield tag >> 3, value
+    except IndexError:
+        raise WireError("A protobuf message ends inside a number. Expected a whole OTLP message.") from None
+
+
+def _read_value(body: bytes, position: int, kind: int) -> tuple[int | bytes, int]:
+    if kind == 0:
+        return _read_varint(body, position)
+    length = {1: 8, 5: 4}.get(kind)
+    if length is None:
+        if kind != 2:
+            raise WireError(f"{kind} is not one of protobuf's wire types. Expected an OTLP message.")
+        length, position = _read_varint(body, position)
+    if position + length > len(body):
+        raise WireError("A protobuf message ends inside a field. Expected a whole OTLP message.")
+    return body[position : position + length], position + length
+
+
+def _read_varint(body: bytes, position: int) -> tuple[int, int]:
+    shift = value = 0
+    while True:
+        byte = body[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
