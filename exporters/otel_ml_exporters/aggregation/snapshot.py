@@ -274,7 +274,7 @@ def _track(track: Track) -> list[object]:
 def _restore_track(run: RunState, entry: list[Any]) -> None:
     role, axis, counts, published, reductions = entry
     track = run.lanes.track(role, axis)
-    track.tally = Tally(counts, published)
+    track.tally = Tally(**counts, published=published)
     track.reductions = reductions
 
 
