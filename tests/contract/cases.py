@@ -66,7 +66,18 @@ CASES = [
         made("jsonl"),
         reader="jsonl",
         stores=frozenset(
-            {"params", "summary", "texts", "images", "tables", "audio", "histograms", "artifacts", "status", "amendments"}
+            {
+                "params",
+                "summary",
+                "texts",
+                "images",
+                "tables",
+                "audio",
+                "histograms",
+                "artifacts",
+                "status",
+                "amendments",
+            }
         ),
     ),
 ]
