@@ -14,18 +14,18 @@ from otel_ml_exporters.cli.group import CommandGroup
 __all__ = ["cli", "main"]
 
 COMMANDS = {
-    "demo": "Train on real digits with 4 ranks and an evaluator, and look at what was recorded.",
-    "serve": "Run the service: receive OTLP, align by step, reduce, write one run to each backend.",
-    "replay": "Write a recorded run again, to other exporters or another service.",
-    "recover": "Finish what a crash or a full disk left undelivered.",
+    "demo": "Train on real digits with 4 ranks; see what is recorded.",
+    "serve": "Run the service: OTLP in, one run a backend out.",
+    "replay": "Write a recorded run again, to other exporters.",
+    "recover": "Deliver what a crash left undelivered.",
     "runs": "List the runs on this machine.",
     "show": "Plot metrics of a run in the terminal.",
-    "open": "Open a run in TensorBoard, MLflow or W&B.",
-    "tail": "Follow a run: a line for every step that closes.",
+    "open": "Open a run in TensorBoard or MLflow.",
+    "tail": "Follow a run: a line for every closed step.",
     "gc": "Remove old runs.",
-    "env": "Print every setting, its value and where it came from.",
-    "doctor": "Check this machine and the configured endpoint, and say what to do.",
-    "exporters": "List the exporters: installed or not, and what each guarantees.",
+    "env": "Print every setting and where it came from.",
+    "doctor": "Check this machine, and say what to do.",
+    "exporters": "List the exporters and what each guarantees.",
     "completion": "Print the shell completion script.",
 }
 

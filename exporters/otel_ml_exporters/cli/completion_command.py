@@ -17,7 +17,7 @@ _SHELLS = ("bash", "zsh", "fish")
 
 @click.command(
     "completion",
-    epilog='Examples: eval "$(otel-ml completion bash)" · otel-ml completion fish > ~/.config/fish/completions/otel-ml.fish',
+    epilog='Example, in ~/.bashrc: eval "$(otel-ml completion bash)"',
 )
 @click.argument("shell", type=click.Choice(_SHELLS), required=False)
 def command(shell: str | None) -> None:

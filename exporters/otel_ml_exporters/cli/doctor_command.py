@@ -8,7 +8,14 @@ from pathlib import Path
 
 import click
 
-from otel_ml_exporters.cli.checks import Check, endpoint_checks, folder_checks, package_checks, port_checks, setting_checks
+from otel_ml_exporters.cli.checks import (
+    Check,
+    endpoint_checks,
+    folder_checks,
+    package_checks,
+    port_checks,
+    setting_checks,
+)
 from otel_ml_exporters.cli.parameters import dir_option
 from otel_ml_exporters.cli.screen import Screen, screen
 

@@ -85,10 +85,8 @@ def markdown() -> str:
         >>> markdown().splitlines()[0]
         '| variable | default | meaning |'
     """
-    lines = ["| variable | default | meaning |", "|---|---|---|"]
-    for variable in (*_ours(), *worker.STANDARD):
-        lines.append(f"| `{variable.name}` | {_default(variable)} | {variable.doc} |")
-    return "\n".join(lines)
+    rows = (f"| `{row.name}` | {_default(row)} | {row.doc} |" for row in (*_ours(), *worker.STANDARD))
+    return "\n".join(["| variable | default | meaning |", "|---|---|---|", *rows])
 
 
 def _default(variable: AnyVariable) -> str:

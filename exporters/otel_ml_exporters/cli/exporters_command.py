@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import re
+import sys
 
 import click
 
 from otel_ml.exceptions import MissingDependencyError
 from otel_ml_exporters.cli.packages import BACKEND_PACKAGES, installed_version
 from otel_ml_exporters.cli.screen import screen
+from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.registry import exporter_class, registered
 
 __all__ = ["command", "guarantee"]
 
-_GUARANTEE = re.compile(r"\*\*Guarantee\*\*:?\s*(.+?)(?=\n\s*\n|\n\s*\*\*|\Z)", re.DOTALL)
+_GUARANTEE = re.compile(
+    r"^\s*(?:\*\*)?Guarantee(?:\*\*)?:\s*(.+?)(?=\n\s*(?:\*\*)?[A-Z][a-z]+(?:\*\*)?:|\Z)", re.DOTALL | re.MULTILINE
+)
+"""One of the four fixed lines at the end of a backend's docstring."""
 
 
 @click.command("exporters", epilog="Example: otel-ml exporters; then: OTEL_ML_EXPORTERS=tensorboard,wandb")
@@ -34,7 +38,7 @@ def _state(name: str) -> tuple[str, str]:
     """Return (installed or the line to type, guarantee)."""
     package = BACKEND_PACKAGES.get(name)
     try:
-        promise = guarantee(exporter_class(name).__doc__ or "")
+        promise = guarantee(exporter_class(name))
     except MissingDependencyError as error:
         return f"pip install 'otel-ml[{error.extra}]'", ""
     if package is None:
@@ -44,12 +48,11 @@ def _state(name: str) -> tuple[str, str]:
     return state, promise
 
 
-def guarantee(docstring: str) -> str:
-    """Return the guarantee line of an exporter's docstring, on one line.
-
-    Examples:
-        >>> guarantee("Write it.\\n\\n    **Guarantee**: scalars exactly\\n    once.\\n    **Ordering**: by seq.")
-        'scalars exactly once.'
-    """
-    match = _GUARANTEE.search(docstring)
-    return " ".join(match[1].split()) if match else ""
+def guarantee(exporter: type[Exporter]) -> str:
+    """Return the first sentence of an exporter's guarantee, from the docstring of its class or of its module."""
+    module = sys.modules[exporter.__module__]
+    for docstring in (exporter.__doc__, module.__doc__):
+        match = _GUARANTEE.search(docstring or "")
+        if match:
+            return " ".join(match[1].split()).partition(". ")[0].rstrip(".:")
+    return ""

@@ -22,7 +22,7 @@ __all__ = ["command"]
 _UNITS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
-class _Age(click.ParamType):
+class _Age(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only
     """A duration in hours, days or weeks."""
 
     name = "age"

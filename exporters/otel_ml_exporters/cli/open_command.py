@@ -126,4 +126,6 @@ def _wait_until_it_answers(process: subprocess.Popen[str], viewer: Viewer, port:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.1)
-    raise ViewerError(f"{viewer.name} does not answer on port {port} after {_START_PATIENCE_S:.0f} s. Try another --port.")
+    raise ViewerError(
+        f"{viewer.name} does not answer on port {port} after {_START_PATIENCE_S:.0f} s. Try another --port."
+    )

@@ -36,7 +36,7 @@ def run_argument(*, required: bool = True) -> Callable[[F], F]:
     return click.argument("run", type=RUN, required=required, default=None if required else LATEST)
 
 
-class _RunType(click.ParamType):
+class _RunType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only
     """A run: an id or its beginning, `experiment/id`, an experiment's name, a folder, `latest`."""
 
     name = "run"
@@ -47,7 +47,7 @@ class _RunType(click.ParamType):
         return [CompletionItem(run.id, help=run.experiment) for run in runs]
 
 
-class _MetricType(click.ParamType):
+class _MetricType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only
     """A published name, or a glob of such names."""
 
     name = "metric"
@@ -64,7 +64,7 @@ class _MetricType(click.ParamType):
         return [CompletionItem(key.name) for key in series if key.name.startswith(incomplete)]
 
 
-class _ExportersType(click.ParamType):
+class _ExportersType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only
     """Exporter names separated by commas."""
 
     name = "exporters"

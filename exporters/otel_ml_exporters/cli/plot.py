@@ -37,12 +37,12 @@ class _Canvas:
 def plot(
     steps: Sequence[float], values: Sequence[float], *, width: int = 80, height: int = 10, log: bool = False
 ) -> list[str]:
-    """Return the lines of a plot of `values` over `steps`, with labelled axes.
+    r"""Return the lines of a plot of `values` over `steps`, with labelled axes.
 
     A value that is not finite (or, with `log`, not positive) is a gap. Nothing to draw gives one line saying so.
 
     Examples:
-        >>> print("\\n".join(plot([0, 1, 2, 3], [0.0, 1.0, 2.0, 3.0], width=20, height=2)))
+        >>> print("\n".join(plot([0, 1, 2, 3], [0.0, 1.0, 2.0, 3.0], width=20, height=2)))
         3 ┤⠀⠀⠀⠀⠀⠀⠀⢀⣀⠤⠤⠒⠒⠊⠉
         0 ┤⣀⡠⠤⠤⠒⠒⠉⠁⠀⠀⠀⠀⠀⠀⠀
           └───────────────

@@ -37,10 +37,10 @@ class Averaging:
         """Return the mean of every rank's `values`, bit for bit the same on all ranks."""
         if self._rank != 0:
             self._peers[0].send_bytes(values.tobytes())
-            return np.frombuffer(self._peers[0].recv_bytes(), dtype=values.dtype)
+            return _floats(self._peers[0].recv_bytes())
         total = values.copy()
         for peer in self._peers:
-            total += np.frombuffer(peer.recv_bytes(), dtype=values.dtype)
+            total += _floats(peer.recv_bytes())
         total /= self._world_size
         for peer in self._peers:
             peer.send_bytes(total.tobytes())
@@ -56,12 +56,13 @@ class Averaging:
             peer.close()
 
 
+def _floats(content: bytes) -> npt.NDArray[np.float32]:
+    values: npt.NDArray[np.float32] = np.frombuffer(content, dtype=np.float32)
+    return values
+
+
 def _connected(address: str) -> Connection:
     deadline = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            return Client(address)
-        except (FileNotFoundError, ConnectionRefusedError):
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
+    while not Path(address).exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return Client(address)

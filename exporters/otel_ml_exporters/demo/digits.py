@@ -47,7 +47,7 @@ def _digits(*, test: bool) -> Batch:
 
 
 def batches(data: Batch, *, rank: int, world_size: int, batch_size: int, steps: int, seed: int) -> Iterator[Batch]:
-    """Yield this rank's `steps` batches: every epoch a new order, the same on all ranks, of which each takes its share."""
+    """Yield this rank's share of `steps` batches; every epoch has a new order, the same on all ranks."""
     shuffle = np.random.default_rng(seed)
     left = np.empty(0, dtype=np.int64)
     for _ in range(steps):

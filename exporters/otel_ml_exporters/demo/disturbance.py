@@ -1,4 +1,4 @@
-"""What goes wrong in the demo on purpose; the summary must find it in the recorded data, and knows nothing of this file."""
+"""What goes wrong in the demo on purpose. The summary has to find it in the recorded data; it does not look here."""
 
 from __future__ import annotations
 

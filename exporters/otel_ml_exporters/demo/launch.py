@@ -21,6 +21,8 @@ __all__ = ["RANKS", "DemoFailedError", "Launch", "launch"]
 
 RANKS = 4
 _POLL_S = 0.05
+_END_PATIENCE_S = 10.0
+"""Longest wait for a process that was asked to end; it may be delivering (at most 5 s)."""
 _SERVICE_PATIENCE_S = 45.0
 """Longest wait for the service to finish writing: the killed evaluator is waited for at most 30 s (CONTRACT §5)."""
 
@@ -49,7 +51,9 @@ class Launch:
 
     def environment(self, rank: int, world_size: int) -> Mapping[str, str]:
         """Return what torchrun would set, which run it is, and one thread a process: five share the machine."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_EXPORTER_", "OTEL_ML_"))}
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("OTEL_EXPORTER_", "OTEL_ML_"))
+        }
         return {
             **kept,
             "RANK": str(rank),
@@ -151,9 +155,9 @@ def _processes() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
         for process in processes.values():
             if process.poll() is None:
                 process.terminate()
+        deadline = time.monotonic() + _END_PATIENCE_S
+        while any(process.poll() is None for process in processes.values()) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
         for process in processes.values():
-            try:
-                process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.kill()
+            process.wait()

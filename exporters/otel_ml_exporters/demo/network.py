@@ -22,7 +22,10 @@ class Network:
         random = np.random.default_rng(seed)
         scales = (np.sqrt(2 / 64), 0.0, np.sqrt(2 / hidden), 0.0)
         self.parameters: Floats = np.concatenate(
-            [scale * random.standard_normal(int(np.prod(shape))) for shape, scale in zip(self._shapes, scales, strict=True)]
+            [
+                scale * random.standard_normal(int(np.prod(shape)))
+                for shape, scale in zip(self._shapes, scales, strict=True)
+            ]
         ).astype(np.float32)
         self._velocity = np.zeros_like(self.parameters)
 
@@ -42,7 +45,8 @@ class Network:
     @property
     def predicted(self) -> npt.NDArray[np.int64]:
         """The digit of each image of the last `forward`."""
-        return self.probabilities.argmax(axis=1)
+        digits: npt.NDArray[np.int64] = np.argmax(self.probabilities, axis=1)
+        return digits
 
     def backward(self) -> Floats:
         """Return the gradient of the last loss, flat like `parameters`."""

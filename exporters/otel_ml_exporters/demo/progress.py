@@ -9,14 +9,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from otel_ml_exporters.records import StepRecord
-from otel_ml_exporters.runs.follow import Follower
 from otel_ml_exporters.runs.folders import RunFolder
+from otel_ml_exporters.runs.follow import Follower
 
 __all__ = ["progress_bar"]
 
 
 @contextmanager
-def progress_bar(console: Console, run: RunFolder, steps: int) -> Iterator[tuple[Callable[[], None], Callable[[str], None]]]:
+def progress_bar(
+    console: Console, run: RunFolder, steps: int
+) -> Iterator[tuple[Callable[[], None], Callable[[str], None]]]:
     """Yield (call often, say a sentence) around the work; in a pipe only the sentences are printed."""
     follower = Follower(run.jsonl)
     with Progress(
@@ -46,4 +48,6 @@ def progress_bar(console: Console, run: RunFolder, steps: int) -> Iterator[tuple
 
 def _shown(figures: dict[str, float]) -> str:
     names = (("loss", "loss"), ("evaluator/eval/accuracy", "test accuracy"))
-    return "  ".join(f"{label} {figures[name]:.3f}" for name, label in names if name in figures) or "starting 5 processes"
+    return (
+        "  ".join(f"{label} {figures[name]:.3f}" for name, label in names if name in figures) or "starting 5 processes"
+    )

@@ -77,7 +77,9 @@ def read_mlflow(run: RunFolder, reference: History) -> Stored:
         raise NotStoredError(f"{str(database)!r} holds {len(found)} runs of {run.id!r}; expected one.")
     stored = Stored()
     for key in reference.series:
-        for metric in sorted(client.get_metric_history(found[0].info.run_id, key.name), key=lambda point: point.timestamp):
+        for metric in sorted(
+            client.get_metric_history(found[0].info.run_id, key.name), key=lambda point: point.timestamp
+        ):
             stored.add(key, metric.step, metric.value)
     return stored
 

@@ -67,7 +67,9 @@ def straggler(run: History, ranks: int) -> Straggler | None:
 
 def _phases(run: History) -> list[str]:
     names = (key.name for key in run.series)
-    return sorted(name.removesuffix("/argmax") for name in names if name.startswith("time/") and name.endswith("/argmax"))
+    return sorted(
+        name.removesuffix("/argmax") for name in names if name.startswith("time/") and name.endswith("/argmax")
+    )
 
 
 def _extra(run: History, name: str, ranks: int) -> Mapping[int, tuple[int, float]]:
@@ -90,7 +92,9 @@ def _costliest(name: str, phase: Mapping[int, tuple[int, float]]) -> tuple[float
     usual = 2 * median(seconds for _, seconds in phase.values())
     found = []
     for rank in {rank for rank, _ in phase.values()}:
-        scores = [(step, (seconds if culprit == rank else -seconds) - usual) for step, (culprit, seconds) in phase.items()]
+        scores = [
+            (step, (seconds if culprit == rank else -seconds) - usual) for step, (culprit, seconds) in phase.items()
+        ]
         found.append((*_largest_sum(scores), rank))
     score, first, last, rank = max(found)
     return score, name, rank, first, last

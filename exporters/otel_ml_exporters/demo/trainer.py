@@ -30,7 +30,7 @@ def train(folder: Path, rank: int, world_size: int, settings: Settings) -> None:
 
     with (
         Averaging(folder, rank, world_size) as averaging,
-        otel_ml.init("digits", params=asdict(settings)) as run,
+        otel_ml.init("digits", params={"ranks": world_size, **asdict(settings)}) as run,
     ):
         # Of every timer: the slowest rank's time, the mean over ranks, and who was the slowest.
         otel_ml.define_metric("time/*", within="sum", reduce=("max", "mean", "argmax"))

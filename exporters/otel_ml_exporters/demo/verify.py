@@ -71,12 +71,12 @@ def compare(backend: str, run: RunFolder, records: Sequence[Record]) -> Comparis
     for record in records:
         if isinstance(record, StepRecord):
             values += len(record.values)
-            wanted.update({(SeriesName(record.axis, name), record.step): value for name, value in record.values.items()})
+            wanted.update(
+                {(SeriesName(record.axis, name), record.step): value for name, value in record.values.items()}
+            )
     stored = READERS[backend](run, reference)
     as_stored = _STORED_AS.get(backend, float)
-    different = [
-        point for point, value in wanted.items() if not _same(stored.last.get(point), as_stored(value))
-    ]
+    different = [point for point, value in wanted.items() if not _same(stored.last.get(point), as_stored(value))]
     different += [point for point in stored.last if point not in wanted]
     return Comparison(
         backend=backend,

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from otel_ml.exceptions import OtelMLError
 from otel_ml_exporters.records import Record
-from otel_ml_exporters.runs.follow import Follower
 from otel_ml_exporters.runs.folders import RunFolder
+from otel_ml_exporters.runs.follow import Follower
 from otel_ml_exporters.storage.codec import decode
 
-__all__ = ["ExporterMark", "RunUnreadableError", "Facts", "facts", "is_live", "records"]
+__all__ = ["ExporterMark", "Facts", "RunUnreadableError", "facts", "is_live", "records"]
 
 _LOCKED = ("locked", "busy")
 

@@ -17,7 +17,7 @@ _RELAY_PATIENCE_S = 15.0
 
 
 def endpoint_checks(service: str | None) -> Iterator[Check]:
-    """Yield how telemetry would travel from here, and whether it arrives; `service` is an address behind a Collector."""
+    """Yield how telemetry travels from here, and whether it arrives; `service` is an address behind a Collector."""
     config = Config.from_env()
     if not config.is_remote:
         yield _embedded_check()
