@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import click
 from rich.progress import Progress
 
+from otel_ml.exceptions import ConfigError
 from otel_ml.wire.rendezvous import run_folder
 from otel_ml_exporters.cli.figures import plural
 from otel_ml_exporters.cli.parameters import EXPORTERS, RUN, dir_option
 from otel_ml_exporters.cli.screen import screen
 from otel_ml_exporters.config import ServiceConfig
-from otel_ml_exporters.registry import exporter_class
+from otel_ml_exporters.experiments.exporters import exporter_makers
 from otel_ml_exporters.runs.folders import find
 from otel_ml_exporters.runs.replay import replay, run_info
 from otel_ml_exporters.runs.source import records
@@ -27,7 +27,9 @@ __all__ = ["command"]
 @click.argument("source", type=RUN)
 @click.option("--to", "exporters", type=EXPORTERS, required=True, help="Exporters, comma-separated.")
 @dir_option
-@click.option("--experiment", metavar="NAME", help="Write under another experiment: a W&B project, an MLflow experiment.")
+@click.option(
+    "--experiment", metavar="NAME", help="Write under another experiment: a W&B project, an MLflow experiment."
+)
 @click.option(
     "--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="otel-ml.yaml with options of exporters."
 )
@@ -52,7 +54,9 @@ def command(
     if experiment is not None:
         info = replace(info, experiment=experiment, dir=run_folder(base.absolute(), experiment, info.id))
     options = ServiceConfig.load(exporters=exporters, file=file).exporters
-    makers = {name: partial(exporter_class(name), **options[name]) for name in exporters}
+    makers, problems = exporter_makers(options)
+    if problems:
+        raise ConfigError(*problems)
     with Progress(console=output.err, transient=True, disable=not output.is_terminal) as bar:
         tasks = {name: bar.add_task(name, total=recorded[-1].seq if recorded else 0) for name in makers}
 
@@ -63,7 +67,9 @@ def command(
         results = replay(recorded, info, makers, timeout=timeout, progress=show)
     for result in results:
         lost = sum(result.lost.values())
-        kept = f"{plural(len(recorded) - lost, 'record')}" + (f", {lost} not taken: {', '.join(result.lost)}" if lost else "")
+        kept = f"{plural(len(recorded) - lost, 'record')}" + (
+            f", {lost} not taken: {', '.join(result.lost)}" if lost else ""
+        )
         output.line(f"{result.name}: {kept} → {result.url or info.dir}")
     if any(result.lost for result in results):
         raise click.exceptions.Exit(1)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import click
 
+from otel_ml.env import LOG_LEVEL
 from otel_ml_exporters.cli.parameters import EXPORTERS
+from otel_ml_exporters.cli.screen import screen
+from otel_ml_exporters.config import ServiceConfig
+from otel_ml_exporters.service import Service, serve
 
 __all__ = ["command"]
 
@@ -21,7 +26,10 @@ __all__ = ["command"]
     help="Exporters, comma-separated; their options are in --config.",
 )
 @click.option(
-    "--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="otel-ml.yaml: exporters and their options."
+    "--config",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="otel-ml.yaml: exporters and their options.",
 )
 @click.option("--dir", "base", type=click.Path(path_type=Path, file_okay=False), help="Folder of all runs.")
 @click.option("--http", metavar="HOST:PORT", help="Address of OTLP/HTTP.", show_default="OTEL_ML_LISTEN_HTTP")
@@ -41,3 +49,36 @@ def command(
 
     On another address than loopback it demands OTEL_ML_TOKEN or client certificates.
     """
+    if embedded != (rendezvous is not None):
+        raise click.UsageError("--embedded and --rendezvous FOLDER belong together; leave both out to serve many runs.")
+    logging.basicConfig(level=_LEVELS[LOG_LEVEL.read().value], format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    config = ServiceConfig.load(
+        exporters=exporters, file=file, directory=base, http=http, grpc=grpc, rendezvous=rendezvous
+    )
+    serve(config, _say_where if not embedded else _say_nothing)
+
+
+_LEVELS = {
+    "trace": logging.DEBUG,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    "fatal": logging.CRITICAL,
+}
+"""OpenTelemetry's names of log levels."""
+
+
+def _say_nothing(service: Service) -> None:
+    """Leave the terminal to the job."""
+
+
+def _say_where(service: Service) -> None:
+    """Say where the service listens, and what a job needs to send to it."""
+    output = screen()
+    grpc = f" and gRPC on {service.grpc_address[0]}:{service.grpc_address[1]}" if service.grpc_address else ""
+    output.err.print(f"otel_ml: OTLP/HTTP on {service.endpoint}{grpc} → {', '.join(service.exporters)}", markup=False)
+    output.err.print(f"  export OTEL_EXPORTER_OTLP_ENDPOINT={service.endpoint}", markup=False)
+    if service.token:
+        output.err.print('  export OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20$OTEL_ML_TOKEN"', markup=False)
+    output.err.print("Ctrl-C delivers what has arrived, and ends it.", style="dim")

@@ -17,7 +17,7 @@ from otel_ml_exporters.records import Record, RunInfo, StepRecord
 from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.storage.outbox import Outbox
 
-__all__ = ["Replayed", "ReplayError", "replay", "run_info"]
+__all__ = ["ReplayError", "Replayed", "replay", "run_info"]
 
 _POLL_S = 0.05
 _CLOSE_S = 60.0
@@ -96,9 +96,7 @@ def replay(
         ReplayError: an exporter cannot start, or makes no progress; names it and its last problem.
     """
     source = _Recorded(records)
-    pipelines = [
-        Pipeline(name, make, info, source, mark=_nothing, say=_nothing) for name, make in exporters.items()
-    ]
+    pipelines = [Pipeline(name, make, info, source, mark=_nothing, say=_nothing) for name, make in exporters.items()]
     for pipeline in pipelines:
         pipeline.start()
     try:
@@ -115,9 +113,7 @@ def _nothing(*_: object) -> None:
     """Take what a service would keep."""
 
 
-def _wait(
-    pipelines: Sequence[Pipeline], timeout: float, progress: Callable[[Mapping[str, int]], None]
-) -> None:
+def _wait(pipelines: Sequence[Pipeline], timeout: float, progress: Callable[[Mapping[str, int]], None]) -> None:
     delivered: Mapping[str, int] = {}
     deadline = time.monotonic() + timeout
     while any(pipeline.behind for pipeline in pipelines):
