@@ -67,9 +67,8 @@ def command(
         results = replay(recorded, info, makers, timeout=timeout, progress=show)
     for result in results:
         lost = sum(result.lost.values())
-        kept = f"{plural(len(recorded) - lost, 'record')}" + (
-            f", {lost} not taken: {', '.join(result.lost)}" if lost else ""
-        )
-        output.line(f"{result.name}: {kept} → {result.url or info.dir}")
+        missing = f", {lost} not taken: {', '.join(result.lost)}" if lost else ""
+        kept = plural(len(recorded) - lost, "record")
+        output.line(f"{result.name}: {kept}{missing} → {result.url or info.dir}")
     if any(result.lost for result in results):
         raise click.exceptions.Exit(1)

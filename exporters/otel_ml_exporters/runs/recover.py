@@ -105,6 +105,16 @@ def _environment(run: Unfinished, base: Path) -> Mapping[str, str]:
     return {**os.environ, **identity, **({"OTEL_ML_EXPORTERS": exporters} if exporters else {})}
 
 
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 @contextmanager
 def _alone(rendezvous: Rendezvous) -> Iterator[bool]:
     """Hold the right to serve the run; False where another process has it."""
@@ -112,7 +122,8 @@ def _alone(rendezvous: Rendezvous) -> Iterator[bool]:
     handle = os.open(rendezvous.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield rendezvous.read_service() is None
+        service = rendezvous.read_service()
+        yield service is None or not _is_running(service.pid)
     except BlockingIOError:
         yield False
     finally:

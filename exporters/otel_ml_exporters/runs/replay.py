@@ -89,6 +89,9 @@ def replay(
     """Deliver `records` to every exporter. What an exporter's backend holds already is not written again.
 
     Args:
+        records: of the run, in the order of `seq`.
+        info: what the exporters are started for.
+        exporters: name → builds it.
         timeout: seconds without progress after which an exporter is given up.
         progress: called often with exporter → `seq` delivered.
 
