@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Union
+from typing import Any
 
 from otel_ml._internal.device import Deferred, DeviceArray, Weighted, deferred_tensor
 
 __all__ = ["Recordable", "UnrecordableError", "record_value", "weighted_value"]
 
-Recordable = Union[float, list[float], list[tuple[float, float]], tuple[float, float], Deferred]
+Recordable = float | list[float] | list[tuple[float, float]] | tuple[float, float] | Deferred
 """What stands in the buffer: one record, several, with weights, or later."""
+
+
+_PLAIN = frozenset({float, int})
 
 
 class UnrecordableError(Exception):
@@ -47,6 +50,8 @@ def weighted_value(value: object, weight: object) -> Recordable:
     Raises:
         UnrecordableError: also for a weight that is negative or not finite.
     """
+    if type(value) is float and type(weight) in _PLAIN and 0 <= weight < math.inf:  # type: ignore[operator]
+        return value, float(weight)  # type: ignore[arg-type]
     values = record_value(value)
     try:
         weights = record_value(weight)
