@@ -20,7 +20,7 @@ from otel_ml._internal.step import NOW, STEPS, Step, current_step
 from otel_ml._internal.timed_calls import timed_calls
 from otel_ml.wire.reduction import Reduction
 
-__all__ = ["Timer", "Timing", "Watch", "timed", "timer", "watch_named"]
+__all__ = ["Timer", "Timing", "forget_timers", "timed", "timer", "watch_named"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -309,3 +309,10 @@ def timer(
     """Return the timer of this name, to be started and stopped by hand; the arguments are those of `timed()`."""
     watch = watch_named(name, level, reduce, within, span=span, device=device)
     return Timer(None) if watch is None else _TIMERS.setdefault(name, Timer(watch))
+
+
+def forget_timers() -> None:
+    """Define timers anew at their next use."""
+    _WATCHES.clear()
+    _OFF.clear()
+    _TIMERS.clear()
