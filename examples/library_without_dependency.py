@@ -2,8 +2,8 @@
 
     python examples/library_without_dependency.py
 
-The library below works where otel_ml is not installed (its timers are then plain functions), costs next to nothing where
-the application never calls `init()`, and shows up in the application's run where it does.
+The library below works where otel_ml is not installed (its timers are then plain functions), costs next to nothing
+where the application never calls `init()`, and shows up in the application's run where it does.
 Expected: 10 steps of `time/tokenize` and of `tokenizer/tokens` (the sum of a step's calls: 6).
 """
 

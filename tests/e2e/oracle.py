@@ -11,7 +11,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 __all__ = ["Recorded", "expected"]
@@ -106,7 +106,7 @@ def folded(group: Values, within: str) -> Values:
         value = combined(records, within)
         assert value is not None, "weights and a first stage exclude each other"
         newest = max(records, key=lambda record: record.order)
-        one_each.append(Recorded(**{**vars(newest), "value": value}))
+        one_each.append(replace(newest, value=value))
     return one_each
 
 

@@ -25,7 +25,8 @@ def records(reduction: str, *, weighted: bool = False) -> list[Recorded]:
     [
         ("mean", 4.0), ("sum", 12.0), ("min", 1.0), ("max", 8.0), ("count", 3.0), ("last", 8.0), ("first", 1.0),
         ("std", 2.943920288775949), ("p50", 3.0), ("p99", 8.0), ("argmax", 1.0), ("argmin", 0.0),
-        ("sum>max", 8.0), ("sum>min", 4.0), ("mean>mean", 5.0), ("count>sum", 3.0), ("last>mean", 5.5), ("sum>argmin", 0.0),
+        ("sum>max", 8.0), ("sum>min", 4.0), ("mean>mean", 5.0), ("count>sum", 3.0), ("last>mean", 5.5),
+        ("sum>argmin", 0.0),
     ],
 )  # fmt: skip
 def test_a_reduction_is_what_arithmetic_by_hand_says(reduction: str, value: float) -> None:
