@@ -13,12 +13,23 @@ settings.register_profile("local", deadline=None, suppress_health_check=[HealthC
 settings.register_profile("ci", parent=settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
-LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK", "SLURM_", "OMPI_", "PMI_", "PMIX_", "RAY_", "TORCHELASTIC_")
+LAUNCHERS = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "GROUP_RANK",
+    "SLURM_",
+    "OMPI_",
+    "PMI_",
+    "PMIX_",
+    "RAY_",
+    "TORCHELASTIC_",
+)
 
 
 @pytest.fixture(autouse=True)
 def clean_environ(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Remove every variable that otel_ml, OpenTelemetry, a launcher or a backend reads; keep runs in the test's folder."""
+    """Remove the variables of otel_ml, OpenTelemetry, launchers and backends; keep runs in the test's folder."""
     for name in list(os.environ):
         if name.startswith(("OTEL_", "WANDB_", "MLFLOW_", *LAUNCHERS)):
             monkeypatch.delenv(name)

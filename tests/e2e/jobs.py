@@ -36,18 +36,31 @@ def until(condition: Callable[[], T], *, seconds: float = 60) -> T:
 def finished(command: Sequence[object], env: Mapping[str, str], cwd: Path, *, code: int = 0) -> str:
     """Run a command to its end, expect its exit status, and return stderr."""
     done = subprocess.run(
-        [str(part) for part in command], env=dict(env), cwd=cwd, capture_output=True, text=True, timeout=110, check=False
+        [str(part) for part in command],
+        env=dict(env),
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stderr
 
 
 @contextmanager
-def processes(commands: Sequence[tuple[Sequence[object], Mapping[str, str]]], cwd: Path) -> Iterator[list[subprocess.Popen]]:
+def processes(
+    commands: Sequence[tuple[Sequence[object], Mapping[str, str]]], cwd: Path
+) -> Iterator[list[subprocess.Popen]]:
     """Start all commands at once; what still runs at the end of the block is killed."""
     started = [
         subprocess.Popen(
-            [str(part) for part in command], env=dict(env), cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [str(part) for part in command],
+            env=dict(env),
+            cwd=cwd,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for command, env in commands
     ]

@@ -49,11 +49,12 @@ class Metric:
 
 
 METRICS = [
-    *(Metric(f"plain/{one}", (one,)) for one in ("mean", "sum", "min", "max", "count", "std", "rank", "argmax", "argmin")),
+    *(Metric(f"plain/{one}", (one,)) for one in ("mean", "sum", "min", "max", "count", "std")),
+    *(Metric(f"which/{one}", (one,)) for one in ("rank", "argmax", "argmin")),
     *(Metric(f"quantile/{one}", (one,)) for one in ("p50", "p90", "p95", "p99", "p99.9")),
     *(Metric(f"order/{one}", (one,), alone=True) for one in ("last", "first")),
-    *(Metric(f"within/{one}", ("max", "mean"), within=one) for one in ("sum", "mean", "min", "max", "count", "last", "first")),
-    Metric("within/std", ("mean",), within="std"),
+    *(Metric(f"within/{one}", ("max", "mean"), within=one) for one in ("sum", "mean", "min", "max", "count", "std")),
+    *(Metric(f"within/{one}", ("sum",), within=one) for one in ("last", "first")),
     Metric("several", ("mean", "min", "max", "sum", "count", "std", "rank")),
     Metric("per/rank", ("rank", "mean"), within="sum"),
     Metric("weighted", ("mean",), weighted=True),

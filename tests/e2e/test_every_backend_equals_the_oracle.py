@@ -63,7 +63,9 @@ def test_every_value_is_the_oracles(job: Path, jsonl: Scalars) -> None:
 
 
 def test_no_step_was_closed_by_a_time_out_and_nothing_was_amended(jsonl: Scalars) -> None:
-    said = {name: values for name, values in jsonl.items() if name.endswith(("otel_ml/writers_missing", "otel_ml/amended"))}
+    said = {
+        name: values for name, values in jsonl.items() if name.endswith(("otel_ml/writers_missing", "otel_ml/amended"))
+    }
 
     assert not {name: values for name, values in said.items() if any(values.values())}
 
@@ -73,7 +75,8 @@ def test_every_backend_shows_the_same_last_values(job: Path, jsonl: Scalars, bac
     shown = users(scalars_in(backend, the_run_in(job / "runs")))
 
     stored = {
-        name: {step: as_stored(backend, value) for step, value in values.items()} for name, values in users(jsonl).items()
+        name: {step: as_stored(backend, value) for step, value in values.items()}
+        for name, values in users(jsonl).items()
     }
     assert repr(ordered(shown)) == repr(ordered(stored))
 

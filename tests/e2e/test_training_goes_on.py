@@ -37,7 +37,9 @@ def longest_call(output: str) -> float:
     return float(re.search(r"^longest (\S+)$", output, re.MULTILINE)[1])
 
 
-def test_training_goes_on_when_the_endpoint_is_down_for_good_and_says_so_once(dead_endpoint: str, tmp_path: Path) -> None:
+def test_training_goes_on_when_the_endpoint_is_down_for_good_and_says_so_once(
+    dead_endpoint: str, tmp_path: Path
+) -> None:
     env = environment(OTEL_EXPORTER_OTLP_ENDPOINT=dead_endpoint)
 
     with processes([([sys.executable, "-m", "tests.e2e.loop", 300, 0.01], env)], tmp_path) as [training]:
@@ -76,10 +78,11 @@ def kill_service(experiment: str) -> None:
 
 
 def service_of(experiment: str) -> int | None:
-    for process in psutil.process_iter():
-        try:
-            if "--embedded" in process.cmdline() and process.environ().get("OTEL_ML_EXPERIMENT_ID") == experiment:
-                return process.pid
-        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
-            continue
-    return None
+    return next((process.pid for process in psutil.process_iter() if serves(process, experiment)), None)
+
+
+def serves(process: psutil.Process, experiment: str) -> bool:
+    try:
+        return "--embedded" in process.cmdline() and process.environ().get("OTEL_ML_EXPERIMENT_ID") == experiment
+    except psutil.Error:  # it ended meanwhile, or is another user's
+        return False
