@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sys
 
 from otel_ml_exporters import Exporter
 from otel_ml_exporters.registry import BUILT_IN, GROUP, exporter_class

@@ -17,6 +17,22 @@ pytestmark = pytest.mark.timeout(300)  # it builds a wheel and installs seven pa
 OPTIONAL = ["tensorboard", "mlflow", "wandb", "torch", "grpc", "sklearn", "PIL", "matplotlib"]
 
 
+TRAIN = """
+import otel_ml
+with otel_ml.init("minimal", exporters="jsonl") as run:
+    for step in otel_ml.steps(range(3)):
+        otel_ml.log({"n": 1}, reduce="sum")
+"""
+
+LAUNCH = """
+import os, subprocess, sys
+def rank(number):
+    environment = {**os.environ, "RANK": str(number), "LOCAL_RANK": str(number), "WORLD_SIZE": "2"}
+    return subprocess.Popen([sys.executable, "train.py"], env=environment)
+sys.exit(max(process.wait() for process in [rank(0), rank(1)]))
+"""
+
+
 def run(command: list[object], cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command that sees neither this repository nor this environment."""
     clean = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
@@ -66,18 +82,8 @@ def test_no_optional_package_comes_with_the_base_install(installed: Path, tmp_pa
 
 
 def test_two_processes_land_in_one_jsonl_run_without_any_extra(installed: Path, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(
-        "import otel_ml\n"
-        "with otel_ml.init('minimal', exporters='jsonl') as run:\n"
-        "    for step in otel_ml.steps(range(3)):\n"
-        "        otel_ml.log({'n': 1}, reduce='sum')\n"
-    )
-    (tmp_path / "launch.py").write_text(
-        "import os, subprocess, sys\n"
-        "ranks = [subprocess.Popen([sys.executable, 'train.py'], env={**os.environ, 'RANK': str(r), 'LOCAL_RANK': str(r),"
-        " 'WORLD_SIZE': '2'}) for r in (0, 1)]\n"
-        "sys.exit(max(rank.wait() for rank in ranks))\n"
-    )
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "launch.py").write_text(LAUNCH)
 
     succeeded([installed / "python", "launch.py"], tmp_path, OTEL_ML_DIR="runs")
 
