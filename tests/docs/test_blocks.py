@@ -17,6 +17,13 @@ from tests.e2e.jobs import ROOT, environment
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN = {"python", "bash"}
+COMMANDS = {
+    "python": 'exec "{python}" "$@"',
+    "otel-ml": 'exec "{python}" -m otel_ml_exporters "$@"',
+    "torchrun": 'exec "{python}" -m torch.distributed.run --master-port 0 "$@"',
+    # Resolves the extras for real, against this checkout; nothing is installed.
+    "pip": 'exec "{python}" -m pip "${{@/#otel-ml/{root}}}" --quiet --dry-run',
+}
 READ = {"text", "yaml", "toml", "mermaid"}
 
 
@@ -29,7 +36,7 @@ def runs_here(block: Block) -> bool:
 
 
 def with_commands(folder: Path) -> dict[str, str]:
-    """Return an environment in which `otel-ml` and `python` are those of this checkout."""
+    """Return an environment in which `otel-ml`, `python` and what `pip` finds as otel-ml are those of this checkout."""
     commands = folder / ".bin"
     commands.mkdir()
     for name, arguments in {
