@@ -1,0 +1,40 @@
+"""The limits an engine works within; seconds and bytes (CONTRACT §5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["EngineSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Inert and comparable; the engine never changes it.
+
+    Attributes:
+        allowed_lateness_s: how long a quiet member is waited for, at least.
+        first_lateness_s: the same until three steps have closed on an axis.
+        world_wait_s: how long the first step of an axis waits for `ml.world_size` ranks after its first done writer.
+        restart_wait_s: how long the clocks wait for every known writer after a gap in which nobody was heard.
+        quiet_s: nobody at all was heard for this long: the clocks stand still. Several heartbeats.
+        open_bytes: open units beyond it close, oldest first.
+        retained_steps: complete closed steps per axis of which the fold state is kept for late data.
+        retained_bytes: bound of all kept fold states.
+        end_silence_s: a run of which nobody was heard for this long ends (embedded mode: 30).
+        time_window_s: width of a window on the axis `time`, for records of our own without a step.
+        foreign_window_s: the same for points of other SDKs and scraped engines.
+        identity_memory_s: how long points without a running number are remembered, to recognise them again.
+    """
+
+    allowed_lateness_s: float = 10.0
+    first_lateness_s: float = 60.0
+    world_wait_s: float = 3.0
+    restart_wait_s: float = 60.0
+    quiet_s: float = 5.0
+    open_bytes: int = 1 << 30
+    retained_steps: int = 1024
+    retained_bytes: int = 256 << 20
+    end_silence_s: float = 300.0
+    time_window_s: float = 1.0
+    foreign_window_s: float = 10.0
+    identity_memory_s: float = 600.0

@@ -1,0 +1,240 @@
+"""The `jsonl` exporter: `metrics.jsonl`, `spans.jsonl` and `media/` in the run's folder."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+from otel_ml.exceptions import ConfigError
+from otel_ml.wire.names import sanitised
+from otel_ml_exporters.errors import ExporterClosedError, RetryableExportError
+from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.records import (
+    Artifact,
+    Audio,
+    HistogramValue,
+    Image,
+    Params,
+    Record,
+    RunInfo,
+    RunStatus,
+    SpanBatch,
+    StepRecord,
+    Summary,
+    Table,
+    Text,
+)
+
+__all__ = ["JsonlExporter"]
+
+_TYPES: dict[type, str] = {
+    Params: "params",
+    Summary: "summary",
+    Text: "text",
+    Table: "table",
+    Image: "image",
+    Audio: "audio",
+    HistogramValue: "histogram",
+    Artifact: "artifact",
+    RunStatus: "status",
+}
+
+
+class JsonlExporter(Exporter):
+    """Appends one JSON object a line to `<run dir>/metrics.jsonl`.
+
+    Steps are `{"seq", "role", "axis", "step", "attempt", "time", "values": {name: value}}`, with `"writers_missing"`
+    where it is not 0 and `"amendment": true` where they correct an earlier line. Every other record is
+    `{"seq", "type", "time", …}` with the fields of its class in `otel_ml_exporters.records`; images and sounds are
+    files in `media/`, named in `"path"`. Spans are lines of `spans.jsonl`.
+
+    Spans are written before the lines of `metrics.jsonl` and cut back to its last `seq` at start, so `metrics.jsonl`
+    alone says how far one got.
+
+    **Guarantee**: exactly once, after a kill too: a torn last line is cut off, and `seq` is in each line.
+    **Ordering**: by `seq`; steps ascend per (attempt, role, axis) except amendments.
+    **Non-finite values**: `NaN`, `Infinity`, `-Infinity`, as Python's and JavaScript's own number names.
+    **Names**: as published.
+    """
+
+    def __init__(self, *, every: int = 1) -> None:
+        if every < 1:
+            raise ConfigError(f"jsonl.every: expected a number of steps from 1, got {every!r}.")
+        self.every = every
+        self._dir: Path | None = None
+        self._closed = False
+        self._metrics = _Lines("metrics.jsonl")
+        self._spans = _Lines("spans.jsonl")
+
+    @property
+    def url(self) -> str | None:
+        """The path of `metrics.jsonl`."""
+        return str(self._dir / self._metrics.name) if self._dir else None
+
+    def start(self, run: RunInfo) -> None:
+        """Open both files and cut off what a killed predecessor left torn.
+
+        Raises:
+            RetryableExportError: the folder cannot be written to.
+        """
+        self._dir = run.dir
+        try:
+            self._metrics.open(run.dir)
+            self._spans.open(run.dir, up_to=self._metrics.last_seq)
+        except OSError as error:
+            raise RetryableExportError(f"{run.dir} cannot be written to: {error}.") from error
+
+    def position(self) -> int | None:
+        """Return the `seq` of the last line of `metrics.jsonl`."""
+        return self._metrics.last_seq
+
+    def export(self, records: Sequence[Record]) -> None:
+        """Append one line a record."""
+        if self._closed:
+            raise ExporterClosedError("jsonl")
+        spans_before = self._spans.size
+        try:
+            self._spans.append([line for record in records if isinstance(record, SpanBatch) for line in _spans(record)])
+            others = [record for record in records if not isinstance(record, SpanBatch)]
+            self._metrics.append([_json(self._row(record)) for record in others])
+        except OSError as error:
+            self._spans.cut(spans_before)
+            raise RetryableExportError(f"{self._dir} cannot be written to: {error}.") from error
+        if others:
+            self._metrics.last_seq = others[-1].seq
+
+    def force_flush(self, timeout: float) -> None:
+        """Wait until the disk has everything; the operating system has it already."""
+        self._metrics.sync()
+        self._spans.sync()
+
+    def shutdown(self, timeout: float, status: RunStatus | None) -> None:
+        """Close the files."""
+        self._closed = True
+        self._metrics.close()
+        self._spans.close()
+
+    def _row(self, record: Record) -> dict[str, object]:
+        if isinstance(record, StepRecord):
+            return _step_row(record)
+        row: dict[str, object] = {"seq": record.seq, "type": _TYPES[type(record)]}
+        row.update((field.name, getattr(record, field.name)) for field in fields(record) if field.name != "seq")
+        if isinstance(record, Image):
+            row["path"] = self._media(record.name, record.seq, "png", record.png)
+            del row["png"]
+        elif isinstance(record, Audio):
+            row["path"] = self._media(record.name, record.seq, "wav", record.wav)
+            del row["wav"]
+        elif isinstance(record, Artifact):
+            row["local"] = None if record.local is None else str(record.local)
+        return row
+
+    def _media(self, name: str, seq: int, suffix: str, content: bytes) -> str:
+        """Write a file whose name is the same in a replay; return its path in the run's folder."""
+        assert self._dir is not None, "start() comes first"
+        path = Path("media", f"{sanitised(name)}-{seq}.{suffix}")
+        (self._dir / path).parent.mkdir(parents=True, exist_ok=True)
+        (self._dir / path).write_bytes(content)
+        return path.as_posix()
+
+
+def _step_row(record: StepRecord) -> dict[str, object]:
+    row: dict[str, object] = {
+        "seq": record.seq,
+        "role": record.role,
+        "axis": record.axis,
+        "step": record.step,
+        "attempt": record.attempt,
+        "time": record.time,
+        "values": record.values if type(record.values) is dict else dict(record.values),
+    }
+    if record.writers_missing:
+        row["writers_missing"] = record.writers_missing
+    if record.amendment:
+        row["amendment"] = True
+    return row
+
+
+def _spans(batch: SpanBatch) -> list[bytes]:
+    names = [field.name for field in fields(batch.spans[0])] if batch.spans else []
+    return [_json({"seq": batch.seq} | {name: getattr(span, name) for name in names}) for span in batch.spans]
+
+
+def _json(row: dict[str, object]) -> bytes:
+    return json.dumps(row, separators=(",", ":"), check_circular=False, default=dict).encode() + b"\n"
+
+
+class _Lines:
+    """A file of JSON lines that is appended to whole writes at a time."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.size = 0
+        self.last_seq = 0
+        self._file: int | None = None
+
+    def open(self, folder: Path, up_to: int | None = None) -> None:
+        """Open the file and drop, from its end, what is torn or has a `seq` above `up_to`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(folder / self.name, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self.last_seq, size = _last_line(self._file, up_to)
+        self.cut(size)
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        """Append all lines or none."""
+        assert self._file is not None, "start() comes first"
+        data = b"".join(lines)
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self._file, data[written:] if written else data)
+        except OSError:
+            self.cut(self.size)
+            raise
+        self.size += len(data)
+
+    def cut(self, size: int) -> None:
+        """Drop everything after `size` bytes."""
+        assert self._file is not None, "start() comes first"
+        os.ftruncate(self._file, size)
+        self.size = size
+
+    def sync(self) -> None:
+        """Wait until the disk has what was appended."""
+        if self._file is not None:
+            os.fsync(self._file)
+
+    def close(self) -> None:
+        """Close the file; again is fine."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _last_line(file: int, up_to: int | None) -> tuple[int, int]:
+    """Return `seq` of the last whole line not above `up_to`, and where it ends."""
+    size = os.fstat(file).st_size
+    if not size:
+        return 0, 0
+    with mmap.mmap(file, size, access=mmap.ACCESS_READ) as data:
+        end = data.rfind(b"\n") + 1
+        while end:
+            begin = data.rfind(b"\n", 0, end - 1) + 1
+            seq = _seq(data[begin:end])
+            if seq is not None and (up_to is None or seq <= up_to):
+                return seq, end
+            end = begin
+    return 0, 0
+
+
+def _seq(line: bytes) -> int | None:
+    """Return the line's `seq`, or None where a power cut left something else."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row.get("seq") if isinstance(row, dict) else None

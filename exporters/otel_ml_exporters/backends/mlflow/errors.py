@@ -1,0 +1,49 @@
+"""What MLflow raises → what the pipeline does next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from otel_ml.exceptions import OtelMLError
+from otel_ml_exporters.errors import ExportError, PermanentExportError, RetryableExportError
+
+__all__ = ["export_error", "translated"]
+
+# Request timeout, conflict (ABORTED: a concurrent transaction), too early, too many requests, cancelled.
+_PASSING_STATUS = frozenset({408, 409, 425, 429, 499})
+_NOT_IMPLEMENTED = 501
+
+
+def export_error(error: Exception) -> ExportError:
+    """Return the failure to report for `error`.
+
+    MLflow gives a connection that failed the code of an internal error (500), and a locked SQLite file
+    TEMPORARILY_UNAVAILABLE (503); both are worth another attempt, as is whatever the operating system refuses.
+    """
+    message = f"MLflow: {type(error).__name__}: {error}"
+    if _is_permanent(error):
+        return PermanentExportError(message)
+    return RetryableExportError(message)
+
+
+def _is_permanent(error: Exception) -> bool:
+    from mlflow.exceptions import InvalidUrlException, MlflowException
+
+    if isinstance(error, InvalidUrlException):
+        return True
+    if isinstance(error, MlflowException):
+        status: int = error.get_http_status_code()
+        return status == _NOT_IMPLEMENTED or (400 <= status < 500 and status not in _PASSING_STATUS)
+    return isinstance(error, (FileNotFoundError, TypeError, ValueError, AttributeError, LookupError))
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise `export_error` of whatever is raised inside; our own errors pass."""
+    try:
+        yield
+    except OtelMLError:
+        raise
+    except Exception as error:
+        raise export_error(error) from error

@@ -1,0 +1,97 @@
+"""Exporter `mlflow`: one MLflow run, found again by the tag `otel_ml.run_id`.
+
+The store is the option `tracking_uri`, else `MLFLOW_TRACKING_URI`, else one SQLite file `mlflow.db` in `OTEL_ML_DIR`
+with artifacts beside it. Credentials stay in MLflow's own variables (`MLFLOW_TRACKING_TOKEN`, …).
+
+Guarantee:
+    Scalars exactly once, over any number of SIGKILLs of the exporter and of answers that got lost: a point's key in
+    MLflow is (metric, time, step, value), all from the record, and the tag `otel_ml.seq` is written after the points
+    it counts. Files and tables are written at least once, under names that a replay repeats. A parameter keeps its
+    first value; another one is said in the tag `otel_ml.param_conflicts`.
+Ordering:
+    Steps may come in any order. An amendment is a second point at its step, n ms after its source time (n: the run's
+    n-th amendment), so it is the newer one; the tag `otel_ml.amended` lists them. A restarted job's points are second
+    points as well; the tag `ml.attempt` holds the newest attempt.
+Non-finite values:
+    NaN is stored as NaN, ±Inf as ±1.797e308.
+Names:
+    As published; parameters are flattened with dots. A summary value whose name is also a series is `summary/<name>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from otel_ml.exceptions import ConfigError
+from otel_ml_exporters.backends.mlflow.errors import translated
+from otel_ml_exporters.backends.mlflow.session import Session
+from otel_ml_exporters.backends.mlflow.tracking import load_mlflow, open_run, run_page, tracking_uri
+from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError
+from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.records import Record, RunInfo, RunStatus
+
+__all__ = ["MlflowExporter"]
+
+
+class MlflowExporter(Exporter):
+    """Writes one MLflow run.
+
+    Args:
+        tracking_uri: where MLflow stores runs: `http://…`, `sqlite:///…`, `databricks`, ….
+    """
+
+    max_batch = 1000
+    max_delay = 2.0
+
+    def __init__(self, *, tracking_uri: str | None = None) -> None:
+        if tracking_uri is not None and (not isinstance(tracking_uri, str) or not tracking_uri):
+            raise ConfigError(
+                f"mlflow: tracking_uri: expected an address such as 'http://host:5000', got {tracking_uri!r}."
+            )
+        self._tracking_uri = tracking_uri
+        self._session: Session | None = None
+        self._url: str | None = None
+        self._closed = False
+
+    def start(self, run: RunInfo) -> None:
+        """Open or resume the run; see `Exporter.start`."""
+        load_mlflow()
+        uri = tracking_uri(run, self._tracking_uri)
+        try:
+            with translated():
+                opened = open_run(run, uri)
+        except PermanentExportError as error:
+            raise ConfigError(f"mlflow: cannot open a run at {uri!r}: {error}") from error
+        self._session = Session(opened)
+        self._url = run_page(uri, opened)
+
+    def position(self) -> int | None:
+        """Return the tag `otel_ml.seq`."""
+        return self._session.stored if self._session else None
+
+    def export(self, records: Sequence[Record]) -> None:
+        """Write `records`; those at or below the stored `seq` are there already and are skipped."""
+        if self._closed:
+            raise ExporterClosedError("mlflow")
+        if self._session is None:
+            raise PermanentExportError("mlflow: export before start. Call start(run) first.")
+        with translated():
+            self._session.write(records)
+
+    def shutdown(self, timeout: float, status: RunStatus | None) -> None:
+        """Set the run's status; every earlier call of `export` has already stored its records.
+
+        Raises:
+            RetryableExportError, PermanentExportError: the status could not be stored.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if self._session is not None and status is not None:
+            with translated():
+                self._session.set_status(status)
+
+    @property
+    def url(self) -> str | None:
+        """The run's page on a server, else the address of the database (`mlflow ui --backend-store-uri …`)."""
+        return self._url

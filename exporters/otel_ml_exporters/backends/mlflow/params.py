@@ -1,0 +1,62 @@
+"""Nested hyper-parameters → MLflow's flat, immutable, bounded ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from otel_ml.wire.names import sanitised
+from otel_ml_exporters.records import JsonValue
+
+__all__ = ["MAX_PARAM_VALUE", "flattened", "reconciled"]
+
+MAX_PARAM_VALUE = 6000
+"""`mlflow.utils.validation.MAX_PARAM_VAL_LENGTH`."""
+
+
+def flattened(params: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
+    """Yield key and value of every leaf, nested keys joined by dots.
+
+    Examples:
+        >>> dict(flattened({"optimizer": {"lr": 0.1, "betas": [0.9, 0.99]}, "seed": 1}))
+        {'optimizer.lr': '0.1', 'optimizer.betas': '[0.9, 0.99]', 'seed': '1'}
+    """
+    yield from _leaves("", params)
+
+
+def _leaves(prefix: str, params: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
+    for name, value in params.items():
+        key = f"{prefix}.{name}" if prefix else str(name)
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(key, value)
+        else:
+            yield sanitised(key), _text(value)
+
+
+def _text(value: JsonValue) -> str:
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return str(value)
+    return json.dumps(value, default=str)
+
+
+def reconciled(params: Mapping[str, JsonValue], stored: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return the parameters to add to `stored`, and a sentence for each one that could not be kept as given.
+
+    MLflow refuses another value for a parameter it holds, so the first value stays.
+
+    Examples:
+        >>> reconciled({"lr": 0.2, "seed": 1}, {"lr": "0.1"})
+        ({'seed': '1'}, ["lr: kept '0.1', not '0.2'"])
+    """
+    added: dict[str, str] = {}
+    conflicts = []
+    for key, given in flattened(params):
+        value = given[:MAX_PARAM_VALUE]
+        if len(given) > MAX_PARAM_VALUE:
+            conflicts.append(f"{key}: cut to {MAX_PARAM_VALUE} of {len(given)} characters")
+        kept = stored.get(key, added.get(key))
+        if kept is None:
+            added[key] = value
+        elif kept != value:
+            conflicts.append(f"{key}: kept {kept[:100]!r}, not {value[:100]!r}")
+    return added, conflicts

@@ -1,0 +1,112 @@
+"""Scalars on their way to MLflow: `log_batch` calls whose last one says how far the run is stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from otel_ml_exporters.records import StepRecord, Summary
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric
+
+__all__ = ["AMENDED", "AMENDMENTS", "ATTEMPT", "SEQ", "SUMMARY", "Points"]
+
+SEQ = "otel_ml.seq"
+ATTEMPT = "ml.attempt"
+AMENDMENTS = "otel_ml.amendments"
+AMENDED = "otel_ml.amended"
+SUMMARY = "otel_ml.summary"
+
+# MLflow takes 1,000 metrics, parameters and tags in a request; some room for the tags.
+_LIMIT = 990
+_MAX_TAG_VALUE = 8000
+
+
+class Points:
+    """Collects metrics and sends them, in the order of `seq`.
+
+    MLflow's key of a point is (run, metric, time, step, value), and all five are the record's own: a request that
+    is repeated, by the pipeline or after a crash, changes nothing. The tag `otel_ml.seq` is written after the
+    metrics of its request, so what it names is stored.
+
+    Attributes:
+        stored: the last `seq` that MLflow confirmed.
+    """
+
+    def __init__(self, client: MlflowClient, run_id: str, tags: Mapping[str, str], names: frozenset[str]) -> None:
+        self._client = client
+        self._run_id = run_id
+        self._metrics: list[Metric] = []
+        self._sent_tags = dict(tags)
+        self._tags: dict[str, str] = {}
+        self._summary: list[str] = json.loads(tags.get(SUMMARY, "[]"))
+        self._series = set(names) - set(self._summary)
+        self.stored = int(tags.get(SEQ, "0"))
+
+    def reset(self) -> None:
+        """Forget what was added since the last confirmed request; it is about to come again."""
+        self._metrics.clear()
+        self._tags.clear()
+
+    def add_step(self, record: StepRecord) -> None:
+        """Add the values of a closed step."""
+        self._make_room(record.seq, len(record.values))
+        milliseconds = round(record.time * 1000)
+        if record.amendment:
+            milliseconds += self._count_amendment(record, milliseconds)
+        self._add(record.values, milliseconds, record.step)
+        self._series.update(record.values)
+        self._tags[ATTEMPT] = str(record.attempt)
+
+    def add_summary(self, record: Summary) -> None:
+        """Add final values as metrics of their own names, or `summary/<name>` where that is a series already."""
+        self._make_room(record.seq, len(record.values))
+        keys = {name: f"summary/{name}"[:250] if name in self._series else name for name in record.values}
+        new = [key for key in keys.values() if key not in self._summary]
+        if new:
+            self._summary.extend(new)
+            names = json.dumps(self._summary)
+            # Before the metrics: a crash in between must not make them look like a series.
+            self._client.set_tag(self._run_id, SUMMARY, names if len(names) <= _MAX_TAG_VALUE else "[]")
+        self._add({keys[name]: value for name, value in record.values.items()}, round(record.time * 1000), 0)
+
+    def send(self, seq: int) -> None:
+        """Send what is there; afterwards everything up to `seq` is stored."""
+        from mlflow.entities import RunTag
+
+        while len(self._metrics) > _LIMIT:
+            self._client.log_batch(self._run_id, metrics=self._metrics[:_LIMIT], synchronous=True)
+            del self._metrics[:_LIMIT]
+        self._tags[SEQ] = str(seq)
+        changed = {key: value for key, value in self._tags.items() if self._sent_tags.get(key) != value}
+        tags = [RunTag(key, value) for key, value in changed.items()]
+        self._client.log_batch(self._run_id, metrics=self._metrics, tags=tags, synchronous=True)
+        self._sent_tags.update(changed)
+        self.stored = seq
+        self.reset()
+
+    def _make_room(self, seq: int, count: int) -> None:
+        if self._metrics and len(self._metrics) + count > _LIMIT:
+            self.send(seq - 1)
+
+    def _add(self, values: Mapping[str, float], milliseconds: int, step: int) -> None:
+        from mlflow.entities import Metric
+
+        self._metrics.extend(Metric(name, float(value), milliseconds, step) for name, value in values.items())
+
+    def _count_amendment(self, record: StepRecord, milliseconds: int) -> int:
+        """Return the running number of this amendment in the run, which makes its points newer than earlier ones."""
+        number = int(self._tag(AMENDMENTS, "0")) + 1
+        amended: list[list[str | int]] = json.loads(self._tag(AMENDED, "[]"))
+        amended.append([record.role, record.axis, record.step, milliseconds + number])
+        while len(listed := json.dumps(amended, separators=(",", ":"))) > _MAX_TAG_VALUE:
+            del amended[0]
+        self._tags[AMENDMENTS] = str(number)
+        self._tags[AMENDED] = listed
+        return number
+
+    def _tag(self, key: str, default: str) -> str:
+        return self._tags.get(key, self._sent_tags.get(key, default))

@@ -1,0 +1,89 @@
+"""One open run in MLflow: which record goes where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from otel_ml_exporters.backends.mlflow.artifacts import Files
+from otel_ml_exporters.backends.mlflow.params import reconciled
+from otel_ml_exporters.backends.mlflow.points import Points
+from otel_ml_exporters.backends.mlflow.tracking import OpenRun
+from otel_ml_exporters.records import (
+    Artifact,
+    Audio,
+    HistogramValue,
+    Image,
+    Params,
+    Record,
+    RunStatus,
+    StepRecord,
+    Summary,
+    Table,
+    Text,
+)
+
+__all__ = ["Session"]
+
+_PARAM_CONFLICTS = "otel_ml.param_conflicts"
+_MAX_TAG_VALUE = 8000
+
+
+class Session:
+    """Writes records into an open run; what MLflow raises is not translated here."""
+
+    def __init__(self, opened: OpenRun) -> None:
+        self._client = opened.client
+        self._run_id = opened.run_id
+        self._points = Points(opened.client, opened.run_id, opened.tags, opened.metric_names)
+        self._params = dict(opened.params)
+        self._conflicts = opened.tags.get(_PARAM_CONFLICTS, "").splitlines()
+        files = Files(opened.client, opened.run_id, opened.tags)
+        self._handlers: Mapping[type, Callable[[Any], None]] = {
+            StepRecord: self._points.add_step,
+            Summary: self._points.add_summary,
+            Params: self._log_params,
+            RunStatus: self.set_status,
+            Text: files.text,
+            Table: files.table,
+            Image: files.image,
+            Audio: files.audio,
+            HistogramValue: files.histogram,
+            Artifact: files.artifact,
+        }
+
+    @property
+    def stored(self) -> int:
+        """The `seq` up to which MLflow holds everything."""
+        return self._points.stored
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Write those of `records` that are not stored yet."""
+        new = [record for record in records if record.seq > self.stored]
+        if not new:
+            return
+        self._points.reset()
+        for record in new:
+            handler = self._handlers.get(type(record))
+            if handler is not None:
+                handler(record)
+        self._points.send(new[-1].seq)
+
+    def set_status(self, record: RunStatus) -> None:
+        """Set RUNNING, FINISHED, FAILED or KILLED."""
+        if record.status == "running":
+            self._client.update_run(self._run_id, status="RUNNING")
+        else:
+            self._client.set_terminated(self._run_id, record.status.upper(), round(record.time * 1000))
+
+    def _log_params(self, record: Params) -> None:
+        from mlflow.entities import Param
+
+        added, conflicts = reconciled(record.params, self._params)
+        params = [Param(key, value) for key, value in added.items()]
+        self._client.log_batch(self._run_id, params=params, synchronous=True)
+        self._params.update(added)
+        unsaid = [line for line in conflicts if line not in self._conflicts]
+        if unsaid:
+            self._conflicts.extend(unsaid)
+            self._client.set_tag(self._run_id, _PARAM_CONFLICTS, "\n".join(self._conflicts)[:_MAX_TAG_VALUE])

@@ -1,0 +1,162 @@
+"""Finding MLflow's store, and the one run of an experiment run in it."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from otel_ml.exceptions import ConfigError, MissingDependencyError
+from otel_ml.wire.names import sanitised
+from otel_ml_exporters.errors import RetryableExportError
+from otel_ml_exporters.records import RunInfo
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+__all__ = ["RUN_ID", "OpenRun", "load_mlflow", "open_run", "run_page", "tracking_uri"]
+
+RUN_ID = "otel_ml.run_id"
+"""Tag that holds `ml.experiment.id`: MLflow gives its runs ids of its own."""
+
+_OPENING_TIMEOUT = 30.0
+
+_QUIET = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_DISABLE_AGENT_HINT": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    # MLflow would retry for four minutes by itself; the pipeline retries, and counts.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run in MLflow's store, as found or just created."""
+
+    client: MlflowClient
+    experiment_id: str
+    run_id: str
+    tags: dict[str, str]
+    params: dict[str, str]
+    metric_names: frozenset[str]
+
+
+def load_mlflow() -> Any:
+    """Import MLflow, without telemetry and log lines; what the user set in the environment stays.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    try:
+        import mlflow
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError("Exporter 'mlflow'", package=error.name or "mlflow", extra="mlflow") from error
+    for logger in ("mlflow", "alembic"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    return mlflow
+
+
+def tracking_uri(run: RunInfo, option: str | None) -> str:
+    """Return the option, else `MLFLOW_TRACKING_URI`, else one SQLite file for all runs of `OTEL_ML_DIR`."""
+    return option or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{_root(run) / 'mlflow.db'}"
+
+
+def open_run(run: RunInfo, uri: str) -> OpenRun:
+    """Find the run tagged with `run.id`, or create it; it is RUNNING afterwards.
+
+    Two processes that open the same run at once get the same one: MLflow cannot create by id, so they take turns.
+    """
+    client = load_mlflow().MlflowClient(uri)
+    with _one_at_a_time(_root(run) / ".mlflow.lock"):
+        experiment_id = _experiment(client, run, uri)
+        found = client.search_runs([experiment_id], f"tags.`{RUN_ID}` = {_quoted(run.id)}", max_results=1)
+        entity = found[0] if found else _create(client, run, experiment_id)
+    if entity.info.status != "RUNNING":
+        client.update_run(entity.info.run_id, status="RUNNING")
+    return OpenRun(
+        client,
+        experiment_id,
+        entity.info.run_id,
+        tags=dict(entity.data.tags),
+        params=dict(entity.data.params),
+        metric_names=frozenset(entity.data.metrics),
+    )
+
+
+def run_page(uri: str, opened: OpenRun) -> str:
+    """Return the run's page on a server, else the store's own address."""
+    if not uri.startswith("http"):
+        return uri
+    return f"{uri.rstrip('/')}/#/experiments/{opened.experiment_id}/runs/{opened.run_id}"
+
+
+def _root(run: RunInfo) -> Path:
+    """Return `OTEL_ML_DIR`: the run's folder is `<experiment>/<id>` in it."""
+    return run.dir.resolve().parent.parent
+
+
+def _quoted(text: str) -> str:
+    """Return `text` as a string of MLflow's filter language, which has no escapes."""
+    for quote in ("'", '"'):
+        if quote not in text:
+            return f"{quote}{text}{quote}"
+    raise ConfigError(f"Experiment id {text!r} has both kinds of quotes; MLflow cannot search for it. Use one kind.")
+
+
+@contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + _OPENING_TIMEOUT
+    with path.open("ab") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise RetryableExportError(
+                        f"Another process has been opening {path.parent} for too long."
+                    ) from None
+                time.sleep(0.02)
+        yield
+
+
+def _experiment(client: MlflowClient, run: RunInfo, uri: str) -> str:
+    from mlflow.exceptions import MlflowException
+
+    # Without a server nobody else decides where files go: beside the database.
+    local = str(_root(run) / "mlflow-artifacts" / sanitised(run.experiment)) if uri.startswith("sqlite:") else None
+    found = client.get_experiment_by_name(run.experiment)
+    if found is None:
+        try:
+            return str(client.create_experiment(run.experiment, artifact_location=local))
+        except MlflowException:
+            found = client.get_experiment_by_name(run.experiment)
+            if found is None:
+                raise
+    if found.lifecycle_stage != "active":
+        raise ConfigError(
+            f"MLflow's experiment {run.experiment!r} is deleted. Restore it (mlflow experiments restore "
+            f"--experiment-id {found.experiment_id}) or choose another experiment name."
+        )
+    return str(found.experiment_id)
+
+
+def _create(client: MlflowClient, run: RunInfo, experiment_id: str) -> Any:
+    tags = {sanitised(tag): tag for tag in run.tags if tag}
+    tags[RUN_ID] = run.id
+    if run.notes:
+        tags["mlflow.note.content"] = run.notes
+    return client.create_run(
+        experiment_id, start_time=round(run.started_at * 1000), tags=tags, run_name=run.name or run.id
+    )

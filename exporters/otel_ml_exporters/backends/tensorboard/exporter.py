@@ -1,0 +1,240 @@
+"""The `tensorboard` exporter: which record becomes which event in which sub-run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from otel_ml.exceptions import ConfigError
+from otel_ml_exporters.backends.tensorboard import summary
+from otel_ml_exporters.backends.tensorboard.event_file import EventFile, marked
+from otel_ml_exporters.backends.tensorboard.hparams import SUMMARY_RUN, flat_params, write_hparams
+from otel_ml_exporters.backends.tensorboard.layout import MOST_CHARTS, bands, layout_value
+from otel_ml_exporters.backends.tensorboard.markdown import markdown_table
+from otel_ml_exporters.backends.tensorboard.notes import Notes
+from otel_ml_exporters.errors import ExporterClosedError, RetryableExportError
+from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.records import (
+    Audio,
+    HistogramValue,
+    Image,
+    Params,
+    Record,
+    RunInfo,
+    RunStatus,
+    StepRecord,
+    Summary,
+    Table,
+    Text,
+)
+
+__all__ = ["TensorBoardExporter"]
+
+MAIN, TIME, AMENDED = "", "time", "amended"
+_FILE = "events.out.tfevents.1.otel_ml"
+
+Events = dict[str, list[tuple[int, bytes]]]
+"""By sub-run: `seq` and Event of each record."""
+
+
+class TensorBoardExporter(Exporter):
+    """Writes `<run dir>/tensorboard`, one TensorBoard run with up to three sub-runs.
+
+    * The run itself has every axis with steps; a name is on one axis (CONTRACT «Published names»), so a tag counts
+      that axis' own steps, and its description says which where it is not `step`.
+    * `time`: values without a step, by seconds since the run began. They bear the same names as values with a step,
+      and TensorBoard's loader erases the newer points of a tag that steps back.
+    * `amended`: corrections, for the same reason.
+    * `summary`: what `run.summary()` gave, the metrics of the HPARAMS tab.
+
+    Each Event that completes a record carries the record's `seq`. The run's own file is written last in every batch
+    and its last `seq` is the position; what a sub-run already has of a batch is not written to it again.
+
+    **Guarantee**: exactly once, after a kill too: a torn end is cut off, and `seq` and values are the same bytes.
+    Stored as float32: integers are exact to 2²⁴. Spans and artifacts are not stored.
+    **Ordering**: steps ascend per tag. A new attempt steps back on purpose: TensorBoard then shows the new attempt's
+    points instead of the old ones. Of amendments that step back, its default loader shows the newest.
+    **Non-finite values**: NaN and ±Inf are stored and shown as such; beyond ±3.4e38 a value is ±Inf.
+    **Names**: as published; TensorBoard takes any.
+    """
+
+    def __init__(self, *, every: int = 1) -> None:
+        if every < 1:
+            raise ConfigError(f"tensorboard.every: expected a number of steps from 1, got {every!r}.")
+        self.every = every
+        self._closed = False
+        self._run: RunInfo | None = None
+        self._notes = Notes()
+        self._notes_unsaved = False
+        self._files: dict[str, EventFile] = {}
+        self._forget_names()
+
+    @property
+    def url(self) -> str | None:
+        """The folder for `tensorboard --logdir`."""
+        return str(self._folder) if self._run else None
+
+    @property
+    def _folder(self) -> Path:
+        assert self._run is not None, "start() comes first"
+        return self._run.dir / "tensorboard"
+
+    @property
+    def _started(self) -> float:
+        assert self._run is not None, "start() comes first"
+        return self._run.started_at
+
+    def start(self, run: RunInfo) -> None:
+        """Open the run's event files, cut off what a killed predecessor left torn.
+
+        Raises:
+            RetryableExportError: the folder cannot be written to.
+        """
+        self._run = run
+        try:
+            self._file(MAIN)
+            for name in (TIME, AMENDED, SUMMARY_RUN):
+                if (self._folder / name / _FILE).exists():
+                    self._file(name)
+            self._notes = Notes.load(self._folder / "otel_ml.json")
+        except OSError as error:
+            raise RetryableExportError(f"{self._folder} cannot be opened: {error}.") from error
+
+    def position(self) -> int | None:
+        """Return the `seq` of the last batch that is in the files."""
+        return self._file(MAIN).last_seq
+
+    def export(self, records: Sequence[Record]) -> None:
+        """Append `records`: sub-runs first, the run's own file last."""
+        if self._closed:
+            raise ExporterClosedError("tensorboard")
+        if not records:
+            return
+        events: Events = defaultdict(list)
+        try:
+            for record in records:
+                self._add(record, events)
+            self._write(events, records[-1].seq)
+        except OSError as error:
+            self._forget_names()
+            raise RetryableExportError(f"{self._folder} cannot be written to: {error}.") from error
+
+    def force_flush(self, timeout: float) -> None:
+        """Wait until the disk has everything; the operating system has it already."""
+        for file in self._files.values():
+            file.sync()
+
+    def shutdown(self, timeout: float, status: RunStatus | None) -> None:
+        """Close the files; the run's end becomes the session's status in the HPARAMS tab."""
+        if self._closed:
+            return
+        self._closed = True
+        for file in self._files.values():
+            file.close()
+        if status is not None and self._run is not None:
+            self._note(end=_end(status))
+            if self._notes_unsaved:
+                self._save_notes()
+
+    def _file(self, name: str) -> EventFile:
+        if name not in self._files:
+            file = EventFile(self._folder / name / _FILE, created=self._started)
+            file.open()
+            self._files[name] = file
+        return self._files[name]
+
+    def _forget_names(self) -> None:
+        """Write descriptions and the layout again with the next values: the files may not have them."""
+        self._encoders: dict[tuple[str, str, str], summary.ScalarEncoder] = {}
+        self._names: set[str] = set()
+        self._layout_due = True
+
+    def _add(self, record: Record, events: Events) -> None:
+        """Put the record's Event among `events`, or what it says into the notes."""
+        if isinstance(record, StepRecord):
+            self._add_step(record, events)
+        elif isinstance(record, Summary):
+            self._note(metrics=list(dict.fromkeys([*self._notes.metrics, *record.values])))
+            values, _ = self._encoder("trainer", "step", SUMMARY_RUN).encode(record.values)
+            events[SUMMARY_RUN].append((record.seq, summary.event(record.time, record.seq, values)))
+        elif isinstance(record, Params):
+            self._note(params=self._notes.params | flat_params(record.params))
+        elif isinstance(record, RunStatus):
+            self._note(end=_end(record))
+        elif isinstance(record, (Text, Table, Image, Audio, HistogramValue)):
+            events[MAIN].append((record.seq, summary.event(record.time, record.step or 0, _media_value(record))))
+
+    def _add_step(self, record: StepRecord, events: Events) -> None:
+        target = AMENDED if record.amendment else TIME if record.axis == "time" else MAIN
+        values, new = self._encoder(record.role, record.axis, target).encode(record.values)
+        if new and target == MAIN:
+            self._names.update(new)
+            charts = dict.fromkeys([*self._notes.bands, *bands(new, self._names)])
+            self._note(bands=list(charts)[:MOST_CHARTS])
+        events[target].append((record.seq, summary.event(record.time, record.step, values)))
+
+    def _encoder(self, role: str, axis: str, target: str) -> summary.ScalarEncoder:
+        key = role, axis, target
+        if key not in self._encoders:
+            self._encoders[key] = summary.ScalarEncoder(_description(role, axis))
+        return self._encoders[key]
+
+    def _note(self, **changed: object) -> None:
+        notes = replace(self._notes, **changed)  # type: ignore[arg-type]  # mypy cannot check replace(**)
+        self._notes_unsaved |= notes != self._notes
+        self._layout_due |= notes.bands != self._notes.bands
+        self._notes = notes
+
+    def _write(self, events: Events, last_seq: int) -> None:
+        for name in sorted(events.keys() - {MAIN}):
+            self._append(name, events[name])
+            self._files[name].sync()  # rare; it must not be younger than the position in the run's own file
+        if self._notes_unsaved:
+            self._save_notes()
+        main = events[MAIN]
+        if not main or main[-1][0] != last_seq:
+            main.append((last_seq, summary.event(self._started, 0, b"")))
+        self._append(MAIN, main)
+
+    def _append(self, name: str, events: Sequence[tuple[int, bytes]]) -> None:
+        """Append what the file does not have yet."""
+        file = self._file(name)
+        missing = [marked(seq, event) for seq, event in events if seq > file.last_seq]
+        if not missing:
+            return
+        if name == MAIN and self._layout_due and self._notes.bands:
+            missing.insert(0, summary.event(self._started, 0, layout_value(self._notes.bands)))
+        file.append(missing, seq=events[-1][0])
+        self._layout_due &= name != MAIN
+
+    def _save_notes(self) -> None:
+        assert self._run is not None
+        notes = self._notes = replace(self._notes, version=self._notes.version + 1)
+        if notes.params or notes.metrics:
+            write_hparams(self._folder, self._run, notes)
+        notes.save(self._folder / "otel_ml.json")
+        self._notes_unsaved = False
+
+
+def _end(status: RunStatus) -> tuple[str, float] | None:
+    return None if status.status == "running" else (status.status, status.time)
+
+
+def _description(role: str, axis: str) -> str:
+    if axis == "step":
+        return ""
+    return f"Steps are those of axis `{axis}`, role `{role}`."
+
+
+def _media_value(record: Text | Table | Image | Audio | HistogramValue) -> bytes:
+    if isinstance(record, Text):
+        return summary.text_value(record.name, record.text)
+    if isinstance(record, Table):
+        return summary.text_value(record.name, markdown_table(record.columns, record.rows))
+    if isinstance(record, Image):
+        return summary.image_value(record.name, record.png, record.width, record.height, record.caption)
+    if isinstance(record, Audio):
+        return summary.audio_value(record.name, record.wav, record.sample_rate, record.caption)
+    return summary.histogram_value(record.name, record.edges, record.counts)

@@ -1,0 +1,102 @@
+"""The run's row in the HPARAMS tab: parameters, metrics of the summary, how the run ended.
+
+TensorBoard reads these from the metadata of a tag, and only of the tag's first value. So that later parameters and a
+run that goes on after its end are shown too, they are not appended to: each change writes a small event file of its
+own anew, under the next number, and removes the one before.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from otel_ml_exporters.backends.tensorboard.event_file import frame
+from otel_ml_exporters.backends.tensorboard.notes import Notes
+from otel_ml_exporters.backends.tensorboard.protobuf import double, field, integer, text
+from otel_ml_exporters.backends.tensorboard.summary import event, plugin_value, version_event
+from otel_ml_exporters.records import JsonValue, RunInfo
+
+__all__ = ["SUMMARY_RUN", "flat_params", "write_hparams"]
+
+SUMMARY_RUN = "summary"
+"""Sub-run of the summary's values: a summary may have the name of a series, and a tag must not step back."""
+
+_STRING, _BOOL, _NUMBER = 1, 2, 3  # hparams.DataType
+_STATUS = {"finished": 1, "failed": 2, "killed": 2}  # hparams.Status: SUCCESS, FAILURE
+_EMPTY_TENSOR = integer(1, 1) + field(2, field(2, integer(1, 0)))  # float, shape (0,)
+_FILE = "events.out.tfevents.0.hparams"  # sorts before the run's own file: loaders that leave a file go on to that one
+
+
+def flat_params(params: Mapping[str, JsonValue], prefix: str = "") -> dict[str, bool | float | str]:
+    """Return nested parameters under dotted keys, as numbers, truth values or text.
+
+    Examples:
+        >>> flat_params({"optimizer": {"lr": 0.1, "betas": [0.9, 0.99]}, "amp": True, "seed": None})
+        {'optimizer.lr': 0.1, 'optimizer.betas': '[0.9, 0.99]', 'amp': True, 'seed': 'None'}
+    """
+    flat: dict[str, bool | float | str] = {}
+    for key, value in params.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(flat_params(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = _plain(value)
+    return flat
+
+
+def _plain(value: JsonValue) -> bool | float | str:
+    if isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, (int, float)) and math.isfinite(value):
+        return float(value)
+    return json.dumps(value) if isinstance(value, (Sequence, Mapping)) else str(value)
+
+
+def write_hparams(folder: Path, run: RunInfo, notes: Notes) -> None:
+    """Write the run's row as version `notes.version` and remove older ones.
+
+    The version is part of the file's name, so that a TensorBoard that is looking on finds the new file. It shows every
+    scalar as a metric of the run until there is a summary.
+    """
+    values = [_value("session_start_info", 3, _start(run, notes.params))]
+    if notes.metrics:
+        values.append(_value("experiment", 2, _experiment(notes.params, notes.metrics)))
+    if notes.end is not None:
+        status, time = notes.end
+        values.append(_value("session_end_info", 4, integer(1, _STATUS[status]) + double(2, time)))
+    new = folder / f"{_FILE}.{notes.version}"
+    temporary = folder / "hparams.part"
+    temporary.write_bytes(frame(version_event(run.started_at)) + frame(event(run.started_at, 0, b"".join(values))))
+    temporary.replace(new)
+    for old in folder.glob(f"{_FILE}.*"):
+        if old != new:
+            old.unlink(missing_ok=True)
+
+
+def _value(tag: str, number: int, message: bytes) -> bytes:
+    return plugin_value(f"_hparams_/{tag}", "hparams", _EMPTY_TENSOR, content=field(number, message))
+
+
+def _start(run: RunInfo, params: Mapping[str, bool | float | str]) -> bytes:
+    entries = b"".join(field(1, text(1, name) + field(2, _protobuf_value(value))) for name, value in params.items())
+    return entries + text(4, run.id) + double(5, run.started_at)
+
+
+def _protobuf_value(value: bool | float | str) -> bytes:
+    """Return a google.protobuf.Value."""
+    if isinstance(value, bool):
+        return integer(4, value)
+    return text(3, value) if isinstance(value, str) else double(2, value)
+
+
+def _experiment(params: Mapping[str, bool | float | str], metrics: Iterable[str]) -> bytes:
+    columns = b"".join(field(4, text(1, name) + integer(4, _type(value))) for name, value in params.items())
+    shown = b"".join(field(5, field(1, text(1, SUMMARY_RUN) + text(2, name)) + text(3, name)) for name in metrics)
+    return columns + shown
+
+
+def _type(value: bool | float | str) -> int:
+    if isinstance(value, bool):
+        return _BOOL
+    return _STRING if isinstance(value, str) else _NUMBER

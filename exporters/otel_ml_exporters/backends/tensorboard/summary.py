@@ -1,0 +1,137 @@
+"""Events and summary values as bytes (`tensorboard/compat/proto/{event,summary,tensor}.proto`)."""
+
+from __future__ import annotations
+
+import io
+import struct
+import wave
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+from otel_ml_exporters.backends.tensorboard.protobuf import double, field, float32, integer, text, varint
+
+__all__ = [
+    "ScalarEncoder",
+    "audio_value",
+    "event",
+    "histogram_value",
+    "image_value",
+    "plugin_value",
+    "string_tensor",
+    "text_value",
+    "version_event",
+]
+
+# Event
+_STEP, _FILE_VERSION, _SUMMARY = 2, 3, 5
+_WALL_TIME = b"\x09"  # field 1, double
+_DOUBLE = struct.Struct("<d")
+_FLOAT = struct.Struct("<f")
+# Summary.Value
+_TAG, _IMAGE, _AUDIO, _TENSOR, _METADATA = 1, 4, 6, 8, 9
+_SIMPLE_VALUE = b"\x15"  # field 2, float
+_FLOAT_BYTES = 4
+# TensorProto and its DataType
+_DTYPE, _SHAPE, _CONTENT, _STRINGS = 1, 2, 4, 8
+_DT_DOUBLE, _DT_STRING = 2, 7
+
+
+def version_event(time: float) -> bytes:
+    """Return the Event every file begins with; TensorBoard sorts runs by its time."""
+    return double(1, time) + text(_FILE_VERSION, "brain.Event:2")
+
+
+def event(time: float, step: int, values: bytes) -> bytes:
+    """Return an Event at `time` (seconds since the epoch) with all `values` of one step."""
+    at = integer(_STEP, step) if step else b""
+    return b"".join((_WALL_TIME, _DOUBLE.pack(time), at, field(_SUMMARY, values)))
+
+
+class ScalarEncoder:
+    """Scalars of one role and axis: each name's bytes are made once, values are put behind them.
+
+    Where steps are not those of the default axis, the first value of a name carries a description
+    that says so; TensorBoard shows it beside the chart.
+    """
+
+    def __init__(self, description: str) -> None:
+        self._metadata = field(_METADATA, text(3, description)) if description else b""
+        self._heads: dict[str, bytes] = {}
+
+    def encode(self, values: Mapping[str, float]) -> tuple[bytes, list[str]]:
+        """Return the Summary's values, and the names not seen before."""
+        heads = map(self._heads.__getitem__, values)
+        try:
+            return b"".join(chain.from_iterable(zip(heads, map(_FLOAT.pack, values.values()), strict=True))), []
+        except (KeyError, OverflowError):  # a new name, or a value that is ±Inf as a float
+            return self._with_new_names(values)
+
+    def _with_new_names(self, values: Mapping[str, float]) -> tuple[bytes, list[str]]:
+        new = [name for name in values if name not in self._heads]
+        self._heads.update((name, _scalar_head(name, self._metadata)) for name in new)
+        first = b"".join(self._heads[name] + float32(values[name]) for name in values)
+        if self._metadata:
+            self._heads.update((name, _scalar_head(name, b"")) for name in new)
+        return first, new
+
+
+def _scalar_head(name: str, metadata: bytes) -> bytes:
+    """Return everything of a Summary.Value up to the four bytes of its value."""
+    head = text(_TAG, name) + metadata + _SIMPLE_VALUE
+    return varint(1 << 3 | 2) + varint(len(head) + _FLOAT_BYTES) + head
+
+
+def plugin_value(tag: str, plugin: str, tensor: bytes, content: bytes = b"") -> bytes:
+    """Return a value that a TensorBoard plugin shows; `content` is the plugin's own metadata."""
+    data = text(1, plugin) + (field(2, content) if content else b"")
+    return _value(tag, field(_METADATA, field(1, data)) + field(_TENSOR, tensor))
+
+
+def _value(tag: str, rest: bytes) -> bytes:
+    return field(1, text(_TAG, tag) + rest)
+
+
+def string_tensor(*strings: bytes) -> bytes:
+    """Return a TensorProto of one dimension that holds `strings`."""
+    shape = field(_SHAPE, field(2, integer(1, len(strings))))
+    return integer(_DTYPE, _DT_STRING) + shape + b"".join(field(_STRINGS, string) for string in strings)
+
+
+def text_value(tag: str, markdown: str) -> bytes:
+    """Return a text, shown as Markdown."""
+    return plugin_value(tag, "text", string_tensor(markdown.encode("utf-8", "replace")))
+
+
+def histogram_value(tag: str, edges: Sequence[float], counts: Sequence[float]) -> bytes:
+    """Return a histogram: a tensor of rows (left edge, right edge, count), in doubles."""
+    rows = chain.from_iterable(zip(edges[:-1], edges[1:], counts, strict=True))
+    content = struct.pack(f"<{3 * len(counts)}d", *rows)
+    shape = field(_SHAPE, field(2, integer(1, len(counts))) + field(2, integer(1, 3)))
+    return plugin_value(tag, "histograms", integer(_DTYPE, _DT_DOUBLE) + shape + field(_CONTENT, content))
+
+
+def image_value(tag: str, png: bytes, width: int, height: int, caption: str | None) -> bytes:
+    """Return an image; a caption is shown as the tag's description."""
+    image = integer(1, height) + integer(2, width) + integer(3, 3) + field(4, png)
+    return _value(tag, field(_IMAGE, image) + _described(caption))
+
+
+def audio_value(tag: str, wav: bytes, sample_rate: int, caption: str | None) -> bytes:
+    """Return a sound; a caption is shown as the tag's description."""
+    channels, frames = _wav_shape(wav)
+    rate = b"\x0d" + float32(sample_rate)
+    audio = rate + integer(2, channels) + integer(3, frames) + field(4, wav) + text(5, "audio/wav")
+    return _value(tag, field(_AUDIO, audio) + _described(caption))
+
+
+def _described(caption: str | None) -> bytes:
+    return field(_METADATA, text(3, caption)) if caption else b""
+
+
+def _wav_shape(wav: bytes) -> tuple[int, int]:
+    """Return channels and frames as the WAV's header says; TensorBoard plays the file whatever stands here."""
+    try:
+        with wave.open(io.BytesIO(wav)) as sound:
+            return sound.getnchannels(), sound.getnframes()
+    except (wave.Error, EOFError):
+        return 1, 0

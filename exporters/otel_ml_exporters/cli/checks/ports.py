@@ -1,0 +1,41 @@
+"""Could a service listen where the settings say?"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+
+from otel_ml_exporters import env
+from otel_ml_exporters.cli.checks.check import Check
+from otel_ml_exporters.cli.checks.probe import service_version
+
+__all__ = ["port_checks"]
+
+
+def port_checks() -> Iterator[Check]:
+    """Yield for each address of `otel-ml serve` whether it is free, ours already, or somebody else's."""
+    for variable in (env.LISTEN_GRPC, env.LISTEN_HTTP):
+        address = str(variable.read().value)
+        host, _, port = address.rpartition(":")
+        if _is_free(host.strip("[]"), int(port)):
+            yield Check("ok", f"{address} is free ({variable.name})")
+        elif (version := service_version(f"http://{address}")) is not None:
+            yield Check("ok", f"otel_ml {version} listens on {address} ({variable.name})")
+        else:
+            yield Check(
+                "note",
+                f"{address} is in use by another program ({variable.name})",
+                f"embedded mode does not need it; for `otel-ml serve` set {variable.name} to a free address",
+            )
+
+
+def _is_free(host: str, port: int) -> bool:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with closing(socket.socket(family)) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True

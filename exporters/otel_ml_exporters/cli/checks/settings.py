@@ -1,0 +1,35 @@
+"""Can every variable be read?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from otel_ml import env as worker
+from otel_ml.exceptions import MissingDependencyError, OtelMLError
+from otel_ml_exporters import env as service
+from otel_ml_exporters.cli.checks.check import Check
+from otel_ml_exporters.registry import exporter_class
+
+__all__ = ["setting_checks"]
+
+
+def setting_checks() -> Iterator[Check]:
+    """Yield what is wrong with variables, and exporters that are asked for and cannot be had."""
+    variables = {variable.name: variable for variable in (*worker.VARIABLES, *service.VARIABLES, *worker.STANDARD)}
+    problems = [setting.problem for variable in variables.values() if (setting := variable.read()).problem]
+    for problem in problems:
+        yield Check("wrong", str(problem), "otel-ml env lists all settings; until then the default is in effect")
+    if not problems:
+        yield Check("ok", "every variable can be read")
+    for name in worker.EXPORTERS.read().value:
+        yield from _exporter_check(name)
+
+
+def _exporter_check(name: str) -> Iterator[Check]:
+    try:
+        exporter_class(name)
+    except MissingDependencyError as error:
+        yield Check("wrong", f"OTEL_ML_EXPORTERS names {name!r}, and {error.package!r} is not installed",
+                    f"pip install 'otel-ml[{error.extra}]'")  # fmt: skip
+    except OtelMLError as error:
+        yield Check("wrong", f"OTEL_ML_EXPORTERS: {error}", "otel-ml exporters lists them")

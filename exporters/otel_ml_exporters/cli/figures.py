@@ -1,0 +1,66 @@
+"""Numbers as people read them: sizes, ages, counts, values."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["age", "compact", "plural", "size", "thousands"]
+
+
+def size(count: float) -> str:
+    """Return bytes with a binary unit.
+
+    Examples:
+        >>> size(1536), size(12)
+        ('1.5 KiB', '12 B')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def age(seconds: float) -> str:
+    """Return a duration in its largest unit.
+
+    Examples:
+        >>> age(30), age(7200), age(200_000)
+        ('30 s', '2 h', '2 d')
+    """
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
+
+
+def thousands(count: int) -> str:
+    """Return a whole number with separators.
+
+    Examples:
+        >>> thousands(48210)
+        '48,210'
+    """
+    return f"{count:,}"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    Examples:
+        >>> plural(1, "run"), plural(3, "run")
+        ('1 run', '3 runs')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def compact(value: float) -> str:
+    """Return a value in at most about ten characters.
+
+    Examples:
+        >>> compact(0.93125), compact(1_234_567.0), compact(float("nan")), compact(3.0)
+        ('0.93125', '1.23457e+06', 'nan', '3')
+    """
+    if not math.isfinite(value):
+        return str(value)
+    return f"{value:.6g}"

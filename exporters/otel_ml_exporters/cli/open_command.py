@@ -1,0 +1,131 @@
+"""`otel-ml open RUN`: starts a viewer on the run, and says where it is."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import subprocess
+import sys
+import time
+import webbrowser
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from otel_ml.exceptions import MissingDependencyError, OtelMLError
+from otel_ml_exporters.cli.packages import installed_version
+from otel_ml_exporters.cli.parameters import dir_option, run_argument
+from otel_ml_exporters.cli.screen import screen
+from otel_ml_exporters.runs.folders import RunFolder, find
+
+__all__ = ["Viewer", "ViewerError", "command", "viewers"]
+
+_START_PATIENCE_S = 60.0
+"""MLflow imports for several seconds on a busy machine."""
+
+
+class ViewerError(OtelMLError):
+    """No viewer can show the run, or the viewer did not start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """A program that shows runs in a browser.
+
+    Attributes:
+        data: what it reads; it can show the run when this exists.
+        command: what is started, given the port.
+    """
+
+    name: str
+    data: Path
+    command: Callable[[int], Sequence[str]]
+
+
+def viewers(run: RunFolder) -> Mapping[str, Viewer]:
+    """Return the viewers of a run, the preferred one first."""
+    tensorboard, database = run.path / "tensorboard", run.path.parent.parent / "mlflow.db"
+    found = (
+        Viewer(
+            "tensorboard",
+            tensorboard,
+            lambda port: ["tensorboard.main", "--logdir", str(tensorboard), "--host", "127.0.0.1", "--port", str(port)],
+        ),
+        Viewer(
+            "mlflow",
+            database,
+            lambda port: ["mlflow", "ui", "--backend-store-uri", f"sqlite:///{database}", "--host", "127.0.0.1",
+                          "--port", str(port)],
+        ),
+    )  # fmt: skip
+    return {viewer.name: viewer for viewer in found}
+
+
+@click.command("open", epilog="Examples: otel-ml open · otel-ml open latest --with mlflow --no-browser")
+@run_argument(required=False)
+@dir_option
+@click.option("--with", "viewer_name", type=click.Choice(["tensorboard", "mlflow"]), help="Instead of the first found.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="Port on 127.0.0.1.")
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
+def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser: bool) -> None:
+    """Open RUN (the newest, if left out) in TensorBoard or MLflow, until Ctrl-C.
+
+    The address is the first line on standard output.
+    """
+    folder = find(run, base)
+    viewer = _chosen(folder, viewer_name)
+    port = port or _free_port()
+    process = subprocess.Popen(
+        [sys.executable, "-m", *viewer.command(port)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        _wait_until_it_answers(process, viewer, port)
+        url = f"http://127.0.0.1:{port}/"
+        click.echo(url)
+        screen().note(f"{viewer.name} shows {folder.experiment}/{folder.id}. Ctrl-C ends it.")
+        if not no_browser:
+            webbrowser.open(url)
+        process.communicate()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _chosen(run: RunFolder, name: str | None) -> Viewer:
+    known = viewers(run)
+    with_data = [viewer for viewer in known.values() if viewer.data.exists() and name in {None, viewer.name}]
+    if not with_data:
+        wanted = name or "tensorboard"
+        raise ViewerError(
+            f"Run {run.id} was not written for {name or 'TensorBoard or MLflow'}. Write it there now: "
+            f"otel-ml replay {shlex.quote(str(run.path))} --to {wanted}; or look here: otel-ml show {run.id}"
+        )
+    for viewer in with_data:
+        if installed_version(viewer.name) is not None:
+            return viewer
+    first = with_data[0].name
+    raise MissingDependencyError(f"otel-ml open --with {first}", package=first, extra=first)
+
+
+def _free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_it_answers(process: subprocess.Popen[str], viewer: Viewer, port: int) -> None:
+    deadline = time.monotonic() + _START_PATIENCE_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            said = (process.stderr.read() if process.stderr else "").strip().splitlines()[-5:]
+            raise ViewerError("\n".join([f"{viewer.name} ended at once with status {process.returncode}:", *said]))
+        with closing(socket.socket()) as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise ViewerError(
+        f"{viewer.name} does not answer on port {port} after {_START_PATIENCE_S:.0f} s. Try another --port."
+    )

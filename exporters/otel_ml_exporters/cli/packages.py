@@ -1,0 +1,30 @@
+"""Which optional packages there are, and which versions are installed; none of them is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+
+__all__ = ["BACKEND_PACKAGES", "OPTIONAL_PACKAGES", "installed_version"]
+
+BACKEND_PACKAGES: Mapping[str, str] = {"mlflow": "mlflow", "tensorboard": "tensorboard", "wandb": "wandb"}
+"""Exporter → the package it needs."""
+
+OPTIONAL_PACKAGES: Mapping[str, str] = {
+    "tensorboard": "tensorboard",
+    "mlflow": "mlflow",
+    "wandb": "wandb",
+    "grpcio": "grpc",
+    "crc32c": "tensorboard",
+    "scikit-learn": "demo",
+    "torch": "torch",
+}
+"""Package → the extra of otel-ml that brings it."""
+
+
+def installed_version(package: str) -> str | None:
+    """Return the installed version of a package, or None."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

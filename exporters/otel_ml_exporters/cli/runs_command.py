@@ -1,0 +1,73 @@
+"""`otel-ml runs`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from otel_ml_exporters.cli.figures import age, size, thousands
+from otel_ml_exporters.cli.parameters import dir_option
+from otel_ml_exporters.cli.screen import screen
+from otel_ml_exporters.runs.folders import RunFolder, run_folders
+from otel_ml_exporters.runs.history import History, history
+from otel_ml_exporters.runs.source import RunUnreadableError, is_live, records
+
+__all__ = ["command"]
+
+
+@click.command("runs", epilog="Example: otel-ml runs --limit 5")
+@dir_option
+@click.option("--limit", "-n", type=click.IntRange(1), default=20, show_default=True, help="At most this many.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+def command(base: Path, limit: int, as_json: bool) -> None:
+    """List the runs on this machine, the newest first."""
+    output = screen()
+    runs = run_folders(base)
+    if not runs:
+        output.note(f"There is no run in {str(base)!r}. Try: otel-ml demo")
+        return
+    described = [_described(run) for run in runs[:limit]]
+    if as_json:
+        for row in described:
+            click.echo(json.dumps(row))
+        return
+    output.table(
+        ["run", "experiment", "status", "steps", "last written", "size"],
+        [
+            [
+                str(row["id"]),
+                str(row["experiment"]),
+                str(row["status"]),
+                thousands(int(row["rows"])),
+                f"{age(time.time() - float(row['modified']))} ago",
+                size(int(row["bytes"])),
+            ]
+            for row in described
+        ],
+        right=["steps", "size"],
+    )
+    if len(runs) > limit:
+        output.note(f"… and {len(runs) - limit} older ones (--limit).")
+
+
+def _described(run: RunFolder) -> dict[str, str | int | float]:
+    read = _read(run)
+    return {
+        "id": run.id,
+        "experiment": run.experiment,
+        "status": "live" if is_live(run) else read.status if read is not None else "unreadable",
+        "rows": read.rows if read is not None else 0,
+        "modified": run.modified,
+        "bytes": run.size(),
+        "dir": str(run.path),
+    }
+
+
+def _read(run: RunFolder) -> History | None:
+    try:
+        return history(records(run))
+    except RunUnreadableError:
+        return None

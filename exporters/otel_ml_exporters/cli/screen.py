@@ -1,0 +1,65 @@
+"""What commands print: rich in a terminal, plain aligned text in a pipe, no colour under NO_COLOR."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["Screen", "screen"]
+
+_PLAIN_WIDTH = 120
+"""Columns of text that no terminal limits; as wide as a line of code."""
+
+
+class Screen:
+    """Standard output and standard error of a command."""
+
+    def __init__(self) -> None:
+        # rich reads NO_COLOR, TERM and whether it is a terminal itself.
+        width = None if sys.stdout.isatty() else _PLAIN_WIDTH
+        self.out = Console(file=sys.stdout, highlight=False, soft_wrap=True, width=width)
+        self.err = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person looks at standard output."""
+        return self.out.is_terminal
+
+    def line(self, text: str = "", style: str | None = None) -> None:
+        """Print one line, unchanged."""
+        self.out.print(Text(text, style=style or ""))
+
+    def note(self, text: str) -> None:
+        """Print one line for the person, not for the pipe: on standard error."""
+        self.err.print(Text(text, style="dim"))
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
+        """Print rows under a header; the columns named in `right` are numbers."""
+        cells = [list(row) for row in rows]
+        if not self.is_terminal:
+            self._plain_table(columns, cells, right)
+            return
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for column in columns:
+            table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        for row in cells:
+            table.add_row(*(Text(cell) for cell in row))
+        self.out.print(table)
+
+    def _plain_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str]) -> None:
+        widths = [max(len(line[i]) for line in [columns, *rows]) for i in range(len(columns))]
+        for line in [columns, *rows]:
+            padded = [
+                cell.rjust(width) if column in right else cell.ljust(width)
+                for cell, width, column in zip(line, widths, columns, strict=True)
+            ]
+            self.out.print(Text("  ".join(padded).rstrip()))
+
+
+def screen() -> Screen:
+    """Return a screen on the streams as they are now (tests replace them)."""
+    return Screen()

@@ -1,0 +1,119 @@
+"""`otel-ml show RUN [METRIC…]`: all series in a table, or some as plots."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from otel_ml.exceptions import ConfigError
+from otel_ml_exporters.cli.figures import compact, plural
+from otel_ml_exporters.cli.parameters import METRIC, dir_option, run_argument
+from otel_ml_exporters.cli.plot import plot, spark
+from otel_ml_exporters.cli.screen import Screen, screen
+from otel_ml_exporters.runs.folders import RunFolder, find
+from otel_ml_exporters.runs.history import History, Series, SeriesName, history
+from otel_ml_exporters.runs.source import records
+
+__all__ = ["command"]
+
+_COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
+_WIDEST = 120
+"""Columns of the widest plot: a wider one is harder to read, not more exact."""
+
+
+@click.command("show", epilog="Examples: otel-ml show latest · otel-ml show latest loss 'time/*' --log")
+@run_argument(required=False)
+@click.argument("metrics", metavar="[METRIC]...", type=METRIC, nargs=-1)
+@dir_option
+@click.option("--log", is_flag=True, help="Logarithmic y axis; values that are not positive are gaps.")
+@click.option("--height", type=click.IntRange(2, 60), default=10, show_default=True, help="Lines of a plot.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print axis, name, step, value as CSV, for programs.")
+def command(run: str, metrics: Sequence[str], base: Path, log: bool, height: int, as_csv: bool) -> None:
+    """Show what a run recorded: everything in a table, or METRICs (globs too) as plots."""
+    output = screen()
+    folder = find(run, base)
+    read = history(records(folder))
+    chosen = _chosen(read, metrics or ["*"], folder)
+    if as_csv:
+        _print_csv(chosen)
+    elif metrics:
+        _print_plots(output, chosen, height=height, log=log)
+    else:
+        _print_overview(output, folder, read, chosen)
+
+
+Chosen = list[tuple[SeriesName, Series]]
+
+
+def _chosen(read: History, patterns: Sequence[str], folder: RunFolder) -> Chosen:
+    chosen: dict[SeriesName, Series] = {}
+    for pattern in patterns:
+        found = dict(read.matching(pattern))
+        if not found:
+            names = sorted({key.name for key in read.series})
+            near = difflib.get_close_matches(pattern, names, n=3)
+            hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
+            raise ConfigError(
+                f"Run {folder.id} has no metric {pattern!r}.{hint} It has {len(names)}: otel-ml show {folder.id}"
+            )
+        chosen |= found
+    return list(chosen.items())
+
+
+def _print_csv(chosen: Chosen) -> None:
+    click.echo("axis,name,step,value")
+    for key, series in chosen:
+        for step, value in series.items():
+            click.echo(f"{key.axis},{key.name},{step},{value!r}")
+
+
+def _print_plots(output: Screen, chosen: Chosen, *, height: int, log: bool) -> None:
+    width = min(output.out.width, _WIDEST)
+    for index, (key, series) in enumerate(chosen):
+        values = list(series.values())
+        colour = _COLOURS[index % len(_COLOURS)]
+        output.line(f"{key.name}   {_figures(values)}   over {key.axis}", style=f"bold {colour}")
+        for line in plot(list(series), values, width=width, height=height, log=log):
+            output.line(line, style=colour)
+        output.line()
+
+
+def _figures(values: Sequence[float]) -> str:
+    finite = [value for value in values if math.isfinite(value)]
+    bounds = f"  min {compact(min(finite))}  max {compact(max(finite))}" if finite else ""
+    return f"last {compact(values[-1])}{bounds}  {plural(len(values), 'step')}"
+
+
+def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Chosen) -> None:
+    output.line(f"{folder.experiment}/{folder.id}  {read.status}", style="bold")
+    output.line(f"{folder.path}", style="dim")
+    output.line()
+    for title, values in (("params", read.params), ("summary", read.summary)):
+        if values:
+            output.line(f"{title}  " + "  ".join(f"{name}={_shown(value)}" for name, value in values.items()))
+    counts = [plural(count, kind.lower()) for kind, count in sorted(read.others.items()) if kind not in _IN_HEADER]
+    output.line(", ".join([plural(read.rows, "row"), *counts, plural(read.amendments, "amended value")]), style="dim")
+    output.line()
+    output.table(
+        ["metric", "axis", "steps", "last", "min", "max", ""],
+        [_row(key, series) for key, series in chosen],
+        right=["steps", "last", "min", "max"],
+    )
+
+
+_IN_HEADER = frozenset({"Params", "Summary", "RunStatus", "SpanBatch"})
+
+
+def _shown(value: object) -> str:
+    return compact(value) if isinstance(value, float) else str(value)
+
+
+def _row(key: SeriesName, series: Series) -> list[str]:
+    values = list(series.values())
+    finite = [value for value in values if math.isfinite(value)]
+    bounds = [compact(min(finite)), compact(max(finite))] if finite else ["", ""]
+    return [key.name, key.axis, f"{len(values):,}", compact(values[-1]), *bounds, spark(values)]

@@ -1,0 +1,307 @@
+"""One exporter's way out: its own thread, position, batches and retries.
+
+::
+
+    outbox ──read──▶ thin (every) ──▶ batch (max_batch, max_delay) ──▶ export ──▶ mark
+                                                    │ RetryableExportError: pause, the same batch again
+                                                    └ PermanentExportError: one by one; the bad one is counted as lost
+
+Nothing here waits for another exporter, and nothing else waits for this one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from otel_ml_exporters.delivery.retry import Backoff, RetryPolicy
+from otel_ml_exporters.errors import PermanentExportError, RetryableExportError
+from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.records import Record, RunInfo, RunStatus, StepRecord
+
+__all__ = ["Pipeline", "PipelineStatus", "RecordSource"]
+
+_log = logging.getLogger(__name__)
+
+
+class RecordSource(Protocol):
+    """Where records come from, and where an exporter's position is kept."""
+
+    @property
+    def last_seq(self) -> int:
+        """The newest record's `seq`."""
+
+    @property
+    def first_seq(self) -> int:
+        """The oldest record's that is still there."""
+
+    def read(self, after: int, limit: int) -> Sequence[Record]:
+        """Return up to `limit` records with `seq > after`."""
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when there are new records."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStatus:
+    """What `otel-ml runs` shows of an exporter.
+
+    Attributes:
+        state: `starting`, `running`, `retrying`, `failed` (cannot start), `stopped`.
+        delivered: `seq` up to which everything is in the backend, or counted as lost.
+        problem: the last failure, while it lasts.
+    """
+
+    state: str
+    delivered: int
+    lost: Mapping[str, int] = field(default_factory=dict)
+    url: str | None = None
+    problem: str | None = None
+
+
+class _StoppedError(Exception):
+    """The deadline of `stop` passed while waiting."""
+
+
+class Pipeline:
+    """Delivers a run's records to one exporter.
+
+    Args:
+        name: as in the configuration, `mlflow/remote`.
+        make: builds the exporter on the pipeline's thread.
+        run: what the exporter is started for.
+        source: the run's outbox.
+        delivered: the position and losses kept from before.
+        mark: called with (`seq`, lost) after each batch.
+        say: called with a sentence for a person.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[], Exporter],
+        run: RunInfo,
+        source: RecordSource,
+        *,
+        delivered: int = 0,
+        lost: Mapping[str, int] | None = None,
+        mark: Callable[[int, Mapping[str, int]], None],
+        say: Callable[[str], None],
+        retry: RetryPolicy = RetryPolicy(),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self._make = make
+        self._run = run
+        self._source = source
+        self._lost = dict(lost or {})
+        self._mark = mark
+        self._say = say
+        self._retry = retry
+        self._clock = clock
+        self._backoff = Backoff(retry)
+        self._wake = threading.Event()
+        self._deadline: float | None = None
+        self._last_status: RunStatus | None = None
+        self.status = PipelineStatus("starting", delivered, dict(self._lost))
+        self._thread = threading.Thread(target=self._work, name=f"otel-ml-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._source.subscribe(self._wake.set)
+        self._thread.start()
+
+    @property
+    def behind(self) -> int:
+        """Records still to be delivered."""
+        return max(0, self._source.last_seq - self.status.delivered)
+
+    def ask_to_stop(self, timeout: float) -> None:
+        """Deliver what is there and shut the exporter down, within `timeout` seconds; returns at once."""
+        self._deadline = self._clock() + timeout
+        self._wake.set()
+
+    def join(self) -> bool:
+        """Wait for the deadline of `ask_to_stop`; return whether the exporter was shut down."""
+        if self._thread.ident is not None and self._deadline is not None:
+            # The grace is for an exporter's own shutdown, which gets the time that is left but at least a little.
+            self._thread.join(max(0.0, self._deadline - self._clock()) + _SHUTDOWN_GRACE_S)
+        if self._thread.is_alive():
+            _log.warning("Exporter %s did not stop in time; %d records are left.", self.name, self.behind)
+        return not self._thread.is_alive()
+
+    # The thread
+
+    def _work(self) -> None:
+        exporter: Exporter | None = None
+        try:
+            exporter = self._start_exporter()
+            self._resume(exporter)
+            while self._step(exporter):
+                pass
+        except _StoppedError:
+            pass
+        finally:
+            if exporter is not None:
+                self._shut_down(exporter)
+            self._set(state="stopped")
+
+    def _start_exporter(self) -> Exporter:
+        while True:
+            try:
+                exporter = self._make()
+                exporter.start(self._run)
+            except Exception as error:  # noqa: BLE001 (any failure to start is retried; the others go on)
+                state = "retrying" if isinstance(error, RetryableExportError) else "failed"
+                self._failed(error, state=state)
+                self._pause(getattr(error, "retry_after", None))
+            else:
+                self._recovered()
+                self._set(state="running", url=exporter.url)
+                return exporter
+
+    def _resume(self, exporter: Exporter) -> None:
+        position = exporter.position()
+        if position is not None:
+            self._set(delivered=min(position, self._source.last_seq))
+
+    def _step(self, exporter: Exporter) -> bool:
+        """Deliver one batch, or wait for one; False when it is time to shut down."""
+        self._wake.clear()
+        self._note_gap()
+        records = self._source.read(self.status.delivered, exporter.max_batch)
+        if self._wants_more(records, exporter):
+            records = self._fill(records, exporter)
+        if records:
+            self._deliver(exporter, records)
+            return self._deadline is None or self._clock() < self._deadline
+        if self._deadline is not None:
+            return False
+        self._wake.wait(_IDLE_S)
+        return True
+
+    def _note_gap(self) -> None:
+        gone = self._source.first_seq - 1 - self.status.delivered
+        if gone > 0 and self._source.last_seq:
+            self._lose("its place was lost: the disk limit was reached", gone)
+            self._advance(self._source.first_seq - 1)
+
+    def _wants_more(self, records: Sequence[Record], exporter: Exporter) -> bool:
+        return bool(records) and len(records) < exporter.max_batch and exporter.max_delay > 0 and self._deadline is None
+
+    def _fill(self, records: Sequence[Record], exporter: Exporter) -> Sequence[Record]:
+        until = self._clock() + exporter.max_delay
+        while len(records) < exporter.max_batch and self._deadline is None:
+            left = until - self._clock()
+            if left <= 0:
+                break
+            self._wake.wait(left)
+            self._wake.clear()
+            records = self._source.read(self.status.delivered, exporter.max_batch)
+        return records
+
+    def _deliver(self, exporter: Exporter, records: Sequence[Record]) -> None:
+        for record in records:
+            if isinstance(record, RunStatus):
+                self._last_status = record
+        wanted = [record for record in records if _is_wanted(record, exporter.every)]
+        reason = self._export(exporter, wanted) if wanted else None
+        if reason is not None and len(wanted) == 1:
+            self._lose(reason, 1)
+        elif reason is not None:
+            for record in wanted:  # one bad record must not take the others with it
+                alone = self._export(exporter, [record])
+                if alone is not None:
+                    self._lose(alone, 1)
+                self._advance(record.seq)
+        self._advance(records[-1].seq)
+
+    def _export(self, exporter: Exporter, records: Sequence[Record]) -> str | None:
+        """Export with retries; return why the records will never be taken, or None."""
+        surprises = 0
+        while True:
+            try:
+                exporter.export(records)
+            except RetryableExportError as error:
+                self._failed(error, state="retrying")
+                self._pause(error.retry_after)
+            except PermanentExportError as error:
+                return str(error)
+            except Exception as error:
+                surprises += 1
+                if surprises > self._retry.surprises:
+                    _log.exception("Exporter %s raised something unexpected.", self.name)
+                    return f"unexpected {type(error).__name__}: {error}"
+                self._failed(error, state="retrying")
+                self._pause(None)
+            else:
+                self._recovered()
+                return None
+
+    def _pause(self, retry_after: float | None) -> None:
+        """Wait before the next try; being asked to stop makes that try come at once.
+
+        Raises:
+            _StoppedError: the deadline passed.
+        """
+        was_stopping = self._deadline is not None
+        until = self._clock() + self._backoff.pause(retry_after)
+        while self._clock() < until and (self._deadline is None or was_stopping):
+            if self._deadline is not None and self._clock() >= self._deadline:
+                raise _StoppedError
+            self._wake.wait(max(0.0, min(until, self._deadline or until) - self._clock()))
+            self._wake.clear()
+
+    def _shut_down(self, exporter: Exporter) -> None:
+        left = max(_SHUTDOWN_GRACE_S, (self._deadline or 0.0) - self._clock())
+        ended = self._last_status if self._last_status and self._last_status.status != "running" else None
+        try:
+            exporter.force_flush(left)
+            exporter.shutdown(left, ended)
+        except Exception as error:  # noqa: BLE001 (the last call; what it did not store is behind its position)
+            self._failed(error, state="stopped")
+
+    def _failed(self, error: Exception, *, state: str) -> None:
+        problem = f"{error}" or type(error).__name__
+        if self.status.problem != problem:
+            _log.warning("Exporter %s: %s", self.name, problem, exc_info=_is_unforeseen(error))
+            self._say(f"Exporter {self.name!r}: {problem} It is tried again; the others go on, nothing is lost.")
+        self._set(state=state, problem=problem)
+
+    def _recovered(self) -> None:
+        self._backoff.reset()
+        if self.status.problem is not None:
+            self._set(state="running", problem=None)
+
+    def _lose(self, reason: str, records: int) -> None:
+        _log.error("Exporter %s lost %d record(s): %s", self.name, records, reason)
+        self._say(f"Exporter {self.name!r} did not take {records} record(s): {reason}")
+        self._lost[reason] = self._lost.get(reason, 0) + records
+        self._set(lost=dict(self._lost))
+
+    def _advance(self, seq: int) -> None:
+        self._set(delivered=seq)
+        self._mark(seq, self._lost)
+
+    def _set(self, **changes: object) -> None:
+        # One thread writes; readers get the old or the new frozen status.
+        self.status = replace(self.status, **changes)  # type: ignore[arg-type]  # the names are checked by replace
+
+
+_IDLE_S = 5.0
+"""How long an idle exporter's thread sleeps; new records and `stop` wake it sooner."""
+
+_SHUTDOWN_GRACE_S = 1.0
+"""The least an exporter gets to close its files, also after the deadline."""
+
+
+def _is_wanted(record: Record, every: int) -> bool:
+    return not isinstance(record, StepRecord) or every <= 1 or record.step % every == 0
+
+
+def _is_unforeseen(error: Exception) -> bool:
+    return not isinstance(error, RetryableExportError)

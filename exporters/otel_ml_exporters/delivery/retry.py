@@ -1,0 +1,46 @@
+"""How long to wait before the same records are tried again."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+__all__ = ["Backoff", "RetryPolicy"]
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Exponential back-off with full jitter; a retryable failure is retried for ever.
+
+    Attributes:
+        initial_s: upper bound of the first pause.
+        maximum_s: upper bound of every pause of our own; a backend may ask for longer.
+        surprises: how often an unexpected exception is retried before its records count as lost.
+    """
+
+    initial_s: float = 0.5
+    maximum_s: float = 60.0
+    surprises: int = 3
+
+
+class Backoff:
+    """The pauses of one series of failures.
+
+    Full jitter (a uniform draw below the bound): many exporters that failed together do not come back together.
+    """
+
+    def __init__(self, policy: RetryPolicy, source: random.Random | None = None) -> None:
+        self._policy = policy
+        self._random = source or random.Random()
+        self._failures = 0
+
+    def reset(self) -> None:
+        """Begin anew after a success."""
+        self._failures = 0
+
+    def pause(self, retry_after: float | None = None) -> float:
+        """Return the seconds to wait; never less than the backend asked for."""
+        bound = min(self._policy.maximum_s, self._policy.initial_s * 2 ** min(self._failures, 32))
+        self._failures += 1
+        drawn = self._random.uniform(0, bound)
+        return drawn if retry_after is None else max(retry_after, drawn)

@@ -1,0 +1,37 @@
+"""What a request holds that will never be accepted, and why: the `partial_success` of the answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+__all__ = ["Rejections", "UndecodableError"]
+
+
+class UndecodableError(Exception):
+    """The request is not OTLP; the sender must not send it again."""
+
+
+class Rejections:
+    """Counts items by reason."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def add(self, reason: str, items: int = 1) -> None:
+        """Count `items` as rejected for `reason`, a whole sentence."""
+        self._counts[reason] += items
+
+    @property
+    def total(self) -> int:
+        """All rejected items."""
+        return self._counts.total()
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """Reason → items."""
+        return self._counts
+
+    @property
+    def message(self) -> str:
+        """The reasons with their counts, the most frequent first; empty where nothing was rejected."""
+        return " ".join(f"{count} × {reason}" for reason, count in self._counts.most_common(5))

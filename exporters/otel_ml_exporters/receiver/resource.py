@@ -1,0 +1,107 @@
+"""OTLP resources → writers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from otel_ml.wire import attributes as wire
+from otel_ml_exporters.aggregation.observation import Writer
+from otel_ml_exporters.receiver.values import as_text, attributes
+from otel_ml_exporters.records import JsonValue
+
+__all__ = ["Writers"]
+
+_CACHED = 65536
+"""Resources remembered: more writers than any job has; beyond it the cache starts anew."""
+
+_NO_EXPERIMENT = (
+    f"the resource has no attribute {wire.EXPERIMENT_ID!r}; set it to the id of the run, "
+    f"e.g. OTEL_RESOURCE_ATTRIBUTES={wire.EXPERIMENT_ID}=my-run."
+)
+
+
+class Writers:
+    """Finds the writer of a resource; equal resources give the same object."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Writer | str] = {}
+
+    def of(self, resource: Any) -> Writer | str:
+        """Return the writer, or why nothing of it can be accepted."""
+        key = resource.SerializeToString(deterministic=True)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _CACHED:
+                self._known.clear()
+            found = self._known[key] = _writer(attributes(resource.attributes))
+        return found
+
+
+def _writer(found: Mapping[str, JsonValue]) -> Writer | str:
+    experiment = found.get(wire.EXPERIMENT_ID)
+    if not isinstance(experiment, str) or not experiment:
+        return _NO_EXPERIMENT
+    try:
+        rank = _integer(found, wire.RANK) or 0
+        return Writer(
+            experiment=experiment,
+            role=_text(found, wire.ROLE),
+            instance=_text(found, wire.INSTANCE) or _substitute_instance(found, rank),
+            rank=rank,
+            world_size=_integer(found, wire.WORLD_SIZE),
+            local_rank=_integer(found, wire.LOCAL_RANK),
+            attempt=_integer(found, wire.ATTEMPT),
+            parent=_text(found, wire.PARENT) or None,
+            topology=_topology(found),
+            host=_text(found, wire.HOST),
+            pid=_integer(found, wire.PID) or 0,
+            experiment_name=_text(found, wire.EXPERIMENT_NAME),
+            run_name=_text(found, wire.RUN_NAME),
+            with_role=wire.PREFIX not in found,
+            tags=_texts(found.get(wire.TAGS)),
+            notes=_text(found, wire.NOTES) or None,
+        )
+    except ValueError as error:
+        return str(error)
+
+
+def _substitute_instance(found: Mapping[str, JsonValue], rank: int) -> str:
+    # Many SDKs send no service.instance.id; host, process and rank then tell writers apart.
+    return f"{_text(found, wire.HOST)}/{_text(found, wire.PID)}/{rank}"
+
+
+def _text(found: Mapping[str, JsonValue], key: str) -> str:
+    value = found.get(key)
+    return "" if value is None else as_text(value)
+
+
+def _texts(value: JsonValue) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return tuple(as_text(item) for item in value) if isinstance(value, list) else ()
+
+
+def _integer(found: Mapping[str, JsonValue], key: str) -> int | None:
+    value = found.get(key)
+    if value is None or value == "":
+        return None
+    # Attributes that come from OTEL_RESOURCE_ATTRIBUTES are always text.
+    if isinstance(value, (int, str)) and not isinstance(value, bool):
+        try:
+            number = int(value)
+        except ValueError:
+            number = -1
+        if number >= 0:
+            return number
+    raise ValueError(f"the resource attribute {key!r} is {value!r}; expected a whole number of at least 0.")
+
+
+def _topology(found: Mapping[str, JsonValue]) -> tuple[tuple[str, int, int], ...]:
+    dims = []
+    for key in sorted(found):
+        dim = key[len(wire.TOPOLOGY_PREFIX) :]
+        if key.startswith(wire.TOPOLOGY_PREFIX) and not dim.endswith(wire.TOPOLOGY_SIZE_SUFFIX):
+            size = _integer(found, key + wire.TOPOLOGY_SIZE_SUFFIX) or 0
+            dims.append((dim, _integer(found, key) or 0, size))
+    return tuple(dims)

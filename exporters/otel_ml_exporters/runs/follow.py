@@ -1,0 +1,66 @@
+"""Read `metrics.jsonl`, also while it grows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from otel_ml.exceptions import OtelMLError
+from otel_ml_exporters.records import Record, StepRecord
+from otel_ml_exporters.storage.codec import decode
+
+__all__ = ["Follower", "UnreadableLineError", "record_of"]
+
+
+class UnreadableLineError(OtelMLError):
+    """A line of `metrics.jsonl` is not one the exporter `jsonl` writes."""
+
+
+class Follower:
+    """Hands out each record of a file once, in the order of the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._lines = 0
+
+    def new_records(self) -> list[Record]:
+        """Return what was written since the last call; a line that is not complete yet comes the next time.
+
+        Raises:
+            UnreadableLineError: naming the file and the line.
+        """
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                content = file.read()
+        except FileNotFoundError:
+            return []
+        whole = content[: content.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        return [self._record(line) for line in whole.splitlines()]
+
+    def _record(self, line: bytes) -> Record:
+        self._lines += 1
+        try:
+            return record_of(line, self._path.parent)
+        except (ValueError, TypeError, KeyError, OSError) as error:
+            raise UnreadableLineError(
+                f"{str(self._path)!r}, line {self._lines}: {line[:60]!r} is not a row of the exporter jsonl ({error}). "
+                "Expected one JSON object a line with seq, axis, step, values. Remove the line to read the others."
+            ) from error
+
+
+def record_of(line: bytes, folder: Path) -> Record:
+    """Return the record that a line stands for; images and sounds are read from `folder`.
+
+    Examples:
+        >>> record_of(b'{"seq":1,"type":"summary","time":0.5,"values":{"accuracy":0.9}}', Path())
+        Summary(seq=1, time=0.5, values={'accuracy': 0.9})
+    """
+    row = json.loads(line)
+    kind = row.pop("type", None)
+    if kind is None:
+        return StepRecord(**row)
+    media = (folder / row.pop("path")).read_bytes() if kind in {"image", "audio"} else None
+    return decode((kind, json.dumps(row), media))

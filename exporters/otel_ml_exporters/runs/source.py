@@ -1,0 +1,102 @@
+"""Read a run's records from its folder: the service's own file, or `metrics.jsonl` while the service has that open."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from otel_ml.exceptions import OtelMLError
+from otel_ml_exporters.records import Record
+from otel_ml_exporters.runs.folders import RunFolder
+from otel_ml_exporters.runs.follow import Follower
+from otel_ml_exporters.storage.codec import decode
+
+__all__ = ["ExporterMark", "Facts", "RunUnreadableError", "facts", "is_live", "records"]
+
+_LOCKED = ("locked", "busy")
+
+
+class RunUnreadableError(OtelMLError):
+    """A run's folder holds nothing that can be read now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterMark:
+    """How far an exporter is: `seq` stored in its backend, values that never will be."""
+
+    name: str
+    seq: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the service noted about a run besides its records."""
+
+    last_seq: int
+    exporters: tuple[ExporterMark, ...]
+    notices: tuple[str, ...]
+
+
+def records(run: RunFolder) -> Iterator[Record]:
+    """Yield the records of a run in the order of `seq`.
+
+    Raises:
+        RunUnreadableError: the service has the run open and does not write `metrics.jsonl`, or the file is damaged.
+    """
+    if run.database.exists() and not is_live(run):
+        yield from _from_database(run.database)
+    elif run.jsonl.exists():
+        yield from Follower(run.jsonl).new_records()
+    else:
+        raise RunUnreadableError(
+            f"Run {run.id!r} is being recorded, and without the exporter 'jsonl' it can be read only when it is over. "
+            "Add jsonl to OTEL_ML_EXPORTERS, or ask again later."
+        )
+
+
+def is_live(run: RunFolder) -> bool:
+    """Whether a service has the run open now."""
+    if not run.database.exists():
+        return False
+    try:
+        with _opened(run.database) as connection:
+            connection.execute("SELECT 1 FROM records LIMIT 1").fetchone()
+    except sqlite3.OperationalError as error:
+        return any(word in str(error) for word in _LOCKED)
+    return False
+
+
+def facts(run: RunFolder) -> Facts | None:
+    """Return what the service noted; None while it has the run open, or where there is only `metrics.jsonl`."""
+    if not run.database.exists() or is_live(run):
+        return None
+    with _opened(run.database) as connection:
+        query = connection.execute
+        marks = query("SELECT name, seq, lost FROM exporters ORDER BY name").fetchall()
+        return Facts(
+            last_seq=int(query("SELECT COALESCE(MAX(seq), 0) FROM records").fetchone()[0]),
+            exporters=tuple(ExporterMark(name, int(seq), sum(json.loads(lost).values())) for name, seq, lost in marks),
+            notices=tuple(row[0] for row in query("SELECT sentence FROM notices ORDER BY id")),
+        )
+
+
+def _from_database(path: Path) -> Iterator[Record]:
+    try:
+        with _opened(path) as connection:
+            rows = connection.execute("SELECT kind, record, media FROM records ORDER BY seq")
+            yield from map(decode, rows)
+    except sqlite3.DatabaseError as error:
+        raise RunUnreadableError(
+            f"{str(path)!r} cannot be read ({error}). If the run has a metrics.jsonl, read that: otel-ml show "
+            f"{str(path.parent.parent / 'metrics.jsonl')!r}."
+        ) from error
+
+
+def _opened(path: Path) -> closing[sqlite3.Connection]:
+    """Open a database for reading only; closed at the end of the block."""
+    return closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=0))

@@ -1,0 +1,108 @@
+"""Records ⇄ what the outbox stores: a kind, a JSON text and, for media, the bytes. Exact, and readable without us.
+
+JSON keeps doubles exactly (`repr` round-trips; `NaN`, `Infinity` and `-Infinity` as Python and JavaScript write them).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from otel_ml_exporters.records import (
+    Artifact,
+    Audio,
+    HistogramValue,
+    Image,
+    Params,
+    Record,
+    RunStatus,
+    Span,
+    SpanBatch,
+    StepRecord,
+    Summary,
+    Table,
+    Text,
+)
+
+__all__ = ["Row", "decode", "encode"]
+
+Row = tuple[str, str, "bytes | None"]
+"""(kind, JSON text, media bytes)."""
+
+_TYPES: Mapping[str, type[Any]] = {
+    "step": StepRecord,
+    "params": Params,
+    "summary": Summary,
+    "text": Text,
+    "table": Table,
+    "image": Image,
+    "audio": Audio,
+    "histogram": HistogramValue,
+    "artifact": Artifact,
+    "spans": SpanBatch,
+    "status": RunStatus,
+}
+_KINDS: Mapping[type[Any], str] = {cls: kind for kind, cls in _TYPES.items()}
+_FIELDS: Mapping[type[Any], tuple[str, ...]] = {
+    cls: tuple(field.name for field in fields(cls)) for cls in (*_TYPES.values(), Span)
+}
+_MEDIA: Mapping[str, str] = {"image": "png", "audio": "wav"}
+
+_RESTORE: Mapping[str, Callable[[Any], Any]] = {
+    "rows": lambda rows: tuple(tuple(row) for row in rows),
+    "columns": tuple,
+    "edges": tuple,
+    "counts": tuple,
+    "aliases": tuple,
+    "local": lambda path: None if path is None else Path(path),
+    "spans": lambda spans: tuple(Span(**span) for span in spans),
+}
+"""Fields whose type JSON does not keep, by name: no two records use one of these names differently."""
+
+
+def encode(record: Record) -> Row:
+    """Return `record` as it is stored.
+
+    Examples:
+        >>> encode(Summary(seq=3, time=0.1, values={"accuracy": 0.5}))
+        ('summary', '{"seq":3,"time":0.1,"values":{"accuracy":0.5}}', None)
+    """
+    kind = _KINDS[type(record)]
+    content = _content(record)
+    media = content.pop(_MEDIA[kind]) if kind in _MEDIA else None
+    return kind, json.dumps(content, separators=(",", ":"), default=_plain), media
+
+
+def decode(row: Row) -> Record:
+    """Return the record that `encode` was given."""
+    kind, text, media = row
+    content = json.loads(text)
+    for name, restore in _RESTORE.items():
+        if name in content:
+            content[name] = restore(content[name])
+    if kind in _MEDIA:
+        content[_MEDIA[kind]] = media
+    record: Record = _TYPES[kind](**content)
+    return record
+
+
+def _content(record: object) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in _FIELDS[type(record)]}
+
+
+def _plain(value: object) -> object:
+    """Turn what `json` does not know into what it knows."""
+    if isinstance(value, Span):
+        return _content(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Path):
+        return str(value)
+    item = getattr(value, "item", None)  # a numpy scalar
+    if callable(item):
+        plain: object = item()
+        return plain
+    raise TypeError(f"{value!r} of type {type(value).__name__} cannot be stored in a record.")

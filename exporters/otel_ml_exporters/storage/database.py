@@ -1,0 +1,84 @@
+"""Open a SQLite file the way everything durable of the service is opened: private, exclusive, synced."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from otel_ml.exceptions import OtelMLError
+
+__all__ = ["StorageError", "open_database", "private_folder", "storage_errors"]
+
+
+class StorageError(OtelMLError):
+    """A file of the service cannot be read or written; the message names it and says what to do."""
+
+
+def private_folder(path: Path) -> Path:
+    """Create `path` (mode 0700) and its parents, and return it.
+
+    Raises:
+        StorageError: it cannot be created.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"Cannot create the folder {str(path)!r}: {error.strerror}. "
+            "Make it writable, or choose another one with OTEL_ML_DIR."
+        ) from error
+    return path
+
+
+def open_database(path: Path, schema: str) -> sqlite3.Connection:
+    """Open `path`, creating it (mode 0600) with `schema`, for this process alone.
+
+    `synchronous=FULL`: a commit is on the disk when it returns, because an acknowledgement follows it.
+    `locking_mode=EXCLUSIVE`: two services can never write one file, and WAL needs no shared memory.
+
+    Raises:
+        StorageError: corrupt, not a database, in use by another process, or not writable.
+    """
+    private_folder(path.parent)
+    with storage_errors(path):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in filter(None, (part.strip() for part in schema.split(";"))):
+                connection.execute(statement)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+@contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the file system raise into a `StorageError` that names `path`."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise StorageError(_operational(path, str(error))) from error
+    except sqlite3.DatabaseError as error:
+        raise StorageError(
+            f"{str(path)!r} is not a readable otel_ml database ({error}). "
+            "Move it away to start anew; what the exporters already wrote is not affected."
+        ) from error
+    except OSError as error:
+        raise StorageError(f"Cannot open {str(path)!r}: {error.strerror}. Check its owner and permissions.") from error
+
+
+def _operational(path: Path, text: str) -> str:
+    if "locked" in text or "busy" in text:
+        return f"{str(path)!r} is in use by another otel_ml service. Stop that one, or choose another OTEL_ML_DIR."
+    if "full" in text:
+        return f"No space left for {str(path)!r}. Free some space, or choose another OTEL_ML_DIR."
+    return f"Cannot use {str(path)!r}: {text}. Check the disk and the permissions."

@@ -1,0 +1,227 @@
+"""One run on disk: closed records, the engine's state, and how far everybody is.
+
+One thread writes (the engine's), in one transaction per commit; each exporter's thread reads.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from otel_ml_exporters.records import Record
+from otel_ml_exporters.storage.codec import decode, encode
+from otel_ml_exporters.storage.database import open_database, storage_errors
+
+__all__ = ["Commit", "Mark", "Outbox"]
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS records (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, record TEXT NOT NULL, media BLOB);
+CREATE TABLE IF NOT EXISTS engine (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS exporters (name TEXT PRIMARY KEY, seq INTEGER NOT NULL, lost TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS notices (id INTEGER PRIMARY KEY, sentence TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)
+"""
+
+_RECENT_BYTES = 16 * 2**20
+"""Encoded records kept in memory for exporters that keep up: some minutes of an ordinary run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far an exporter is: `seq` stored in its backend, and values that will never be, by reason."""
+
+    seq: int = 0
+    lost: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What becomes durable together.
+
+    Attributes:
+        records: closed records, `seq` ascending.
+        changes: engine state; None deletes an entry.
+        consumed: (identity of the journal, id of its last entry this run has seen), or None.
+        notices: sentences; one already there is not repeated.
+        facts: what a restart needs to know about the run itself.
+    """
+
+    records: Sequence[Record] = ()
+    changes: Mapping[str, bytes | None] = field(default_factory=dict)
+    consumed: tuple[str, int] | None = None
+    notices: Sequence[str] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+class Outbox:
+    """`run.db` of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = open_database(path, _SCHEMA)
+        # Guards the connection: the engine's thread writes through it, exporters' threads read through it
+        # (the file is locked exclusively, so there is only one).
+        self._lock = threading.Lock()
+        self._recent: deque[tuple[Record, int]] = deque()
+        self._recent_bytes = 0
+        self._listeners: list[Callable[[], None]] = []
+        with self._using():
+            self._load()
+
+    def _load(self) -> None:
+        query = self._connection.execute
+        self.last_seq = int(query("SELECT COALESCE(MAX(seq), 0) FROM records").fetchone()[0])
+        self.first_seq = int(query("SELECT COALESCE(MIN(seq), 1) FROM records").fetchone()[0])
+        self.notices: list[str] = [row[0] for row in query("SELECT sentence FROM notices ORDER BY id")]
+        self.facts: dict[str, str] = dict(query("SELECT name, value FROM facts").fetchall())
+        self._marks = {
+            name: Mark(seq, json.loads(lost)) for name, seq, lost in query("SELECT name, seq, lost FROM exporters")
+        }
+        # Guards the two below: exporters' threads set marks while the engine's thread commits them.
+        self._marks_lock = threading.Lock()
+        self._dirty_marks: set[str] = set()
+
+    @property
+    def consumed(self) -> tuple[str, int] | None:
+        """Identity of the journal and the id of its last entry that this run has committed."""
+        if "journal" not in self.facts:
+            return None
+        identity, _, number = self.facts["journal"].partition(" ")
+        return identity, int(number)
+
+    def state(self) -> dict[str, bytes]:
+        """Return the engine's state as last committed."""
+        with self._using():
+            return dict(self._connection.execute("SELECT key, value FROM engine").fetchall())
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after each commit that brings records."""
+        self._listeners.append(listener)
+
+    def mark(self, exporter: str) -> Mark:
+        """Return how far `exporter` is."""
+        return self._marks.get(exporter, Mark())
+
+    def set_mark(self, exporter: str, mark: Mark) -> None:
+        """Note how far `exporter` is; durable with the next commit."""
+        with self._marks_lock:
+            self._marks[exporter] = mark
+            self._dirty_marks.add(exporter)
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether a mark waits for a commit."""
+        return bool(self._dirty_marks)
+
+    def commit(self, commit: Commit) -> None:
+        """Make `commit` and all marks durable, then let the exporters have its records.
+
+        Raises:
+            StorageError: nothing of it was stored; the same commit may be tried again.
+        """
+        rows = [(record.seq, *encode(record)) for record in commit.records]
+        said = set(self.notices)
+        notices = [sentence for sentence in dict.fromkeys(commit.notices) if sentence not in said]
+        facts = dict(commit.facts)
+        if commit.consumed is not None:
+            facts["journal"] = "{} {}".format(*commit.consumed)
+        with self._taken_marks() as marks, self._using() as connection, _transaction(connection):
+            connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
+            self._write_state(commit.changes)
+            connection.executemany("INSERT OR REPLACE INTO exporters VALUES (?, ?, ?)", marks)
+            connection.executemany("INSERT INTO notices (sentence) VALUES (?)", [(text,) for text in notices])
+            connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", list(facts.items()))
+        self.notices.extend(notices)
+        self.facts.update(facts)
+        self._publish(commit.records, rows)
+
+    def read(self, after: int, limit: int) -> Sequence[Record]:
+        """Return up to `limit` records with `seq > after`, ascending."""
+        with self._using():
+            if self._recent and self._recent[0][0].seq <= after + 1:
+                start = after + 1 - self._recent[0][0].seq
+                return [record for record, _ in islice(self._recent, start, start + limit)]
+            rows = self._connection.execute(
+                "SELECT kind, record, media FROM records WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
+            ).fetchall()
+        return [decode(row) for row in rows]
+
+    def size(self) -> int:
+        """Bytes of the database's pages in use."""
+        with self._using():
+            pages, free, page = (
+                int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+                for name in ("page_count", "freelist_count", "page_size")
+            )
+        return (pages - free) * page
+
+    def forget(self, up_to: int) -> None:
+        """Delete records up to this `seq`: the disk is full of them."""
+        with self._using() as connection, _transaction(connection):
+            connection.execute("DELETE FROM records WHERE seq <= ?", (up_to,))
+            while self._recent and self._recent[0][0].seq <= up_to:
+                self._recent_bytes -= self._recent.popleft()[1]
+            self.first_seq = max(self.first_seq, up_to + 1)
+
+    def close(self) -> None:
+        """Close the file; marks not yet committed are committed. Safe twice."""
+        if self._dirty_marks:
+            self.commit(Commit())
+        with self._lock:
+            self._connection.close()
+
+    def _write_state(self, changes: Mapping[str, bytes | None]) -> None:
+        kept = [(key, value) for key, value in changes.items() if value is not None]
+        gone = [(key,) for key, value in changes.items() if value is None]
+        self._connection.executemany("INSERT OR REPLACE INTO engine VALUES (?, ?)", kept)
+        self._connection.executemany("DELETE FROM engine WHERE key = ?", gone)
+
+    def _publish(self, records: Sequence[Record], rows: Sequence[tuple[int, str, str, bytes | None]]) -> None:
+        if not records:
+            return
+        with self._lock:
+            for record, (_, _, text, media) in zip(records, rows):
+                size = len(text) + len(media or b"")
+                self._recent.append((record, size))
+                self._recent_bytes += size
+            while self._recent_bytes > _RECENT_BYTES and len(self._recent) > 1:
+                self._recent_bytes -= self._recent.popleft()[1]
+            self.last_seq = records[-1].seq
+        for listener in self._listeners:
+            listener()
+
+    @contextmanager
+    def _taken_marks(self) -> Iterator[Sequence[tuple[str, int, str]]]:
+        with self._marks_lock:
+            taken, self._dirty_marks = self._dirty_marks, set()
+            rows = [(name, self._marks[name].seq, json.dumps(dict(self._marks[name].lost))) for name in taken]
+        try:
+            yield rows
+        except BaseException:
+            with self._marks_lock:
+                self._dirty_marks |= taken
+            raise
+
+    @contextmanager
+    def _using(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, storage_errors(self._path):
+            yield self._connection
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

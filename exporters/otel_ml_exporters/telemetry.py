@@ -1,0 +1,98 @@
+"""The service's metrics about itself: the catalogue, the counters, and their Prometheus text.
+
+Names exist in this file only, so that they cannot drift between `/metrics`, a run and the docs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["CATALOGUE", "Telemetry"]
+
+CATALOGUE: Final[Mapping[str, tuple[str, str]]] = {
+    "requests": ("counter", "OTLP requests acknowledged, by signal."),
+    "refused": ("counter", "OTLP requests not accepted, by reason."),
+    "rejected": ("counter", "Points that will never be accepted (partial success), by reason."),
+    "received": ("counter", "Points that arrived, duplicates included."),
+    "recorded": ("counter", "Values recorded by the users' programs."),
+    "duplicate": ("counter", "Points that arrived again and changed nothing."),
+    "late": ("counter", "Points that came after the fold state of their step was gone; kept in late.otlp."),
+    "amended": ("counter", "Values that changed after they were exported."),
+    "dropped": ("counter", "Values lost, by reason."),
+    "delivered": ("gauge", "Newest record an exporter's backend holds, by exporter."),
+    "lost": ("counter", "Records an exporter's backend did not take, by exporter and reason."),
+    "lag": ("gauge", "Records an exporter has still to write, by exporter."),
+    "open_steps": ("gauge", "Steps that wait for a rank."),
+    "overhead": ("gauge", "Seconds the users' threads spent recording."),
+    "journal_bytes": ("gauge", "Bytes acknowledged and not yet decided."),
+}
+"""Name → (Prometheus type, meaning). In a run they are called `otel_ml/<name>`, in Prometheus `otel_ml_<name>`."""
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Telemetry:
+    """Counters that any thread may add to."""
+
+    def __init__(self) -> None:
+        # Guards _values: receivers, the engine's and the exporters' threads all count.
+        self._lock = threading.Lock()
+        self._values: dict[tuple[str, Labels], float] = {}
+
+    def count(self, name: str, amount: float = 1, **labels: str) -> None:
+        """Add to a counter of the catalogue."""
+        key = (_known(name), tuple(sorted(labels.items())))
+        with self._lock:
+            self._values[key] = self._values.get(key, 0) + amount
+
+    def gauge(self, name: str, value: float, **labels: str) -> None:
+        """Set a gauge of the catalogue."""
+        key = (_known(name), tuple(sorted(labels.items())))
+        with self._lock:
+            self._values[key] = value
+
+    def value(self, name: str, **labels: str) -> float:
+        """Return one value, 0 where nothing was counted."""
+        with self._lock:
+            return self._values.get((_known(name), tuple(sorted(labels.items()))), 0)
+
+    def prometheus(self) -> str:
+        """Return everything in the Prometheus text format.
+
+        Examples:
+            >>> telemetry = Telemetry()
+            >>> telemetry.count("requests", 2, signal="metrics")
+            >>> print(telemetry.prometheus(), end="")
+            # HELP otel_ml_requests_total OTLP requests acknowledged, by signal.
+            # TYPE otel_ml_requests_total counter
+            otel_ml_requests_total{signal="metrics"} 2
+        """
+        with self._lock:
+            values = dict(self._values)
+        lines = []
+        for name, (kind, meaning) in CATALOGUE.items():
+            full = f"otel_ml_{name}_total" if kind == "counter" else f"otel_ml_{name}"
+            found = [(labels, value) for (of, labels), value in values.items() if of == name]
+            if found:
+                lines += [f"# HELP {full} {meaning}", f"# TYPE {full} {kind}"]
+                lines += [f"{full}{_braced(labels)} {value:.17g}" for labels, value in sorted(found)]
+        return "".join(f"{line}\n" for line in lines)
+
+
+def _known(name: str) -> str:
+    if name not in CATALOGUE:
+        raise KeyError(f"{name!r} is not in the catalogue of self-telemetry: {', '.join(CATALOGUE)}.")
+    return name
+
+
+def _braced(labels: Labels) -> str:
+    if not labels:
+        return ""
+    pairs = (f'{key}="{_escaped(value)}"' for key, value in labels)
+    return "{" + ",".join(pairs) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -1,0 +1,63 @@
+"""What a receiver said to an export request (OTLP specification, «Failures»)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from otel_ml.exceptions import WireError
+from otel_ml.wire.protobuf import fields
+
+__all__ = ["Answer", "Transport", "accepted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A receiver's answer, in the three ways a sender can act on.
+
+    Attributes:
+        outcome: `ok`, `retry` (the same request may succeed later) or `refused` (it never will).
+        reason: what is counted and said, where not `ok`.
+        retry_after: seconds the receiver asks to wait.
+        rejected: points of an accepted request that were not (`partial_success`), said in `message`.
+        notices: how many notices the service has for the job, None where it is not an otel_ml service.
+    """
+
+    outcome: Literal["ok", "retry", "refused"]
+    reason: str = ""
+    retry_after: float | None = None
+    rejected: int = 0
+    message: str = ""
+    notices: int | None = None
+
+
+class Transport(Protocol):
+    """How requests reach a receiver. One thread at a time uses it."""
+
+    def post(self, path: str, body: bytes, timeout: float) -> Answer:
+        """Send one export request; every failure is an `Answer`."""
+
+    def get(self, path: str, timeout: float) -> bytes | None:
+        """Return what the otel_ml service behind the endpoint says at `path`, or None."""
+
+    def close(self) -> None:
+        """Drop the connection; the next request opens one."""
+
+    def forget(self) -> None:
+        """After a fork, in the child: let go of the parent's connection without touching it."""
+
+
+def accepted(body: bytes, notices: int | None = None) -> Answer:
+    """Return the answer of a 2xx, reading `partial_success` (field 1: rejected count, 2: message)."""
+    rejected, message = 0, ""
+    try:
+        for number, value in fields(body):
+            if number == 1 and isinstance(value, bytes):
+                for inner, said in fields(value):
+                    if inner == 1 and isinstance(said, int):
+                        rejected = said
+                    elif inner == 2 and isinstance(said, bytes):
+                        message = said.decode("utf-8", "replace")
+    except WireError:
+        pass  # a 2xx is a 2xx: some receivers answer JSON or nothing
+    return Answer("ok", rejected=rejected, message=message, notices=notices)

@@ -1,0 +1,102 @@
+"""OTLP over gRPC, with grpcio (extra `grpc`); the bodies are the same bytes as over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from otel_ml._internal.answer import Answer, accepted
+from otel_ml.config import Endpoint
+from otel_ml.exceptions import MissingDependencyError
+
+__all__ = ["GrpcTransport"]
+
+_SERVICE = "/opentelemetry.proto.collector"
+METHODS = {
+    "/v1/metrics": f"{_SERVICE}.metrics.v1.MetricsService/Export",
+    "/v1/traces": f"{_SERVICE}.trace.v1.TraceService/Export",
+    "/v1/logs": f"{_SERVICE}.logs.v1.LogsService/Export",
+}
+
+RETRYABLE = frozenset(
+    {
+        "CANCELLED",
+        "DEADLINE_EXCEEDED",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNAVAILABLE",
+        "DATA_LOSS",
+        "RESOURCE_EXHAUSTED",
+    }
+)
+"""Status codes after which the same request may be sent again (OTLP specification)."""
+
+
+class GrpcTransport:
+    """Posts OTLP to an endpoint; the channel is opened when first used.
+
+    Raises:
+        MissingDependencyError: grpcio is not installed.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        try:
+            import grpc
+        except ModuleNotFoundError as error:
+            raise MissingDependencyError("OTEL_EXPORTER_OTLP_PROTOCOL=grpc", package="grpcio", extra="grpc") from error
+        self._grpc: Any = grpc
+        self._endpoint = endpoint
+        self._channels: dict[str, Any] = {}
+
+    def post(self, path: str, body: bytes, timeout: float) -> Answer:
+        url = self._endpoint.signals.get(path) or self._endpoint.url
+        compression = self._grpc.Compression.Gzip if self._endpoint.compression == "gzip" else None
+        call = self._channel(url).unary_unary(METHODS[path])
+        try:
+            return accepted(
+                call(body, timeout=timeout, metadata=tuple(self._endpoint.headers.items()), compression=compression)
+            )
+        except self._grpc.RpcError as error:
+            code = error.code().name
+            reason = f"{code}: {error.details()}"
+            if code in RETRYABLE:
+                return Answer("retry", reason=reason)
+            return Answer("refused", reason=reason)
+
+    def get(self, path: str, timeout: float) -> bytes | None:
+        """Return None: what a service says beyond OTLP is HTTP only."""
+        del path, timeout
+        return None
+
+    def close(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+    def forget(self) -> None:
+        """Leave the parent's channels alone: gRPC objects must not be touched in a forked child."""
+        self._channels = {}
+
+    def _channel(self, url: str) -> Any:
+        if url not in self._channels:
+            parts = urlsplit(url if "://" in url else f"//{url}")
+            target = parts.netloc or url
+            is_secure = parts.scheme == "https" or (not parts.scheme and not self._endpoint.insecure)
+            options = [("grpc.max_receive_message_length", 4 * 2**20), ("grpc.initial_reconnect_backoff_ms", 200)]
+            options.append(("grpc.max_reconnect_backoff_ms", 5000))
+            if is_secure:
+                self._channels[url] = self._grpc.secure_channel(target, self._credentials(), options)
+            else:
+                self._channels[url] = self._grpc.insecure_channel(target, options)
+        return self._channels[url]
+
+    def _credentials(self) -> Any:
+        def content(name: str) -> bytes | None:
+            return Path(name).read_bytes() if name else None
+
+        return self._grpc.ssl_channel_credentials(
+            root_certificates=content(self._endpoint.certificate),
+            private_key=content(self._endpoint.client_key),
+            certificate_chain=content(self._endpoint.client_certificate),
+        )

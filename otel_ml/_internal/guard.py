@@ -1,0 +1,90 @@
+"""Never hurt training: count what is wrong, say it once, raise only under `OTEL_ML_STRICT=true`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from otel_ml.exceptions import OtelMLError
+
+__all__ = ["Guard", "RecordingError", "guard"]
+
+_REMEMBERED = 1000
+"""Sentences told apart per process; a program that is wrong in more ways than this has been told enough."""
+
+
+class RecordingError(OtelMLError, ValueError):
+    """A recording call got something it cannot record (raised under `OTEL_ML_STRICT=true` only)."""
+
+
+class Guard:
+    """Count drops by reason and say each sentence once.
+
+    `say` is where sentences go: the runtime sets it to the service, or to stderr of local rank 0.
+    Until then they are kept, and handed over by `connect`.
+    """
+
+    def __init__(self) -> None:
+        self.strict = False
+        self.dropped: Counter[str] = Counter()
+        self._said: set[str] = set()
+        self._kept: list[str] = []
+        self._say: Callable[[str], None] | None = None
+
+    def connect(self, say: Callable[[str], None] | None) -> None:
+        """Send sentences to `say`, first those kept until now; None keeps them again."""
+        self._say = say
+        if say is not None:
+            kept, self._kept = self._kept, []
+            for sentence in kept:
+                say(sentence)
+
+    def say(self, sentence: str) -> None:
+        """Say a sentence for the first time, or not at all."""
+        if sentence in self._said or len(self._said) >= _REMEMBERED:
+            return
+        self._said.add(sentence)
+        if self._say is None:
+            self._kept.append(sentence)
+        else:
+            self._say(sentence)
+
+    def wrong(self, sentence: str) -> None:
+        """Report a mistake that loses nothing.
+
+        Raises:
+            RecordingError: in strict mode.
+        """
+        if self.strict:
+            raise RecordingError(sentence)
+        self.say(sentence)
+
+    def drop(self, reason: str, sentence: str, count: int = 1) -> None:
+        """Count values that will not be delivered, and say why.
+
+        Raises:
+            RecordingError: in strict mode.
+        """
+        self.dropped[reason] += count
+        self.wrong(sentence)
+
+    def failed(self, what: str, error: BaseException) -> None:
+        """Report a failure inside a recording call.
+
+        Raises:
+            BaseException: `error` itself, in strict mode.
+        """
+        self.dropped["internal_error"] += 1
+        if self.strict:
+            raise error
+        self.say(f"{what} failed with {type(error).__name__}: {error}. The value is not recorded; training goes on.")
+
+    def forget(self) -> None:
+        """Start from nothing: a forked child counts and says for itself."""
+        self.dropped.clear()
+        self._kept.clear()
+        self._said.clear()
+
+
+guard = Guard()
+"""The guard of this process."""

@@ -1,0 +1,149 @@
+"""The identity of the run and of this process (CONTRACT §3 «Experiment id», §4 resource)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from otel_ml._internal.ranks import Place, detect
+from otel_ml.config import Config
+from otel_ml.wire.rendezvous import boot_id
+
+__all__ = ["Identity", "Parent", "identify", "new_id", "new_instance"]
+
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The process this one is a child of; it is written into children's environment as one word."""
+
+    instance: str
+    pid: int
+    rank: int
+    role: str
+
+    def __str__(self) -> str:
+        return f"{self.instance}:{self.pid}:{self.rank}:{self.role}"
+
+    @staticmethod
+    def parse(text: str) -> Parent | None:
+        """Return the parent, or None where `text` is not one."""
+        parts = text.split(":", 3)
+        if len(parts) != 4 or not parts[1].isdigit() or not parts[2].isdigit():
+            return None
+        return Parent(parts[0], int(parts[1]), int(parts[2]), parts[3])
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who records: the run, the writer, and its place in the job.
+
+    Attributes:
+        run_id: `ml.experiment.id`.
+        instance: `service.instance.id`, new for each process incarnation.
+        parent: instance of the parent process where this is a child of a writer, else None.
+    """
+
+    run_id: str
+    instance: str
+    place: Place
+    parent: str | None = None
+
+
+def new_id(time_ns: int | None = None, entropy: bytes | None = None) -> str:
+    """Return an id that sorts by time: a ULID, 48 bits of milliseconds and 80 random ones.
+
+    Examples:
+        >>> new_id(0, bytes(10))
+        '00000000000000000000000000'
+    """
+    milliseconds = (time.time_ns() if time_ns is None else time_ns) // 1_000_000
+    number = milliseconds << 80 | int.from_bytes(secrets.token_bytes(10) if entropy is None else entropy[:10], "big")
+    return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def new_instance() -> str:
+    """Return a new `service.instance.id`; from the system's randomness, which a fork does not repeat."""
+    return secrets.token_hex(16)
+
+
+def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = None) -> Identity:
+    """Decide identity from settings and launcher, in the contract's order."""
+    ppid = os.getppid() if ppid is None else ppid
+    detected = detect(environ)
+    place = replace(
+        detected,
+        rank=detected.rank if config.rank is None else config.rank,
+        world_size=detected.world_size if config.world_size is None else config.world_size,
+        local_rank=_local_rank(config, detected),
+    )
+    parent = Parent.parse(config.parent)
+    if parent is not None and (parent.pid != ppid or (parent.rank, parent.role) != (place.rank, config.role)):
+        parent = None  # a grandchild through a launcher, or a process with a place of its own: a writer like any other
+    run_id = config.id or launcher_id(place, ppid)
+    # The launcher counts restarts of what it started; a run continued by id may have had other lives before.
+    attempt = None if config.id else place.attempt
+    return Identity(
+        run_id=run_id,
+        instance=new_instance(),
+        place=replace(place, attempt=attempt),
+        parent=parent.instance if parent else None,
+    )
+
+
+def _local_rank(config: Config, detected: Place) -> int:
+    if config.local_rank is not None:
+        return config.local_rank
+    if config.rank is not None and not detected.launcher:
+        return config.rank
+    return detected.local_rank
+
+
+def launcher_id(place: Place, ppid: int) -> str:
+    """Return an id that all processes of one launch agree on and the next launch does not repeat.
+
+    Across hosts only the launcher's own id is common to all; there a launcher's named job that is run
+    twice continues the run, as its name says.
+    """
+    is_alone = not place.launcher and place.world_size == 1
+    if place.job and (place.is_unique or place.hosts > 1):
+        return place.job
+    if is_alone:
+        return new_id()
+    started_ns = _started_ns(ppid)
+    derived = hashlib.sha256(f"{boot_id()}\0{ppid}\0{started_ns}\0{place.job}".encode()).digest()
+    if place.job:
+        return f"{place.job}-{derived.hex()[:8]}"
+    return new_id(started_ns, derived)
+
+
+def _started_ns(pid: int) -> int:
+    """Return when a process started, the same for all who ask."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
+        return int(boot.split()[1]) * 10**9 + int(fields[19]) * 10**9 // os.sysconf("SC_CLK_TCK")
+    except (OSError, StopIteration, IndexError, ValueError):
+        return _started_ns_by_ps(pid)
+
+
+def _started_ns_by_ps(pid: int) -> int:
+    try:
+        shown = subprocess.run(
+            ["ps", "-o", "lstart=", "-p", str(pid)],
+            capture_output=True,
+            text=True,
+            timeout=2,
+            check=True,
+            env={"LC_ALL": "C", "PATH": os.environ.get("PATH", "")},
+        ).stdout
+        return int(time.mktime(time.strptime(shown.strip(), "%a %b %d %H:%M:%S %Y"))) * 10**9
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return 0

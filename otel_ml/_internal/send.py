@@ -1,0 +1,148 @@
+"""Empties the spool into a transport: batches, retries for ever, counts what is refused (OTLP's rules)."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from otel_ml._internal.answer import Answer, Transport
+from otel_ml._internal.spool import Pending, Spool
+from otel_ml.wire.spool import PATHS, Kind, request_body
+
+__all__ = ["MAX_BYTES", "MAX_POINTS", "Sender"]
+
+MAX_BYTES = 1_000_000
+MAX_POINTS = 8192
+"""What a request holds at most: receivers are 20 % slower per point beyond, and gRPC's usual limit is 4 MB."""
+
+FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
+"""Seconds between attempts: doubled each time, with jitter, so that 1,000 ranks do not return in step."""
+
+REQUEST_TIMEOUT = 10.0
+"""OTLP's default; a receiver that needs longer is overloaded."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """The frames in flight, and which kinds of them have been answered."""
+
+    count: int
+    kinds: dict[Kind, list[Pending]]
+    done: set[Kind] = field(default_factory=set)
+
+
+class Sender:
+    """Sends one spool. Not thread-safe: the runtime calls it under its sending lock.
+
+    Attributes:
+        delivered: points acknowledged.
+        refused: reason → points that the receiver will never take.
+        last_error: why the newest attempt did not arrive, empty once one does.
+        notices: how many notices the service had at the last answer; None: no otel_ml service answered.
+        has_answered: whether any answer came at all.
+    """
+
+    def __init__(
+        self,
+        spool: Spool,
+        resource: bytes,
+        *,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.spool = spool
+        self.resource = resource
+        self.transport: Transport | None = None
+        self.delivered = 0
+        self.refused: Counter[str] = Counter()
+        self.last_error = ""
+        self.notices: int | None = None
+        self.has_answered = False
+        self._say = say
+        self._clock = clock
+        self._batch: Batch | None = None
+        self._failures = 0
+        self._not_before = 0.0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the receiver asked, or failed, and the time to try again has not come."""
+        return self._clock() < self._not_before
+
+    def hurry(self) -> None:
+        """Try again at once: the process is about to leave, or there is a new receiver."""
+        self._not_before = 0.0
+
+    def send(self, deadline: float) -> bool:
+        """Send until the spool is empty, a request must be retried, or `deadline`; return whether it is empty.
+
+        Args:
+            deadline: of the sender's clock.
+        """
+        while self.spool.pending and self.transport is not None and not self.is_waiting:
+            left = deadline - self._clock()
+            if left <= 0 or not self._send_batch(self.transport, min(left, REQUEST_TIMEOUT)):
+                break
+        return not self.spool.pending
+
+    def abandon_batch(self) -> None:
+        """Form the next request anew: the receiver, or what is pending, has changed."""
+        self._batch = None
+
+    def _send_batch(self, transport: Transport, timeout: float) -> bool:
+        batch = self._batch = self._batch or self._form_batch()
+        for kind, frames in batch.kinds.items():
+            if kind in batch.done:
+                continue
+            body = request_body(self.resource, [frame.payload() for frame in frames])
+            answer = transport.post(PATHS[kind], body, timeout)
+            if answer.outcome == "retry":
+                self._postpone(answer)
+                return False
+            self._settle(kind, sum(frame.points for frame in frames), answer)
+            batch.done.add(kind)
+        self.spool.acknowledge(batch.count)
+        self._batch = None
+        return True
+
+    def _form_batch(self) -> Batch:
+        batch = Batch(0, {})
+        size = points = 0
+        for frame in self.spool.pending:
+            if batch.count and (size + frame.length > MAX_BYTES or points + frame.points > MAX_POINTS):
+                break
+            batch.kinds.setdefault(frame.kind, []).append(frame)
+            batch.count += 1
+            size += frame.length
+            points += frame.points
+        return batch
+
+    def _postpone(self, answer: Answer) -> None:
+        self.last_error = answer.reason
+        delay = min(LONGEST_DELAY, FIRST_DELAY * 2**self._failures)
+        self._failures = min(self._failures + 1, 16)
+        wait = delay * random.uniform(0.5, 1.0)
+        if answer.retry_after is not None:
+            wait = max(wait, answer.retry_after)
+        self._not_before = self._clock() + wait
+
+    def _settle(self, kind: Kind, points: int, answer: Answer) -> None:
+        self._failures = 0
+        self.has_answered = True
+        if answer.outcome == "refused":
+            self.last_error = answer.reason
+            self.refused[answer.reason] += points
+            self._say(f"The receiver refused {PATHS[kind]}: {answer.reason}. What it refused is lost.")
+            return
+        self.last_error = ""
+        self.notices = answer.notices if answer.notices is not None else self.notices
+        self.delivered += points - min(points, answer.rejected)
+        if answer.rejected:
+            self.refused["rejected"] += answer.rejected
+        if answer.rejected or answer.message:
+            self._say(
+                f"The receiver rejected {answer.rejected} of {PATHS[kind]}: {answer.message or 'no reason given'}"
+            )

@@ -1,0 +1,254 @@
+"""What was encoded and no one has acknowledged yet: an append-only file of this writer, bounded.
+
+The file (`otel_ml.wire.spool`) is what survives a `kill -9`: the next process of the job on the host, the
+embedded service or `otel-ml recover` sends it. In steady state it is truncated about once a second. Only the
+runtime's background thread, or whoever holds the runtime's sending lock, calls anything here.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from otel_ml.wire.spool import HEADER, SUFFIX, Frame, Kind, encode_frame
+
+__all__ = ["Pending", "Spool", "StepPoints"]
+
+StepPoints = tuple[str, int, int]
+"""(axis, step, points): what a frame holds of a step, for the manifest if the frame has to go."""
+
+SEGMENT_BYTES = 4 * 2**20
+"""Size after which a new file begins: the oldest file is what goes when the spool is full."""
+
+MEMORY_BYTES = 16 * 2**20
+"""Bound where no file can be written: an unwritable disk must not fill the memory instead."""
+
+
+class Segment(Protocol):
+    """Where frames lie."""
+
+    size: int
+
+    def append(self, header: bytes, payload: bytes) -> int:
+        """Append a frame and return where its payload begins; raise `OSError` if it cannot."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return a payload."""
+
+    def clear(self) -> None:
+        """Forget all frames but the resource."""
+
+    def delete(self) -> None:
+        """Give everything up, also on disk."""
+
+    def close(self) -> None:
+        """Let go of the file and leave it on disk."""
+
+
+class FileSegment:
+    """One file, locked while this process lives."""
+
+    def __init__(self, path: Path, resource: bytes) -> None:
+        self._path = path
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        frame = Frame("R", resource)
+        head = HEADER + encode_frame(frame) + resource
+        os.write(self._file, head)
+        self._head = self.size = len(head)
+
+    def append(self, header: bytes, payload: bytes) -> int:
+        written = os.writev(self._file, (header, payload))
+        if written < len(header) + len(payload):  # the disk is full: cut the half frame off again
+            os.ftruncate(self._file, self.size)
+            raise OSError(f"{self._path} could not grow by {len(payload)} bytes.")
+        self.size += written
+        return self.size - len(payload)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return os.pread(self._file, length, offset)
+
+    def clear(self) -> None:
+        os.ftruncate(self._file, self._head)
+        self.size = self._head
+
+    def delete(self) -> None:
+        self._path.unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+class MemorySegment:
+    """The same in memory, where no file can be written."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+        self.size = 0
+
+    def append(self, header: bytes, payload: bytes) -> int:
+        self._bytes += header + payload
+        self.size = len(self._bytes)
+        return self.size - len(payload)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return bytes(self._bytes[offset : offset + length])
+
+    def clear(self) -> None:
+        self._bytes.clear()
+        self.size = 0
+
+    def delete(self) -> None:
+        self.clear()
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class Pending(NamedTuple):
+    """A frame in the spool; `steps` says what it holds of which step."""
+
+    segment: Segment
+    offset: int
+    length: int
+    kind: Kind
+    points: int
+    steps: Sequence[StepPoints]
+
+    def payload(self) -> bytes:
+        """Read it back."""
+        return self.segment.read(self.offset, self.length)
+
+
+@dataclass(slots=True)
+class Lost:
+    """What had to go from a full spool."""
+
+    points: int
+    steps: list[StepPoints]
+
+
+class Spool:
+    """This writer's unacknowledged frames, oldest first.
+
+    Args:
+        folder: where the files are; created by the caller.
+        writer: names the files.
+        resource: the encoded Resource that every file begins with.
+        limit: most bytes kept; beyond it the oldest file goes.
+        on_lost: told what went.
+        say: told once if the folder cannot be written.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        writer: str,
+        resource: bytes,
+        *,
+        limit: int,
+        on_lost: Callable[[Lost], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._folder = folder
+        self._writer = writer
+        self._resource = resource
+        self._limit = limit
+        self._on_lost = on_lost
+        self._say = say
+        self._segments: deque[Segment] = deque()
+        self._number = 0
+        self._in_memory = False
+        self.pending: deque[Pending] = deque()
+
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        return sum(segment.size for segment in self._segments)
+
+    def append(self, frame: Frame, steps: Sequence[StepPoints] = ()) -> None:
+        """Keep a frame until it is acknowledged; the oldest go if the spool is full."""
+        header = encode_frame(frame)
+        segment = self._open_segment()
+        try:
+            offset = segment.append(header, frame.payload)
+        except OSError as error:
+            segment = self._move_to_memory(error)
+            offset = segment.append(header, frame.payload)
+        self.pending.append(Pending(segment, offset, len(frame.payload), frame.kind, frame.points, steps))
+        limit = min(self._limit, MEMORY_BYTES) if self._in_memory else self._limit
+        while len(self._segments) > 1 and self.size > limit:
+            self._drop_oldest()
+
+    def acknowledge(self, count: int) -> None:
+        """Forget the `count` oldest frames: they have arrived, or never will."""
+        for _ in range(count):
+            self.pending.popleft()
+        first = self.pending[0].segment if self.pending else None
+        while self._segments and self._segments[0] is not first:
+            if len(self._segments) == 1:
+                self._segments[0].clear()
+                return
+            self._segments.popleft().delete()
+
+    def renew(self, resource: bytes) -> None:
+        """Begin a new file with another resource (the run's identity has been decided)."""
+        self._resource = resource
+        if not self.pending:
+            self.delete()
+        elif not self._in_memory:
+            self._new_segment()
+
+    def delete(self) -> None:
+        """Delete all files: everything was acknowledged, or is given up."""
+        self.pending.clear()
+        while self._segments:
+            self._segments.popleft().delete()
+
+    def close(self) -> None:
+        """Let go of the files; what is in them stays for others to send."""
+        for segment in self._segments:
+            segment.close()
+        self._segments.clear()
+        self.pending.clear()
+
+    def _open_segment(self) -> Segment:
+        if not self._segments or self._segments[-1].size > min(SEGMENT_BYTES, self._limit // 4):
+            self._new_segment()
+        return self._segments[-1]
+
+    def _new_segment(self) -> None:
+        if self._in_memory:
+            self._segments.append(MemorySegment())
+            return
+        try:
+            self._segments.append(
+                FileSegment(self._folder / f"{self._writer}-{self._number:06d}{SUFFIX}", self._resource)
+            )
+        except OSError as error:
+            self._move_to_memory(error)
+        self._number += 1
+
+    def _move_to_memory(self, error: OSError) -> Segment:
+        self._in_memory = True
+        self._say(f"{self._folder} cannot be written ({error}); what is not sent yet is kept in memory.")
+        self._segments.append(MemorySegment())
+        return self._segments[-1]
+
+    def _drop_oldest(self) -> None:
+        oldest = self._segments.popleft()
+        lost = Lost(0, [])
+        while self.pending and self.pending[0].segment is oldest:
+            frame = self.pending.popleft()
+            lost.points += frame.points
+            lost.steps.extend(frame.steps)
+        oldest.delete()
+        self._on_lost(lost)

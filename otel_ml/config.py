@@ -1,0 +1,260 @@
+"""What the user asked for: argument > environment > default, checked once, frozen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from otel_ml import env
+from otel_ml.exceptions import ConfigError
+from otel_ml.variable import Variable
+
+__all__ = ["Config", "Endpoint", "Topology"]
+
+T = TypeVar("T")
+Topology = Mapping[str, tuple[int, int | None]]
+"""Dimension → (this rank's coordinate, size of the dimension or None)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where OTLP goes, and how.
+
+    Attributes:
+        url: base URL, to which `/v1/…` is appended; empty where none is set.
+        signals: path → full URL, where a signal has its own.
+        source: the variable the URL came from.
+    """
+
+    url: str = ""
+    signals: Mapping[str, str] = field(default_factory=dict)
+    source: str = ""
+    protocol: str = "http/protobuf"
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    certificate: str = ""
+    client_key: str = ""
+    client_certificate: str = ""
+    insecure: bool = False
+    compression: str = "auto"
+
+    @property
+    def shown(self) -> str:
+        """The address as messages name it."""
+        return self.url or next(iter(self.signals.values()), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The worker's settings; empty text and None mean: not said, to be detected.
+
+    Attributes:
+        dir: absolute.
+        flush_interval: seconds.
+        problems: sentences about environment values that were replaced by their default.
+    """
+
+    experiment: str = "default"
+    name: str = ""
+    id: str = ""
+    role: str = "trainer"
+    rank: int | None = None
+    world_size: int | None = None
+    local_rank: int | None = None
+    tags: tuple[str, ...] = ()
+    notes: str | None = None
+    prefix: str | None = None
+    topology: Topology = field(default_factory=dict)
+    exporters: tuple[str, ...] = ()
+    mode: str = "auto"
+    console: str = "auto"
+    dir: Path = field(default_factory=Path)
+    flush_interval: float = 1.0
+    timer_level: int = 1
+    traces: str = "timers"
+    spans_per_step: int = 100
+    spool_max: int = 256 * 2**20
+    strict: bool = False
+    capture: str = "auto"
+    parent: str = ""
+    disabled: bool = False
+    log_level: str = "info"
+    resource_attributes: Mapping[str, str] = field(default_factory=dict)
+    endpoint: Endpoint = field(default_factory=Endpoint)
+    problems: tuple[str, ...] = ()
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether telemetry goes to an endpoint the user named, not to a service started here."""
+        return self.mode == "remote" or (self.mode == "auto" and bool(self.endpoint.shown))
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is to be printed."""
+        return self.console == "off" or self.log_level in {"error", "fatal"}
+
+    @classmethod
+    def from_env(
+        cls,
+        environ: Mapping[str, str] | None = None,
+        *,
+        experiment: str | None = None,
+        name: str | None = None,
+        id: str | None = None,  # noqa: A002 (the contract's name)
+        role: str | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        tags: Sequence[str] = (),
+        notes: str | None = None,
+        exporters: str | Sequence[str] | None = None,
+        prefix: str | None = None,
+        topology: object = None,
+    ) -> Config:
+        """Merge arguments, environment and defaults.
+
+        Raises:
+            ConfigError: arguments are wrong; all of them in one message. Wrong environment values
+                are in `problems`, and their defaults in force (OpenTelemetry's rule).
+        """
+        environ = os.environ if environ is None else environ
+        problems: list[str] = []
+
+        def value(variable: Variable[T]) -> T:
+            setting = variable.read(environ)
+            if setting.problem:
+                problems.append(setting.problem)
+            return setting.value
+
+        wrong: list[str] = []
+        for label, given in (("experiment", experiment), ("name", name), ("id", id), ("role", role), ("notes", notes)):
+            if given is not None and not isinstance(given, str):
+                wrong.append(f"init({label}=): expected text, got {given!r}.")
+        rank = _integer("rank", rank, 0, wrong)
+        world_size = _integer("world_size", world_size, 1, wrong)
+        if rank is not None and world_size is not None and rank >= world_size:
+            wrong.append(f"init(rank={rank}, world_size={world_size}): expected a rank below the world size.")
+        found_topology = _topology(topology, wrong)
+        attributes = value(env.RESOURCE_ATTRIBUTES)
+        config = cls(
+            experiment=experiment or value(env.EXPERIMENT_NAME),
+            name=name or value(env.RUN_NAME),
+            id=id or value(env.EXPERIMENT_ID),
+            role=role or value(env.SERVICE_NAME) or attributes.get("service.name", "") or "trainer",
+            rank=value(env.RANK) if rank is None else rank,
+            world_size=value(env.WORLD_SIZE) if world_size is None else world_size,
+            local_rank=value(env.LOCAL_RANK),
+            tags=_texts("tags", tags, wrong),
+            notes=notes,
+            prefix=prefix,
+            topology=found_topology,
+            exporters=value(env.EXPORTERS) if exporters is None else _texts("exporters", exporters, wrong),
+            mode=value(env.MODE),
+            console=value(env.CONSOLE),
+            dir=Path(value(env.DIR)).expanduser().absolute(),
+            flush_interval=value(env.FLUSH_INTERVAL) / 1000,
+            timer_level=value(env.TIMER_LEVEL),
+            traces=value(env.TRACES),
+            spans_per_step=value(env.SPANS_PER_STEP),
+            spool_max=value(env.SPOOL_MAX),
+            strict=value(env.STRICT),
+            capture=value(env.CAPTURE),
+            parent=value(env.PARENT),
+            disabled=value(env.SDK_DISABLED),
+            log_level=value(env.LOG_LEVEL),
+            resource_attributes={key: text for key, text in attributes.items() if key != "service.name"},
+            endpoint=_endpoint(environ, problems),
+            problems=tuple(problems),
+        )
+        if config.mode == "remote" and not config.endpoint.shown:
+            wrong.append("OTEL_ML_MODE: 'remote' needs an endpoint. Set OTEL_EXPORTER_OTLP_ENDPOINT.")
+        if wrong:
+            raise ConfigError(*wrong, *problems)
+        return config
+
+
+def is_configured(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether the environment asks for recording: any `OTEL_ML_*` variable or an OTLP endpoint is set."""
+    environ = os.environ if environ is None else environ
+    if environ.get(env.SDK_DISABLED.name, "").strip().lower() == "true":
+        return False
+    endpoints = (env.ENDPOINT, env.METRICS_ENDPOINT, env.TRACES_ENDPOINT, env.LOGS_ENDPOINT)
+    return any(environ.get(variable.name, "").strip() for variable in (*env.VARIABLES, *endpoints))
+
+
+def _endpoint(environ: Mapping[str, str], problems: list[str]) -> Endpoint:
+    def value(variable: Variable[Any]) -> Any:
+        setting = variable.read(environ)
+        if setting.problem:
+            problems.append(setting.problem)
+        return setting.value
+
+    signals = {"/v1/metrics": env.METRICS_ENDPOINT, "/v1/traces": env.TRACES_ENDPOINT, "/v1/logs": env.LOGS_ENDPOINT}
+    urls = {path: value(variable) for path, variable in signals.items() if value(variable)}
+    url = str(value(env.ENDPOINT)).rstrip("/")
+    for variable, text in ((env.ENDPOINT, url), *((signals[path], text) for path, text in urls.items())):
+        if text and "://" in text and not text.lower().startswith(("http://", "https://")):
+            problems.append(f"{variable.name}: expected http://… or https://…, got {text!r}.")
+    return Endpoint(
+        url=url,
+        signals=urls,
+        source=env.ENDPOINT.name if url else next((signals[path].name for path in urls), ""),
+        protocol=value(env.PROTOCOL),
+        headers=_headers(value(env.HEADERS), str(value(env.TOKEN))),
+        certificate=value(env.CERTIFICATE),
+        client_key=value(env.CLIENT_KEY),
+        client_certificate=value(env.CLIENT_CERTIFICATE),
+        insecure=value(env.INSECURE),
+        compression=value(env.COMPRESSION),
+    )
+
+
+def _headers(given: Mapping[str, str], token: str) -> Mapping[str, str]:
+    headers = {key.lower(): text for key, text in given.items()}
+    if token:
+        headers.setdefault("authorization", f"Bearer {token}")
+    return headers
+
+
+def _integer(label: str, given: object, minimum: int, wrong: list[str]) -> int | None:
+    if given is None:
+        return None
+    try:
+        number = given.__index__()  # type: ignore[attr-defined]  # numpy integers too
+    except (AttributeError, TypeError):
+        number = None
+    if number is None or isinstance(given, bool) or number < minimum:
+        wrong.append(f"init({label}=): expected a whole number of at least {minimum}, got {given!r}.")
+        return None
+    return int(number)
+
+
+def _texts(label: str, given: object, wrong: list[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        return env.names(given)
+    if isinstance(given, Sequence) and all(isinstance(item, str) for item in given):
+        return tuple(given)
+    wrong.append(f"init({label}=): expected names, in a list or separated by commas, got {given!r}.")
+    return ()
+
+
+def _topology(given: Any, wrong: list[str]) -> Topology:
+    if given is None:
+        return {}
+    dims = getattr(given, "mesh_dim_names", None)
+    if dims is not None:  # torch.distributed.DeviceMesh
+        sizes = [int(given.size(index)) for index in range(len(dims))]
+        places = zip(given.get_coordinate() or (), sizes, strict=False)  # no coordinate: not in the mesh
+        return {str(dim): (int(at), size) for dim, (at, size) in zip(dims, places, strict=False)}
+    found: dict[str, tuple[int, int | None]] = {}
+    try:
+        for dim, place in dict(given).items():
+            at, size = place if isinstance(place, (tuple, list)) else (place, None)
+            found[str(dim)] = (int(at), None if size is None else int(size))
+    except (TypeError, ValueError):
+        wrong.append(
+            f"init(topology=): expected {{'dp': (coordinate, size), …}}, {{'dp': coordinate}} or a DeviceMesh, "
+            f"got {given!r}."
+        )
+    return found

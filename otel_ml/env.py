@@ -1,0 +1,144 @@
+"""THE table of the worker's variables; `otel-ml env` and the docs are generated from it (CONTRACT §3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import unquote
+
+from otel_ml.variable import AnyVariable, Variable, boolean, choice, integer, text
+
+__all__ = ["STANDARD", "VARIABLES", "key_values", "names"]
+
+
+def names(raw: str) -> tuple[str, ...]:
+    """Accept a comma-separated list.
+
+    Examples:
+        >>> names("tensorboard, wandb,")
+        ('tensorboard', 'wandb')
+    """
+    return tuple(part.strip() for part in raw.split(",") if part.strip())
+
+
+def key_values(raw: str) -> Mapping[str, str]:
+    """Accept `key=value` pairs, comma-separated, percent-encoded (OTel: W3C Baggage without properties).
+
+    Examples:
+        >>> key_values("team=rl,note=two%20words")
+        {'team': 'rl', 'note': 'two words'}
+    """
+    found = {}
+    for part in names(raw):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip():
+            raise ValueError("key=value pairs separated by commas")
+        found[unquote(key.strip())] = unquote(value.strip())
+    return found
+
+
+EXPERIMENT_ID: Final = Variable(
+    "OTEL_ML_EXPERIMENT_ID", text, "",
+    "Identity of the run: all processes of a job have the same. The same id later continues the run.",
+    shown_default="from the launcher, else new",
+)  # fmt: skip
+EXPERIMENT_NAME: Final = Variable(
+    "OTEL_ML_EXPERIMENT_NAME", text, "default", "W&B project, MLflow experiment, folder of the run."
+)
+RUN_NAME: Final = Variable("OTEL_ML_RUN_NAME", text, "", "Display name of the run.", shown_default="the id")
+RANK: Final[Variable[int | None]] = Variable(
+    "OTEL_ML_RANK", integer(0), None, "Global rank.", shown_default="from the launcher, else 0"
+)
+WORLD_SIZE: Final[Variable[int | None]] = Variable(
+    "OTEL_ML_WORLD_SIZE", integer(1), None, "Ranks of this role.", shown_default="from the launcher, else 1"
+)
+LOCAL_RANK: Final[Variable[int | None]] = Variable(
+    "OTEL_ML_LOCAL_RANK", integer(0), None, "Rank on this host.", shown_default="from the launcher, else 0"
+)
+MODE: Final = Variable(
+    "OTEL_ML_MODE", choice("auto", "embedded", "remote"), "auto",
+    "`embedded` starts a service on this host, `remote` sends to the OTLP endpoint, "
+    "`auto` is remote where an endpoint is set.",
+)  # fmt: skip
+EXPORTERS: Final[Variable[tuple[str, ...]]] = Variable(
+    "OTEL_ML_EXPORTERS", names, (), "Where the run is written, comma-separated.",
+    shown_default="jsonl, and tensorboard if installed",
+)  # fmt: skip
+CONSOLE: Final = Variable(
+    "OTEL_ML_CONSOLE", choice("auto", "off"), "auto", "The lines of global rank 0 on stderr; `off` for none."
+)
+DIR: Final = Variable("OTEL_ML_DIR", text, "./otel-ml-runs", "Folder of all runs.")
+FLUSH_INTERVAL: Final = Variable(
+    "OTEL_ML_FLUSH_INTERVAL", integer(10), 1000,
+    "What was recorded is sent at the latest after this time; sooner, at the first step boundary after half of it.",
+    unit="ms",
+)  # fmt: skip
+TIMER_LEVEL: Final = Variable(
+    "OTEL_ML_TIMER_LEVEL", integer(0), 1, "Timers above this level cost a lookup and record nothing."
+)
+TRACES: Final = Variable(
+    "OTEL_ML_TRACES", choice("off", "timers"), "timers", "`timers`: each timer is a span too; `off`: none is."
+)
+SPANS_PER_STEP: Final = Variable(
+    "OTEL_ML_SPANS_PER_STEP", integer(0), 100, "Most spans per rank and step; the rest is counted."
+)
+TOKEN: Final = Variable("OTEL_ML_TOKEN", text, "", "Bearer token for the service.", secret=True)
+STRICT: Final = Variable("OTEL_ML_STRICT", boolean, False, "Raise instead of count and say: for tests.")
+CAPTURE: Final = Variable(
+    "OTEL_ML_CAPTURE", choice("auto", "off"), "auto",
+    "Global rank 0 keeps git commit and diff, command line and package list with the run (secrets redacted); "
+    "`off` keeps none.",
+)  # fmt: skip
+SPOOL_MAX: Final = Variable(
+    "OTEL_ML_SPOOL_MAX", integer(2**20), 256 * 2**20,
+    "Most bytes a process keeps for an endpoint that does not answer; beyond it the oldest go, and are counted.",
+    unit="bytes",
+)  # fmt: skip
+PARENT: Final = Variable(
+    "OTEL_ML_PARENT", text, "",
+    "Written by `init()` for its child processes, never by people: instance, pid, rank of the parent.",
+)  # fmt: skip
+
+VARIABLES: Final[Sequence[AnyVariable]] = (
+    EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME, RANK, WORLD_SIZE, LOCAL_RANK, MODE, EXPORTERS, CONSOLE, DIR,
+    FLUSH_INTERVAL, TIMER_LEVEL, TRACES, SPANS_PER_STEP, TOKEN, STRICT, CAPTURE, SPOOL_MAX, PARENT,
+)  # fmt: skip
+"""The worker's own variables, in the order of the docs."""
+
+ENDPOINT: Final = Variable(
+    "OTEL_EXPORTER_OTLP_ENDPOINT", text, "", "Base URL of a Collector or of `otel-ml serve`.", shown_default="none"
+)
+METRICS_ENDPOINT: Final = Variable("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", text, "", "Full URL for metrics.")
+TRACES_ENDPOINT: Final = Variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", text, "", "Full URL for spans.")
+LOGS_ENDPOINT: Final = Variable("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", text, "", "Full URL for events.")
+PROTOCOL: Final = Variable(
+    "OTEL_EXPORTER_OTLP_PROTOCOL", choice("http/protobuf", "grpc"), "http/protobuf",
+    "`http/protobuf` is light and fork-safe; `grpc` needs `pip install 'otel-ml[grpc]'`.",
+)  # fmt: skip
+HEADERS: Final[Variable[Mapping[str, str]]] = Variable(
+    "OTEL_EXPORTER_OTLP_HEADERS", key_values, {}, "Headers of every request.", secret=True
+)
+CERTIFICATE: Final = Variable("OTEL_EXPORTER_OTLP_CERTIFICATE", text, "", "CA certificates (PEM) to trust.")
+CLIENT_KEY: Final = Variable("OTEL_EXPORTER_OTLP_CLIENT_KEY", text, "", "Private key (PEM) for mTLS.")
+CLIENT_CERTIFICATE: Final = Variable("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", text, "", "Certificate (PEM) for mTLS.")
+INSECURE: Final = Variable(
+    "OTEL_EXPORTER_OTLP_INSECURE", boolean, False, "gRPC without TLS where the endpoint has no scheme."
+)
+COMPRESSION: Final = Variable(
+    "OTEL_EXPORTER_OTLP_COMPRESSION", choice("auto", "gzip", "none"), "auto", "`auto`: gzip, but not on loopback."
+)
+SERVICE_NAME: Final = Variable("OTEL_SERVICE_NAME", text, "", "The role.", shown_default="trainer")
+RESOURCE_ATTRIBUTES: Final[Variable[Mapping[str, str]]] = Variable(
+    "OTEL_RESOURCE_ATTRIBUTES", key_values, {}, "Attributes of the process; `service.name` is the role."
+)
+SDK_DISABLED: Final = Variable("OTEL_SDK_DISABLED", boolean, False, "Record nothing at all.")
+LOG_LEVEL: Final = Variable(
+    "OTEL_LOG_LEVEL", choice("trace", "debug", "info", "warn", "error", "fatal"), "info",
+    "`error` and above keep otel_ml from saying anything on stderr but its errors.",
+)  # fmt: skip
+
+STANDARD: Final[Sequence[AnyVariable]] = (
+    ENDPOINT, METRICS_ENDPOINT, TRACES_ENDPOINT, LOGS_ENDPOINT, PROTOCOL, HEADERS, CERTIFICATE, CLIENT_KEY,
+    CLIENT_CERTIFICATE, INSECURE, COMPRESSION, SERVICE_NAME, RESOURCE_ATTRIBUTES, SDK_DISABLED, LOG_LEVEL,
+)  # fmt: skip
+"""OpenTelemetry's variables that the worker honours, with their meaning."""

@@ -1,0 +1,159 @@
+"""Where the processes of a job on one host find their service (embedded mode).
+
+::
+
+    <runtime dir>/otel-ml-<uid>/<32 hex of SHA-256(experiment id, boot id)>/      0700
+        lock            flock: who holds it starts the service
+        service.json    0600: endpoint, token, pid, run_dir, exporters; written by rename, removed at exit
+        spool/          one file a writer: what is not acknowledged yet
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from otel_ml.exceptions import WireError
+
+__all__ = ["Rendezvous", "Service", "boot_id", "rendezvous_of", "run_folder"]
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.\-]")
+
+
+def boot_id() -> str:
+    """Return what distinguishes this boot of this host from all others, as far as the system tells."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return os.uname().nodename
+
+
+def run_folder(base: Path, experiment: str, run_id: str) -> Path:
+    """Return `<base>/<experiment>/<id>`, each a single, safe path part.
+
+    Examples:
+        >>> run_folder(Path("runs"), "digits/small", "01JX").as_posix()
+        'runs/digits_small-d3079793/01JX'
+    """
+    return base / path_part(experiment) / path_part(run_id)
+
+
+def path_part(name: str) -> str:
+    """Return `name` if it can be one path part, else one that can and is unique to it."""
+    clean = _UNSAFE.sub("_", name)[:100]
+    if clean == name and name.strip("."):
+        return name
+    return f"{clean.strip('.')}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """How to reach a running service: the content of `service.json`."""
+
+    endpoint: str
+    token: str
+    pid: int
+    run_dir: str
+    exporters: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """Return the file's content."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(content: str) -> Service:
+        """Parse the file's content; unknown keys are left for newer versions.
+
+        Raises:
+            WireError: something is missing or is no JSON.
+        """
+        try:
+            found = json.loads(content)
+            return Service(
+                endpoint=str(found["endpoint"]),
+                token=str(found["token"]),
+                pid=int(found["pid"]),
+                run_dir=str(found["run_dir"]),
+                exporters=tuple(str(name) for name in found.get("exporters", ())),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise WireError(f"service.json holds {content[:80]!r}; expected endpoint, token, pid, run_dir.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Rendezvous:
+    """The rendezvous folder of one experiment on this host."""
+
+    folder: Path
+
+    @property
+    def lock(self) -> Path:
+        """The file whose `flock` gives the right to start the service."""
+        return self.folder / "lock"
+
+    @property
+    def service_file(self) -> Path:
+        """Address and token of the running service."""
+        return self.folder / "service.json"
+
+    @property
+    def spool(self) -> Path:
+        """Folder of the writers' spools."""
+        return self.folder / "spool"
+
+    def create(self) -> None:
+        """Create the folder and its parent, readable by this user only.
+
+        Raises:
+            PermissionError: the folder exists and is somebody else's.
+        """
+        for folder in (self.folder.parent, self.folder, self.spool):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found = folder.lstat()
+            if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+                raise PermissionError(f"{folder} is not a folder of user {os.getuid()}. Set XDG_RUNTIME_DIR to one.")
+            if stat.S_IMODE(found.st_mode) & 0o077:
+                folder.chmod(0o700)
+
+    def read_service(self) -> Service | None:
+        """Return the service that has announced itself, or None."""
+        try:
+            return Service.from_json(self.service_file.read_text())
+        except (OSError, WireError):
+            return None
+
+    def publish(self, service: Service) -> None:
+        """Announce a service: write `service.json` by rename, 0600."""
+        publish(self.service_file, service)
+
+
+def publish(path: Path, service: Service) -> None:
+    """Write a service's address to `path` by rename, readable by this user only."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".service-")
+    with os.fdopen(handle, "w") as file:
+        file.write(service.to_json())
+    Path(name).replace(path)
+
+
+def rendezvous_of(experiment_id: str, environ: os._Environ[str] | dict[str, str] | None = None) -> Rendezvous:
+    """Return the rendezvous of an experiment on this host (nothing is created)."""
+    digest = hashlib.sha256(f"{experiment_id}\0{boot_id()}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return Rendezvous(_runtime_dir(os.environ if environ is None else environ) / f"otel-ml-{os.getuid()}" / digest)
+
+
+def _runtime_dir(environ: os._Environ[str] | dict[str, str]) -> Path:
+    given = environ.get("XDG_RUNTIME_DIR", "")
+    if given:
+        folder = Path(given)
+        try:
+            if folder.is_dir() and folder.stat().st_uid == os.getuid():
+                return folder
+        except OSError:
+            pass
+    return Path("/tmp")

@@ -1,0 +1,85 @@
+r"""The file format of a worker's spool: telemetry that no one has acknowledged yet.
+
+::
+
+    <rendezvous folder>/spool/<writer>-<number>.spool
+    header   "otel_ml spool 1\n"
+    frame    kind (1 byte) · points (u32) · length (u32) · CRC-32 of the payload (u32) · payload
+             R  the encoded OTLP Resource of the writer, first in every file
+             M  one ScopeMetrics, S  one ScopeSpans, L  one ScopeLogs: each with its protobuf tag, so that
+                `resource + payloads` of one kind is the body of a ResourceMetrics, ResourceSpans, ResourceLogs
+
+A live writer holds an exclusive `flock` on its files: who gets the lock may send and delete them.
+A file may end inside a frame where its writer was killed; what is before is good.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from otel_ml.wire.protobuf import field
+
+__all__ = ["HEADER", "PATHS", "SUFFIX", "Frame", "Kind", "Leftover", "encode_frame", "read_spool", "request_body"]
+
+Kind = Literal["R", "M", "S", "L"]
+
+HEADER = b"otel_ml spool 1\n"
+SUFFIX = ".spool"
+PATHS: dict[Kind, str] = {"M": "/v1/metrics", "S": "/v1/traces", "L": "/v1/logs"}
+"""Where each kind is posted (OTLP/HTTP)."""
+
+FRAME = struct.Struct("<cIII")
+
+
+class Frame(NamedTuple):
+    """One encoded piece of telemetry."""
+
+    kind: Kind
+    payload: bytes
+    points: int = 0
+
+
+class Leftover(NamedTuple):
+    """What a spool file holds."""
+
+    resource: bytes
+    frames: tuple[Frame, ...]
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """Return the frame's header; the payload follows it in the file."""
+    return FRAME.pack(frame.kind.encode(), frame.points, len(frame.payload), zlib.crc32(frame.payload))
+
+
+def read_spool(path: Path) -> Leftover:
+    """Read a spool file up to its first incomplete frame; a file without a resource holds nothing."""
+    frames = list(_frames(path.read_bytes()))
+    if not frames or frames[0].kind != "R":
+        return Leftover(b"", ())
+    return Leftover(frames[0].payload, tuple(frame for frame in frames if frame.kind in PATHS))
+
+
+def _frames(content: bytes) -> Iterator[Frame]:
+    if not content.startswith(HEADER):
+        return
+    position = len(HEADER)
+    while position + FRAME.size <= len(content):
+        kind, points, length, checksum = FRAME.unpack_from(content, position)
+        position += FRAME.size
+        payload = content[position : position + length]
+        if len(payload) < length or zlib.crc32(payload) != checksum:
+            return
+        yield Frame(kind.decode("latin-1"), payload, points)
+        position += length
+
+
+def request_body(resource: bytes, payloads: Iterable[bytes]) -> bytes:
+    """Return the body of an OTLP export request of one resource, which is then written once.
+
+    The same for all signals: field 1 of the request is the `Resource…`, field 1 of that the resource.
+    """
+    return field(1, field(1, resource) + b"".join(payloads))

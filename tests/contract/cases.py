@@ -1,0 +1,88 @@
+"""Every exporter the contract suite is run on: adding a backend adds one `Case` and one reader."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.records import JsonValue
+from otel_ml_exporters.registry import exporter_class
+
+__all__ = ["CASES", "Case", "case"]
+
+
+def as_given(value: JsonValue) -> JsonValue:
+    return value
+
+
+def same_double(value: float) -> float:
+    return value
+
+
+@dataclass(frozen=True)
+class Case:
+    """One exporter and what the suite has to know about its backend.
+
+    Attributes:
+        exporter: makes one; called with the working directory in a folder of the test, and in other processes.
+        reader: module run as `python -m tests.contract.readers.<reader> <run dir> <run id>`; see `readers`.
+        stores: the keys of the reader's answer, besides `scalars`, that the backend has a place for.
+        package: what `start` cannot do without (`MissingDependencyError`); None where it needs nothing.
+        value: what the backend stores of a double.
+        param: what the backend stores of a parameter's value.
+    """
+
+    id: str
+    exporter: Callable[[], Exporter]
+    reader: str
+    stores: frozenset[str] = frozenset()
+    package: str | None = None
+    value: Callable[[float], float] = same_double
+    param: Callable[[JsonValue], JsonValue] = as_given
+
+
+def made(name: str, **options: object) -> Callable[[], Exporter]:
+    """Return a maker that imports the exporter's module only when it is called."""
+    return partial(_make, name, options)
+
+
+def _make(name: str, options: dict[str, object]) -> Exporter:
+    return exporter_class(name)(**options)
+
+
+def float32(value: float) -> float:
+    try:
+        return struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+CASES = [
+    Case(
+        "jsonl",
+        made("jsonl"),
+        reader="jsonl",
+        stores=frozenset(
+            {
+                "params",
+                "summary",
+                "texts",
+                "images",
+                "tables",
+                "audio",
+                "histograms",
+                "artifacts",
+                "status",
+                "amendments",
+            }
+        ),
+    ),
+]
+
+
+def case(case_id: str) -> Case:
+    """Return the case of an id."""
+    return next(case for case in CASES if case.id == case_id)

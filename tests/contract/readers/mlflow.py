@@ -1,0 +1,117 @@
+"""Reads a run back through MLflow's own client."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+from tests.contract.readers import main, number
+
+STEP_FILE = re.compile(r"(?P<name>.+)/(?P<axis>[^/]+)_(?P<step>\d+|none)_(?P<seq>\d+)\.\w+")
+IMAGE_FILE = re.compile(r"images/(?P<name>[^+]+)\+step\+(?P<step>\d+)\+timestamp\+\d+\+[^+]+\.png")
+
+
+def read(run_dir: Path, run_id: str) -> dict[str, object]:
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{run_dir.resolve().parents[1] / 'mlflow.db'}"
+    client = MlflowClient(uri)
+    (run,) = (
+        run
+        for experiment in client.search_experiments()
+        for run in client.search_runs([experiment.experiment_id])
+        if run.data.tags.get("otel_ml.run_id") == run_id
+    )
+    tags = run.data.tags
+    summary = json.loads(tags.get("otel_ml.summary", "[]"))
+    scalars, amendments = points(client, run, amended(tags), skip=set(summary))
+    files = {path: contents(client, run.info.run_id, path) for path in paths(client, run.info.run_id, "")}
+    return {
+        "scalars": scalars,
+        "amendments": amendments,
+        "params": run.data.params,
+        "summary": {name.removeprefix("summary/"): number(run.data.metrics[name]) for name in summary},
+        "texts": [[name, step, data.decode()] for name, step, data in step_files(files, "texts")],
+        "audio": [[name, step, hashlib.sha256(data).hexdigest()] for name, step, data in step_files(files, "audio")],
+        "images": list(images(files)),
+        "tables": [[name, step, *table(data)] for name, step, data in step_files(files, "tables")],
+        "histograms": [[name, step, *histogram(data)] for name, step, data in step_files(files, "histograms")],
+        "artifacts": list(artifacts(files)),
+        "tags": sorted(value for key, value in tags.items() if not key.startswith(("mlflow.", "otel_ml.", "ml."))),
+        "status": run.info.status.lower(),
+    }
+
+
+def amended(tags: Mapping[str, str]) -> set[tuple[int, int]]:
+    return {(step, time) for _, _, step, time in json.loads(tags.get("otel_ml.amended", "[]"))}
+
+
+def points(
+    client: MlflowClient, run: Any, amended: set[tuple[int, int]], skip: set[str]
+) -> tuple[list[object], list[object]]:
+    scalars: list[object] = []
+    amendments: list[object] = []
+    for name in run.data.metrics.keys() - skip:
+        history = client.get_metric_history(run.info.run_id, name)
+        for point in sorted(history, key=lambda point: (point.timestamp, point.step)):
+            if (point.step, point.timestamp) in amended:
+                amendments.append([name, "step", point.step, number(point.value)])
+            else:
+                scalars.append([name, "step", point.step, number(point.value), None])
+    return scalars, amendments
+
+
+def paths(client: MlflowClient, run_id: str, folder: str) -> Iterator[str]:
+    for info in client.list_artifacts(run_id, folder):
+        if info.is_dir:
+            yield from paths(client, run_id, info.path)
+        else:
+            yield info.path
+
+
+def contents(client: MlflowClient, run_id: str, path: str) -> bytes:
+    return Path(client.download_artifacts(run_id, path)).read_bytes()
+
+
+def step_files(files: Mapping[str, bytes], kind: str) -> list[tuple[str, int | None, bytes]]:
+    found = []
+    for path, data in files.items():
+        match = STEP_FILE.fullmatch(path.removeprefix(f"{kind}/"))
+        if path.startswith(f"{kind}/") and match:
+            step = None if match["step"] == "none" else int(match["step"])
+            found.append((int(match["seq"]), match["name"], step, data))
+    return [(name, step, data) for _, name, step, data in sorted(found, key=lambda file: file[0])]
+
+
+def images(files: Mapping[str, bytes]) -> Iterator[list[object]]:
+    for path, data in files.items():
+        match = IMAGE_FILE.fullmatch(path)
+        if match:
+            yield [match["name"].replace("~", "/"), int(match["step"]), hashlib.sha256(data).hexdigest()]
+    for name, step, data in step_files(files, "images"):
+        yield [name, step, hashlib.sha256(data).hexdigest()]
+
+
+def table(data: bytes) -> tuple[object, object]:
+    content = json.loads(data)
+    return content["columns"], content["data"]
+
+
+def histogram(data: bytes) -> tuple[object, object]:
+    content = json.loads(data)
+    return content["edges"], content["counts"]
+
+
+def artifacts(files: Mapping[str, bytes]) -> Iterator[list[object]]:
+    for path, data in files.items():
+        if path.startswith("artifacts/"):
+            _, name, inside = path.split("/", 2)
+            yield [name, inside, hashlib.sha256(data).hexdigest()]
+
+
+if __name__ == "__main__":
+    main(read)

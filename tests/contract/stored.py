@@ -1,0 +1,51 @@
+"""What a backend holds of a run, read in another process by its own library."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.contract.cases import Case
+
+__all__ = ["Scalar", "Stored", "environment", "read"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+Scalar = tuple[str, str, int, float]
+"""(name, axis, step, value); NaN compares by identity, so values are compared through `repr`."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The reader's answer; see `tests.contract.readers`."""
+
+    scalars: list[tuple[str, str, int, float]]
+    attempts: list[int | None]
+    amendments: list[tuple[str, str, int, float]] = field(default_factory=list)
+    other: dict[str, object] = field(default_factory=dict)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a process that can import the project and these tests."""
+    path = os.pathsep.join([str(ROOT), str(ROOT / "exporters")])
+    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def read(case: Case, run_dir: Path, run_id: str) -> Stored:
+    """Run the case's reader on a run's folder."""
+    command = [sys.executable, "-m", f"tests.contract.readers.{case.reader}", str(run_dir), run_id]
+    done = subprocess.run(command, env=environment(), cwd=run_dir, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout.splitlines()[-1])
+    scalars = answer.pop("scalars")
+    amendments = answer.pop("amendments", [])
+    return Stored(
+        scalars=[(name, axis, step, float(value)) for name, axis, step, value, _ in scalars],
+        attempts=[attempt for *_, attempt in scalars],
+        amendments=[(name, axis, step, float(value)) for name, axis, step, value in amendments],
+        other=answer,
+    )

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.recorded_run import digits_records, write_run
+
+from otel_ml_exporters.cli import main
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def otel_ml(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command in a folder of the test, and return (status, standard output, standard error)."""
+    monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = main(arguments)
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
+
+
+def test_runs_lists_what_is_there_newest_first(otel_ml: Run, tmp_path: Path) -> None:
+    old = write_run(tmp_path, "01old", digits_records(steps=5))
+    write_run(tmp_path, "02new", digits_records(steps=7))
+    for path in (old.database, old.jsonl):
+        os.utime(path, (1, 1))
+
+    status, out, _ = otel_ml("runs")
+
+    assert status == 0
+    assert out.index("02new") < out.index("01old")
+    assert "finished" in out
+
+
+def test_runs_says_what_to_try_where_there_is_none(otel_ml: Run) -> None:
+    status, out, err = otel_ml("runs")
+
+    assert (status, out) == (0, "")
+    assert "otel-ml demo" in err
+
+
+def test_show_prints_every_series_with_its_last_value(otel_ml: Run, tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=10))
+
+    status, out, _ = otel_ml("show", "01a")
+
+    assert status == 0
+    row = next(line for line in out.splitlines() if line.startswith("loss"))
+    assert row.split()[:4] == ["loss", "step", "10", "0.2"]
+    assert "ranks=4" in out
+
+
+def test_show_plots_several_metrics_by_glob(otel_ml: Run, tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records())
+
+    status, out, _ = otel_ml("show", "01abc", "loss", "time/forward*", "--height", "4")
+
+    assert status == 0
+    titles = [line for line in out.splitlines() if "over step" in line]
+    assert [title.split()[0] for title in titles] == ["loss", "time/forward", "time/forward/argmax", "time/forward/mean"]
+    assert any("\u2800" < character <= "\u28ff" for character in out)
+
+
+def test_show_csv_gives_exact_values(otel_ml: Run, tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=3))
+
+    _, out, _ = otel_ml("show", "latest", "loss", "--csv")
+
+    assert out.splitlines() == ["axis,name,step,value", *(f"step,loss,{i},{2.0 / (i + 1)!r}" for i in range(3))]
+
+
+@pytest.mark.parametrize("mark", ["", "metrics.jsonl", "state/run.db"])
+def test_a_run_is_found_by_its_folder_or_a_file_in_it(otel_ml: Run, tmp_path: Path, mark: str) -> None:
+    run = write_run(tmp_path / "elsewhere", "01abc", digits_records(steps=3))
+
+    status, out, _ = otel_ml("show", str(run.path / mark))
+
+    assert status == 0
+    assert "loss" in out
+
+
+def test_a_run_that_has_only_jsonl_is_read_too(otel_ml: Run, tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=3))
+    run.database.unlink()
+
+    status, out, _ = otel_ml("show", "01abc", "--csv")
+
+    assert status == 0
+    assert "step,loss,2," in out
+
+
+def test_an_unknown_metric_is_an_error_with_the_nearest_name(otel_ml: Run, tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=3))
+
+    status, out, err = otel_ml("show", "01abc", "lost")
+
+    assert (status, out) == (1, "")
+    assert "no metric 'lost'. Did you mean 'loss'?" in err
+
+
+def test_an_ambiguous_run_is_an_error_that_names_the_candidates(otel_ml: Run, tmp_path: Path) -> None:
+    for run_id in ("01a", "01b"):
+        write_run(tmp_path, run_id, digits_records(steps=1), experiment=run_id)
+
+    status, _, err = otel_ml("show", "01")
+
+    assert status == 1
+    assert "01a" in err
+    assert "01b" in err
+
+
+def test_tail_prints_the_last_steps_of_a_finished_run_and_ends(otel_ml: Run, tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=12))
+
+    status, out, _ = otel_ml("tail", "01abc", "loss", "--lines", "3")
+
+    assert status == 0
+    assert [line.split()[:2] for line in out.splitlines()] == [["step", "10"], ["step", "11"], ["status", "finished"]]
+
+
+def test_gc_removes_only_what_was_asked_for_and_only_with_consent(otel_ml: Run, tmp_path: Path) -> None:
+    kept = write_run(tmp_path, "02new", digits_records(steps=2))
+    old = write_run(tmp_path, "01old", digits_records(steps=2), experiment="old")
+    for path in (old.database, old.jsonl):
+        os.utime(path, (1, 1))
+
+    refused, _, _ = otel_ml("gc", "--keep", "1")  # standard input is empty: no consent
+    still_there = old.path.exists()
+    status, out, _ = otel_ml("gc", "--keep", "1", "--yes")
+
+    assert (refused, still_there) == (130, True)
+    assert status == 0
+    assert "Removed 1 run" in out
+    assert kept.path.exists()
+    assert not old.path.parent.exists()
+
+
+def test_gc_understands_ages_and_says_what_an_age_is(otel_ml: Run, tmp_path: Path) -> None:
+    write_run(tmp_path, "02new", digits_records(steps=2))
+
+    nothing, out, _ = otel_ml("gc", "--older-than", "30d", "--yes")
+    wrong, _, err = otel_ml("gc", "--older-than", "soon")
+
+    assert (nothing, wrong) == (0, 2)
+    assert "Nothing to remove" in out
+    assert "12h, 30d, 4w" in err
+
+
+def test_exporters_lists_every_registered_one(otel_ml: Run) -> None:
+    status, out, _ = otel_ml("exporters", "--json")
+
+    rows = {row["name"]: row for row in map(json.loads, out.splitlines())}
+    assert status == 0
+    assert {"console", "jsonl", "mlflow", "tensorboard", "wandb"} <= set(rows)
+    assert "once" in rows["jsonl"]["guarantee"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(otel_ml: Run, shell: str) -> None:
+    status, out, _ = otel_ml("completion", shell)
+
+    assert status == 0
+    assert "_OTEL_ML_COMPLETE" in out
+
+
+def test_the_shell_completes_runs_and_metrics(tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=2))
+
+    assert "01abc" in completions(tmp_path, "otel-ml show 01")
+    assert "loss" in completions(tmp_path, "otel-ml show 01abc lo")
+    assert "exporters" in completions(tmp_path, "otel-ml exp")
+
+
+def completions(base: Path, line: str) -> str:
+    words = line.split()
+    env = {**os.environ, "OTEL_ML_DIR": str(base), "_OTEL_ML_COMPLETE": "bash_complete",
+           "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}  # fmt: skip
+    program = "from otel_ml_exporters.cli import main; main()"
+    return subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True).stdout
+
+
+def test_an_unknown_command_is_a_wrong_use_with_the_nearest_one(otel_ml: Run) -> None:
+    status, _, err = otel_ml("sho")
+
+    assert status == 2
+    assert "Did you mean 'show'?" in err
+
+
+@pytest.mark.parametrize("command", ["runs", "show", "open", "tail", "gc", "exporters", "completion", "demo"])
+def test_every_command_has_help_with_an_example(otel_ml: Run, command: str) -> None:
+    status, out, _ = otel_ml(command, "--help")
+
+    assert status == 0
+    assert "Example" in out
+    assert f"otel-ml {command}" in " ".join(out.split())

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+from tests.recorded_run import digits_records
+
+from otel_ml_exporters.demo.stragglers import straggler
+from otel_ml_exporters.records import StepRecord
+from otel_ml_exporters.runs.history import history
+
+
+def test_the_slow_rank_its_phase_its_steps_and_its_cost_are_found() -> None:
+    found = straggler(history(digits_records(slow_rank=2, slow_steps=range(20, 31))), ranks=4)
+
+    assert found is not None
+    assert (found.rank, found.phase, found.first, found.last) == (2, "forward", 20, 30)
+    assert found.extra_s == pytest.approx(0.025, rel=0.05)
+    assert found.cost_s == pytest.approx(11 * 0.025, rel=0.05)
+    assert found.waited_in == "sync"
+
+
+def test_a_healthy_job_has_no_straggler() -> None:
+    found = straggler(history(digits_records(slow_steps=range(0))), ranks=4)
+
+    assert found is None or found.share < 0.05
+
+
+def test_a_job_that_times_nothing_has_no_straggler() -> None:
+    assert straggler(history([StepRecord(1, "trainer", "step", 0, 0, 0.0, {"loss": 1.0})]), ranks=4) is None
