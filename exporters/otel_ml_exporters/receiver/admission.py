@@ -1,0 +1,98 @@
+"""From a transport's bytes to an acknowledgement: decode, bound, store.
+
+Both transports go through here, so that both give the same verdicts. A request is acknowledged when
+the future is done: its bytes are then in the journal, on the disk.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from otel_ml_exporters.receiver.decode import Decoded, Decoder, Signal
+from otel_ml_exporters.telemetry import Telemetry
+
+__all__ = ["MAX_REQUEST", "Accepted", "Admission", "OverloadedError"]
+
+MAX_REQUEST = 64 * 2**20
+"""Bytes of one request, uncompressed: what the OTLP specification recommends receivers to take."""
+
+RETRY_AFTER_S = 1
+"""What an overloaded service asks for; the engine drains 256 MiB in a few seconds."""
+
+
+class OverloadedError(Exception):
+    """The service holds as much as it may; the sender should come back."""
+
+
+class Accepted(NamedTuple):
+    """A request on its way to the journal."""
+
+    decoded: Decoded
+    stored: Future[int]
+
+
+class Admission:
+    """Takes requests while what is acknowledged and not yet digested stays below a limit.
+
+    Args:
+        store: appends a request to the journal; the future is done when it is on the disk.
+        telemetry: counts what is refused and rejected.
+        limit: bytes of requests between here and the engine.
+    """
+
+    def __init__(self, store: Callable[[Decoded], Future[int]], telemetry: Telemetry, limit: int = 256 * 2**20) -> None:
+        self._store = store
+        self._telemetry = telemetry
+        self._limit = limit
+        self._decoder = Decoder()
+        # Guards _held: transports add, the engine's thread subtracts.
+        self._lock = threading.Lock()
+        self._held = 0
+
+    def take(self, signal: Signal, body: bytes, *, json: bool = False) -> Accepted:
+        """Decode a request and send it to the journal.
+
+        Raises:
+            UndecodableError: it is not OTLP.
+            OverloadedError: come back later.
+        """
+        if self._held + len(body) > self._limit:
+            self._telemetry.count("refused", reason="overloaded")
+            raise OverloadedError("The service is behind with its work. Send the same request again later.")
+        decoded = self._decoder.json(signal, body) if json else self._decoder.protobuf(signal, body)
+        for reason, points in decoded.rejections.reasons.items():
+            self._telemetry.count("rejected", points, reason=reason)
+        return Accepted(decoded, self._stored(decoded))
+
+    def again(self, signal: Signal, body: bytes) -> Decoded:
+        """Decode what a predecessor has acknowledged."""
+        self._hold(len(body))
+        return self._decoder.protobuf(signal, body)
+
+    def digested(self, size: int) -> None:
+        """Note that the engine has taken a request of `size` bytes."""
+        self._hold(-size)
+
+    @property
+    def held(self) -> int:
+        """Bytes acknowledged, or about to be, that the engine has not taken yet."""
+        return self._held
+
+    def _stored(self, decoded: Decoded) -> Future[int]:
+        if not decoded.observations:
+            nothing: Future[int] = Future()
+            nothing.set_result(0)
+            return nothing
+        size = len(decoded.body)
+        self._hold(size)
+        stored = self._store(decoded)
+        stored.add_done_callback(lambda future: self._hold(-size) if future.exception() else None)
+        self._telemetry.count("requests", signal=decoded.signal)
+        return stored
+
+    def _hold(self, size: int) -> None:
+        with self._lock:
+            self._held += size

@@ -1,0 +1,149 @@
+"""OTLP over gRPC (needs `pip install 'otel-ml[grpc]'`): the same verdicts as HTTP, as gRPC status codes.
+
+Nothing transient may leave as UNKNOWN or INTERNAL, which an uncaught exception would: a Collector then
+drops the data for good (OTLP specification, «Failures»).
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from otel_ml.exceptions import ConfigError, MissingDependencyError
+from otel_ml_exporters.receiver.admission import MAX_REQUEST, Admission
+from otel_ml_exporters.receiver.decode import Signal, response
+from otel_ml_exporters.receiver.rejection import UndecodableError
+from otel_ml_exporters.telemetry import Telemetry
+
+__all__ = ["GrpcReceiver", "ServerCertificate"]
+
+_log = logging.getLogger(__name__)
+
+_THREADS = 4
+"""More are slower: decoding holds the interpreter (measured: 4 threads 419k points/s, 32 less)."""
+
+_STORED_S = 30.0
+"""How long a request waits for the journal before the sender is told to come back."""
+
+_SERVICES: Sequence[tuple[Signal, str]] = (
+    ("metrics", "opentelemetry.proto.collector.metrics.v1.MetricsService"),
+    ("traces", "opentelemetry.proto.collector.trace.v1.TraceService"),
+    ("logs", "opentelemetry.proto.collector.logs.v1.LogsService"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCertificate:
+    """PEM files' contents; `client_ca` demands a certificate of every client (mTLS)."""
+
+    certificate: bytes
+    key: bytes
+    client_ca: bytes | None = None
+
+
+class GrpcReceiver:
+    """Listens on one address."""
+
+    def __init__(
+        self,
+        admission: Admission,
+        telemetry: Telemetry,
+        host: str,
+        port: int,
+        *,
+        token: str = "",
+        tls: ServerCertificate | None = None,
+    ) -> None:
+        try:
+            import grpc
+        except ModuleNotFoundError as error:
+            raise MissingDependencyError("OTLP over gRPC", package="grpcio", extra="grpc") from error
+        self._grpc = grpc
+        self._admission = admission
+        self._telemetry = telemetry
+        self._host, self._port = host, port
+        self._authorization = f"Bearer {token}".encode() if token else b""
+        self._tls = tls
+        self._server: Any = None
+
+    def start(self) -> tuple[str, int]:
+        """Bind, start to serve, and return the address.
+
+        Raises:
+            ConfigError: the address cannot be bound.
+        """
+        grpc = self._grpc
+        self._server = grpc.server(
+            ThreadPoolExecutor(_THREADS, thread_name_prefix="otel-ml-grpc"),
+            options=[("grpc.max_receive_message_length", MAX_REQUEST), ("grpc.so_reuseport", 0)],
+        )
+        self._server.add_generic_rpc_handlers(tuple(self._handlers()))
+        address = f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
+        try:
+            if self._tls is None:
+                port = self._server.add_insecure_port(address)
+            else:
+                port = self._server.add_secure_port(address, self._credentials(self._tls))
+        except RuntimeError as error:
+            port = 0
+            reason = str(error)
+        else:
+            reason = "address in use"
+        if port == 0:
+            raise ConfigError(
+                f"Cannot listen on {address} for gRPC: {reason}. "
+                "Stop what uses it, or choose another address with OTEL_ML_LISTEN_GRPC=HOST:PORT."
+            )
+        self._server.start()
+        return self._host, int(port)
+
+    def stop(self, timeout: float) -> None:
+        """Take no new requests, let those in progress be answered, and close; safe twice."""
+        if self._server is not None:
+            self._server.stop(timeout).wait(timeout + 1.0)
+
+    def _handlers(self) -> list[Any]:
+        grpc = self._grpc
+        handlers = []
+        for signal, service in _SERVICES:
+            # No deserializer: undecodable bytes are our verdict (INVALID_ARGUMENT), grpc's would be INTERNAL.
+            method = grpc.unary_unary_rpc_method_handler(self._export(signal))
+            handlers.append(grpc.method_handlers_generic_handler(service, {"Export": method}))
+        return handlers
+
+    def _export(self, signal: Signal) -> Callable[[bytes, Any], bytes]:
+        code = self._grpc.StatusCode
+
+        def export(body: bytes, context: Any) -> bytes:
+            if not self._is_authorized(context):
+                self._telemetry.count("refused", reason="unauthenticated")
+                context.abort(code.UNAUTHENTICATED, "The bearer token is missing or wrong. Set OTEL_ML_TOKEN.")
+            try:
+                accepted = self._admission.take(signal, body)
+                accepted.stored.result(_STORED_S)
+            except UndecodableError as error:
+                self._telemetry.count("refused", reason="undecodable")
+                context.abort(code.INVALID_ARGUMENT, f"Cannot take this request: {error}")
+            except Exception as error:  # noqa: BLE001 (whatever else goes wrong may go right later)
+                context.abort(code.UNAVAILABLE, f"Not stored: {error or type(error).__name__}")
+            encoded: bytes = response(signal, accepted.decoded.rejections).SerializeToString()
+            return encoded
+
+        return export
+
+    def _is_authorized(self, context: Any) -> bool:
+        if not self._authorization:
+            return True
+        given = dict(context.invocation_metadata()).get("authorization", "")
+        return hmac.compare_digest(given.encode() if isinstance(given, str) else given, self._authorization)
+
+    def _credentials(self, tls: ServerCertificate) -> Any:
+        return self._grpc.ssl_server_credentials(
+            [(tls.key, tls.certificate)],
+            root_certificates=tls.client_ca,
+            require_client_auth=tls.client_ca is not None,
+        )

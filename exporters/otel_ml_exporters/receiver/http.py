@@ -1,0 +1,210 @@
+"""OTLP over HTTP/1.1: the sockets, on one thread with one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+import threading
+from typing import cast
+
+from otel_ml.exceptions import ConfigError
+from otel_ml_exporters.receiver.admission import MAX_REQUEST
+from otel_ml_exporters.receiver.http_message import BadRequestError, Head, RequestParser, Response
+from otel_ml_exporters.receiver.routes import Routes, problem
+
+__all__ = ["HttpReceiver"]
+
+_log = logging.getLogger(__name__)
+
+_IDLE_S = 300.0
+"""A connection without a request; workers send every second, Collectors keep theirs for longer pauses."""
+
+_REQUEST_S = 60.0
+"""From the first byte of a request to its last; 64 MiB at 10 Mbit/s."""
+
+_LINGER_S = 2.0
+"""How long a refused sender may go on sending before the connection is cut.
+
+Closing at once would reset the connection, and the sender would see that instead of the answer.
+"""
+
+_MAX_AHEAD = 64 * 1024
+"""Bytes of further requests that are read while one is being answered."""
+
+_BACKLOG = 1024
+"""Connections the kernel may hold for us: all ranks of a job connect in the same second."""
+
+
+class HttpReceiver:
+    """Listens on one address.
+
+    Args:
+        routes: what to answer.
+        host: address to bind.
+        port: 0 picks a free one.
+        tls: serve https.
+    """
+
+    def __init__(self, routes: Routes, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        self._routes = routes
+        self._host = host
+        self._port = port
+        self._tls = tls
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="otel-ml-http", daemon=True)
+        self._connections: set[_Connection] = set()
+        self._server: asyncio.Server | None = None
+
+    def start(self) -> tuple[str, int]:
+        """Bind, start to serve, and return the address.
+
+        Raises:
+            ConfigError: the address cannot be bound.
+        """
+        try:
+            create = self._loop.create_server(
+                self._connection, self._host, self._port, ssl=self._tls, backlog=_BACKLOG, reuse_address=True
+            )
+            self._server = self._loop.run_until_complete(create)
+        except OSError as error:
+            self._loop.close()
+            raise ConfigError(cannot_listen("OTEL_ML_LISTEN_HTTP", self._host, self._port, error)) from error
+        self._thread.start()
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return str(host), int(port)
+
+    def stop(self, timeout: float) -> None:
+        """Take no new connections, let requests in progress be answered, and close; safe twice."""
+        if not self._thread.is_alive():
+            return
+        asyncio.run_coroutine_threadsafe(self._drain(timeout), self._loop)
+        self._thread.join(timeout + 1.0)
+
+    def _connection(self) -> _Connection:
+        return _Connection(self._routes, self._loop, self._connections)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    async def _drain(self, timeout: float) -> None:
+        if self._server is not None:
+            self._server.close()
+        answering = [connection.task for connection in self._connections if connection.task is not None]
+        if answering:
+            await asyncio.wait(answering, timeout=timeout)
+        for connection in list(self._connections):
+            connection.close()
+        # One turn of the loop, so that what was written reaches the sockets.
+        await asyncio.sleep(0)
+        self._loop.stop()
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: one request at a time, in order."""
+
+    def __init__(self, routes: Routes, loop: asyncio.AbstractEventLoop, connections: set[_Connection]) -> None:
+        self._routes = routes
+        self._loop = loop
+        self._connections = connections
+        self._parser = RequestParser(MAX_REQUEST)
+        self._head: Head | None = None
+        self._lingering = False
+        self._timer: asyncio.TimerHandle | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._connections.add(self)
+        self._arm(_IDLE_S)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self._lingering:
+            return
+        if self._head is None and not self._parser.buffered:
+            self._arm(_REQUEST_S)
+        self._parser.feed(data)
+        if self.task is None:
+            self._proceed()
+        elif self._parser.buffered > _MAX_AHEAD:
+            self._transport.pause_reading()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def _proceed(self) -> None:
+        """Read as far as the bytes go."""
+        try:
+            if self._head is None:
+                self._head = self._parser.head()
+                if self._head is None:
+                    return
+                refusal = self._routes.refusal(self._head)
+                if refusal is not None:
+                    self._refuse(refusal)
+                    return
+                if self._head.headers.get("expect", "").lower() == "100-continue":
+                    self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            body = self._parser.body()
+        except BadRequestError as error:
+            self._refuse(problem(self._head, error))
+            return
+        if body is not None:
+            self.task = self._loop.create_task(self._answer(self._head, body))
+
+    async def _answer(self, head: Head, body: bytes) -> None:
+        try:
+            response = await self._routes.answer(head, body)
+        except Exception:
+            _log.exception("%s %s could not be answered.", head.method, head.path)
+            response = Response(503, b"The service failed to answer. Send again later.\n", headers={"retry-after": "1"})
+        self.task = None
+        if self._transport.is_closing():
+            return
+        encoded = response.encode(keep_alive=head.keep_alive)
+        self._transport.write(encoded if head.method != "HEAD" else encoded[: len(encoded) - len(response.body)])
+        if not head.keep_alive:
+            self._transport.close()
+            return
+        self._head = None
+        self._transport.resume_reading()
+        self._arm(_REQUEST_S if self._parser.buffered else _IDLE_S)
+        if self._parser.buffered:
+            self._proceed()
+
+    def _refuse(self, response: Response) -> None:
+        self._transport.write(response.encode(keep_alive=False))
+        self._lingering = True
+        if self._transport.can_write_eof():
+            with contextlib.suppress(OSError):
+                self._transport.write_eof()
+        self._arm(_LINGER_S)
+
+    def _arm(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, self._timed_out)
+
+    def _timed_out(self) -> None:
+        if self.task is not None:  # the sender waits for us, not we for it
+            self._arm(_REQUEST_S)
+            return
+        self._transport.close()
+
+
+def cannot_listen(variable: str, host: str, port: int, error: OSError) -> str:
+    """Return the sentence for an address that cannot be bound."""
+    return (
+        f"Cannot listen on {host}:{port}: {error.strerror or error}. "
+        f"Stop what uses it, or choose another address with {variable}=HOST:PORT (port 0 picks a free one)."
+    )

@@ -1,0 +1,167 @@
+"""What the service answers over HTTP: OTLP in, and the state of its runs out (ADR 0001)."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from google.protobuf import json_format
+from google.rpc.status_pb2 import Status
+
+from otel_ml_exporters.receiver.admission import MAX_REQUEST, RETRY_AFTER_S, Accepted, Admission, OverloadedError
+from otel_ml_exporters.receiver.compression import decompressed
+from otel_ml_exporters.receiver.decode import SIGNALS, Signal, response
+from otel_ml_exporters.receiver.http_message import BadRequestError, Head, Response
+from otel_ml_exporters.receiver.rejection import UndecodableError
+from otel_ml_exporters.telemetry import Telemetry
+
+__all__ = ["NOTICES_HEADER", "Routes", "RunsView"]
+
+NOTICES_HEADER = "otel-ml-notices"
+
+_PROTOBUF = "application/x-protobuf"
+_JSON = "application/json"
+
+_LARGE = 256 * 1024
+"""Bodies from here on are unpacked and decoded off the loop, so that small requests need not wait for them."""
+
+# google.rpc.Code, the body of every OTLP/HTTP error.
+_RPC_CODES: Mapping[int, int] = {400: 3, 401: 16, 404: 5, 413: 8, 415: 3, 500: 13, 503: 14}
+
+
+class RunsView(Protocol):
+    """What the service tells about its runs; called on the receiver's thread."""
+
+    def runs(self) -> list[Mapping[str, Any]]:
+        """Return every run the service holds."""
+
+    def run(self, experiment: str, writer: str | None) -> Mapping[str, Any] | None:
+        """Return one run, with `last` where a writer asks; None where there is no such run."""
+
+    def notices(self, experiments: Iterable[str]) -> int:
+        """Return how many notices these runs have."""
+
+
+class Routes:
+    """Answers requests.
+
+    Args:
+        token: bearer token every request must carry, or "" for none.
+        version: of the service, for `/healthz`.
+    """
+
+    def __init__(self, admission: Admission, runs: RunsView, telemetry: Telemetry, *, token: str, version: str) -> None:
+        self._admission = admission
+        self._runs = runs
+        self._telemetry = telemetry
+        self._authorization = f"Bearer {token}".encode() if token else b""
+        self._version = version
+        self._large = ThreadPoolExecutor(2, thread_name_prefix="otel-ml-decode")
+
+    def close(self) -> None:
+        """Stop the threads of large requests."""
+        self._large.shutdown(wait=False)
+
+    def refusal(self, head: Head) -> Response | None:
+        """Return why a request is refused before its body is read, or None."""
+        given = head.headers.get("authorization", "").encode("latin-1")
+        if self._authorization and not hmac.compare_digest(given, self._authorization):
+            self._telemetry.count("refused", reason="unauthenticated")
+            return _error(head, 401, "The bearer token is missing or wrong. Set OTEL_ML_TOKEN to the service's.")
+        signal = _signal_of(head.path)
+        if signal is None:
+            return None
+        if head.method != "POST":
+            return _error(head, 405, f"{head.path} takes POST, not {head.method}.")
+        if _media_type(head) not in {_PROTOBUF, _JSON}:
+            return _error(head, 415, f"content-type must be {_PROTOBUF} or {_JSON}, got {_media_type(head)!r}.")
+        return None
+
+    async def answer(self, head: Head, body: bytes) -> Response:
+        """Answer a request that was not refused."""
+        signal = _signal_of(head.path)
+        if signal is not None:
+            return await self._export(head, signal, body)
+        if head.method not in {"GET", "HEAD"}:
+            return _error(head, 405, f"{head.path} takes GET, not {head.method}.")
+        return self._look(head)
+
+    async def _export(self, head: Head, signal: Signal, body: bytes) -> Response:
+        try:
+            if len(body) < _LARGE:
+                accepted = self._take(head, signal, body)
+            else:
+                loop = asyncio.get_running_loop()
+                accepted = await loop.run_in_executor(self._large, self._take, head, signal, body)
+            await asyncio.wrap_future(accepted.stored)
+        except (BadRequestError, UndecodableError) as error:
+            status = error.status if isinstance(error, BadRequestError) else 400
+            self._telemetry.count("refused", reason="too large" if status == 413 else "undecodable")
+            return _error(head, status, f"Cannot take this request: {error}")
+        except Exception as error:  # noqa: BLE001 (whatever else goes wrong may go right later: never a permanent status)
+            return _unavailable(head, error)
+        message = response(signal, accepted.decoded.rejections)
+        headers = {NOTICES_HEADER: str(self._runs.notices(accepted.decoded.observations))}
+        return Response(200, *_encoded(message, _media_type(head)), headers)
+
+    def _take(self, head: Head, signal: Signal, body: bytes) -> Accepted:
+        plain = decompressed(body, head.headers.get("content-encoding", ""), MAX_REQUEST)
+        return self._admission.take(signal, plain, json=_media_type(head) == _JSON)
+
+    def _look(self, head: Head) -> Response:
+        path = head.path
+        if path == "/healthz":
+            return _json({"service": "otel_ml", "version": self._version})
+        if path == "/metrics":
+            text = self._telemetry.prometheus().encode()
+            return Response(200, text, "text/plain; version=0.0.4; charset=utf-8")
+        if path == "/otel_ml/runs":
+            return _json(self._runs.runs())
+        if path.startswith("/otel_ml/runs/"):
+            experiment = path.removeprefix("/otel_ml/runs/")
+            run = self._runs.run(experiment, head.query.get("writer"))
+            if run is not None:
+                return _json(run)
+            return _error(head, 404, f"No run {experiment!r} here. GET /otel_ml/runs lists them.")
+        known = "/v1/metrics, /v1/traces, /v1/logs, /healthz, /metrics, /otel_ml/runs"
+        return _error(head, 404, f"Nothing is at {path!r}. This is an otel_ml service; it answers at {known}.")
+
+
+def problem(head: Head | None, error: BadRequestError) -> Response:
+    """Return the answer to a request that could not be read."""
+    return _error(head, error.status, str(error))
+
+
+def _signal_of(path: str) -> Signal | None:
+    return next((signal for signal in SIGNALS if path == f"/v1/{signal}"), None)
+
+
+def _media_type(head: Head | None) -> str:
+    return head.headers.get("content-type", "").partition(";")[0].strip().lower() if head else ""
+
+
+def _unavailable(head: Head, error: Exception) -> Response:
+    text = str(error) if isinstance(error, OverloadedError) else f"Not stored: {error or type(error).__name__}"
+    answer = _error(head, 503, text)
+    return Response(answer.status, answer.body, answer.content_type, {"retry-after": str(RETRY_AFTER_S)})
+
+
+def _error(head: Head | None, status: int, message: str) -> Response:
+    media = _media_type(head)
+    if media not in {_PROTOBUF, _JSON}:
+        return Response(status, f"{message}\n".encode())
+    return Response(status, *_encoded(Status(code=_RPC_CODES.get(status, 3), message=message), media))
+
+
+def _encoded(message: Any, media: str) -> tuple[bytes, str]:
+    if media == _JSON:
+        return json_format.MessageToJson(message, indent=None).encode(), _JSON
+    return message.SerializeToString(), _PROTOBUF
+
+
+def _json(content: object) -> Response:
+    return Response(200, json.dumps(content).encode() + b"\n", _JSON)
