@@ -33,6 +33,7 @@ class Case:
         package: what `start` cannot do without (`MissingDependencyError`); None where it needs nothing.
         value: what the backend stores of a double.
         param: what the backend stores of a parameter's value.
+        cell: what the backend stores of a cell of a table.
     """
 
     id: str
@@ -42,6 +43,7 @@ class Case:
     package: str | None = None
     value: Callable[[float], float] = same_double
     param: Callable[[JsonValue], JsonValue] = as_given
+    cell: Callable[[JsonValue], JsonValue] = as_given
 
 
 def made(name: str, **options: object) -> Callable[[], Exporter]:
@@ -60,25 +62,25 @@ def float32(value: float) -> float:
         return float("inf") if value > 0 else float("-inf")
 
 
+def number_or_text(value: JsonValue) -> JsonValue:
+    """Return a parameter as TensorBoard's protobuf holds it: a double, a truth value or a string."""
+    if isinstance(value, (bool, str)):
+        return value
+    return float(value) if isinstance(value, (int, float)) else str(value)
+
+
+MEDIA = frozenset({"texts", "tables", "images", "audio", "histograms"})
+
 CASES = [
+    Case("jsonl", made("jsonl"), reader="jsonl", stores=MEDIA | {"params", "summary", "artifacts", "status"}),
     Case(
-        "jsonl",
-        made("jsonl"),
-        reader="jsonl",
-        stores=frozenset(
-            {
-                "params",
-                "summary",
-                "texts",
-                "images",
-                "tables",
-                "audio",
-                "histograms",
-                "artifacts",
-                "status",
-                "amendments",
-            }
-        ),
+        "tensorboard",
+        made("tensorboard"),
+        reader="tensorboard",
+        stores=MEDIA | {"params", "summary", "status"},
+        value=float32,
+        param=number_or_text,
+        cell=str,
     ),
 ]
 

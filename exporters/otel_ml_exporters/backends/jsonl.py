@@ -42,6 +42,7 @@ _TYPES: dict[type, str] = {
     Artifact: "artifact",
     RunStatus: "status",
 }
+_KEYS = {"type": "artifact_type"}
 
 
 class JsonlExporter(Exporter):
@@ -122,7 +123,7 @@ class JsonlExporter(Exporter):
         if isinstance(record, StepRecord):
             return _step_row(record)
         row: dict[str, object] = {"seq": record.seq, "type": _TYPES[type(record)]}
-        row.update((field.name, getattr(record, field.name)) for field in fields(record) if field.name != "seq")
+        row.update((_KEYS.get(field.name, field.name), getattr(record, field.name)) for field in fields(record))
         if isinstance(record, Image):
             row["path"] = self._media(record.name, record.seq, "png", record.png)
             del row["png"]

@@ -55,7 +55,7 @@ class ScalarEncoder:
     """
 
     def __init__(self, description: str) -> None:
-        self._metadata = field(_METADATA, text(3, description)) if description else b""
+        self._metadata = _described("scalars", description)
         self._heads: dict[str, bytes] = {}
 
     def encode(self, values: Mapping[str, float]) -> tuple[bytes, list[str]]:
@@ -113,7 +113,7 @@ def histogram_value(tag: str, edges: Sequence[float], counts: Sequence[float]) -
 def image_value(tag: str, png: bytes, width: int, height: int, caption: str | None) -> bytes:
     """Return an image; a caption is shown as the tag's description."""
     image = integer(1, height) + integer(2, width) + integer(3, 3) + field(4, png)
-    return _value(tag, field(_IMAGE, image) + _described(caption))
+    return _value(tag, field(_IMAGE, image) + _described("images", caption))
 
 
 def audio_value(tag: str, wav: bytes, sample_rate: int, caption: str | None) -> bytes:
@@ -121,11 +121,12 @@ def audio_value(tag: str, wav: bytes, sample_rate: int, caption: str | None) -> 
     channels, frames = _wav_shape(wav)
     rate = b"\x0d" + float32(sample_rate)
     audio = rate + integer(2, channels) + integer(3, frames) + field(4, wav) + text(5, "audio/wav")
-    return _value(tag, field(_AUDIO, audio) + _described(caption))
+    return _value(tag, field(_AUDIO, audio) + _described("audio", caption))
 
 
-def _described(caption: str | None) -> bytes:
-    return field(_METADATA, text(3, caption)) if caption else b""
+def _described(plugin: str, description: str | None) -> bytes:
+    """Return metadata with a description; without the plugin's name TensorBoard warns about the tag."""
+    return field(_METADATA, field(1, text(1, plugin)) + text(3, description)) if description else b""
 
 
 def _wav_shape(wav: bytes) -> tuple[int, int]:

@@ -1,0 +1,359 @@
+"""What every exporter promises, asked of its backend: all is read back by the backend's own library, elsewhere."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from otel_ml_exporters.errors import ExporterClosedError
+from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.records import JsonValue, Params, Record, RunStatus, StepRecord
+from tests.contract import stream
+from tests.contract.cases import CASES, Case
+from tests.contract.stored import Stored, environment, read
+from tests.contract.stream import AT, every_kind, run_info, step, training
+
+RUN_ID = "01JCONTRACT"
+TIMEOUT = 30.0
+ENDLESS = 1_000_000
+
+pytestmark = pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a run as the service lays it out; the working directory is a folder of the test."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs" / "digits" / RUN_ID
+    folder.mkdir(parents=True)
+    return folder
+
+
+def started(case: Case, run_dir: Path) -> Exporter:
+    exporter = case.exporter()
+    exporter.start(run_info(run_dir, RUN_ID))
+    return exporter
+
+
+def exported(case: Case, run_dir: Path, batches: Iterable[Sequence[Record]], status: RunStatus | None = None) -> Stored:
+    """Export `batches` in one life of an exporter and return what the backend then holds."""
+    exporter = started(case, run_dir)
+    for batch in batches:
+        exporter.export(batch)
+    exporter.shutdown(TIMEOUT, status)
+    return read(case, run_dir, RUN_ID)
+
+
+def points(case: Case, records: Iterable[StepRecord]) -> list[tuple[str, str, int, str]]:
+    """Return what the backend should hold of `records`; values as text, so that NaN equals NaN."""
+    return [
+        (name, axis, at, repr(case.value(value)))
+        for record in records
+        for name, axis, at, value in stream.scalars(record)
+    ]
+
+
+def as_text(scalars: Iterable[tuple[str, str, int, float]]) -> list[tuple[str, str, int, str]]:
+    return [(name, axis, at, repr(value)) for name, axis, at, value in scalars]
+
+
+def in_order(found: Iterable[tuple[str, str, int, str]]) -> dict[tuple[str, str], list[tuple[int, str]]]:
+    """Return the points of each series; the order of different series is the backend's business."""
+    series: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for name, axis, at, value in found:
+        series.setdefault((name, axis), []).append((at, value))
+    return series
+
+
+def rows(first: int, last: int) -> list[StepRecord]:
+    return [step(seq, seq, {"loss": 1 / seq, "time/step": seq / 3}) for seq in range(first, last + 1)]
+
+
+def test_every_scalar_is_read_back_exactly_and_in_order(case: Case, run_dir: Path) -> None:
+    records = [training(seq) for seq in range(1, 200) if not training(seq).amendment]
+
+    stored = exported(case, run_dir, [records[:1], records[1:150], records[150:]])
+
+    assert in_order(as_text(stored.scalars)) == in_order(points(case, records))
+
+
+def test_extreme_and_non_finite_values_are_stored_as_documented(case: Case, run_dir: Path) -> None:
+    values = [0.0, 0.1, -1.5, 1e-300, 16777217.0, 2.0**53, 3e38, 1e300, math.nan, math.inf, -math.inf]
+    records = [step(seq, seq, {"loss": value, "other": 1.0}) for seq, value in enumerate(values, start=1)]
+
+    stored = exported(case, run_dir, [records])
+
+    assert in_order(as_text(stored.scalars)) == in_order(points(case, records))
+
+
+def test_every_published_name_is_stored_as_it_is(case: Case, run_dir: Path) -> None:
+    names = ["a", "a/b", "a.b", "a-b", "a_b", "Loss", "loss", "loss/rank_0", "7", "_x", "loss_5-32cf576b", "n" * 250]
+    record = step(1, 1, {name: float(at) for at, name in enumerate(names)})
+
+    stored = exported(case, run_dir, [[record]])
+
+    assert in_order(as_text(stored.scalars)) == in_order(points(case, [record]))
+
+
+def test_ten_thousand_names_are_stored(case: Case, run_dir: Path) -> None:
+    records = [step(seq, seq, {f"layer_{at}/grad": float(at) for at in range(10_000)}) for seq in (1, 2)]
+
+    stored = exported(case, run_dir, [records])
+
+    assert in_order(as_text(stored.scalars)) == in_order(points(case, records))
+
+
+def test_a_restart_from_the_position_stores_nothing_twice(case: Case, run_dir: Path) -> None:
+    records = rows(1, 30)
+    first = started(case, run_dir)
+    first.export(records[:20])
+    first.shutdown(TIMEOUT, None)
+    second = started(case, run_dir)
+    position = second.position()
+
+    second.export(records[20 if position is None else position :])
+    second.shutdown(TIMEOUT, None)
+
+    stored = read(case, run_dir, RUN_ID)
+    assert in_order(as_text(stored.scalars)) == in_order(points(case, records))
+
+
+def test_the_position_is_the_last_seq_that_is_stored(case: Case, run_dir: Path) -> None:
+    first = started(case, run_dir)
+    before = first.position()
+    first.export(rows(1, 5))
+    first.shutdown(TIMEOUT, None)
+
+    second = started(case, run_dir)
+    after = second.position()
+    second.shutdown(TIMEOUT, None)
+
+    assert (before, after) in {(0, 5), (None, None)}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_writer_killed_again_and_again_stores_every_scalar_exactly_once(case: Case, run_dir: Path, seed: int) -> None:
+    targets = random.Random(seed)
+    last = 0
+    for _ in range(3):
+        last = killed_after(case, run_dir, last + targets.randint(1, 150))
+    finish = subprocess.run(driver(case, run_dir, last + 500), env=environment(), cwd=run_dir, check=False)
+
+    stored = read(case, run_dir, RUN_ID)
+    expected = points(case, map(training, range(1, last + 501)))
+    assert finish.returncode == 0
+    assert Counter(as_text(stored.scalars + stored.amendments)) == Counter(expected)
+
+
+def driver(case: Case, run_dir: Path, until: int) -> list[str]:
+    return [sys.executable, "-m", "tests.contract.driver", case.id, str(run_dir), RUN_ID, str(until)]
+
+
+def killed_after(case: Case, run_dir: Path, seq: int) -> int:
+    """Run the driver and kill it while it writes on, past `seq`; return the last one it said it had exported."""
+    process = subprocess.Popen(
+        driver(case, run_dir, ENDLESS), env=environment(), cwd=run_dir, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    said = 0
+    for line in process.stdout:
+        said = int(line)
+        if said >= seq:
+            break
+    process.kill()
+    rest = process.stdout.read().splitlines()
+    process.wait()
+    process.stdout.close()
+    assert said >= seq, "the driver ended by itself"
+    return int(rest[-1]) if rest else said
+
+
+def test_the_same_run_id_goes_on_with_the_same_run(case: Case, run_dir: Path) -> None:
+    exported(case, run_dir, [rows(1, 5)], RunStatus(99, AT + 99, "finished"))
+
+    stored = exported(case, run_dir, [[RunStatus(6, AT + 6, "running"), *rows(7, 12)]])
+
+    assert in_order(as_text(stored.scalars)) == in_order(points(case, [*rows(1, 5), *rows(7, 12)]))
+
+
+def test_an_amendment_is_stored_beside_what_it_corrects_and_erases_nothing(case: Case, run_dir: Path) -> None:
+    records = rows(1, 10)
+    amendment = step(11, 4, {"loss": 7.5, "only/late": 2.5}, amendment=True, time=AT + 4.25)
+    after = [step(12, 12, {"loss": 0.5, "time/step": 0.5})]
+
+    stored = exported(case, run_dir, [records, [amendment], after])
+
+    everything = as_text(stored.scalars + stored.amendments)
+    assert Counter(everything) == Counter(points(case, [*records, amendment, *after]))
+    assert [point for point in everything if point[:3] == ("loss", "step", 4)][-1][3] == repr(7.5)
+
+
+def test_a_new_attempt_repeats_steps_and_both_are_stored(case: Case, run_dir: Path) -> None:
+    first = [step(seq, seq, {"loss": 1 / seq}) for seq in range(1, 9)]
+    again = [step(seq, seq - 4, {"loss": 2 / seq}, attempt=1) for seq in range(9, 16)]
+
+    stored = exported(case, run_dir, [first, again])
+
+    assert in_order(as_text(stored.scalars)) == in_order(points(case, [*first, *again]))
+    assert set(stored.attempts) in ({0, 1}, {None})
+
+
+def test_axes_count_by_their_own_steps(case: Case, run_dir: Path) -> None:
+    records = [
+        step(1, 100, {"loss": 1.0}),
+        step(2, 3, {"rollout/reward": 2.0}, axis="rollout"),
+        step(3, 17, {"gpu/util": 3.0, "loss": 9.0}, axis="time"),
+        step(4, 101, {"loss": 4.0}),
+        step(5, 4, {"rollout/reward": 5.0}, axis="rollout"),
+        step(6, 1, {"generator/rollout/length": 6.0}, axis="rollout", role="generator"),
+    ]
+
+    stored = exported(case, run_dir, [records])
+
+    assert in_order(as_text(stored.scalars)) == in_order(points(case, records))
+
+
+def expected_media(case: Case) -> dict[str, object]:
+    """Return, by key of the reader's answer, what `every_kind` should leave in the backend."""
+    digest = hashlib.sha256
+    given: dict[str, JsonValue] = {
+        "optimizer.lr": 0.1,
+        "optimizer.betas": [0.9, 0.99],
+        "epochs": 3,
+        "amp": True,
+        "net": "mlp",
+    }
+    cells = [[3, "a|b", 0.25], [8, "", None]]
+    return {
+        "params": {name: case.param(value) for name, value in given.items()},
+        "summary": {"test/accuracy": 0.9375},
+        "texts": [["samples", 1, "a *generated* text, with ünïcode\nin two lines"]],
+        "tables": [["wrong", 1, ["image", "said", "sure"], [[case.cell(cell) for cell in row] for row in cells]]],
+        "images": [["digit", 1, digest(stream.png()).hexdigest()]],
+        "audio": [["speech", 1, digest(stream.wav()).hexdigest()]],
+        "histograms": [["weights", 1, [-1.0, 0.0, 0.1, 2.5], [3.0, 0.0, 7.0]]],
+        "artifacts": [["model", "weights.bin", digest(b"\x00\x01weights").hexdigest()]],
+        "tags": ["contract"],
+        "status": "finished",
+    }
+
+
+def test_every_kind_of_record_with_a_place_in_the_backend_is_stored_and_others_are_ignored(
+    case: Case, run_dir: Path
+) -> None:
+    records = every_kind(run_dir)
+
+    stored = exported(case, run_dir, [records[:4], records[4:]], RunStatus(12, AT + 12, "finished"))
+
+    wanted = expected_media(case)
+    assert {key: stored.other[key] for key in case.stores} == {key: wanted[key] for key in case.stores}
+    steps = [record for record in records if isinstance(record, StepRecord)]
+    assert in_order(as_text(stored.scalars)) == in_order(points(case, steps))
+
+
+def test_a_run_that_failed_says_so(case: Case, run_dir: Path) -> None:
+    status = RunStatus(4, AT + 4, "failed")
+
+    stored = exported(case, run_dir, [[Params(1, AT, {"lr": 0.1}), *rows(2, 3), status]], status)
+
+    assert stored.other.get("status", "failed") == "failed"
+
+
+def test_records_are_not_modified(case: Case, run_dir: Path) -> None:
+    records = every_kind(run_dir)
+    before = copy.deepcopy(records)
+
+    exported(case, run_dir, [records])
+
+    assert repr(records) == repr(before)
+
+
+def test_shutdown_is_safe_before_start_and_twice(case: Case, run_dir: Path) -> None:
+    case.exporter().shutdown(TIMEOUT, None)
+    exporter = started(case, run_dir)
+    exporter.export(rows(1, 2))
+    exporter.force_flush(TIMEOUT)
+    exporter.shutdown(TIMEOUT, None)
+
+    exporter.shutdown(TIMEOUT, RunStatus(3, AT + 3, "finished"))
+
+    stored = read(case, run_dir, RUN_ID)
+    assert in_order(as_text(stored.scalars)) == in_order(points(case, rows(1, 2)))
+
+
+def test_an_export_after_shutdown_is_an_error(case: Case, run_dir: Path) -> None:
+    exporter = started(case, run_dir)
+    exporter.shutdown(TIMEOUT, None)
+
+    with pytest.raises(ExporterClosedError, match=r"shut down"):
+        exporter.export(rows(1, 1))
+
+
+def test_an_empty_batch_is_fine(case: Case, run_dir: Path) -> None:
+    stored = exported(case, run_dir, [[], rows(1, 1), []])
+
+    assert in_order(as_text(stored.scalars)) == in_order(points(case, rows(1, 1)))
+
+
+WITHOUT_PACKAGES = """
+import sys
+from pathlib import Path
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in set(sys.argv[4].split(",")):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+from otel_ml.exceptions import MissingDependencyError
+from tests.contract.cases import case
+from tests.contract.stream import run_info, step
+try:
+    exporter = case(sys.argv[1]).exporter()
+    exporter.start(run_info(Path(sys.argv[2]), sys.argv[3]))
+    exporter.export([step(1, 1, {"loss": 0.5})])
+    exporter.shutdown(30.0, None)
+except MissingDependencyError as error:
+    print(error)
+"""
+
+
+def without(packages: str, case: Case, run_dir: Path) -> str:
+    """Return what an exporter says in a process that has none of `packages`."""
+    command = [sys.executable, "-c", WITHOUT_PACKAGES, case.id, str(run_dir), RUN_ID, packages]
+    done = subprocess.run(command, env=environment(), cwd=run_dir, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+OPTIONAL = "crc32c,mlflow,orjson,PIL,tensorboard,tensorflow,torch,wandb"
+
+
+def test_without_its_package_an_exporter_says_what_to_install_and_needs_no_other(case: Case, run_dir: Path) -> None:
+    said = without(OPTIONAL, case, run_dir)
+
+    assert said == said_without_package(case)
+    assert case.package or as_text(read(case, run_dir, RUN_ID).scalars) == points(case, [step(1, 1, {"loss": 0.5})])
+
+
+def said_without_package(case: Case) -> str:
+    if case.package is None:
+        return ""
+    install = f"pip install 'otel-ml[{case.package}]'"
+    return f"Exporter {case.package!r} needs the package {case.package!r}. Install it with: {install}"
+
+
+def test_options_are_checked_when_an_exporter_is_made(case: Case, run_dir: Path) -> None:
+    maker: Callable[..., Exporter] = type(case.exporter())
+
+    with pytest.raises(ValueError, match=r"every: expected .* got 0"):
+        maker(every=0)
