@@ -10,6 +10,7 @@ from pathlib import Path
 from otel_ml_exporters.cli.env_command import markdown
 from otel_ml_exporters.registry import BUILT_IN, exporter_class
 from otel_ml_exporters.telemetry import CATALOGUE
+from tests.docs.messages import catalogue
 from tests.e2e.jobs import ROOT
 
 __all__ = ["filled", "pages"]
@@ -44,6 +45,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "environment": markdown,
     "telemetry": telemetry,
     "exporters": exporters,
+    "messages": catalogue,
     **{name: (lambda name=name: guarantees(name)) for name in BUILT_IN},
 }
 

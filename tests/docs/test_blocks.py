@@ -94,5 +94,6 @@ def test_what_another_file_runs_stands_in_that_file(page: Path) -> None:
     for block in blocks_of(page):
         if block.marker == "run by":
             runner = (ROOT / str(block.argument)).read_text(encoding="utf-8")
-            for line in filter(None, map(str.strip, block.code.splitlines())):
-                assert line.partition("  #")[0].strip() in runner, f"{page}:{block.line}: {line}"
+            if relative(page) not in runner:  # else it reads the page itself
+                for line in filter(None, map(str.strip, block.code.splitlines())):
+                    assert line in runner, f"{page}:{block.line}: {line}"

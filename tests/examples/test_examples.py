@@ -96,7 +96,9 @@ def test_a_library_shows_up_in_the_run_of_its_application(tmp_path: Path) -> Non
     assert shown["time/tokenize"][0] == list(range(10))
 
 
-def test_a_library_works_where_otel_ml_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_can_instrument_itself_without_forcing_the_dependency_on_anybody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "otel_ml", None)
 
     library = runpy.run_path(str(EXAMPLES / "library_without_dependency.py"))

@@ -36,7 +36,7 @@ def answers(port: int, process: subprocess.Popen[str]) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_a_plain_opentelemetry_program_is_a_run_like_any_other(tmp_path: Path) -> None:
+def test_any_program_with_an_opentelemetry_sdk_is_a_writer_in_any_language(tmp_path: Path) -> None:
     wanted = {
         "tokens": (list(range(20)), [300.0] * 20),
         "loss": (list(range(20)), [1 / (1 + step) for step in range(20)]),
