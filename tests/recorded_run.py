@@ -14,7 +14,12 @@ __all__ = ["digits_records", "write_run"]
 
 
 def write_run(
-    base: Path, run_id: str, records: Sequence[Record], *, experiment: str = "digits", exporters: Sequence[str] = ("jsonl",)
+    base: Path,
+    run_id: str,
+    records: Sequence[Record],
+    *,
+    experiment: str = "digits",
+    exporters: Sequence[str] = ("jsonl",),
 ) -> RunFolder:
     """Write `records` as a finished run: into its database, and by each exporter into its backend."""
     run = RunFolder(base / experiment / run_id)
@@ -30,12 +35,15 @@ def write_run(
     return run
 
 
-def digits_records(*, steps: int = 50, ranks: int = 4, slow_rank: int = 2, slow_steps: range = range(20, 31)) -> list[Record]:
+def digits_records(
+    *, steps: int = 50, ranks: int = 4, slow_rank: int = 2, slow_steps: range = range(20, 31)
+) -> list[Record]:
     """Return what a run like the demo's records: one rank 25 ms slower in `forward` in some steps."""
     params = {"ranks": ranks, "steps": steps, "batch_size": 32}
     records: list[Record] = [Params(1, 1000.0, params)]
     for step in range(steps):
-        records.append(StepRecord(len(records) + 1, "trainer", "step", step, 0, 1000.0 + step, _values(step, ranks, slow_rank, step in slow_steps)))
+        values = _values(step, ranks, slow_rank, step in slow_steps)
+        records.append(StepRecord(len(records) + 1, "trainer", "step", step, 0, 1000.0 + step, values))
         if step % 10 == 9:
             accuracy = {"evaluator/eval/accuracy": 0.5 + step / 100}
             records.append(StepRecord(len(records) + 1, "evaluator", "eval", step, 0, 1000.5 + step, accuracy))

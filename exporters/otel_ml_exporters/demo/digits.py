@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from otel_ml.exceptions import MissingDependencyError
 
-__all__ = ["DESCRIPTION", "Batch", "batches", "test_set", "training_set"]
+__all__ = ["DESCRIPTION", "Batch", "batches", "held_out_set", "training_set"]
 
 DESCRIPTION = (
     "Optical recognition of handwritten digits (E. Alpaydin, C. Kaynak, 1998), as shipped with scikit-learn: "
@@ -31,7 +31,7 @@ def training_set() -> Batch:
     return _digits(test=False)
 
 
-def test_set() -> Batch:
+def held_out_set() -> Batch:
     """Return the other fifth."""
     return _digits(test=True)
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.recorded_run import digits_records, write_run
 
 from otel_ml_exporters.cli import main
+from tests.recorded_run import digits_records, write_run
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -65,8 +65,13 @@ def test_show_plots_several_metrics_by_glob(otel_ml: Run, tmp_path: Path) -> Non
     status, out, _ = otel_ml("show", "01abc", "loss", "time/forward*", "--height", "4")
 
     assert status == 0
-    titles = [line for line in out.splitlines() if "over step" in line]
-    assert [title.split()[0] for title in titles] == ["loss", "time/forward", "time/forward/argmax", "time/forward/mean"]
+    titles = [line.split()[0] for line in out.splitlines() if "over step" in line]
+    assert titles == [
+        "loss",
+        "time/forward",
+        "time/forward/argmax",
+        "time/forward/mean",
+    ]
     assert any("\u2800" < character <= "\u28ff" for character in out)
 
 

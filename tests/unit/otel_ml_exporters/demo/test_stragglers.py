@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.recorded_run import digits_records
 
 from otel_ml_exporters.demo.stragglers import straggler
 from otel_ml_exporters.records import StepRecord
 from otel_ml_exporters.runs.history import history
+from tests.recorded_run import digits_records
 
 
 def test_the_slow_rank_its_phase_its_steps_and_its_cost_are_found() -> None:

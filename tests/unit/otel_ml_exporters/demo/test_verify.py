@@ -5,10 +5,10 @@ import math
 from pathlib import Path
 
 import pytest
-from tests.recorded_run import digits_records, write_run
 
 from otel_ml_exporters.demo.verify import compare
 from otel_ml_exporters.records import Record, StepRecord
+from tests.recorded_run import digits_records, write_run
 
 BACKENDS = ["jsonl", "tensorboard"]
 
