@@ -78,11 +78,13 @@ def read(run_dir: Path, run_id: str) -> Mapping[str, object]:
     run = opened(folder)
     assert run is not None
     params, status = params_and_status(run)
-    texts = [(tag, step, value[0].decode()) for tag, step, value in tensors(run, "text")]
+    steps = [point for point in scalars(run) if not str(point[0]).startswith("summary/")]
+    summary = [point for point in scalars(run) if str(point[0]).startswith("summary/")]
+    texts = [(tag, step, value.item().decode()) for tag, step, value in tensors(run, "text")]
     return {
-        "scalars": [[*point, None] for point in [*scalars(run), *scalars(opened(folder / "time"))]],
+        "scalars": [[*point, None] for point in [*steps, *scalars(opened(folder / "time"))]],
         "amendments": scalars(opened(folder / "amended")),
-        "summary": {name: value for name, _, _, value in scalars(opened(folder / "summary"))},
+        "summary": {tag.removeprefix("summary/"): value for tag, _, _, value in summary},
         "params": params,
         "status": status,
         "texts": [[tag, step, text] for tag, step, text in texts if not text.startswith("| ")],

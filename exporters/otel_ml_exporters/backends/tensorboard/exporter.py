@@ -10,7 +10,7 @@ from pathlib import Path
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.tensorboard import summary
 from otel_ml_exporters.backends.tensorboard.event_file import EventFile, marked
-from otel_ml_exporters.backends.tensorboard.hparams import SUMMARY_RUN, flat_params, write_hparams
+from otel_ml_exporters.backends.tensorboard.hparams import SUMMARY_PREFIX, flat_params, write_hparams
 from otel_ml_exporters.backends.tensorboard.layout import MOST_CHARTS, bands, layout_value
 from otel_ml_exporters.backends.tensorboard.markdown import markdown_table
 from otel_ml_exporters.backends.tensorboard.notes import Notes
@@ -40,15 +40,15 @@ Events = dict[str, list[tuple[int, bytes]]]
 
 
 class TensorBoardExporter(Exporter):
-    """Writes `<run dir>/tensorboard`, one TensorBoard run with up to three sub-runs.
+    """Writes `<run dir>/tensorboard`, one TensorBoard run with up to two sub-runs.
 
     * The run itself has every axis with steps; a name is on one axis (CONTRACT «Published names»), so a tag counts
       that axis' own steps, and its description says which where it is not `step`.
     * `time`: values without a step, by seconds since the run began. They bear the same names as values with a step,
       and TensorBoard's loader erases the newer points of a tag that steps back.
     * `amended`: corrections, for the same reason.
-    * `summary`: what `run.summary()` gave, the metrics of the HPARAMS tab.
 
+    What `run.summary()` gave are the tags `summary/<name>`, shown as metrics of the HPARAMS tab.
     Each Event that completes a record carries the record's `seq`. The run's own file is written last in every batch
     and its last `seq` is the position; what a sub-run already has of a batch is not written to it again.
 
@@ -95,7 +95,7 @@ class TensorBoardExporter(Exporter):
         self._run = run
         try:
             self._file(MAIN)
-            for name in (TIME, AMENDED, SUMMARY_RUN):
+            for name in (TIME, AMENDED):
                 if (self._folder / name / _FILE).exists():
                     self._file(name)
             self._notes = Notes.load(self._folder / "otel_ml.json")
@@ -157,8 +157,9 @@ class TensorBoardExporter(Exporter):
             self._add_step(record, events)
         elif isinstance(record, Summary):
             self._note(metrics=list(dict.fromkeys([*self._notes.metrics, *record.values])))
-            values, _ = self._encoder("trainer", "step", SUMMARY_RUN).encode(record.values)
-            events[SUMMARY_RUN].append((record.seq, summary.event(record.time, record.seq, values)))
+            tags = {SUMMARY_PREFIX + name: value for name, value in record.values.items()}
+            values, _ = self._encoder("trainer", "step", MAIN).encode(tags)
+            events[MAIN].append((record.seq, summary.event(record.time, record.seq, values)))
         elif isinstance(record, Params):
             self._note(params=self._notes.params | flat_params(record.params))
         elif isinstance(record, RunStatus):

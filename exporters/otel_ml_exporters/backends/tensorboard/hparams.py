@@ -18,10 +18,10 @@ from otel_ml_exporters.backends.tensorboard.protobuf import double, field, integ
 from otel_ml_exporters.backends.tensorboard.summary import event, plugin_value, version_event
 from otel_ml_exporters.records import JsonValue, RunInfo
 
-__all__ = ["SUMMARY_RUN", "flat_params", "write_hparams"]
+__all__ = ["SUMMARY_PREFIX", "flat_params", "write_hparams"]
 
-SUMMARY_RUN = "summary"
-"""Sub-run of the summary's values: a summary may have the name of a series, and a tag must not step back."""
+SUMMARY_PREFIX = "summary/"
+"""Before the tags of the summary's values: a summary may have the name of a series, whose tag must not step back."""
 
 _STRING, _BOOL, _NUMBER = 1, 2, 3  # hparams.DataType
 _STATUS = {"finished": 1, "failed": 2, "killed": 2}  # hparams.Status: SUCCESS, FAILURE
@@ -92,7 +92,7 @@ def _protobuf_value(value: bool | float | str) -> bytes:
 
 def _experiment(params: Mapping[str, bool | float | str], metrics: Iterable[str]) -> bytes:
     columns = b"".join(field(4, text(1, name) + integer(4, _type(value))) for name, value in params.items())
-    shown = b"".join(field(5, field(1, text(1, SUMMARY_RUN) + text(2, name)) + text(3, name)) for name in metrics)
+    shown = b"".join(field(5, field(1, text(2, SUMMARY_PREFIX + name)) + text(3, name)) for name in metrics)
     return columns + shown
 
 

@@ -91,10 +91,9 @@ def _value(tag: str, rest: bytes) -> bytes:
     return field(1, text(_TAG, tag) + rest)
 
 
-def string_tensor(*strings: bytes) -> bytes:
-    """Return a TensorProto of one dimension that holds `strings`."""
-    shape = field(_SHAPE, field(2, integer(1, len(strings))))
-    return integer(_DTYPE, _DT_STRING) + shape + b"".join(field(_STRINGS, string) for string in strings)
+def string_tensor(string: bytes) -> bytes:
+    """Return a TensorProto of one string, without dimensions: TensorBoard shows those with some as tables."""
+    return integer(_DTYPE, _DT_STRING) + field(_SHAPE, b"") + field(_STRINGS, string)
 
 
 def text_value(tag: str, markdown: str) -> bytes:
