@@ -46,5 +46,7 @@ def test_every_link_of_the_page_has_a_target(page: Path) -> None:
 
 def anchors(text: str) -> set[str]:
     """Return the anchors of a page, headings as mkdocs and GitHub name them."""
-    headings = (re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in _HEADING.findall(text))
+    headings = (
+        re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in _HEADING.findall(text)
+    )
     return {*headings, *_ANCHOR.findall(text)}

@@ -9,7 +9,9 @@ from tests.e2e.jobs import ROOT
 
 
 def promises() -> list[str]:
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## What you can rely on")[2].partition("## ")[0]
+    section = (
+        (ROOT / "README.md").read_text(encoding="utf-8").partition("## What you can rely on")[2].partition("## ")[0]
+    )
     return re.findall(r"^- (.+)$", section, re.MULTILINE)
 
 

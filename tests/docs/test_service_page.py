@@ -30,7 +30,9 @@ def test_the_doctor_finds_the_service_that_the_page_starts(tmp_path: Path) -> No
     service = subprocess.Popen(["bash", "-c", serve], cwd=tmp_path, env=env, start_new_session=True)
     try:
         until(lambda: listens(port, service), seconds=30)
-        doctor = subprocess.run(["bash", "-euc", export], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        doctor = subprocess.run(
+            ["bash", "-euc", export], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+        )
     finally:
         os.killpg(service.pid, signal.SIGTERM)
         service.wait(timeout=20)

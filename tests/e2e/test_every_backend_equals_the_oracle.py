@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 import struct
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.jobs import BACKENDS, Scalars, all_finished, environment, processes, scalars_in, the_run_in
+from tests.e2e.jobs import BACKENDS, Scalars, all_finished, environment, processes, runs_in, scalars_in, the_run_in
 from tests.e2e.oracle import expected
 from tests.e2e.rank import written_in
 
@@ -52,7 +54,7 @@ def users(shown: Scalars) -> Scalars:
     return {name: values for name, values in shown.items() if "otel_ml/" not in name}
 
 
-def test_every_value_is_the_oracles(job: Path, jsonl: Scalars) -> None:
+def test_a_rank_may_record_any_key_at_any_step_or_none(job: Path, jsonl: Scalars) -> None:
     wanted = expected(written_in(job / "written"))
 
     assert sorted(users(jsonl)) == sorted(wanted)
@@ -68,6 +70,21 @@ def test_no_step_was_closed_by_a_time_out_and_nothing_was_amended(jsonl: Scalars
     }
 
     assert not {name: values for name, values in said.items() if any(values.values())}
+
+
+def test_one_job_is_one_run_in_every_backend_however_many_processes_and_roles_it_has(job: Path) -> None:
+    runs = job / "runs"
+
+    assert len(runs_in(runs)) == 1
+    assert len({path.parent for path in runs.rglob("events.out.tfevents.*")} - sub_runs(runs)) == 1
+    assert len({path.name.rpartition("-")[2] for path in runs.rglob("offline-run-*")}) == 1
+    with closing(sqlite3.connect(runs / "mlflow.db")) as store:
+        assert store.execute("SELECT COUNT(*) FROM runs").fetchone() == (1,)
+
+
+def sub_runs(runs: Path) -> set[Path]:
+    """Folders below an event file's: TensorBoard shows them as parts of that run."""
+    return {path for path in runs.glob("*/*/tensorboard/*") if path.is_dir()}
 
 
 @pytest.mark.parametrize("backend", [backend for backend in BACKENDS if backend != "jsonl"])
