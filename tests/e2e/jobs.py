@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import psutil
+
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = ("jsonl", "tensorboard", "mlflow", "wandb")
 
@@ -103,3 +105,15 @@ def scalars_in(backend: str, run: Path) -> Scalars:
     for name, _, step, value, *_ in [*answer["scalars"], *answer.get("amendments", [])]:
         shown.setdefault(name, {})[step] = float(value)
     return shown
+
+
+def service_of(experiment: str) -> int | None:
+    """Return the process id of the embedded service of one experiment, while there is one."""
+    return next((process.pid for process in psutil.process_iter() if serves(process, experiment)), None)
+
+
+def serves(process: psutil.Process, experiment: str) -> bool:
+    try:
+        return "--embedded" in process.cmdline() and process.environ().get("OTEL_ML_EXPERIMENT_ID") == experiment
+    except psutil.Error:  # it ended meanwhile, or is another user's
+        return False

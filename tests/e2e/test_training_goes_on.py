@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import psutil
 import pytest
 
 import otel_ml
-from tests.e2e.jobs import environment, processes, the_run_in, until
+from tests.e2e.jobs import environment, processes, service_of, the_run_in, until
 
 pytestmark = pytest.mark.e2e
 
@@ -75,14 +74,3 @@ def wait_for_step(training: subprocess.Popen[str], step: int) -> None:
 def kill_service(experiment: str) -> None:
     """Kill -9 the embedded service of one experiment, once it is there."""
     os.kill(until(lambda: service_of(experiment), seconds=30), signal.SIGKILL)
-
-
-def service_of(experiment: str) -> int | None:
-    return next((process.pid for process in psutil.process_iter() if serves(process, experiment)), None)
-
-
-def serves(process: psutil.Process, experiment: str) -> bool:
-    try:
-        return "--embedded" in process.cmdline() and process.environ().get("OTEL_ML_EXPERIMENT_ID") == experiment
-    except psutil.Error:  # it ended meanwhile, or is another user's
-        return False
