@@ -1,6 +1,6 @@
 """What a call costs on the training thread: `make bench`.
 
-Every call is measured in a fresh process, which reads the best of several rounds: the rest is what else the machine does.
+Every call is measured in a fresh process, as the best of several rounds: the rest is what else the machine does.
 """
 
 from __future__ import annotations

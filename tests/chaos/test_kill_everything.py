@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import otel_ml
-from tests.e2e.jobs import all_finished, environment, processes, runs_in, service_of, until
+from tests.e2e.jobs import all_finished, environment, processes, reach, runs_in, service_of, until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 
@@ -26,14 +25,6 @@ def job(experiment: str) -> list[tuple[list[object], dict[str, str]]]:
         (command, environment(OTEL_ML_EXPERIMENT_ID=experiment, RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=RANKS))
         for rank in range(RANKS)
     ]
-
-
-def reach(process: subprocess.Popen[str], step: int) -> None:
-    """Read what a rank prints until it has begun `step`."""
-    for line in process.stdout or ():
-        if line == f"step {step}\n":
-            return
-    pytest.fail("The rank ended early.")
 
 
 def recorded(folder: Path, name: str) -> tuple[list[int], list[float]]:

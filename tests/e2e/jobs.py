@@ -81,6 +81,12 @@ def all_finished(started: Sequence[subprocess.Popen]) -> list[str]:
     return said
 
 
+def reach(training: subprocess.Popen[str], step: int) -> None:
+    """Read what `tests.e2e.loop` prints until it has begun `step`."""
+    lines = iter(training.stdout.readline, "") if training.stdout else ()
+    assert f"step {step}\n" in lines, "The process ended early."
+
+
 def runs_in(folder: Path) -> list[Path]:
     """Return the folders of all runs under an `OTEL_ML_DIR`."""
     return sorted(path.parent for path in folder.glob("*/*/metrics.jsonl"))

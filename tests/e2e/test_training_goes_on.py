@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import otel_ml
-from tests.e2e.jobs import environment, processes, service_of, the_run_in, until
+from tests.e2e.jobs import environment, processes, reach, service_of, the_run_in, until
 
 pytestmark = pytest.mark.e2e
 
@@ -53,7 +52,7 @@ def test_every_value_is_counted_once_even_when_the_service_is_killed_with_kill_9
     env = environment(OTEL_ML_EXPERIMENT_ID="kill-the-service")
 
     with processes([([sys.executable, "-m", "tests.e2e.loop", 300, 0.02], env)], tmp_path) as [training]:
-        wait_for_step(training, 50)
+        reach(training, 50)
         kill_service("kill-the-service")
         output, said = training.communicate(timeout=60)
 
@@ -62,13 +61,6 @@ def test_every_value_is_counted_once_even_when_the_service_is_killed_with_kill_9
     run = the_run_in(tmp_path / "otel-ml-runs")
     everything = (list(range(300)), [float(step) for step in range(300)])
     until(lambda: otel_ml.read(run)["loss"] == everything, seconds=30)
-
-
-def wait_for_step(training: subprocess.Popen[str], step: int) -> None:
-    for line in training.stdout:
-        if line == f"step {step}\n":
-            return
-    pytest.fail(training.stderr.read())
 
 
 def kill_service(experiment: str) -> None:
