@@ -120,10 +120,16 @@ class Pipeline:
         """Records still to be delivered."""
         return max(0, self._source.last_seq - self.status.delivered)
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the exporter was shut down, or given up."""
+        return self.status.state == "stopped"
+
     def ask_to_stop(self, timeout: float) -> None:
-        """Deliver what is there and shut the exporter down, within `timeout` seconds; returns at once."""
-        self._deadline = self._clock() + timeout
-        self._wake.set()
+        """Deliver what is there and shut the exporter down, within `timeout` seconds; returns at once, safe twice."""
+        if self._deadline is None or timeout < self._deadline - self._clock():
+            self._deadline = self._clock() + timeout
+            self._wake.set()
 
     def join(self) -> bool:
         """Wait for the deadline of `ask_to_stop`; return whether the exporter was shut down."""

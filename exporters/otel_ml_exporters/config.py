@@ -1,0 +1,205 @@
+"""The service's settings: argument > `otel-ml.yaml` > environment > default; all problems at once."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+from otel_ml.exceptions import ConfigError
+from otel_ml.variable import Variable
+from otel_ml_exporters import env
+from otel_ml_exporters.config_file import FileSettings, read_config_file
+
+__all__ = ["EmbeddedRun", "ServiceConfig", "TlsFiles", "default_exporters"]
+
+T = TypeVar("T")
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files; `client_ca` demands a certificate of every client (mTLS)."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedRun:
+    """The one run of a service that a job started for itself."""
+
+    experiment: str
+    experiment_name: str
+    run_name: str
+    rendezvous: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceConfig:
+    """What a service is started with.
+
+    Attributes:
+        exporters: name → options of its constructor.
+        dir: folder of all runs.
+        dir_max: bytes of records kept on disk.
+        http: address of OTLP/HTTP; port 0 picks a free one.
+        grpc: address of OTLP/gRPC, or None.
+        token: bearer token, or "".
+        embedded: set in embedded mode.
+    """
+
+    exporters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    dir: Path = Path("otel-ml-runs")
+    dir_max: int = env.DIR_MAX.default
+    http: Address = env.LISTEN_HTTP.default
+    grpc: Address | None = None
+    token: str = field(default="", repr=False)
+    allowed_lateness_s: float = 10.0
+    tls: TlsFiles | None = None
+    embedded: EmbeddedRun | None = None
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{variable}={host}:{port} is not a loopback address, so anybody could write to your runs. "
+            "Set OTEL_ML_TOKEN, or listen.tls with client_ca in otel-ml.yaml."
+            for variable, (host, port) in self._addresses()
+            if not _is_loopback(host) and not self.token and not (self.tls and self.tls.client_ca)
+        ]
+        if problems:
+            raise ConfigError(*problems)
+
+    def _addresses(self) -> Sequence[tuple[str, Address]]:
+        found = [(env.LISTEN_HTTP.name, self.http)]
+        return found if self.grpc is None else [*found, (env.LISTEN_GRPC.name, self.grpc)]
+
+    @staticmethod
+    def load(
+        *,
+        exporters: Sequence[str] = (),
+        file: Path | None = None,
+        directory: Path | None = None,
+        http: str | None = None,
+        grpc: str | None = None,
+        rendezvous: Path | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> ServiceConfig:
+        """Return the effective settings.
+
+        Args:
+            exporters: names from the command line; their options may be in the file.
+            file: `otel-ml.yaml`.
+            directory: of all runs.
+            http: `host:port`.
+            grpc: `host:port`.
+            rendezvous: folder of embedded mode.
+            environ: instead of the process' environment.
+
+        Raises:
+            ConfigError: with every problem found.
+        """
+        environ = os.environ if environ is None else environ
+        problems: list[str] = []
+        said = read_config_file(file, environ, problems) if file is not None else FileSettings()
+        source = _Source(said, environ, problems)
+        embedded = None if rendezvous is None else _embedded(rendezvous, source)
+        http_default = ("127.0.0.1", 0) if embedded else env.LISTEN_HTTP.default
+        found = {
+            "exporters": _exporters(exporters, said, source),
+            "dir": Path(source.value(env.DIR, "dir", str(directory) if directory else None)).expanduser().absolute(),
+            "dir_max": source.value(env.DIR_MAX, "dir_max"),
+            "http": source.value(env.LISTEN_HTTP, "http", http, default=http_default),
+            "grpc": None if embedded else _grpc(source, grpc),
+            "token": source.value(env.TOKEN, "token"),
+            "allowed_lateness_s": source.value(env.ALLOWED_LATENESS, "allowed_lateness") / 1000,
+            "tls": _tls(said, file, problems),
+            "embedded": embedded,
+        }
+        try:
+            config = ServiceConfig(**found)
+        except ConfigError as error:
+            problems += error.problems
+        if problems:
+            raise ConfigError(*problems)
+        return config
+
+
+def default_exporters() -> tuple[str, ...]:
+    """Return `jsonl`, and `tensorboard` if its package is installed."""
+    return ("jsonl", "tensorboard") if find_spec("tensorboard") is not None else ("jsonl",)
+
+
+class _Source:
+    """Looks a setting up: argument, file, environment, default."""
+
+    def __init__(self, said: FileSettings, environ: Mapping[str, str], problems: list[str]) -> None:
+        self._said = said
+        self._environ = environ
+        self._problems = problems
+
+    def value(self, variable: Variable[T], key: str, argument: str | None = None, *, default: T | None = None) -> T:
+        given = argument if argument is not None else self._said.values.get(key)
+        setting = variable.read(self._environ if given is None else {variable.name: given})
+        if setting.problem is not None:
+            where = setting.problem if given is None else setting.problem.replace(variable.name, key, 1)
+            self._problems.append(where)
+        return default if default is not None and setting.source == "default" else setting.value
+
+    def is_given(self, variable: Variable[Any], key: str, argument: str | None) -> bool:
+        return argument is not None or key in self._said.values or bool(self._environ.get(variable.name))
+
+
+def _exporters(arguments: Sequence[str], said: FileSettings, source: _Source) -> Mapping[str, Mapping[str, Any]]:
+    options = said.exporters or {}
+    if arguments:
+        return {name: options.get(name, {}) for name in arguments}
+    if said.exporters is not None:
+        return options
+    names = source.value(env.EXPORTERS, "exporters") or default_exporters()
+    return {name: {} for name in names}
+
+
+def _grpc(source: _Source, argument: str | None) -> Address | None:
+    # Without the extra, gRPC is simply not there; who asks for it is told by the receiver what to install.
+    if find_spec("grpc") is None and not source.is_given(env.LISTEN_GRPC, "grpc", argument):
+        return None
+    return source.value(env.LISTEN_GRPC, "grpc", argument)
+
+
+def _embedded(rendezvous: Path, source: _Source) -> EmbeddedRun:
+    experiment = source.value(env.EXPERIMENT_ID, "experiment_id")
+    return EmbeddedRun(
+        experiment=experiment,
+        experiment_name=source.value(env.EXPERIMENT_NAME, "experiment_name"),
+        run_name=source.value(env.RUN_NAME, "run_name") or experiment,
+        rendezvous=rendezvous,
+    )
+
+
+def _tls(said: FileSettings, file: Path | None, problems: list[str]) -> TlsFiles | None:
+    if not said.tls:
+        return None
+    folder = Path() if file is None else file.parent
+    paths = {key: folder / name for key, name in said.tls.items()}
+    problems += [f"{file}: listen.tls: {key} is missing." for key in ("certificate", "key") if key not in paths]
+    problems += [
+        f"{file}: listen.tls.{key}: no file {str(path)!r}." for key, path in paths.items() if not path.is_file()
+    ]
+    if {"certificate", "key"} <= paths.keys():
+        return TlsFiles(paths["certificate"], paths["key"], paths.get("client_ca"))
+    return None
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,96 @@
+"""`otel-ml.yaml`: exporters and their options, addresses, limits; `${env:NAME}` takes a variable's value."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+__all__ = ["FileSettings", "read_config_file"]
+
+_REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+
+_TOP = ("exporters", "dir", "dir_max", "allowed_lateness", "token", "listen")
+_LISTEN = ("http", "grpc", "tls")
+_TLS = ("certificate", "key", "client_ca")
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    """What a file says, as text where a variable of the same meaning has text; None where it says nothing."""
+
+    exporters: Mapping[str, Mapping[str, Any]] | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
+    tls: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_config_file(path: Path, environ: Mapping[str, str], problems: list[str]) -> FileSettings:
+    """Return the settings in `path`; everything wrong with it is added to `problems`."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        problems.append(f"Cannot read {str(path)!r}: {error.strerror}.")
+        return FileSettings()
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        problems.append(f"{str(path)!r} is not YAML: {' '.join(str(error).split())}")
+        return FileSettings()
+    reader = _Reader(str(path), environ, problems)
+    top = reader.mapping(content, "", _TOP)
+    listen = reader.mapping(top.get("listen"), "listen", _LISTEN)
+    tls = reader.mapping(listen.get("tls"), "listen.tls", _TLS)
+    values = {**{key: top.get(key) for key in _TOP[1:5]}, **{key: listen.get(key) for key in _LISTEN[:2]}}
+    return FileSettings(
+        exporters=reader.exporters(top["exporters"]) if "exporters" in top else None,
+        values={key: str(value) for key, value in values.items() if value is not None},
+        tls={key: str(value) for key, value in tls.items() if value is not None},
+    )
+
+
+class _Reader:
+    def __init__(self, path: str, environ: Mapping[str, str], problems: list[str]) -> None:
+        self._path = path
+        self._environ = environ
+        self._problems = problems
+
+    def mapping(self, content: object, where: str, known: Iterable[str] | None) -> dict[str, Any]:
+        """Return `content` with references resolved; unknown keys are problems."""
+        if content is None:
+            return {}
+        if not isinstance(content, dict):
+            self._problem(where, f"expected keys and values, got {content!r}.")
+            return {}
+        found = {str(key): self._resolved(value, f"{where}.{key}".lstrip(".")) for key, value in content.items()}
+        if known is None:
+            return found
+        for key in sorted(set(found) - set(known)):
+            near = difflib.get_close_matches(key, list(known), n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            self._problem(f"{where}.{key}".lstrip("."), f"is no setting.{hint} Known: {', '.join(known)}.")
+        return found
+
+    def exporters(self, content: object) -> Mapping[str, Mapping[str, Any]]:
+        """Return name → options, from a mapping or a list of names."""
+        if isinstance(content, list):
+            content = dict.fromkeys(map(str, content))
+        named = self.mapping(content, "exporters", None)
+        return {name: self.mapping(options, f"exporters.{name}", None) for name, options in named.items()}
+
+    def _resolved(self, value: Any, where: str) -> Any:
+        if isinstance(value, dict):
+            return {key: self._resolved(item, f"{where}.{key}") for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._resolved(item, where) for item in value]
+        if not isinstance(value, str):
+            return value
+        for name in _REFERENCE.findall(value):
+            if name not in self._environ:
+                self._problem(where, f"the variable {name} is not set.")
+        return _REFERENCE.sub(lambda match: self._environ.get(match[1], ""), value)
+
+    def _problem(self, where: str, text: str) -> None:
+        self._problems.append(f"{self._path}: {where}: {text}" if where else f"{self._path}: {text}")

@@ -1,0 +1,70 @@
+"""THE table of the service's variables; `otel-ml env` and the docs are generated from it (CONTRACT §3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from otel_ml.variable import AnyVariable, Variable, integer, size_bytes, text
+
+__all__ = ["VARIABLES", "address", "names"]
+
+
+def names(raw: str) -> tuple[str, ...]:
+    """Accept a comma-separated list.
+
+    Examples:
+        >>> names("tensorboard, wandb,")
+        ('tensorboard', 'wandb')
+    """
+    return tuple(part.strip() for part in raw.split(",") if part.strip())
+
+
+def address(raw: str) -> tuple[str, int]:
+    """Accept `host:port`; IPv6 hosts in brackets, port 0 for a free one.
+
+    Examples:
+        >>> address("127.0.0.1:4318"), address("[::1]:0")
+        (('127.0.0.1', 4318), ('::1', 0))
+    """
+    host, colon, port = raw.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError("host:port, such as 127.0.0.1:4318")
+    return host, int(port)
+
+
+EXPORTERS: Final[Variable[tuple[str, ...]]] = Variable(
+    "OTEL_ML_EXPORTERS", names, (), "Where the run is written, comma-separated.",
+    shown_default="jsonl, and tensorboard if installed",
+)  # fmt: skip
+DIR: Final = Variable("OTEL_ML_DIR", text, "./otel-ml-runs", "Folder of all runs.")
+DIR_MAX: Final = Variable(
+    "OTEL_ML_DIR_MAX", size_bytes, 10 * 2**30,
+    "Most bytes of records kept on disk; beyond it the slowest exporter loses its place, and it is said.",
+    unit="bytes", shown_default="10 GiB",
+)  # fmt: skip
+LISTEN_GRPC: Final[Variable[tuple[str, int]]] = Variable(
+    "OTEL_ML_LISTEN_GRPC", address, ("127.0.0.1", 4317),
+    "Where `otel-ml serve` takes OTLP/gRPC (with the extra `grpc`).", shown_default="`127.0.0.1:4317`",
+)  # fmt: skip
+LISTEN_HTTP: Final[Variable[tuple[str, int]]] = Variable(
+    "OTEL_ML_LISTEN_HTTP", address, ("127.0.0.1", 4318),
+    "Where the service takes OTLP/HTTP; embedded, a free loopback port.", shown_default="`127.0.0.1:4318`",
+)  # fmt: skip
+TOKEN: Final = Variable(
+    "OTEL_ML_TOKEN", text, "",
+    "Bearer token for the service; `serve` on any non-loopback address demands it (or mTLS).", secret=True,
+)  # fmt: skip
+ALLOWED_LATENESS: Final = Variable(
+    "OTEL_ML_ALLOWED_LATENESS", integer(0), 10_000, "How long a step waits for a rank that is quiet.", unit="ms"
+)
+EXPERIMENT_ID: Final = Variable("OTEL_ML_EXPERIMENT_ID", text, "", "Identity of the run.")
+EXPERIMENT_NAME: Final = Variable("OTEL_ML_EXPERIMENT_NAME", text, "default", "W&B project, MLflow experiment, folder.")
+RUN_NAME: Final = Variable("OTEL_ML_RUN_NAME", text, "", "Display name of the run.", shown_default="the id")
+
+VARIABLES: Final[Sequence[AnyVariable]] = (
+    EXPORTERS, DIR, DIR_MAX, LISTEN_GRPC, LISTEN_HTTP, TOKEN, ALLOWED_LATENESS,
+    EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME,
+)  # fmt: skip
+"""The service's variables; those it shares with the worker have the same meaning there."""

@@ -1,0 +1,1 @@
+"""The experiment runs a service holds: each an engine, an outbox and its exporters, all fed by one thread."""

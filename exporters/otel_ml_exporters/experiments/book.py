@@ -1,0 +1,91 @@
+"""Which runs a service holds, and where their folders are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from otel_ml.wire.rendezvous import path_part, run_folder
+from otel_ml_exporters.aggregation.observation import Writer
+from otel_ml_exporters.experiments.run import ExperimentRun, RunSettings
+from otel_ml_exporters.storage.database import StorageError, private_folder
+from otel_ml_exporters.telemetry import Telemetry
+
+__all__ = ["RunBook"]
+
+_log = logging.getLogger(__name__)
+
+_OPEN = "open"
+"""Name of the file beside `run.db` that says: a service was not done with this run. Its content is the id."""
+
+
+class RunBook:
+    """Opens runs when they are first heard of; the engine's thread owns it.
+
+    Args:
+        base: `OTEL_ML_DIR`.
+        journal: identity of the service's journal.
+    """
+
+    def __init__(self, base: Path, settings: RunSettings, telemetry: Telemetry, *, journal: str) -> None:
+        self._base = base
+        self._settings = settings
+        self._telemetry = telemetry
+        self._journal = journal
+        self._runs: dict[str, ExperimentRun] = {}
+
+    def __iter__(self) -> Iterator[ExperimentRun]:
+        return iter(list(self._runs.values()))
+
+    def get(self, experiment: str) -> ExperimentRun | None:
+        """Return an open run; any thread may ask."""
+        return self._runs.get(experiment)
+
+    def of(self, writer: Writer) -> ExperimentRun:
+        """Return the run of `writer`, opening or creating it.
+
+        Raises:
+            StorageError: its files cannot be read.
+        """
+        run = self._runs.get(writer.experiment)
+        return run if run is not None else self._open(writer.experiment, self._folder(writer))
+
+    def reopen(self, folders: Iterable[Path] | None = None) -> None:
+        """Open the runs a predecessor was not done with: their clocks and exporters go on."""
+        marks = self._base.glob(f"*/*/state/{_OPEN}") if folders is None else (f / "state" / _OPEN for f in folders)
+        for mark in marks:
+            try:
+                self._open(mark.read_text(encoding="utf-8"), mark.parent.parent)
+            except (StorageError, OSError) as error:
+                _log.error("A run is left as it is: %s", error)
+
+    def forget(self, run: ExperimentRun) -> None:
+        """Close a run that is over; later data opens it again."""
+        run.close()
+        (run.folder / "state" / _OPEN).unlink(missing_ok=True)
+        del self._runs[run.experiment]
+
+    def size(self) -> Mapping[str, int]:
+        """Return the bytes of each open run's outbox."""
+        return {experiment: run.outbox.size() for experiment, run in self._runs.items()}
+
+    def accounts(self, queued: int) -> list[Mapping[str, Any]]:
+        """Return what is told about every open run; any thread may ask."""
+        return [run.account(queued) for run in self]
+
+    def _open(self, experiment: str, folder: Path) -> ExperimentRun:
+        private_folder(folder / "state")
+        run = ExperimentRun(experiment, folder, self._settings, self._telemetry, journal=self._journal)
+        (folder / "state" / _OPEN).write_text(experiment, encoding="utf-8")
+        self._runs[experiment] = run
+        _log.info("Run %s: %s", experiment, folder)
+        return run
+
+    def _folder(self, writer: Writer) -> Path:
+        # The name may be missing where points come through a Collector that scrapes; the id decides.
+        known = sorted(self._base.glob(f"*/{path_part(writer.experiment)}/state/run.db"))
+        if known:
+            return known[0].parent.parent
+        return run_folder(self._base, writer.experiment_name or "default", writer.experiment)

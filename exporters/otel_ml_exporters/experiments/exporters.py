@@ -1,0 +1,45 @@
+"""From names and options to exporters; everything wrong is found before the first run starts."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from otel_ml.exceptions import ConfigError, MissingDependencyError
+from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.registry import exporter_class
+
+__all__ = ["exporter_makers"]
+
+
+def exporter_makers(
+    exporters: Mapping[str, Mapping[str, Any]],
+) -> tuple[Mapping[str, Callable[[], Exporter]], list[str]]:
+    """Return name → what builds the exporter, and what is wrong with those that are left out."""
+    makers: dict[str, Callable[[], Exporter]] = {}
+    problems: list[str] = []
+    for name, options in exporters.items():
+        try:
+            found = exporter_class(name)
+            _check_names(name, found, options)
+            found(**options)  # the constructor checks values; it opens nothing
+        except (ConfigError, MissingDependencyError, TypeError) as error:
+            problems.append(str(error))
+        else:
+            makers[name] = partial(found, **options)
+    return makers, problems
+
+
+def _check_names(name: str, found: type[Exporter], options: Mapping[str, Any]) -> None:
+    parameters = inspect.signature(found).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    unknown = sorted(set(options) - set(parameters))
+    if unknown:
+        hints = [difflib.get_close_matches(option, parameters, n=1) for option in unknown]
+        near = "".join(f" Did you mean {hint[0]!r}?" for hint in hints if hint)
+        known = ", ".join(parameters) or "none"
+        raise ConfigError(f"exporters.{name}: {', '.join(unknown)} is no option.{near} Known: {known}.")

@@ -1,0 +1,121 @@
+"""`late.otlp`: points that came after the fold state of their step was gone; replayable.
+
+A sequence of OTLP metric requests in protobuf, each after its length in 4 bytes, big-endian: the format
+of the Collector's file exporter.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+from otel_ml.wire import attributes as wire
+from otel_ml_exporters.aggregation.observation import Fragment, Partials, Writer
+
+__all__ = ["append_late", "as_request"]
+
+_LENGTH = struct.Struct(">I")
+_DELTA = 1
+
+
+def append_late(path: Path, fragments: Sequence[Fragment]) -> None:
+    """Append `fragments` to the file and sync it."""
+    if not fragments:
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with path.open("ab", opener=_private) as file:
+        for fragment in fragments:
+            body = as_request(fragment).SerializeToString()
+            file.write(_LENGTH.pack(len(body)) + body)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def as_request(fragment: Fragment) -> Any:
+    """Return a request that decodes to `fragment` again."""
+    request = ExportMetricsServiceRequest()
+    resource = request.resource_metrics.add()
+    _set_attributes(resource.resource.attributes, _resource(fragment.writer))
+    scope = resource.scope_metrics.add()
+    scope.scope.name = wire.SCOPE
+    where = {wire.REDUCTION: str(fragment.reduction), wire.SEQ: fragment.seq, wire.SEQ_POINTS: fragment.seq_points}
+    if fragment.step is not None and fragment.axis is not None:
+        where |= {wire.STEP: fragment.step, wire.AXIS: fragment.axis}
+    _set_attributes(scope.scope.attributes, where)
+    for row in range(len(fragment.partials.series)):
+        _add_point(scope.metrics.add(), fragment.partials, row)
+    return request
+
+
+def _add_point(metric: Any, partials: Partials, row: int) -> None:
+    series = partials.series[row]
+    count, total, low, high, m2, wsum, wxsum = (float(value) for value in partials.stats[row])
+    metric.name = series.name
+    if series.kind == "order":
+        point = metric.gauge.data_points.add(as_double=total)
+    else:
+        data = metric.histogram if series.kind == "moments" else metric.exponential_histogram
+        data.aggregation_temporality = _DELTA
+        point = data.data_points.add(count=int(count), sum=total)
+        if count != 1:
+            point.min, point.max = low, high
+        _set_buckets(point, partials, row)
+    point.start_time_unix_nano, point.time_unix_nano = (int(value) for value in partials.times[row])
+    values = {wire.M2: m2, wire.WSUM: wsum, wire.WXSUM: wxsum}
+    _set_attributes(point.attributes, {key: value for key, value in values.items() if not math.isnan(value)})
+    _set_attributes(point.attributes, dict(series.attributes))
+
+
+def _set_buckets(point: Any, partials: Partials, row: int) -> None:
+    buckets = partials.buckets[row] if partials.buckets is not None else None
+    if buckets is None:
+        return
+    point.scale, point.zero_count = buckets.scale, buckets.zero_count
+    point.positive.offset, point.negative.offset = buckets.positive_offset, buckets.negative_offset
+    point.positive.bucket_counts.extend(buckets.positive)
+    point.negative.bucket_counts.extend(buckets.negative)
+
+
+def _resource(writer: Writer) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        wire.EXPERIMENT_ID: writer.experiment,
+        wire.EXPERIMENT_NAME: writer.experiment_name or None,
+        wire.RUN_NAME: writer.run_name or None,
+        wire.ROLE: writer.role or None,
+        wire.INSTANCE: writer.instance,
+        wire.RANK: writer.rank,
+        wire.WORLD_SIZE: writer.world_size,
+        wire.LOCAL_RANK: writer.local_rank,
+        wire.ATTEMPT: writer.attempt,
+        wire.PARENT: writer.parent,
+        wire.HOST: writer.host or None,
+        wire.PID: writer.pid or None,
+        wire.PREFIX: None if writer.with_role else "",
+    }
+    for dim, coordinate, size in writer.topology:
+        found[wire.TOPOLOGY_PREFIX + dim] = coordinate
+        found[wire.TOPOLOGY_PREFIX + dim + wire.TOPOLOGY_SIZE_SUFFIX] = size or None
+    return found
+
+
+def _set_attributes(target: Any, values: dict[str, Any]) -> None:
+    for key, value in values.items():
+        if value is None:
+            continue
+        pair = target.add(key=key)
+        if isinstance(value, int):
+            pair.value.int_value = value
+        elif isinstance(value, float):
+            pair.value.double_value = value
+        else:
+            pair.value.string_value = value
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

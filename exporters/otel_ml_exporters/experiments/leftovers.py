@@ -1,0 +1,101 @@
+"""Spools of workers that are gone: what they recorded and could not send is taken in (embedded mode)."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+from otel_ml.wire.spool import PATHS, SUFFIX, Frame, Kind, Leftover, read_spool, request_body
+from otel_ml_exporters.receiver.decode import Signal
+
+__all__ = ["LeftoverSpools", "requests_of"]
+
+_log = logging.getLogger(__name__)
+
+_EVERY_S = 2.0
+"""How often the folder is looked at: a rank that was killed leaves its spool in the middle of a run."""
+
+_REQUEST_BYTES = 4 * 2**20
+_STORED_S = 60.0
+
+
+class LeftoverSpools:
+    """Watches a spool folder on its own thread.
+
+    Args:
+        folder: of the rendezvous.
+        take: sends a request on; its future is done when that is in the journal.
+    """
+
+    def __init__(self, folder: Path, take: Callable[[Signal, bytes], Future[int]]) -> None:
+        self._folder = folder
+        self._take = take
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="otel-ml-spools", daemon=True)
+
+    def start(self) -> None:
+        """Start watching."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop watching; safe twice."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join(_STORED_S)
+
+    def sweep(self) -> int:
+        """Take in every spool whose writer is gone; return how many."""
+        return sum(self._adopted(path) for path in sorted(self._folder.glob(f"*{SUFFIX}")))
+
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.sweep()
+            except Exception:
+                _log.exception("The spools in %s cannot be taken in now.", self._folder)
+            self._stopping.wait(_EVERY_S)
+
+    def _adopted(self, path: Path) -> bool:
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            # A live writer holds the lock; whoever gets it owns the file.
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for signal, body in requests_of(read_spool(path)):
+                self._take(signal, body).result(_STORED_S)
+            path.unlink(missing_ok=True)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(handle)
+        _log.info("Took in %s, which its writer could not send.", path.name)
+        return True
+
+
+def requests_of(leftover: Leftover) -> Iterator[tuple[Signal, bytes]]:
+    """Yield the requests of a spool, in the order in which it was written."""
+    group: list[Frame] = []
+    size = 0
+    for frame in leftover.frames:
+        if group and (frame.kind != group[0].kind or size + len(frame.payload) > _REQUEST_BYTES):
+            yield _request(leftover.resource, group)
+            group, size = [], 0
+        group.append(frame)
+        size += len(frame.payload)
+    if group:
+        yield _request(leftover.resource, group)
+
+
+def _request(resource: bytes, frames: Sequence[Frame]) -> tuple[Signal, bytes]:
+    return _SIGNALS[frames[0].kind], request_body(resource, (frame.payload for frame in frames))
+
+
+_SIGNALS: dict[Kind, Signal] = {"M": "metrics", "S": "traces", "L": "logs"}
+assert _SIGNALS.keys() == PATHS.keys()

@@ -1,0 +1,207 @@
+"""The engine's thread: journal entries in, commits out; then the journal may forget them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from otel_ml_exporters.aggregation.observation import Goodbye, Observation
+from otel_ml_exporters.experiments.book import RunBook
+from otel_ml_exporters.experiments.run import ExperimentRun
+from otel_ml_exporters.experiments.self_telemetry import INTERVAL_S, self_points
+from otel_ml_exporters.receiver.decode import Decoded
+from otel_ml_exporters.storage.database import StorageError
+from otel_ml_exporters.telemetry import Telemetry
+
+__all__ = ["EngineLoop"]
+
+_log = logging.getLogger(__name__)
+
+_COMMIT_S = 0.05
+"""Least time between commits: each is a disk sync for every run that changed."""
+
+_IDLE_S = 1.0
+"""How often the loop looks around when nothing arrives: exporters' positions, ended runs, disk."""
+
+_KEEP_S = 60.0
+"""How long a run that is over stays open, for those who still ask about it."""
+
+_DISK_S = 10.0
+"""How often the size of the outboxes is looked at."""
+
+_TRIM = 0.1
+"""Share of the largest outbox that goes when the disk limit is reached."""
+
+
+class EngineLoop:
+    """Feeds the engines in journal order, and commits.
+
+    Args:
+        runs: owned by this loop's thread.
+        digested: told the size of each request the engine has taken.
+        drop: told up to which entry everything is committed.
+        dir_max: bytes of all outboxes.
+        unreadable: takes requests of runs whose files cannot be opened.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        runs: RunBook,
+        telemetry: Telemetry,
+        *,
+        digested: Callable[[int], None],
+        drop: Callable[[int], None],
+        dir_max: int,
+        unreadable: Callable[[int, Decoded], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._runs = runs
+        self._telemetry = telemetry
+        self._digested = digested
+        self._drop = drop
+        self._dir_max = dir_max
+        self._unreadable = unreadable
+        self._clock = clock
+        # Guards _queue and _stopping.
+        self._changed = threading.Condition()
+        self._queue: deque[tuple[int, Decoded]] = deque()
+        self._stopping = False
+        self._taken = 0
+        self._committed_at = 0.0
+        self._disk_at = 0.0
+        self._told_at: dict[str, float] = {}
+        self._over_since: dict[str, float] = {}
+        self._thread = threading.Thread(target=self._work, name="otel-ml-engine", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def offer(self, entries: Sequence[tuple[int, Decoded]]) -> None:
+        """Take entries that are in the journal."""
+        with self._changed:
+            self._queue.extend(entries)
+            self._changed.notify()
+
+    @property
+    def queued(self) -> int:
+        """Entries not taken yet."""
+        return len(self._queue)
+
+    def stop(self) -> None:
+        """Take what is queued, commit, and end; safe twice."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            entries, stopping = self._next()
+            now = self._clock()
+            ended = self._observe(entries, now)
+            for run in self._runs:
+                self._self_telemetry(run, now, is_ending=run.experiment in ended)
+                run.advance(now)
+            if stopping or entries or now - self._committed_at >= _COMMIT_S:
+                self._commit()
+            self._look_after(now)
+            if stopping and not entries:
+                return
+
+    def _next(self) -> tuple[list[tuple[int, Decoded]], bool]:
+        with self._changed:
+            if not self._queue and not self._stopping:
+                self._changed.wait(self._patience())
+            entries = list(self._queue)
+            self._queue.clear()
+            stopping = self._stopping
+        if entries and not stopping:
+            # Requests that arrive within one commit's time share it.
+            left = _COMMIT_S - (self._clock() - self._committed_at)
+            if 0 < left <= _COMMIT_S:
+                time.sleep(left)
+                with self._changed:
+                    entries += self._queue
+                    self._queue.clear()
+        return entries, stopping
+
+    def _patience(self) -> float:
+        now = self._clock()
+        deadlines = [deadline - now for run in self._runs if (deadline := run.next_deadline()) is not None]
+        return max(0.005, min(_IDLE_S, *deadlines)) if deadlines else _IDLE_S
+
+    def _observe(self, entries: Sequence[tuple[int, Decoded]], now: float) -> set[str]:
+        """Feed the engines; return the runs of which a writer said goodbye."""
+        ended = set()
+        for number, decoded in entries:
+            for experiment, observations in decoded.observations.items():
+                if self._feed(number, decoded, observations, now):
+                    ended.add(experiment)
+            self._digested(len(decoded.body))
+            self._taken = max(self._taken, number)
+        return ended
+
+    def _feed(self, number: int, decoded: Decoded, observations: Sequence[Observation], now: float) -> bool:
+        try:
+            run = self._runs.of(observations[0].writer)
+        except (StorageError, OSError) as error:
+            _log.error("A request is set aside: %s", error)
+            self._unreadable(number, decoded)
+            return False
+        run.observe(number, observations, now)
+        return any(isinstance(observation, Goodbye) for observation in observations)
+
+    def _self_telemetry(self, run: ExperimentRun, now: float, *, is_ending: bool) -> None:
+        # Only beside data: points of our own must not keep a silent run from ending.
+        told = self._told_at.setdefault(run.experiment, now)
+        if run.status.state == "running" and run.is_touched and (is_ending or now - told >= INTERVAL_S):
+            self._told_at[run.experiment] = now
+            run.tell(self_points(run, now), now)
+
+    def _commit(self) -> None:
+        """Commit every run; a full disk holds everything up, and senders are told to come back."""
+        for run in self._runs:
+            while True:
+                try:
+                    run.commit()
+                    break
+                except (StorageError, OSError) as error:
+                    _log.error("Run %s cannot be stored: %s", run.experiment, error)
+                    if self._stopping:
+                        return  # the journal still has it
+                    time.sleep(_IDLE_S)
+        self._committed_at = self._clock()
+        self._drop(self._taken)
+
+    def _look_after(self, now: float) -> None:
+        for run in self._runs:
+            run.finish()
+            if not run.is_over:
+                self._over_since.pop(run.experiment, None)
+            elif now - self._over_since.setdefault(run.experiment, now) >= _KEEP_S:
+                self._over_since.pop(run.experiment)
+                self._told_at.pop(run.experiment, None)
+                self._runs.forget(run)
+        if now - self._disk_at >= _DISK_S:
+            self._disk_at = now
+            self._trim()
+
+    def _trim(self) -> None:
+        sizes = self._runs.size()
+        if sum(sizes.values()) <= self._dir_max:
+            return
+        run = self._runs.get(max(sizes, key=lambda experiment: sizes[experiment]))
+        if run is not None:
+            box = run.outbox
+            up_to = box.first_seq + max(1, int((box.last_seq - box.first_seq + 1) * _TRIM))
+            box.forget(up_to)
+            run.say(
+                f"The limit of {self._dir_max} bytes (OTEL_ML_DIR_MAX) is reached: records up to {up_to} "
+                "are no longer kept. Exporters that had not written them lose their place."
+            )

@@ -1,0 +1,254 @@
+"""One experiment run in the service: its engine, its outbox, its exporters."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from otel_ml_exporters.aggregation.engine import Engine
+from otel_ml_exporters.aggregation.observation import Observation
+from otel_ml_exporters.aggregation.outcome import Status
+from otel_ml_exporters.aggregation.settings import EngineSettings
+from otel_ml_exporters.delivery.pipeline import Pipeline
+from otel_ml_exporters.delivery.retry import RetryPolicy
+from otel_ml_exporters.experiments.artifacts import with_files
+from otel_ml_exporters.experiments.late import append_late
+from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.records import RunInfo
+from otel_ml_exporters.storage.outbox import Commit, Mark, Outbox
+from otel_ml_exporters.telemetry import Telemetry
+
+__all__ = ["ExperimentRun", "RunSettings"]
+
+_log = logging.getLogger(__name__)
+
+_FINISH_S = 60.0
+"""Seconds exporters get to close when a run has ended; W&B uploads then."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What every run of a service is made with.
+
+    Attributes:
+        exporters: name → builds the exporter; called on the exporter's own thread.
+    """
+
+    exporters: Mapping[str, Callable[[], Exporter]]
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+
+
+class ExperimentRun:
+    """Owned by the engine's thread; `account` and the notices may be read by others.
+
+    Args:
+        experiment: `ml.experiment.id`.
+        folder: of the run.
+        journal: identity of the journal that entry numbers belong to.
+    """
+
+    def __init__(
+        self, experiment: str, folder: Path, settings: RunSettings, telemetry: Telemetry, *, journal: str
+    ) -> None:
+        self.experiment = experiment
+        self.folder = folder
+        self._settings = settings
+        self._telemetry = telemetry
+        self._journal = journal
+        self.outbox = Outbox(folder / "state" / "run.db")
+        self._engine = Engine(experiment, settings.engine, self.outbox.state())
+        consumed = self.outbox.consumed
+        self._consumed = consumed[1] if consumed is not None and consumed[0] == journal else 0
+        self.is_touched = False
+        self._unstored: Commit | None = None
+        self._said: deque[str] = deque()
+        self.pipelines: dict[str, Pipeline] = {}
+        self.info = self._run_info()
+        self.status: Status = self._engine.status
+
+    # Engine thread
+
+    def observe(self, entry: int, observations: Iterable[Observation], now: float) -> None:
+        """Take the observations of a journal entry; one seen before the last restart is skipped."""
+        if entry <= self._consumed:
+            return
+        for observation in observations:
+            try:
+                self._engine.observe(observation, now)
+            except Exception:  # a defect of ours must not take the other runs with it
+                _log.exception("Run %s: an observation could not be taken: %r", self.experiment, observation)
+                self._telemetry.count("dropped", reason="internal error")
+        self._consumed = entry
+        self.is_touched = True
+
+    def tell(self, observations: Iterable[Observation], now: float) -> None:
+        """Take observations that come from the service itself."""
+        for observation in observations:
+            self._engine.observe(observation, now)
+        self.is_touched = True
+
+    def advance(self, now: float) -> None:
+        """Close what is due."""
+        deadline = self._engine.next_deadline()
+        if self.is_touched or (deadline is not None and deadline <= now):
+            self._engine.advance(now)
+            self.is_touched = True
+
+    def next_deadline(self) -> float | None:
+        """Return when `advance` must be called though nothing arrives."""
+        return self._engine.next_deadline()
+
+    def commit(self) -> None:
+        """Make durable what was decided, and let the exporters have it.
+
+        Raises:
+            StorageError: nothing was stored; call again, the same is then tried again.
+        """
+        if self._unstored is None and (self.is_touched or self._said or self.outbox.unsaved):
+            self._unstored = self._next_commit()
+            self.is_touched = False
+        if self._unstored is None:
+            return
+        self.outbox.commit(self._unstored)
+        for sentence in self._unstored.notices:
+            _log.warning("Run %s: %s", self.experiment, sentence)
+        self._unstored = None
+        self.status = self._engine.status
+        self.info = self._run_info()
+        self._deliver()
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether every exporter has everything that there is."""
+        return all(pipeline.behind == 0 for pipeline in self.pipelines.values())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended, everything is delivered, and the exporters are closed."""
+        return self.status.state != "running" and self.is_delivered and self._are_stopped()
+
+    def finish(self) -> None:
+        """Close the exporters of a run that has ended, once they have everything."""
+        if self.status.state == "running" or not self.is_delivered:
+            return
+        for pipeline in self.pipelines.values():
+            pipeline.ask_to_stop(_FINISH_S)
+
+    def ask_to_stop(self, timeout: float) -> None:
+        """Tell every exporter to deliver what it can and close, within `timeout` seconds."""
+        for pipeline in self.pipelines.values():
+            pipeline.ask_to_stop(timeout)
+
+    def close(self) -> None:
+        """Wait for the exporters' deadline, keep their positions, and close the files."""
+        for pipeline in self.pipelines.values():
+            pipeline.join()
+        self.outbox.close()
+
+    def say(self, sentence: str) -> None:
+        """Add a notice, from any thread; it is kept with the next commit."""
+        self._said.append(sentence)
+
+    def _next_commit(self) -> Commit:
+        outcome = self._engine.take()
+        append_late(self.folder / "late.otlp", outcome.too_late)
+        said = [self._said.popleft() for _ in range(len(self._said))]
+        return Commit(
+            records=with_files(outcome.records, outcome.files, self.folder),
+            changes=outcome.changes,
+            consumed=(self._journal, self._consumed),
+            notices=(*outcome.notices, *said),
+        )
+
+    def _deliver(self) -> None:
+        """Start the exporters at the first record, and again where a run goes on after its end."""
+        if self.outbox.last_seq == 0:
+            return
+        for name, make in self._settings.exporters.items():
+            pipeline = self.pipelines.get(name)
+            if pipeline is None or (pipeline.is_stopped and pipeline.behind):
+                self.pipelines[name] = self._pipeline(name, make)
+                self.pipelines[name].start()
+
+    def _pipeline(self, name: str, make: Callable[[], Exporter]) -> Pipeline:
+        mark = self.outbox.mark(name)
+
+        def keep(seq: int, lost: Mapping[str, int]) -> None:
+            self.outbox.set_mark(name, Mark(seq, dict(lost)))
+
+        return Pipeline(
+            name,
+            make,
+            self.info,
+            self.outbox,
+            delivered=mark.seq,
+            lost=mark.lost,
+            mark=keep,
+            say=self.say,
+            retry=self._settings.retry,
+        )
+
+    def _are_stopped(self) -> bool:
+        return all(pipeline.is_stopped for pipeline in self.pipelines.values())
+
+    def _run_info(self) -> RunInfo:
+        facts = self._engine.facts
+        return RunInfo(
+            id=self.experiment,
+            experiment=facts.experiment_name or "default",
+            name=facts.run_name or self.experiment,
+            dir=self.folder,
+            started_at=facts.started_at,
+            tags=facts.tags,
+            notes=facts.notes,
+        )
+
+    # Any thread
+
+    def account(self, queued: int) -> dict[str, Any]:
+        """Return what `GET /otel_ml/runs/<id>` says.
+
+        Args:
+            queued: requests acknowledged that the engine has not taken yet.
+        """
+        status = self.status
+        exporters = {name: pipeline.status for name, pipeline in self.pipelines.items()}
+        behind = max((pipeline.behind for pipeline in self.pipelines.values()), default=self.outbox.last_seq)
+        lost = {**status.lost}
+        for name, exporter in exporters.items():
+            lost |= {f"{name}: {reason}": count for reason, count in exporter.lost.items()}
+        pending = behind + status.open_steps + queued
+        return {
+            "id": self.experiment,
+            "name": self.info.name,
+            "experiment": self.info.experiment,
+            "dir": str(self.folder),
+            "status": status.state,
+            "exporters": {
+                name: {"url": found.url, "delivered_seq": found.delivered, "state": found.state, "lost": found.lost}
+                for name, found in exporters.items()
+            },
+            "writers": status.writers,
+            "writers_live": status.writers_live,
+            "recorded": status.recorded,
+            "delivered": _delivered(status, behind, sum(lost.values())),
+            "lost": lost,
+            "pending": pending,
+            "notices": list(self.outbox.notices),
+            "last_seq": self.outbox.last_seq,
+            "overhead_s": status.overhead_s,
+            "duration_s": status.duration_s,
+        }
+
+
+def _delivered(status: Status, behind: int, lost: int) -> int:
+    """Return values that are in every backend; while records are on their way, in proportion to those that are."""
+    arrived = max(0, status.recorded - lost)
+    if behind == 0 or status.last_seq == 0:
+        return arrived
+    return arrived * (status.last_seq - min(behind, status.last_seq)) // status.last_seq

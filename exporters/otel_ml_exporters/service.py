@@ -1,0 +1,318 @@
+"""The service: the only place that knows receivers, journal, engine, outbox and exporters together.
+
+::
+
+    receivers ─▶ admission ─▶ journal ─▶ engine loop ─▶ run.db ─▶ one pipeline an exporter
+                    (decode)    (acknowledge)  (one thread)   (commit)    (one thread each)
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import FrameType
+from typing import Any, cast
+
+from otel_ml.exceptions import ConfigError
+from otel_ml.wire.rendezvous import Rendezvous, run_folder
+from otel_ml.wire.rendezvous import Service as Announcement
+from otel_ml_exporters.aggregation.observation import Writer
+from otel_ml_exporters.aggregation.settings import EngineSettings
+from otel_ml_exporters.config import ServiceConfig, TlsFiles
+from otel_ml_exporters.delivery.retry import RetryPolicy
+from otel_ml_exporters.experiments.book import RunBook
+from otel_ml_exporters.experiments.exporters import exporter_makers
+from otel_ml_exporters.experiments.leftovers import LeftoverSpools
+from otel_ml_exporters.experiments.loop import EngineLoop
+from otel_ml_exporters.experiments.run import RunSettings
+from otel_ml_exporters.receiver.admission import Admission
+from otel_ml_exporters.receiver.decode import Decoded, Signal
+from otel_ml_exporters.receiver.grpc import GrpcReceiver, ServerCertificate
+from otel_ml_exporters.receiver.http import HttpReceiver
+from otel_ml_exporters.receiver.routes import Routes
+from otel_ml_exporters.storage.journal import Journal
+from otel_ml_exporters.telemetry import Telemetry
+
+__all__ = ["Service", "serve"]
+
+_log = logging.getLogger(__name__)
+
+_STOP_S = 30.0
+"""Seconds a stopping service gives its exporters."""
+
+_LINGER_S = 2.0
+"""How long an embedded service stays after the end: the last writer still reads its account, a restart still finds it."""
+
+_NOBODY_S = 120.0
+"""How long an embedded service waits for the first request, or for an exporter that makes no progress."""
+
+_EMBEDDED_SILENCE_S = 30.0
+"""Embedded, a run of which nobody was heard for this long has ended (CONTRACT §5)."""
+
+
+class Service:
+    """Receives, reduces and delivers until it is stopped.
+
+    Args:
+        config: what to do.
+        retry: of the exporters; tests make it quick.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        config: ServiceConfig,
+        *,
+        retry: RetryPolicy | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        makers, problems = exporter_makers(config.exporters)
+        if problems and config.embedded is None:
+            raise ConfigError(*problems)
+        self._config = config
+        self._problems = problems
+        self._clock = clock
+        # Nobody types an embedded service's token; whoever can read the rendezvous folder has it.
+        self._token = config.token or (secrets.token_urlsafe(32) if config.embedded else "")
+        self._telemetry = Telemetry()
+        self._stopped = threading.Event()
+        self._ended = threading.Event()
+        self._http_address = ("", 0)
+        self._grpc_address: tuple[str, int] | None = None
+        silence = {"end_silence_s": _EMBEDDED_SILENCE_S} if config.embedded else {}
+        settings = RunSettings(
+            makers,
+            EngineSettings(allowed_lateness_s=config.allowed_lateness_s, **silence),
+            retry or RetryPolicy(),
+        )
+        self._journal: Journal[Decoded] = Journal(self._state_folder() / "journal.db", self._committed)
+        self._admission = Admission(self._store, self._telemetry)
+        self._runs = RunBook(config.dir, settings, self._telemetry, journal=self._journal.identity)
+        self._loop = EngineLoop(
+            self._runs,
+            self._telemetry,
+            digested=self._admission.digested,
+            drop=self._journal.drop,
+            dir_max=config.dir_max,
+            unreadable=self._set_aside,
+            clock=clock,
+        )
+        self._routes = Routes(self._admission, self, self._telemetry, token=self._token, version=_version())
+        self._http = HttpReceiver(self._routes, *config.http, _server_context(config.tls))
+        self._grpc = self._grpc_receiver()
+        self._spools: LeftoverSpools | None = None
+
+    def start(self) -> str:
+        """Recover what a predecessor left, start to serve, and return the base URL of OTLP/HTTP.
+
+        Raises:
+            ConfigError: an address cannot be bound, or an exporter's options are wrong.
+            StorageError: a file of the service cannot be used.
+        """
+        self._recover()
+        self._http_address = self._http.start()
+        try:
+            self._grpc_address = None if self._grpc is None else self._grpc.start()
+        except ConfigError:
+            self._http.stop(0)
+            raise
+        self._loop.start()
+        self._journal.start()
+        if self._config.embedded is not None:
+            self._announce(Rendezvous(self._config.embedded.rendezvous))
+        return self.endpoint
+
+    @property
+    def endpoint(self) -> str:
+        """Base URL of OTLP/HTTP."""
+        host, port = self._http_address
+        shown = f"[{host}]" if ":" in host else host
+        return f"{'https' if self._config.tls else 'http'}://{shown}:{port}"
+
+    @property
+    def grpc_address(self) -> tuple[str, int] | None:
+        """Where OTLP/gRPC is taken, or None."""
+        return self._grpc_address
+
+    @property
+    def token(self) -> str:
+        """The bearer token requests must carry, or ""."""
+        return self._token
+
+    @property
+    def exporters(self) -> tuple[str, ...]:
+        """Names of the exporters of every run."""
+        return tuple(name for name in self._config.exporters)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the service has been stopped or, embedded, its run is over; False on time-out."""
+        return self._ended.wait(timeout)
+
+    def stop(self, timeout: float = _STOP_S) -> None:
+        """Take no new requests, decide and commit what was acknowledged, deliver what can be in time; safe twice."""
+        if self._stopped.is_set():
+            return
+        self._stopped.set()
+        if self._config.embedded is not None:
+            # First of all: who comes now starts a new service instead of losing time with this one.
+            Rendezvous(self._config.embedded.rendezvous).service_file.unlink(missing_ok=True)
+        if self._spools is not None:
+            self._spools.stop()
+        self._http.stop(timeout=5.0)
+        if self._grpc is not None:
+            self._grpc.stop(timeout=5.0)
+        self._routes.close()
+        self._loop.stop()
+        for run in self._runs:
+            run.ask_to_stop(timeout)
+        for run in self._runs:
+            run.close()
+        self._journal.close()
+        self._ended.set()
+
+    # What routes ask (RunsView); on the receiver's thread
+
+    def runs(self) -> list[Mapping[str, Any]]:
+        """Return the account of every open run."""
+        return self._runs.accounts(self._loop.queued)
+
+    def run(self, experiment: str, writer: str | None) -> Mapping[str, Any] | None:
+        """Return the account of one run; with `last` where a writer asks whether it is the last one."""
+        run = self._runs.get(experiment)
+        if run is None:
+            return None
+        account = run.account(self._loop.queued)
+        return account if writer is None else {**account, "last": run.status.last_writer == writer}
+
+    def notices(self, experiments: Iterable[str]) -> int:
+        """Return how many notices these runs have."""
+        runs = (self._runs.get(experiment) for experiment in experiments)
+        return sum(len(run.outbox.notices) for run in runs if run is not None)
+
+    # Inside
+
+    def _store(self, decoded: Decoded) -> Future[int]:
+        return self._journal.append(decoded.signal, decoded.body, decoded)
+
+    def _committed(self, entries: Iterable[tuple[int, Decoded]]) -> None:
+        self._loop.offer(list(entries))
+
+    def _recover(self) -> None:
+        self._runs.reopen(None if self._config.embedded is None else [self._state_folder().parent])
+        leftover = self._journal.leftover()
+        if leftover:
+            _log.info("Taking up %d requests that were acknowledged before the last stop.", len(leftover))
+        for entry in leftover:
+            decoded = self._admission.again(cast("Signal", entry.signal), entry.body)
+            self._loop.offer([(entry.id, decoded)])
+
+    def _announce(self, rendezvous: Rendezvous) -> None:
+        embedded = self._config.embedded
+        assert embedded is not None
+        run = self._runs.of(Writer(embedded.experiment, role="", instance="", experiment_name=embedded.experiment_name))
+        for problem in self._problems:
+            run.say(problem)
+        rendezvous.create()
+        self._spools = LeftoverSpools(rendezvous.spool, lambda signal, body: self._admission.take(signal, body).stored)
+        self._spools.start()
+        rendezvous.publish(Announcement(self.endpoint, self._token, os.getpid(), str(run.folder), self.exporters))
+        threading.Thread(target=self._watch_the_end, name="otel-ml-end", daemon=True).start()
+
+    def _watch_the_end(self) -> None:
+        """Embedded: end when the run is over, or when nothing moves any more."""
+        moved_at, last_seen = self._clock(), None
+        while not self._stopped.wait(_LINGER_S / 4):
+            runs = list(self._runs)
+            seen = [
+                (run.status, run.outbox.last_seq, [p.status.delivered for p in run.pipelines.values()]) for run in runs
+            ]
+            if seen != last_seen or self._admission.held:
+                moved_at, last_seen = self._clock(), seen
+            still_s = self._clock() - moved_at
+            is_over = all(run.is_over and run.outbox.last_seq for run in runs)
+            waits_for_writers = any(run.status.state == "running" and run.status.writers for run in runs)
+            if still_s >= (_LINGER_S if is_over else _NOBODY_S) and not waits_for_writers:
+                self._ended.set()
+                return
+
+    def _state_folder(self) -> Path:
+        embedded = self._config.embedded
+        if embedded is None:
+            return self._config.dir / ".service"
+        return run_folder(self._config.dir, embedded.experiment_name, embedded.experiment) / "state"
+
+    def _set_aside(self, number: int, decoded: Decoded) -> None:
+        folder = self._state_folder() / "unreadable"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / f"{number}-{decoded.signal}.otlp").write_bytes(decoded.body)
+
+    def _grpc_receiver(self) -> GrpcReceiver | None:
+        if self._config.grpc is None:
+            return None
+        tls = self._config.tls
+        certificate = None
+        if tls is not None:
+            client_ca = tls.client_ca.read_bytes() if tls.client_ca else None
+            certificate = ServerCertificate(tls.certificate.read_bytes(), tls.key.read_bytes(), client_ca)
+        return GrpcReceiver(self._admission, self._telemetry, *self._config.grpc, token=self._token, tls=certificate)
+
+
+def serve(config: ServiceConfig, started: Callable[[Service], None] = lambda service: None) -> None:
+    """Run a service until SIGTERM or, unless embedded, SIGINT; call from the main thread.
+
+    Args:
+        config: what to do.
+        started: called once the service listens.
+    """
+    service = Service(config)
+    asked = threading.Event()
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        asked.set()
+
+    signal.signal(signal.SIGTERM, ask)
+    # Ctrl-C in the terminal of a job reaches every process; the embedded service still has to deliver.
+    signal.signal(signal.SIGINT, signal.SIG_IGN if config.embedded else ask)
+    service.start()
+    started(service)
+    try:
+        while not asked.is_set() and not service.wait(_POLL_S):
+            pass
+    finally:
+        service.stop()
+
+
+_POLL_S = 0.2
+"""A signal handler cannot wake a wait on another event; this is how long it takes to be seen."""
+
+
+def _server_context(tls: TlsFiles | None) -> ssl.SSLContext | None:
+    if tls is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(tls.certificate, tls.key)
+        if tls.client_ca is not None:
+            context.load_verify_locations(tls.client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"The TLS files {str(tls.certificate)!r}, {str(tls.key)!r} cannot be used: {error}."
+        ) from error
+    return context
+
+
+def _version() -> str:
+    try:
+        return version("otel-ml")
+    except PackageNotFoundError:
+        return "0"
