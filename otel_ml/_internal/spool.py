@@ -144,8 +144,10 @@ class Spool:
         writer: names the files.
         resource: the encoded Resource that every file begins with.
         limit: most bytes kept; beyond it the oldest file goes.
-        on_lost: told what went.
         say: told once if the folder cannot be written.
+
+    Attributes:
+        on_lost: told what went from a full spool.
     """
 
     def __init__(
@@ -155,14 +157,13 @@ class Spool:
         resource: bytes,
         *,
         limit: int,
-        on_lost: Callable[[Lost], None],
         say: Callable[[str], None],
     ) -> None:
         self._folder = folder
         self._writer = writer
         self._resource = resource
         self._limit = limit
-        self._on_lost = on_lost
+        self.on_lost: Callable[[Lost], None] = lambda lost: None
         self._say = say
         self._segments: deque[Segment] = deque()
         self._number = 0
@@ -251,4 +252,4 @@ class Spool:
             lost.points += frame.points
             lost.steps.extend(frame.steps)
         oldest.delete()
-        self._on_lost(lost)
+        self.on_lost(lost)

@@ -1,0 +1,102 @@
+"""What a run was started from: command line, git commit and diff, packages (global rank 0, in the background)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from importlib.metadata import distributions
+from pathlib import Path
+
+from otel_ml._internal.artifacts import MAX_INLINE
+from otel_ml._internal.logrecord import LogRecord
+from otel_ml.wire import attributes as keys
+
+__all__ = ["captured", "redacted"]
+
+_SECRET_NAME = r"[\w\-]*(?:api[_\-]?key|token|secret|passw(?:or)?d|credential|private[_\-]?key|access[_\-]?key)[\w\-]*"
+_ASSIGNMENT = re.compile(rf"(?i)({_SECRET_NAME})(\s*['\"]?\s*[=:]\s*['\"]?)([^\s'\"&,;]+)")
+_OPTION = re.compile(rf"(?i)\A--?{_SECRET_NAME}\Z")
+_KNOWN_FORMS = re.compile(
+    r"(?:hf_|ghp_|gho_|github_pat_|glpat-|sk-|xox[abp]-|AKIA)[A-Za-z0-9_\-]{8,}|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
+)
+"""Tokens that look like what they are (Hugging Face, GitHub, GitLab, OpenAI, Slack, AWS), and URL passwords."""
+
+
+def redacted(text: str) -> str:
+    """Return `text` with what looks like a secret replaced.
+
+    Examples:
+        >>> redacted("WANDB_API_KEY=abcdef123456 python train.py --lr 0.1")
+        'WANDB_API_KEY=*** python train.py --lr 0.1'
+        >>> redacted("https://user:pass@host/repo.git")
+        'https://***@host/repo.git'
+    """
+    return _KNOWN_FORMS.sub("***", _ASSIGNMENT.sub(r"\1\2***", text))
+
+
+def redacted_arguments(arguments: list[str]) -> list[str]:
+    """Return a command line without secrets, also where they are words of their own (`--token x`)."""
+    shown = []
+    hide = False
+    for argument in arguments:
+        shown.append("***" if hide else redacted(argument))
+        hide = _OPTION.match(argument) is not None
+    return shown
+
+
+def captured() -> Iterator[LogRecord]:
+    """Yield params and artifacts that tell what ran."""
+    yield LogRecord(keys.EVENT_PARAMS, {"otel_ml": {**_program(), **_git()}})
+    packages = sorted(f"{item.metadata['Name']}=={item.version}" for item in distributions() if item.metadata["Name"])
+    yield _artifact("packages.txt", "\n".join(dict.fromkeys(packages)) + "\n")
+    diff = _run_git("diff", "HEAD", "--no-ext-diff", "--no-color")
+    if diff:
+        yield _artifact("git-diff.patch", "\n".join(redacted(line) for line in diff.splitlines()) + "\n")
+
+
+def _program() -> Mapping[str, object]:
+    return {
+        "command": " ".join(redacted_arguments(sys.orig_argv)),
+        "python": sys.version.split()[0],
+        "working_directory": str(Path.cwd()),
+    }
+
+
+def _git() -> Mapping[str, object]:
+    commit = _run_git("rev-parse", "HEAD")
+    if not commit:
+        return {}
+    found = {
+        "commit": commit,
+        "branch": _run_git("rev-parse", "--abbrev-ref", "HEAD"),
+        "remote": redacted(_run_git("remote", "get-url", "origin")),
+    }
+    return {"git": {key: value for key, value in found.items() if value}}
+
+
+def _run_git(*arguments: str) -> str:
+    """Return what git says, or nothing: no git, no repository, or one that takes too long to look through."""
+    try:
+        return subprocess.run(
+            ["git", *arguments], capture_output=True, timeout=10, check=True, stdin=subprocess.DEVNULL
+        ).stdout.decode("utf-8", "replace").strip()  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _artifact(name: str, text: str) -> LogRecord:
+    content = text.encode("utf-8", "replace")[:MAX_INLINE]
+    attributes = {
+        keys.NAME: "code",
+        "ml.artifact.type": "code",
+        "ml.artifact.path_in": name,
+        "ml.artifact.uri": "",
+        "ml.artifact.size": len(content),
+        "ml.artifact.sha256": hashlib.sha256(content).hexdigest(),
+        "ml.artifact.aliases": [],
+    }
+    return LogRecord(keys.EVENT_ARTIFACT, content, attributes, time.time_ns())

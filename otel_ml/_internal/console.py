@@ -1,0 +1,80 @@
+"""The few lines a person sees: on stderr, whole lines at once, under progress bars too (CONTRACT §3)."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Console", "finished_line", "started_line"]
+
+_CLEAR_LINE = "\r\x1b[K"
+"""In a terminal a progress bar stands on the current line; it is drawn again at its next update."""
+
+
+class Console:
+    """Writes lines for the job (global rank 0) or for this host (local rank 0).
+
+    Args:
+        is_quiet: nothing is to be printed.
+    """
+
+    def __init__(self, *, is_quiet: bool) -> None:
+        self._is_quiet = is_quiet
+
+    def line(self, text: str) -> None:
+        """Write one line in one write, so that lines of several processes do not mix."""
+        if self._is_quiet:
+            return
+        stream = sys.stderr
+        if stream is None:  # pythonw, daemons
+            return
+        # A closed or broken stderr must not end a training run.
+        with contextlib.suppress(OSError, ValueError):
+            start = _CLEAR_LINE if stream.isatty() else ""
+            stream.write("".join(f"{start}otel_ml: {part}\n" for part in text.splitlines()))
+            stream.flush()
+
+
+def started_line(experiment: str, run_id: str, where: str, exporters: tuple[str, ...]) -> str:
+    """Return the line at the start.
+
+    Examples:
+        >>> started_line("digits", "01JX", "./otel-ml-runs/digits/01JX", ("tensorboard", "jsonl"))
+        'run digits/01JX → ./otel-ml-runs/digits/01JX  (tensorboard, jsonl)'
+    """
+    shown = f"  ({', '.join(exporters)})" if exporters else ""
+    return f"run {experiment}/{run_id} → {where}{shown}"
+
+
+def shown_path(path: Path) -> str:
+    """Return a path as a person would type it from here."""
+    try:
+        return f"./{path.relative_to(Path.cwd()).as_posix()}"
+    except (ValueError, OSError):
+        return str(path)
+
+
+def finished_line(run: Mapping[str, Any], overhead: float) -> str:
+    """Return the line at the end, from the service's account of the run.
+
+    Args:
+        run: what `GET /otel_ml/runs/<id>` says.
+        overhead: recording time as a share of training time.
+
+    Examples:
+        >>> run = {"writers": 5, "recorded": 48210, "delivered": 48210, "lost": {}}
+        >>> finished_line(run, 0.0004).replace("otel-ml open", "…")
+        'finished. 5 processes, 48,210 values recorded, 48,210 delivered, 0 lost. 0.04 % of training time. Look: …'
+    """
+    lost = run.get("lost") or {}
+    total = sum(int(count) for count in lost.values())
+    why = f" ({', '.join(f'{reason}: {count:,}' for reason, count in lost.items())})" if total else ""
+    writers = int(run.get("writers", 1))
+    return (
+        f"finished. {writers} {'process' if writers == 1 else 'processes'}, {int(run.get('recorded', 0)):,} values "
+        f"recorded, {int(run.get('delivered', 0)):,} delivered, {total:,} lost{why}. {overhead:.2%}".replace("%", " %")
+        + " of training time. Look: otel-ml open"
+    )

@@ -1,0 +1,201 @@
+"""Embedded mode: the job's processes on a host agree on one service, and start it (CONTRACT §3, ADR 0001).
+
+::
+
+    look for service.json, ask /healthz ──answers──▶ reached
+        │ nothing (there was one: for 1 s)
+        ▼
+    take the lock ──busy──▶ another process is starting it: look again
+        │ got it
+        ▼
+    start the service, wait for service.json ──▶ reached, give the lock back
+
+`reach` never waits: each call does the next small thing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from otel_ml import env
+from otel_ml._internal.console import shown_path
+from otel_ml._internal.http import HttpTransport
+from otel_ml._internal.link import Reached
+from otel_ml.config import Config, Endpoint
+from otel_ml.wire.rendezvous import Rendezvous, Service, rendezvous_of, run_folder
+
+__all__ = ["EmbeddedLink", "service_command", "service_environ"]
+
+PATIENCE = 1.0
+"""Seconds a service that was there may be silent before it is started again (CONTRACT §3)."""
+
+START_TIMEOUT = 60.0
+"""Seconds a service may need to start: importing W&B and MLflow on a cold network disk takes tens."""
+
+HEALTH_TIMEOUT = 0.25
+
+
+def service_command(rendezvous: Rendezvous) -> Sequence[str]:
+    """Return the command that starts the service."""
+    python = sys.executable or "python3"
+    return (python, "-m", "otel_ml_exporters", "serve", "--embedded", "--rendezvous", str(rendezvous.folder))
+
+
+def service_environ(config: Config, run_id: str, environ: Mapping[str, str], listen: str = "") -> dict[str, str]:
+    """Return the environment the service is started with: ours, and the run's identity."""
+    identity = {
+        env.EXPERIMENT_ID.name: run_id,
+        env.EXPERIMENT_NAME.name: config.experiment,
+        env.RUN_NAME.name: config.name or run_id,
+        env.DIR.name: str(config.dir),
+        env.EXPORTERS.name: ",".join(config.exporters),
+        env.PARENT.name: "",
+    }
+    if listen:
+        identity["OTEL_ML_LISTEN_HTTP"] = listen
+    # The service is no rank, and must not take the GPU or the tracing of the trainer that happens to start it.
+    return {**environ, **identity, "CUDA_VISIBLE_DEVICES": "", "OTEL_SDK_DISABLED": ""}
+
+
+class EmbeddedLink:
+    """Finds or starts the service of `run_id` on this host.
+
+    Args:
+        say: told if the service does not start.
+        on_started: called with each service this process has started.
+        listen: `host:port` for the service instead of a free loopback port.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        run_id: str,
+        *,
+        say: Callable[[str], None],
+        on_started: Callable[[Service], None] = lambda service: None,
+        listen: str = "",
+    ) -> None:
+        self.rendezvous = rendezvous_of(run_id)
+        self.dir = run_folder(config.dir, config.experiment, run_id)
+        self._config = config
+        self._run_id = run_id
+        self._say = say
+        self._on_started = on_started
+        self._listen = listen
+        self._lock: int | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started_at = 0.0
+        self._not_before = 0.0
+        self._silent_since: float | None = None
+        self._failures = 0
+        self._reached: Service | None = None
+
+    def reach(self, now: float, *, failing_s: float) -> Reached | None:
+        service = self.rendezvous.read_service()
+        if service is not None and service != self._reached and _answers(service):
+            return self._arrived(service)
+        if self._process is not None:
+            self._watch(self._process, now)
+        elif self._is_gone(service, now, failing_s):
+            self._start(now)
+        return None
+
+    def close(self) -> None:
+        self._release()
+
+    def _is_gone(self, service: Service | None, now: float, failing_s: float) -> bool:
+        """Whether no service is there, or the one announced has been silent for long enough."""
+        if service is None:
+            return self._reached is None or failing_s >= PATIENCE
+        if self._silent_since is None:
+            self._silent_since = now
+        silent_s = max(failing_s, now - self._silent_since)
+        return silent_s >= PATIENCE and not (service == self._reached and _answers(service))
+
+    def _arrived(self, service: Service) -> Reached:
+        if self._lock is not None:
+            self._on_started(service)
+        self._release()
+        self._reached = service
+        self._failures = 0
+        self._silent_since = None
+        folder = Path(service.run_dir)
+        endpoint = Endpoint(url=service.endpoint, headers={"authorization": f"Bearer {service.token}"})
+        return Reached(HttpTransport(endpoint), shown_path(folder), service.exporters, run_id=self._run_id, dir=folder)
+
+    def _start(self, now: float) -> None:
+        if now < self._not_before or not self._acquire():
+            return
+        service = self.rendezvous.read_service()
+        if service is not None and _answers(service):
+            self._release()  # another process was quicker; the next look finds it
+            return
+        try:
+            self.dir.mkdir(parents=True, exist_ok=True)
+            with (self.dir / "service.log").open("ab") as log:
+                self._process = subprocess.Popen(
+                    service_command(self.rendezvous),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=service_environ(self._config, self._run_id, os.environ, self._listen),
+                    start_new_session=True,
+                )
+            self._started_at = now
+        except OSError as error:
+            self._failed(now, f"{error}")
+
+    def _watch(self, process: subprocess.Popen[bytes], now: float) -> None:
+        """Look after the service we started until it answers, ends, or takes too long."""
+        code = process.poll()
+        if code is not None:
+            self._failed(now, f"exit code {code}")
+        elif now - self._started_at > START_TIMEOUT:
+            process.kill()
+            process.wait()
+            self._failed(now, f"no answer within {START_TIMEOUT:.0f} s")
+
+    def _failed(self, now: float, reason: str) -> None:
+        self._process = None
+        self._failures += 1
+        self._not_before = now + min(30.0, 2.0**self._failures)
+        self._release()
+        self._say(
+            f"The service did not start ({reason}). Look into {self.dir / 'service.log'}. "
+            "Training goes on; what is recorded is kept on this host, and sent once a service runs."
+        )
+
+    def _acquire(self) -> bool:
+        if self._lock is not None:
+            return True
+        handle = os.open(self.rendezvous.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            return False
+        self._lock = handle
+        return True
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        if self._process is not None:
+            # It lives on in its own session; without this, subprocess warns that we do not wait for it.
+            self._process.returncode = 0
+            self._process = None
+
+
+def _answers(service: Service) -> bool:
+    endpoint = Endpoint(url=service.endpoint, headers={"authorization": f"Bearer {service.token}"})
+    transport = HttpTransport(endpoint)
+    try:
+        return transport.get("/healthz", HEALTH_TIMEOUT) is not None
+    finally:
+        transport.close()

@@ -1,0 +1,301 @@
+"""Everything that is not a scalar at a step: the calls, and the queue to the background thread.
+
+A call checks what it can and copies; encoding, drawing, hashing and reading happen in the background.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, TypeVar
+
+from otel_ml._internal.step import STEPS, step_for
+
+from otel_ml._internal import artifacts, media
+from otel_ml._internal.arrays import ArrayLike
+from otel_ml._internal.guard import guard
+from otel_ml._internal.logrecord import LogRecord
+from otel_ml.wire import attributes as keys
+
+__all__ = [
+    "EVENTS",
+    "event",
+    "log_artifact",
+    "log_audio",
+    "log_checkpoint",
+    "log_figure",
+    "log_histogram",
+    "log_image",
+    "log_params",
+    "log_summary",
+    "log_table",
+    "log_text",
+]
+
+T = TypeVar("T")
+Make = Callable[[], Iterable[LogRecord]]
+
+MAX_QUEUED = 1000
+"""Events between two looks of the background thread; more come from a loop that should log scalars."""
+
+
+class EventQueue:
+    """What the background thread has yet to encode. `deque` operations are atomic: no lock that a fork could hold.
+
+    Attributes:
+        wake: called before an event is queued; returns whether there is a run to queue it for.
+    """
+
+    def __init__(self) -> None:
+        self._queued: deque[tuple[str, Make]] = deque()
+        self.wake: Callable[[], bool] = lambda: False
+
+    def put(self, call: str, make: Make) -> None:
+        """Queue an event that `call` asked for, if there is a run."""
+        if len(self._queued) >= MAX_QUEUED:
+            guard.drop("events_queue_full", f"{call}: more than {MAX_QUEUED} events at once; the rest is dropped.")
+            return
+        self._queued.append((call, make))
+
+    def take(self) -> Iterator[LogRecord]:
+        """Yield the records of what was queued, made now; what cannot be made is counted and said."""
+        for _ in range(len(self._queued)):
+            call, make = self._queued.popleft()
+            try:
+                yield from make()
+            except Exception as error:  # noqa: BLE001 (users' arrays, files and objects fail in any way)
+                _refuse(call, error)
+
+    def forget(self) -> None:
+        """Drop what is queued: it is the parent's, after a fork."""
+        self._queued = deque()
+
+
+EVENTS = EventQueue()
+
+
+def _refuse(call: str, error: Exception) -> None:
+    guard.dropped["bad_event"] += 1
+    shown = (
+        str(error) if isinstance(error, (ValueError, artifacts.ArtifactError)) else f"{type(error).__name__}: {error}"
+    )
+    guard.say(shown if shown.startswith("log_") else f"{call}: {shown}")
+
+
+def _checked_name(name: object, call: str) -> str | None:
+    if isinstance(name, str) and name:
+        return name
+    guard.drop("bad_name", f"{call}: expected a name, got {name!r:.80}. Pass a non-empty string.")
+    return None
+
+
+def _located(name: str, index: int | None, axis: str | None, call: str) -> dict[str, object]:
+    """Return the attributes name, step and axis; a step that is none is said, and left out."""
+    step = step_for(index, axis, call)
+    attributes: dict[str, object] = {keys.NAME: name}
+    if step is not None and step is not STEPS.none and step.axis is not None and step.index is not None:
+        attributes[keys.STEP] = step.index
+        attributes[keys.AXIS] = step.axis.name
+    return attributes
+
+
+def _log_made(
+    event_name: str,
+    call: str,
+    name: str,
+    step: int | None,
+    axis: str | None,
+    prepare: Callable[[], Callable[[], media.Made]],
+) -> None:
+    if not EVENTS.wake() or _checked_name(name, call) is None:
+        return
+    time_ns = time.time_ns()
+    attributes = _located(name, step, axis, call)
+    try:
+        make = prepare()
+    except Exception as error:
+        if guard.strict:
+            raise
+        _refuse(call, error)
+        return
+
+    def records() -> Iterator[LogRecord]:
+        body, more = make()
+        yield LogRecord(event_name, body, {**attributes, **more}, time_ns)
+
+    EVENTS.put(call, records)
+
+
+def log_params(params: Any, *, prefix: str | None = None) -> None:
+    """Record hyper-parameters: a (nested) mapping, dataclass, argparse namespace, pydantic or OmegaConf model.
+
+    May be called again to add some. Where ranks disagree, the lowest rank's value counts.
+    """
+    if not EVENTS.wake():
+        return
+    found = media.plain(params)
+    if not isinstance(found, dict):
+        guard.drop("bad_event", f"log_params(): expected a mapping, dataclass or namespace, got {params!r:.80}.")
+        return
+    if prefix:
+        found = {prefix: found}
+    record = LogRecord(keys.EVENT_PARAMS, found)
+    EVENTS.put("log_params()", lambda: (record,))
+
+
+def log_summary(values: Mapping[str, float]) -> None:
+    """Record final scalars of the run."""
+    if not EVENTS.wake():
+        return
+    numbers = {
+        str(name): number for name, value in dict(values).items() if (number := _number(name, value)) is not None
+    }
+    if numbers:
+        record = LogRecord(keys.EVENT_SUMMARY, numbers)
+        EVENTS.put("summary()", lambda: (record,))
+
+
+def _number(name: object, value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        guard.drop("bad_value", f"summary(): expected a number for {name!r}, got {value!r:.80}.")
+        return None
+
+
+def log_text(name: str, text: str, *, step: int | None = None, axis: str | None = None) -> None:
+    """Record a text at a step, the current one by default; Markdown where the backend renders it."""
+    _log_made(keys.EVENT_TEXT, "log_text()", name, step, axis, lambda: lambda: (str(text), {}))
+
+
+def log_table(
+    name: str, data: Any, columns: Sequence[str] | None = None, *, step: int | None = None, axis: str | None = None
+) -> None:
+    """Record a table: rows with `columns`, dictionaries, a dictionary of columns, or a pandas DataFrame."""
+    _log_made(keys.EVENT_TABLE, "log_table()", name, step, axis, lambda: media.table(data, columns))
+
+
+def log_image(
+    name: str, image: ArrayLike, *, caption: str | None = None, step: int | None = None, axis: str | None = None
+) -> None:
+    """Record an image: an array or tensor (h, w), (h, w, c) or (c, h, w), a PIL image, or PNG bytes.
+
+    Integers are 0–255, floats 0–1.
+    """
+    _log_made(keys.EVENT_IMAGE, "log_image()", name, step, axis, lambda: media.image(image, caption))
+
+
+def log_figure(
+    name: str, figure: Any, *, caption: str | None = None, step: int | None = None, axis: str | None = None
+) -> None:
+    """Record a matplotlib figure as an image. It is drawn in the call: you may close it right after."""
+    _log_made(keys.EVENT_IMAGE, "log_figure()", name, step, axis, lambda: media.figure(figure, caption))
+
+
+def log_audio(
+    name: str,
+    audio: ArrayLike,
+    sample_rate: int,
+    *,
+    caption: str | None = None,
+    step: int | None = None,
+    axis: str | None = None,
+) -> None:
+    """Record a sound: (samples,) or (samples, channels), floats −1–1 or 16-bit integers, or a WAV file's bytes."""
+    _log_made(keys.EVENT_AUDIO, "log_audio()", name, step, axis, lambda: media.audio(audio, int(sample_rate), caption))
+
+
+def log_histogram(
+    name: str,
+    values: ArrayLike,
+    *,
+    bins: int = 64,
+    edges: ArrayLike | None = None,
+    step: int | None = None,
+    axis: str | None = None,
+) -> None:
+    """Record the distribution of `values`; or, with `edges`, `values` are counts between them.
+
+    For one histogram over all ranks record scalars with `reduce="histogram"` instead.
+    """
+    _log_made(keys.EVENT_HISTOGRAM, "log_histogram()", name, step, axis, lambda: media.histogram(values, bins, edges))
+
+
+def log_artifact(
+    path: str | PathLike[str],
+    *,
+    name: str | None = None,
+    type: str = "file",  # noqa: A002 (the contract's name)
+    step: int | None = None,
+    axis: str | None = None,
+    aliases: Iterable[str] = (),
+) -> None:
+    """Record a file or a folder. It is read soon after the call; do not change it at once.
+
+    Up to 4 MiB a file travels; of larger ones path, size and SHA-256, and the service copies them where it sees them.
+    """
+    _log_artifact("log_artifact()", path, name, type, step, axis, aliases)
+
+
+def log_checkpoint(
+    path: str | PathLike[str],
+    *,
+    step: int | None = None,
+    aliases: Iterable[str] = ("latest",),
+    name: str | None = None,
+    axis: str | None = None,
+) -> None:
+    """Record a checkpoint: an artifact of type `checkpoint`, with aliases such as `best`."""
+    _log_artifact("log_checkpoint()", path, name, "checkpoint", step, axis, aliases)
+
+
+def _log_artifact(
+    call: str,
+    path: str | PathLike[str],
+    name: str | None,
+    artifact_type: str,
+    step: int | None,
+    axis: str | None,
+    aliases: Iterable[str],
+) -> None:
+    if not EVENTS.wake():
+        return
+    try:
+        found = Path(fspath(path)).expanduser().absolute()
+    except TypeError:
+        guard.drop("bad_event", f"{call}: expected a path, got {path!r:.80}.")
+        return
+    if not found.exists():
+        guard.drop(
+            "missing_artifact", f"{call}: no file or folder {str(path)!r}. Expected one that exists at the call."
+        )
+        return
+    attributes = _located(name or found.name, step, axis, call)
+    chosen = tuple([aliases] if isinstance(aliases, str) else map(str, aliases))
+    time_ns = time.time_ns()
+
+    def records() -> Iterator[LogRecord]:
+        for file, path_in in artifacts.artifact_files(found):
+            content, more = artifacts.read_artifact(file, path_in, artifact_type=artifact_type, aliases=chosen)
+            yield LogRecord(keys.EVENT_ARTIFACT, content, {**attributes, **more}, time_ns)
+
+    EVENTS.put(call, records)
+
+
+def event(
+    name: str, attributes: Mapping[str, Any] | None = None, *, step: int | None = None, axis: str | None = None
+) -> None:
+    """Record that something happened: `event("preempted", {"node": "n7"})`."""
+    if not EVENTS.wake() or _checked_name(name, "event()") is None:
+        return
+    located = _located(name, step, axis, "event()")
+    located.pop(keys.NAME)
+    given = media.plain(attributes or {})
+    if not isinstance(given, dict):
+        guard.drop("bad_event", f"event(): expected attributes in a mapping, got {attributes!r:.80}.")
+        return
+    record = LogRecord(name, None, {**given, **located})
+    EVENTS.put("event()", lambda: (record,))

@@ -1,0 +1,64 @@
+"""What a run hands to child processes: environment variables, written by `init()` and undone by `shutdown()`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from otel_ml import env
+from otel_ml._internal.identity import Identity, Parent
+from otel_ml.config import Config
+
+__all__ = ["WrittenEnvironment", "child_environ", "run_environ"]
+
+
+def run_environ(config: Config, identity: Identity) -> dict[str, str]:
+    """Return the variables by which any process joins the run."""
+    variables = {
+        env.EXPERIMENT_ID.name: identity.run_id,
+        env.EXPERIMENT_NAME.name: config.experiment,
+        env.DIR.name: str(config.dir),
+        env.MODE.name: config.mode,
+    }
+    if config.name:
+        variables[env.RUN_NAME.name] = config.name
+    if config.exporters:
+        variables[env.EXPORTERS.name] = ",".join(config.exporters)
+    return variables
+
+
+def child_environ(config: Config, identity: Identity, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what makes a process elsewhere (Ray, ssh, a scheduler) a writer of its own in this run.
+
+    The endpoint travels too; rank and role are the other process' own, and it is nobody's child.
+    """
+    variables = run_environ(config, identity)
+    for variable in (*env.VARIABLES, *env.STANDARD):
+        is_own = variable in {env.RANK, env.WORLD_SIZE, env.LOCAL_RANK, env.SERVICE_NAME, env.RESOURCE_ATTRIBUTES}
+        if variable.name in environ and not is_own:
+            variables.setdefault(variable.name, environ[variable.name])
+    variables[env.PARENT.name] = ""
+    return variables
+
+
+class WrittenEnvironment:
+    """Variables written into this process' environment, and what was there before."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, str | None] = {}
+
+    def write(self, config: Config, identity: Identity) -> None:
+        """Let child processes (fork, spawn, subprocess) join the run as children of this one."""
+        parent = Parent(identity.instance, os.getpid(), identity.place.rank, config.role)
+        for name, value in {**run_environ(config, identity), env.PARENT.name: str(parent)}.items():
+            self._before.setdefault(name, os.environ.get(name))
+            os.environ[name] = value
+
+    def undo(self) -> None:
+        """Put back what was there."""
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._before.clear()

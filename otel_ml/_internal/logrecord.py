@@ -1,0 +1,51 @@
+"""OTLP log records: events of the run, notices, goodbyes (CONTRACT §4, ADR 0001)."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from otel_ml.wire import attributes as keys
+from otel_ml.wire.protobuf import any_value, key_values, text
+from otel_ml.wire.protobuf import field as encode_field
+
+__all__ = ["LogRecord", "encode_scope_logs"]
+
+_FIXED64 = struct.Struct("<Q").pack
+_INFO, _WARN = 9, 13
+_SCOPE = encode_field(1, text(1, keys.SCOPE))
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """An event; `body` is a value, or how to make it (called in the background).
+
+    A body function may return attributes too, that are known only once it ran.
+    """
+
+    event: str
+    body: object = None
+    attributes: Mapping[str, object] = field(default_factory=dict)
+    time_ns: int = field(default_factory=time.time_ns)
+    is_warning: bool = False
+
+
+Body = Callable[[], tuple[object, Mapping[str, object]]]
+
+
+def encode_scope_logs(record: LogRecord, sequence: int) -> bytes:
+    """Return the body of a ScopeLogs that holds one record, with its `ml.seq`."""
+    severity = _WARN if record.is_warning else _INFO
+    encoded = b"".join(
+        (
+            b"\x09" + _FIXED64(record.time_ns),
+            b"\x10" + bytes((severity,)),
+            encode_field(5, any_value(record.body)),
+            key_values(6, {**record.attributes, keys.SEQ: sequence}),
+            b"\x59" + _FIXED64(time.time_ns()),
+            text(12, record.event),
+        )
+    )
+    return _SCOPE + encode_field(2, encoded)

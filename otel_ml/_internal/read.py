@@ -1,0 +1,68 @@
+"""Read a run back from its folder: for tests and checks in CI."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from otel_ml._internal.run import Run
+from otel_ml.config import Config
+from otel_ml.exceptions import OtelMLError
+
+__all__ = ["Series", "read"]
+
+Series = tuple[list[int], list[float]]
+"""Steps, ascending, and the value at each."""
+
+
+def read(run: Run | str | PathLike[str]) -> Mapping[str, Series]:
+    """Return {published name: (steps, values)} of a run, from the file that exporter `jsonl` wrote.
+
+    An amendment supersedes the value it amends; of a step done in several attempts, the newest counts.
+
+    Args:
+        run: a `Run`, its folder, its `metrics.jsonl`, or its id below `OTEL_ML_DIR`.
+
+    Raises:
+        OtelMLError: there is no such file; says where it was looked for.
+    """
+    newest: dict[str, dict[int, tuple[int, int, float]]] = {}
+    for row in _rows(_file_of(run)):
+        rank = (int(row.get("attempt", 0)), int(row.get("seq", 0)))
+        for name, value in row.get("values", {}).items():
+            steps = newest.setdefault(name, {})
+            step = int(row["step"])
+            before = steps.get(step)
+            if before is None or before[:2] <= rank:
+                steps[step] = (*rank, float(value))
+    return {name: (sorted(steps), [steps[step][2] for step in sorted(steps)]) for name, steps in sorted(newest.items())}
+
+
+def _file_of(run: Run | str | PathLike[str]) -> Path:
+    if isinstance(run, Run):
+        if run.dir is None:
+            raise OtelMLError(f"The folder of run {run.id!r} is where the service is. Pass that folder to read().")
+        given = run.dir
+    else:
+        given = Path(fspath(run))
+    candidates = [given, given / "metrics.jsonl", given / "jsonl" / "metrics.jsonl"]
+    if len(given.parts) == 1:
+        candidates += sorted(Config.from_env().dir.glob(f"*/{given}/metrics.jsonl"))
+    for path in candidates:
+        if path.is_file():
+            return path
+    looked = ", ".join(str(path) for path in candidates[1:])
+    raise OtelMLError(f"No metrics of {str(given)!r}: looked for {looked}. Exporter 'jsonl' writes them.")
+
+
+def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            if not line.endswith("\n"):
+                return  # being written
+            row = json.loads(line)
+            if isinstance(row, dict) and "step" in row and isinstance(row.get("values"), dict):
+                yield row

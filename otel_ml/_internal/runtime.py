@@ -1,0 +1,314 @@
+"""The life of a run in this process: `init()`, the implicit start, `flush()`, `shutdown()`, fork. One per process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from otel_ml._internal.embedded import EmbeddedLink
+from otel_ml._internal.events import EVENTS, log_params
+from otel_ml._internal.exit import ExitHooks
+from otel_ml._internal.guard import guard
+from otel_ml._internal.identity import Identity, identify, new_instance
+from otel_ml._internal.inherit import WrittenEnvironment, child_environ
+from otel_ml._internal.link import Link, Reached, RemoteLink
+from otel_ml._internal.recorder import RecordSettings, recorder
+from otel_ml._internal.recover import recover_spools
+from otel_ml._internal.resource import encode_resource, resource_attributes
+from otel_ml._internal.run import Run
+from otel_ml._internal.send import Sender
+from otel_ml._internal.spool import Spool
+from otel_ml._internal.tracing import Tracing
+from otel_ml._internal.worker import Status, Worker
+from otel_ml.config import Config, is_configured
+from otel_ml.exceptions import OtelMLError
+from otel_ml.wire.rendezvous import Rendezvous, rendezvous_of, run_folder
+
+__all__ = ["RUNTIME", "Runtime"]
+
+LinkMaker = Callable[[Config, Identity, Callable[[str], None]], Link]
+
+
+def link_for(config: Config, identity: Identity, say: Callable[[str], None]) -> Link:
+    """Return how this process reaches its service: the endpoint, or embedded."""
+    if config.is_remote:
+        return RemoteLink(config)
+    return EmbeddedLink(config, identity.run_id, say=say)
+
+
+class Runtime:
+    """The one run of this process, if any.
+
+    Attributes:
+        make_link: how the service is reached; `otel_ml.testing` puts its own here.
+    """
+
+    def __init__(self) -> None:
+        self.make_link: LinkMaker = link_for
+        self._lock = threading.RLock()  # reentrant: a signal handler may end the run while the main thread starts one
+        self._worker: Worker | None = None
+        self._run: Run | None = None
+        self._config: Config | None = None
+        self._identity: Identity | None = None
+        self._arguments: Mapping[str, object] = {}
+        self._is_asleep = False  # a forked child that has not recorded yet: most DataLoader workers never do
+        self._environment = WrittenEnvironment()
+        self._exit = ExitHooks(self._at_exit, self._at_preemption)
+        self._tracing = Tracing(self._resource, self._use_tracing)
+        self._pid = os.getpid()
+        EVENTS.wake = self.wake
+        os.register_at_fork(after_in_child=self._after_fork_in_child)
+
+    # --- start ---------------------------------------------------------------------------------------------------
+
+    def init(self, arguments: Mapping[str, Any], params: object = None) -> Run:
+        """Start a run, or return the active one.
+
+        Raises:
+            ConfigError: arguments or variables are wrong; all of them in one message.
+            MissingDependencyError: gRPC is asked for and grpcio is not installed.
+        """
+        with self._lock:
+            if self._run is not None and self._is_running():
+                self._again(arguments)
+            else:
+                config = Config.from_env(**arguments)
+                if config.problems:
+                    raise_all(config)
+                self._start(config, identify(config, os.environ), arguments)
+            if params is not None:
+                log_params(params)
+            assert self._run is not None
+            return self._run
+
+    def wake(self) -> bool:
+        """Start implicitly where the environment asks for it; return whether there is a run."""
+        if self._worker is not None and self._pid == os.getpid():
+            return True
+        with self._lock:
+            if self._worker is not None:
+                return True
+            if self._config is not None and self._identity is not None and self._is_asleep:
+                self._start(self._config, self._identity, self._arguments)
+            elif self._run is None and is_configured():
+                self._start_from_environment()
+        return self._worker is not None
+
+    def _start_from_environment(self) -> None:
+        try:
+            config = Config.from_env()
+            for problem in config.problems:
+                guard.say(f"{problem} Its default is used.")
+            self._start(config, identify(config, os.environ), {})
+        except (OtelMLError, OSError) as error:
+            recorder.enabled = False
+            guard.say(f"Nothing is recorded: {error}")
+
+    def _start(self, config: Config, identity: Identity, arguments: Mapping[str, object]) -> None:
+        self._config, self._identity, self._arguments = config, identity, dict(arguments)
+        self._run = self._run_of(config, identity)
+        self._is_asleep = False
+        guard.strict = config.strict
+        if config.disabled:
+            recorder.enabled = False
+            return
+        recorder.configure(_record_settings(config))
+        self._worker = self._make_worker(config, identity)
+        self._environment.write(config, identity)
+        recorder.enabled = True
+        self._worker.start()
+        guard.connect(self._worker.say)
+        self._exit.install()
+        self._tracing.activate()
+
+    def _make_worker(self, config: Config, identity: Identity) -> Worker:
+        resource = encode_resource(config, identity)
+        rendezvous = rendezvous_of(identity.run_id)
+        folder = _spool_folder(rendezvous)
+        spool = Spool(
+            folder,
+            identity.instance,
+            resource,
+            limit=config.spool_max,
+            say=guard.say,
+        )
+        return Worker(
+            config,
+            identity,
+            recorder,
+            spool,
+            Sender(spool, resource, say=guard.say),
+            self.make_link(config, identity, guard.say),
+            recover=lambda reached, deadline: _recover(folder, reached, deadline),
+            extra_spans=self._tracing.take,
+        )
+
+    def _again(self, arguments: Mapping[str, Any]) -> None:
+        """A second `init()`: the same is nothing, what was missing is added, the rest is reported."""
+        assert self._config is not None
+        given = {key: value for key, value in arguments.items() if value not in (None, ())}
+        before = dict(self._arguments)
+        new = {key: value for key, value in given.items() if key not in before or before[key] != value}
+        if not new:
+            return
+        addition = Config.from_env(**new)
+        changed = sorted(key for key in new if key != "topology" and _differs(self._config, addition, key))
+        if "topology" in new:
+            self._config = replace(self._config, topology={**self._config.topology, **addition.topology})
+            if self._worker is not None:
+                self._worker.reconfigure(self._config)
+        if changed:
+            shown = ", ".join(f"{key}={new[key]!r}" for key in changed)
+            guard.wrong(
+                f"init({shown}) while a run is active changes nothing. Expected the same arguments as before; "
+                "call shutdown() first to begin a new run."
+            )
+
+    def _run_of(self, config: Config, identity: Identity) -> Run:
+        return Run(
+            id=identity.run_id,
+            name=config.name or identity.run_id,
+            experiment=config.experiment,
+            dir=None if config.is_remote else run_folder(config.dir, config.experiment, identity.run_id),
+            role=config.role,
+            rank=identity.place.rank,
+            _lifecycle=self,
+            _status=self._status,
+        )
+
+    # --- while it runs -------------------------------------------------------------------------------------------
+
+    def _is_running(self) -> bool:
+        return self._worker is not None or (self._config is not None and (self._config.disabled or self._is_asleep))
+
+    def flush(self, timeout: float) -> bool:
+        """Send what is recorded; return whether all of it was acknowledged in time."""
+        worker = self._worker
+        return True if worker is None else worker.request("flush", timeout)
+
+    def child_env(self) -> dict[str, str]:
+        """Return the variables by which a process elsewhere joins this run."""
+        if self._config is None or self._identity is None:
+            if not is_configured():
+                return {}
+            self.wake()
+        if self._config is None or self._identity is None:
+            return {}
+        return child_environ(self._config, self._identity, os.environ)
+
+    def _status(self) -> Mapping[str, Any] | None:
+        worker = self._worker
+        return None if worker is None else worker.ask_status()
+
+    def _resource(self) -> dict[str, Any]:
+        assert self._config is not None and self._identity is not None  # noqa: PT018
+        return resource_attributes(self._config, self._identity)
+
+    def _use_tracing(self) -> None:
+        if self._config is not None:
+            recorder.configure(_record_settings(self._config), otel_tracing=True)
+
+    # --- end -----------------------------------------------------------------------------------------------------
+
+    def shutdown(self, timeout: float, status: Status = "finished") -> bool:
+        """End the run; return whether everything was acknowledged in time. Safe to call again."""
+        with self._lock:
+            worker, self._worker = self._worker, None
+            was_fine = True
+            if worker is not None:
+                was_fine = worker.request("end", timeout, status)
+            recorder.enabled = False
+            guard.connect(None)
+            self._tracing.deactivate()
+            self._exit.uninstall()
+            self._environment.undo()
+            self._run = self._config = self._identity = None
+            self._arguments = {}
+            self._is_asleep = False
+            return was_fine
+
+    def leave(self, run: Run, status: str) -> None:
+        """End `run` if it is the active one: a `with` block may outlive its run."""
+        if self._run is run:
+            self.shutdown(EXIT_TIMEOUT, _status_of(status))
+
+    def _at_exit(self, status: str) -> None:
+        if self._pid == os.getpid() and self._worker is not None:
+            self.shutdown(EXIT_TIMEOUT, _status_of(status))
+
+    def _at_preemption(self) -> None:
+        worker = self._worker
+        if worker is not None:
+            worker.request("collect", 0.5)
+
+    def _after_fork_in_child(self) -> None:
+        """Become a writer of our own: nothing of the parent's threads, locks, sockets and buffers is left."""
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        worker, self._worker = self._worker, None
+        recorder.after_fork_in_child()
+        EVENTS.forget()
+        guard.forget()
+        guard.connect(None)
+        self._tracing.forget()
+        if worker is not None and self._config is not None and self._identity is not None:
+            worker.forget()
+            parent = worker.identity
+            self._identity = replace(parent, instance=new_instance(), parent=parent.instance)
+            self._is_asleep = True
+            recorder.sleep(self.wake)
+
+
+EXIT_TIMEOUT = 5.0
+"""Seconds the process waits at its end at most, and only while acknowledgements arrive (CONTRACT §3)."""
+
+
+def _record_settings(config: Config) -> RecordSettings:
+    return RecordSettings(
+        flush_interval_ns=int(config.flush_interval * 1e9),
+        timer_level=config.timer_level,
+        traces="off" if config.traces == "off" else "timers",
+        spans_per_step=config.spans_per_step,
+        strict=config.strict,
+    )
+
+
+def _status_of(status: str) -> Literal["finished", "failed", "killed"]:
+    return "failed" if status == "failed" else "killed" if status == "killed" else "finished"
+
+
+def raise_all(config: Config) -> None:
+    """Raise every problem of the environment at once.
+
+    Raises:
+        ConfigError: always.
+    """
+    from otel_ml.exceptions import ConfigError
+
+    raise ConfigError(*config.problems)
+
+
+def _differs(config: Config, addition: Config, key: str) -> bool:
+    if key == "params":
+        return False
+    return bool(getattr(config, key) != getattr(addition, key))
+
+
+def _spool_folder(rendezvous: Rendezvous) -> Path:
+    try:
+        rendezvous.create()
+    except OSError as error:
+        guard.say(f"The rendezvous folder cannot be used: {error}")
+    return rendezvous.spool
+
+
+def _recover(folder: Path, reached: Reached, deadline: float) -> None:
+    recover_spools(folder, reached.transport, deadline, guard.say)
+
+
+RUNTIME = Runtime()
+"""The runtime of this process."""

@@ -1,0 +1,166 @@
+"""Users' own OpenTelemetry spans: they join the run, and carry its step.
+
+Where no TracerProvider is set, ours is; where one is, a span processor stamps the step. A program that never
+imports `opentelemetry.trace` pays nothing: the SDK costs 60 ms to import, and is loaded when that module is.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from otel_ml._internal.step import STEPS, current_step
+
+from otel_ml._internal.guard import guard
+from otel_ml.wire import attributes as keys
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+__all__ = ["Tracing"]
+
+_MODULE = "opentelemetry.trace"
+
+MAX_SPANS = 10_000
+"""Finished spans between two looks of the background thread; OTel's own queue holds 2048."""
+
+
+class Tracing:
+    """The link between this process' OTel tracing and the run.
+
+    Args:
+        resource: attributes of the TracerProvider, should one have to be set.
+        on_use: called when the process begins to use OTel tracing.
+    """
+
+    def __init__(self, resource: Callable[[], dict[str, Any]], on_use: Callable[[], None]) -> None:
+        self._resource = resource
+        self._on_use = on_use
+        self._is_active = False
+        self._is_bound = False
+        self._ended: deque[ReadableSpan] = deque()
+
+    def activate(self) -> None:
+        """Bind to OTel tracing now if the process uses it, else when it begins to."""
+        self._is_active = True
+        if self._is_bound:
+            self._on_use()
+        elif _MODULE in sys.modules:
+            self.bind()
+        elif not any(isinstance(finder, _Watcher) for finder in sys.meta_path):
+            sys.meta_path.insert(0, _Watcher(self))
+
+    def deactivate(self) -> None:
+        """Stamp and keep nothing more; OTel has no way to take a processor away."""
+        self._is_active = False
+        self._ended.clear()
+
+    def forget(self) -> None:
+        """Drop the parent's spans, in a forked child."""
+        self._ended = deque()
+
+    def bind(self) -> None:
+        """Install our TracerProvider, or add a processor to the one that is there."""
+        if self._is_bound or not self._is_active:
+            return
+        self._is_bound = True
+        try:
+            self._bind()
+            self._on_use()
+        except Exception as error:  # noqa: BLE001 (a foreign or half-installed SDK must not stop training)
+            guard.say(f"OpenTelemetry tracing is not connected to the run: {type(error).__name__}: {error}.")
+
+    def _bind(self) -> None:
+        from opentelemetry import trace
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+
+        tracing = self
+
+        class StepStamp(SpanProcessor):
+            """Writes the current step on each span."""
+
+            def on_start(self, span: Any, parent_context: Any = None) -> None:
+                tracing.stamp(span)
+
+        class Keep(SpanProcessor):
+            """Keeps finished spans for the background thread."""
+
+            def on_end(self, span: ReadableSpan) -> None:
+                tracing.keep(span)
+
+        provider = trace.get_tracer_provider()
+        if isinstance(provider, TracerProvider):
+            provider.add_span_processor(StepStamp())
+        elif type(provider).__name__ == "ProxyTracerProvider":
+            ours = TracerProvider(resource=Resource(self._resource()), shutdown_on_exit=False)
+            ours.add_span_processor(StepStamp())
+            ours.add_span_processor(Keep())
+            trace.set_tracer_provider(ours)
+
+    def stamp(self, span: Any) -> None:
+        """Write step and axis on a span that has no step of its own."""
+        step = current_step()
+        if self._is_active and step is not STEPS.none and step.axis is not None and step.index is not None:
+            span.set_attribute(keys.STEP, step.index)
+            span.set_attribute(keys.AXIS, step.axis.name)
+
+    def keep(self, span: ReadableSpan) -> None:
+        """Queue a finished span for sending; the oldest go if there are too many, counted."""
+        if not self._is_active or span.context is None or not span.context.trace_flags.sampled:
+            return
+        if len(self._ended) >= MAX_SPANS:
+            guard.dropped["span_queue_full"] += 1
+            return
+        self._ended.append(span)
+
+    def take(self) -> list[bytes]:
+        """Return the finished spans as bodies of ScopeSpans."""
+        if not self._ended:
+            return []
+        from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+
+        ended: Sequence[ReadableSpan] = [self._ended.popleft() for _ in range(len(self._ended))]
+        request = encode_spans(ended)
+        return [scope.SerializeToString() for resource in request.resource_spans for scope in resource.scope_spans]
+
+
+class _Watcher(importlib.abc.MetaPathFinder):
+    """Tells when `opentelemetry.trace` is imported, and is gone then."""
+
+    def __init__(self, tracing: Tracing) -> None:
+        self._tracing = tracing
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != _MODULE:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _BindingLoader(spec.loader, self._tracing)
+        return spec
+
+
+class _BindingLoader(importlib.abc.Loader):
+    """Loads a module as its own loader does, then binds."""
+
+    def __init__(self, loader: Any, tracing: Tracing) -> None:
+        self._loader = loader
+        self._tracing = tracing
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        module: ModuleType | None = self._loader.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._tracing.bind()

@@ -1,0 +1,400 @@
+"""The background thread of a run: collect → spool → send, notices, and the goodbye.
+
+Only this thread touches recorder.collect, spool, sender and link. Others hand it requests through a
+`SimpleQueue`, whose `put` is reentrant: a signal handler may interrupt the main thread inside one.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from queue import Empty, SimpleQueue
+from typing import Any, Literal
+
+from otel_ml._internal.answer import Transport
+from otel_ml._internal.console import Console, finished_line, started_line
+from otel_ml._internal.events import EVENTS
+from otel_ml._internal.guard import guard
+from otel_ml._internal.identity import Identity
+from otel_ml._internal.link import Link, Reached
+from otel_ml._internal.logrecord import LogRecord, encode_scope_logs
+from otel_ml._internal.recorder import Recorder
+from otel_ml._internal.resource import encode_resource
+from otel_ml._internal.send import MAX_BYTES, Sender
+from otel_ml._internal.spool import Lost, Spool
+from otel_ml.config import Config
+from otel_ml.wire import attributes as keys
+from otel_ml.wire.protobuf import field as encode_field
+from otel_ml.wire.spool import Frame, Kind
+
+__all__ = ["Request", "Status", "Worker"]
+
+Status = Literal["finished", "failed", "killed"]
+
+TICK = 0.1
+"""Seconds between looks; what a `kill -9` may cost (CONTRACT §3: the spool is written every 100 ms)."""
+
+PATIENCE_AT_EXIT = 2.0
+"""Seconds the process waits at its end for a receiver that does not answer (ARCHITECTURE «exit»)."""
+
+
+@dataclass(slots=True)
+class Request:
+    """Something another thread wants: `done` is set when it has happened, or cannot.
+
+    Attributes:
+        kind: `collect` (into the spool), `flush` (acknowledged), `end` (goodbye, and the thread ends).
+    """
+
+    kind: Literal["collect", "flush", "end"]
+    deadline: float
+    status: Status = "finished"
+    done: threading.Event = field(default_factory=threading.Event)
+    is_complete: bool = False
+
+
+class Worker:
+    """One run of this process.
+
+    Args:
+        link: where the transport comes from; called by the thread only.
+        recover: sends what dead writers of the job left; called once the receiver was reached.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        identity: Identity,
+        recorder: Recorder,
+        spool: Spool,
+        sender: Sender,
+        link: Link,
+        *,
+        recover: Callable[[Reached, float], None],
+        extra_spans: Callable[[], list[bytes]],
+    ) -> None:
+        self.config = config
+        self.identity = identity
+        self.sender = sender
+        self.spool = spool
+        spool.on_lost = self._on_lost
+        self.reached: Reached | None = None
+        self._recorder = recorder
+        self._link = link
+        self._recover = recover
+        self._extra_spans = extra_spans
+        self._console = Console(is_quiet=config.is_quiet)
+        self._requests: SimpleQueue[Request] = SimpleQueue()
+        self._notices: list[str] = []
+        self._notices_shown = 0
+        self._started = time.monotonic()
+        self._last_send = self._started
+        self._boundary = 0
+        self._points = 0
+        self._values = 0
+        self._failing_since: float | None = None
+        self._recovered = False
+        self._new_config: Config | None = None
+        self._thread = threading.Thread(target=self._loop, name="otel_ml", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def request(self, kind: Literal["collect", "flush", "end"], timeout: float, status: Status = "finished") -> bool:
+        """Ask for something and wait for it; return whether it happened in time."""
+        if not self._thread.is_alive():
+            return False
+        request = Request(kind, time.monotonic() + timeout, status)
+        self._requests.put(request)
+        # An end may take longer than its patience, while acknowledgements arrive; the thread keeps to the deadline.
+        request.done.wait(timeout + 0.5)
+        return request.is_complete
+
+    def reconfigure(self, config: Config) -> None:
+        """Use a configuration with more in it (topology, given after the process group was made)."""
+        self._new_config = config
+
+    def ask_status(self) -> Mapping[str, Any] | None:
+        """Return what the service says of the run, or None; on the caller's thread, over a connection of its own."""
+        reached = self.reached
+        if reached is None or reached.fresh is None:
+            return None
+        transport = reached.fresh()
+        try:
+            return run_status(transport, self.identity.run_id)
+        finally:
+            transport.close()
+
+    def forget(self) -> None:
+        """In a forked child: let go of the parent's files and connections without touching them."""
+        if self.sender.transport is not None:
+            self.sender.transport.forget()
+        self.spool.close()
+        self._link.close()
+
+    def say(self, sentence: str) -> None:
+        """Say something once for the job: through the service, or here if there is none."""
+        self._notices.append(sentence)
+        notice = LogRecord(keys.EVENT_NOTICE, sentence, is_warning=True)
+        EVENTS.put("notice", lambda: (notice,))
+
+    def _loop(self) -> None:
+        while True:
+            try:
+                request = self._requests.get(timeout=TICK)
+            except Empty:
+                request = None
+            try:
+                if self._handle(request):
+                    return
+            except Exception as error:  # noqa: BLE001 (this thread must outlive any mistake; it is said)
+                guard.failed("The background thread", error) if not guard.strict else self._fail_loudly(error)
+            finally:
+                if request is not None:
+                    request.done.set()
+
+    def _fail_loudly(self, error: Exception) -> None:
+        self._console.line(f"The background thread failed with {type(error).__name__}: {error}")
+
+    def _handle(self, request: Request | None) -> bool:
+        """Do one round; return whether it was the last."""
+        if request is not None and request.kind == "end":
+            self._end(request)
+            return True
+        if self._new_config is not None:
+            self._describe_anew(self._new_config)
+        self._collect()
+        self._reach()
+        if request is not None and request.kind == "flush":
+            self.sender.hurry()
+            request.is_complete = self._send_all(request.deadline, lambda: request.deadline)
+        else:
+            if self._is_due():
+                self._send(time.monotonic() + TICK * 50)
+            if request is not None:
+                request.is_complete = True
+        self._tell()
+        return False
+
+    def _collect(self, *, final: bool = False) -> None:
+        batch = self._recorder.collect(time.time_ns(), final=final)
+        self._points += batch.points
+        self._values += batch.values
+        self._append("M", batch.scope_metrics, batch.points, batch.steps)
+        self._append("S", batch.scope_spans)
+        self._append("S", self._extra_spans())
+        for record in EVENTS.take():
+            self._append_record(record)
+
+    def _append(self, kind: Kind, bodies: Any, points: int = 0, steps: tuple[tuple[str, int, int], ...] = ()) -> None:
+        """Write scope bodies into frames no larger than half a request."""
+        payload = b"".join(encode_field(2, body) for body in bodies)
+        if not payload:
+            return
+        if len(payload) <= MAX_BYTES // 2 or len(bodies) == 1:
+            self.spool.append(Frame(kind, payload, points), steps)
+            return
+        half = len(bodies) // 2
+        first = points * half // len(bodies)
+        # The steps go with the later half: the older goes first, and a manifest may claim too much, never too little.
+        self._append(kind, bodies[:half], first)
+        self._append(kind, bodies[half:], points - first, steps)
+
+    def _append_record(self, record: LogRecord) -> None:
+        body = encode_scope_logs(record, self._recorder.sequence.next())
+        self.spool.append(Frame("L", encode_field(2, body)))
+
+    def _on_lost(self, lost: Lost) -> None:
+        """Count what a full spool dropped, and take it out of the manifests."""
+        guard.dropped["spool_full"] += lost.points
+        for axis, step, points in lost.steps:
+            self._recorder.points_dropped(axis, step, points)
+        if lost.steps:
+            first, last = lost.steps[0], lost.steps[-1]
+            guard.say(
+                f"The receiver has not answered for so long that the spool is full: from step {first[1]} of axis "
+                f"{first[0]!r} to step {last[1]} of {last[0]!r}, the oldest points are dropped and counted."
+            )
+
+    def _is_due(self) -> bool:
+        now = time.monotonic()
+        since = now - self._last_send
+        boundary = self._recorder.step_boundary()
+        is_due = since >= self.config.flush_interval or (
+            boundary != self._boundary and since >= self.config.flush_interval / 2
+        )
+        if is_due:
+            self._last_send = now
+            self._boundary = boundary
+        return is_due
+
+    def _reach(self) -> None:
+        now = time.monotonic()
+        if self.reached is not None and self._failing_since is None:
+            return
+        failing_s = 0.0 if self._failing_since is None else now - self._failing_since
+        reached = self._link.reach(now, failing_s=failing_s)
+        if reached is None:
+            return
+        is_first = self.reached is None
+        self._use(reached)
+        if is_first and self.identity.place.rank == 0 and self.identity.parent is None:
+            self._console.line(
+                started_line(self.config.experiment, self.identity.run_id, reached.where, reached.exporters)
+            )
+
+    def _use(self, reached: Reached) -> None:
+        if self.sender.transport is not None:
+            self.sender.transport.close()
+        if reached.run_id is not None and reached.run_id != self.identity.run_id:
+            self.identity = replace(self.identity, run_id=reached.run_id)
+            self._describe_anew(self.config)
+        self.reached = reached
+        self.sender.transport = reached.transport
+        self.sender.hurry()
+        self._failing_since = None
+
+    def _describe_anew(self, config: Config) -> None:
+        self._new_config = None
+        self.config = config
+        self.sender.resource = encode_resource(self.config, self.identity)
+        self.spool.renew(self.sender.resource)
+
+    def _send(self, deadline: float) -> bool:
+        is_empty = self.sender.send(deadline)
+        if not self.sender.last_error or is_empty:
+            self._failing_since = None
+        elif self._failing_since is None:
+            self._failing_since = time.monotonic()
+        if is_empty and self.reached is not None and not self._recovered:
+            self._recovered = True
+            self._recover(self.reached, deadline)
+        return is_empty
+
+    def _send_all(self, deadline: float, patience: Callable[[], float]) -> bool:
+        """Send until all is acknowledged, or the time is over: `patience` ends it, `deadline` whatever happens."""
+        while not self._send(min(deadline, patience())):
+            now = time.monotonic()
+            if now >= min(deadline, patience()):
+                return False
+            time.sleep(min(0.02, max(0.0, deadline - now)))
+            self._reach()
+        return True
+
+    def _end(self, request: Request) -> None:
+        self._collect(final=True)
+        self._append_record(self._goodbye(request.status))
+        self._reach()
+        self.sender.hurry()
+        delivered, quiet_since = self.sender.delivered, time.monotonic()
+
+        def patience() -> float:
+            nonlocal delivered, quiet_since
+            if self.sender.delivered != delivered:
+                delivered, quiet_since = self.sender.delivered, time.monotonic()
+            return quiet_since + PATIENCE_AT_EXIT
+
+        is_complete = self._send_all(request.deadline, patience)
+        self._tell(is_last=True)
+        if is_complete:
+            self._wait_for_the_run(request.deadline)
+            self.spool.delete()
+        else:
+            self._leave_behind()
+        self.spool.close()
+        self._link.close()
+        if self.sender.transport is not None:
+            self.sender.transport.close()
+        request.is_complete = is_complete
+
+    def _goodbye(self, status: Status) -> LogRecord:
+        return LogRecord(
+            keys.EVENT_WRITER_END,
+            None,
+            {
+                keys.STATUS: status,
+                keys.RECORDED: self._recorder.recorded,
+                keys.POINTS: self._points,
+                keys.DROPPED: dict(self.dropped()),
+                keys.OVERHEAD: self.overhead_s(),
+                keys.DURATION: time.monotonic() - self._started,
+            },
+        )
+
+    def dropped(self) -> Mapping[str, int]:
+        """Return values and points that will not arrive, by reason."""
+        return {**self._recorder.dropped, **guard.dropped, **self.sender.refused}
+
+    def overhead_s(self) -> float:
+        """Return seconds recording has cost this process: on the callers' threads, and on this one."""
+        return self._recorder.overhead_s + time.thread_time()
+
+    def _leave_behind(self) -> None:
+        points = sum(frame.points for frame in self.spool.pending)
+        why = f" ({self.sender.last_error})" if self.sender.last_error else ""
+        if self.identity.place.local_rank == 0:
+            self._console.line(
+                f"{points:,} points of rank {self.identity.place.rank} are not acknowledged{why}; they are kept on "
+                "this host. The next start of this run sends them, or: otel-ml recover"
+            )
+
+    def _tell(self, *, is_last: bool = False) -> None:
+        """Print the service's notices on global rank 0; where no service answers, our own on local rank 0."""
+        if self.sender.notices is None:
+            waited = time.monotonic() - self._started > 5.0 or self.sender.has_answered or is_last
+            if self._notices and waited:
+                said, self._notices = self._notices, []
+                if self.identity.place.local_rank == 0:
+                    for sentence in said:
+                        self._console.line(sentence)
+            return
+        self._notices.clear()
+        if self.sender.notices > self._notices_shown and self._is_speaker():
+            self._show_notices(self._ask())
+
+    def _is_speaker(self) -> bool:
+        return self.identity.place.rank == 0 and self.identity.parent is None
+
+    def _show_notices(self, run: Mapping[str, Any] | None) -> None:
+        notices = [str(notice) for notice in (run or {}).get("notices", ())]
+        for notice in notices[self._notices_shown :]:
+            self._console.line(notice)
+        self._notices_shown = max(self._notices_shown, len(notices))
+
+    def _ask(self, query: str = "") -> Mapping[str, Any] | None:
+        return run_status(self.sender.transport, f"{self.identity.run_id}{query}") if self.sender.transport else None
+
+    def _wait_for_the_run(self, deadline: float) -> None:
+        """As the writer that leaves last: wait while the exporters drain, and say how the run went."""
+        if self.sender.notices is None:
+            return
+        pending: int | None = None
+        quiet_since = time.monotonic()
+        while True:
+            run = self._ask(f"?writer={self.identity.instance}")
+            if run is None or not run.get("last"):
+                return
+            left = int(run.get("pending", 0))
+            now = time.monotonic()
+            if pending is None or left < pending:
+                pending, quiet_since = left, now
+            if not left or now >= deadline or now - quiet_since >= PATIENCE_AT_EXIT:
+                break
+            time.sleep(0.05)
+        self._show_notices(run)
+        share = self.overhead_s() / max(time.monotonic() - self._started, 1e-9)
+        self._console.line(finished_line(run, share))
+
+
+def run_status(transport: Transport, run: str) -> Mapping[str, Any] | None:
+    """Return what the service behind `transport` says of a run, or None."""
+    content = transport.get(f"/otel_ml/runs/{run}", timeout=1.0)
+    try:
+        found = json.loads(content) if content else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

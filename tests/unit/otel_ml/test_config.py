@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from otel_ml.config import Config, is_configured
+from otel_ml.exceptions import ConfigError
+
+
+def test_argument_wins_over_environment_and_environment_over_default() -> None:
+    environ = {"OTEL_ML_EXPERIMENT_NAME": "from-environment", "OTEL_ML_EXPORTERS": "wandb"}
+
+    assert Config.from_env({}).experiment == "default"
+    assert Config.from_env(environ).experiment == "from-environment"
+    assert Config.from_env(environ, experiment="from-argument").experiment == "from-argument"
+    assert Config.from_env(environ).exporters == ("wandb",)
+    assert Config.from_env(environ, exporters="tensorboard, jsonl").exporters == ("tensorboard", "jsonl")
+
+
+def test_empty_is_unset() -> None:
+    assert Config.from_env({"OTEL_ML_MODE": " ", "OTEL_ML_FLUSH_INTERVAL": ""}) == Config.from_env({})
+
+
+def test_wrong_values_of_the_environment_are_all_named_and_their_defaults_used() -> None:
+    config = Config.from_env({"OTEL_ML_MODE": "autoo", "OTEL_ML_RANK": "x", "OTEL_ML_FLUSH_INTERVAL": "1s"})
+
+    assert (config.mode, config.rank, config.flush_interval) == ("auto", None, 1.0)
+    assert [problem.split(":")[0] for problem in config.problems] == [
+        "OTEL_ML_RANK",
+        "OTEL_ML_MODE",
+        "OTEL_ML_FLUSH_INTERVAL",
+    ]
+
+
+def test_wrong_arguments_are_all_named_at_once() -> None:
+    with pytest.raises(ConfigError) as error:
+        Config.from_env({}, rank=-1, world_size=0, experiment=3, topology=5, exporters=7)  # type: ignore[arg-type]
+
+    assert len(error.value.problems) == 5
+
+
+@pytest.mark.parametrize("rank", [True, 1.5, "1"])
+def test_a_rank_is_a_whole_number(rank: object) -> None:
+    with pytest.raises(ConfigError, match="rank"):
+        Config.from_env({}, rank=rank)  # type: ignore[arg-type]
+
+
+def test_a_rank_beyond_the_world_size_is_refused() -> None:
+    with pytest.raises(ConfigError, match="below the world size"):
+        Config.from_env({}, rank=4, world_size=4)
+
+
+def test_remote_mode_needs_an_endpoint() -> None:
+    with pytest.raises(ConfigError, match="OTEL_EXPORTER_OTLP_ENDPOINT"):
+        Config.from_env({"OTEL_ML_MODE": "remote"})
+
+
+def test_an_endpoint_makes_auto_remote_and_is_named_with_its_variable() -> None:
+    config = Config.from_env({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://gateway:4318/"})
+
+    assert config.is_remote
+    assert (config.endpoint.url, config.endpoint.source) == ("http://gateway:4318", "OTEL_EXPORTER_OTLP_ENDPOINT")
+
+
+def test_embedded_stays_embedded_although_an_endpoint_is_set() -> None:
+    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://gateway:4318", "OTEL_ML_MODE": "embedded"}
+
+    assert not Config.from_env(environ).is_remote
+
+
+def test_headers_are_decoded_and_the_token_added() -> None:
+    environ = {"OTEL_EXPORTER_OTLP_HEADERS": "X-Team=a%20b", "OTEL_ML_TOKEN": "t0k"}
+
+    endpoint = Config.from_env(environ).endpoint
+
+    assert endpoint.headers == {"x-team": "a b", "authorization": "Bearer t0k"}
+    assert "t0k" not in repr(endpoint)
+
+
+def test_the_role_comes_from_opentelemetrys_variables() -> None:
+    attributes = {"OTEL_RESOURCE_ATTRIBUTES": "service.name=generator,team=rl"}
+
+    assert Config.from_env({}).role == "trainer"
+    assert Config.from_env(attributes).role == "generator"
+    assert Config.from_env(attributes).resource_attributes == {"team": "rl"}
+    assert Config.from_env({**attributes, "OTEL_SERVICE_NAME": "evaluator"}).role == "evaluator"
+
+
+def test_topology_in_all_its_forms() -> None:
+    class Mesh:
+        mesh_dim_names = ("dp", "tp")
+
+        def size(self, dim: int) -> int:
+            return (2, 4)[dim]
+
+        def get_coordinate(self) -> list[int]:
+            return [1, 3]
+
+    assert Config.from_env({}, topology={"dp": (1, 2), "tp": 3}).topology == {"dp": (1, 2), "tp": (3, None)}
+    assert Config.from_env({}, topology=Mesh()).topology == {"dp": (1, 2), "tp": (3, 4)}
+
+
+def test_the_folder_is_absolute() -> None:
+    assert Config.from_env({}).dir == Path.cwd() / "otel-ml-runs"
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, False),
+        ({"OTEL_ML_EXPERIMENT_NAME": "x"}, True),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, True),
+        ({"OTEL_SERVICE_NAME": "x"}, False),
+        ({"OTEL_ML_RANK": "0", "OTEL_SDK_DISABLED": "true"}, False),
+    ],
+)
+def test_the_environment_asks_for_recording_or_not(environ: dict[str, str], expected: bool) -> None:
+    assert is_configured(environ) is expected

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from otel_ml._internal.ranks import Place, detect
+
+TORCHRUN = {
+    "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2",
+    "TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "2",
+}  # fmt: skip
+SRUN = {
+    "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_PROCID": "3", "SLURM_LOCALID": "3", "SLURM_NTASKS": "16",
+    "SLURM_STEP_NUM_TASKS": "8", "SLURM_NNODES": "2",
+}  # fmt: skip
+
+
+def test_a_process_of_no_launcher_is_rank_0_of_1() -> None:
+    assert detect({}) == Place()
+
+
+def test_torchrun_says_rank_restarts_and_hosts() -> None:
+    assert detect(TORCHRUN) == Place(5, 8, 1, "torchrun", "", False, 2, 2)
+
+
+def test_torchruns_own_job_id_is_used_unless_it_is_none() -> None:
+    assert detect({**TORCHRUN, "TORCHELASTIC_RUN_ID": "rl-42"}).job == "rl-42"
+
+
+def test_torchrun_inside_a_slurm_step_takes_the_jobs_identity_from_slurm() -> None:
+    place = detect({**SRUN, **TORCHRUN})
+
+    assert (place.launcher, place.rank, place.job, place.is_unique) == ("torchrun", 5, "slurm-77.0", True)
+
+
+def test_srun_says_rank_and_job() -> None:
+    assert detect(SRUN) == Place(3, 8, 3, "slurm", "slurm-77.0", True, 2, None)
+
+
+def test_a_slurm_array_task_and_a_requeue_are_told_apart() -> None:
+    place = detect({**SRUN, "SLURM_ARRAY_JOB_ID": "70", "SLURM_ARRAY_TASK_ID": "4", "SLURM_RESTART_COUNT": "1"})
+
+    assert (place.job, place.attempt) == ("slurm-70_4.0", 1)
+
+
+def test_slurms_batch_script_itself_is_not_a_rank() -> None:
+    assert detect({"SLURM_JOB_ID": "77", "SLURM_PROCID": "0", "SLURM_NTASKS": "16"}) == Place()
+
+
+def test_open_mpi() -> None:
+    environ = {
+        "OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+        "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "prterun-node7-123@1",
+    }  # fmt: skip
+
+    assert detect(environ) == Place(2, 4, 0, "mpi", "prterun-node7-123-1", False, 2)
+
+
+def test_hydra_of_mpich_and_intel() -> None:
+    assert detect({"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "4"}) == Place(
+        1, 4, 1, "mpi"
+    )
+
+
+def test_torchs_plain_variables() -> None:
+    environ = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
+
+    assert detect(environ) == Place(3, 4, 1, "environment", hosts=2)
+
+
+@pytest.mark.parametrize("rank", ["", "x", "-1", "1.5"])
+def test_variables_that_are_no_ranks_are_no_launcher(rank: str) -> None:
+    assert detect({"RANK": rank, "WORLD_SIZE": "2"}) == Place()

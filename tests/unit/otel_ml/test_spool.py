@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from otel_ml._internal.spool import Lost, Spool
+from otel_ml.wire.spool import Frame, read_spool
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def spool(tmp_path: Path, said: list[str]) -> Spool:
+    return Spool(tmp_path, "writer", b"resource", limit=64 * 1024, say=said.append)
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.spool"))
+
+
+def test_what_is_appended_is_read_back_from_the_file(spool: Spool, tmp_path: Path) -> None:
+    spool.append(Frame("M", b"metrics", 3))
+    spool.append(Frame("L", b"event"))
+
+    found = read_spool(files(tmp_path)[0])
+
+    assert found.resource == b"resource"
+    assert found.frames == (Frame("M", b"metrics", 3), Frame("L", b"event"))
+
+
+def test_acknowledged_frames_leave_the_file(spool: Spool, tmp_path: Path) -> None:
+    spool.append(Frame("M", b"first"))
+    spool.append(Frame("M", b"second"))
+
+    spool.acknowledge(2)
+
+    assert read_spool(files(tmp_path)[0]).frames == ()
+    assert not spool.pending
+
+
+def test_what_follows_an_acknowledgement_is_still_readable(spool: Spool, tmp_path: Path) -> None:
+    spool.append(Frame("M", b"first"))
+    spool.acknowledge(1)
+    spool.append(Frame("M", b"second"))
+
+    assert [frame.payload() for frame in spool.pending] == [b"second"]
+    assert read_spool(files(tmp_path)[0]).frames == (Frame("M", b"second"),)
+
+
+def test_a_file_cut_inside_a_frame_keeps_what_was_before(spool: Spool, tmp_path: Path) -> None:
+    spool.append(Frame("M", b"whole"))
+    spool.append(Frame("M", b"cut off"))
+    path = files(tmp_path)[0]
+    path.write_bytes(path.read_bytes()[:-3])
+
+    assert read_spool(path).frames == (Frame("M", b"whole"),)
+
+
+def test_a_full_spool_drops_the_oldest_and_tells_which_steps(spool: Spool) -> None:
+    lost: list[Lost] = []
+    spool.on_lost = lost.append
+
+    for step in range(100):
+        spool.append(Frame("M", bytes(2048), 7), [("step", step, 7)])
+
+    assert spool.size <= 64 * 1024
+    dropped = [step for one in lost for step in one.steps]
+    assert dropped == [("step", step, 7) for step in range(len(dropped))]
+    assert sum(one.points for one in lost) == 7 * len(dropped)
+    assert len(spool.pending) + len(dropped) == 100
+
+
+def test_a_folder_that_cannot_be_written_keeps_frames_in_memory_and_says_so(said: list[str]) -> None:
+    spool = Spool(Path("/proc/nowhere"), "writer", b"resource", limit=64 * 1024, say=said.append)
+
+    spool.append(Frame("M", b"first"))
+    spool.append(Frame("M", b"second"))
+
+    assert [frame.payload() for frame in spool.pending] == [b"first", b"second"]
+    assert len(said) == 1
+    assert "kept in memory" in said[0]
+
+
+def test_deleting_leaves_no_file(spool: Spool, tmp_path: Path) -> None:
+    spool.append(Frame("M", b"x"))
+
+    spool.delete()
+
+    assert files(tmp_path) == []
+
+
+def test_a_live_writer_locks_its_file_and_a_closed_one_does_not(spool: Spool, tmp_path: Path) -> None:
+    spool.append(Frame("M", b"x"))
+    path = files(tmp_path)[0]
+    probe = f"import fcntl; fcntl.flock(open({str(path)!r}, 'rb'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+
+    while_live = subprocess.run([sys.executable, "-c", probe], capture_output=True)
+    spool.close()
+    after = subprocess.run([sys.executable, "-c", probe], capture_output=True)
+
+    assert while_live.returncode != 0
+    assert after.returncode == 0
