@@ -4,6 +4,7 @@
 
     ExportError
     ├── RetryableExportError      the same records may succeed later
+    │   └── RestartExporterError  only in a new exporter, from its own position
     ├── PermanentExportError      the same records will fail again
     └── ExporterClosedError       export after shutdown
     UnknownExporterError          no exporter of that name (also a ConfigError)
@@ -20,6 +21,7 @@ __all__ = [
     "ExportError",
     "ExporterClosedError",
     "PermanentExportError",
+    "RestartExporterError",
     "RetryableExportError",
     "UnknownExporterError",
 ]
@@ -39,6 +41,10 @@ class RetryableExportError(ExportError):
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class RestartExporterError(RetryableExportError):
+    """What the exporter handed over may be lost: start a new one and go on from its `position()`."""
 
 
 class PermanentExportError(ExportError):

@@ -79,3 +79,8 @@ class Exporter(ABC):
     def url(self) -> str | None:
         """Where a person looks at this run (a file, a page), once started."""
         return None
+
+    @property
+    def notice(self) -> str | None:
+        """A sentence for a person, said once after `start`, where something is not as they may expect."""
+        return None

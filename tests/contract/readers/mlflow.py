@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
+
 from tests.contract.readers import main, number
 
 STEP_FILE = re.compile(r"(?P<name>.+)/(?P<axis>[^/]+)_(?P<step>\d+|none)_(?P<seq>\d+)\.\w+")

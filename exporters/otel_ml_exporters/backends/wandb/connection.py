@@ -1,0 +1,119 @@
+"""Online or offline: what the user said, what the run was before, whether there is a key and a server."""
+
+from __future__ import annotations
+
+import contextlib
+import netrc
+import os
+import socket
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+from urllib.parse import urlsplit
+
+from otel_ml.exceptions import ConfigError
+from otel_ml_exporters.errors import RetryableExportError
+
+__all__ = ["MODES", "Decision", "Mode", "decide"]
+
+Mode = Literal["online", "offline", "disabled"]
+
+MODES: Mapping[str, str] = {
+    "auto": "auto",
+    "online": "online",
+    "offline": "offline",
+    "disabled": "disabled",
+    "run": "online",
+    "dryrun": "offline",
+}
+"""Values of the option `mode` and of `WANDB_MODE` (the last two are old names that W&B still takes)."""
+
+_PROBE_TIMEOUT = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How to open the run.
+
+    Attributes:
+        mode: for `wandb.init`.
+        notice: a sentence for a person, where the mode is not what they may expect.
+        may_fall_back: whether offline is an answer to a server that does not answer.
+    """
+
+    mode: Mode
+    notice: str | None = None
+    may_fall_back: bool = False
+
+
+def decide(option: str, before: str | None, *, api_key: str | None, base_url: str) -> Decision:
+    """Return how to open the run.
+
+    Args:
+        option: `mode` as configured.
+        before: the mode this run was opened in by an earlier process, or None.
+        api_key: as W&B's settings have it; key files are looked up here.
+        base_url: W&B's server.
+
+    Raises:
+        ConfigError: an unknown mode, or offline for a run that is on the server already.
+        RetryableExportError: the run is on the server, which does not answer now.
+    """
+    wanted = _wanted(option)
+    if wanted == "offline" and before == "online":
+        raise ConfigError(
+            "wandb: this run is on the server already and cannot go on offline. Unset WANDB_MODE and `mode`, or "
+            "begin a run of another id."
+        )
+    if wanted != "auto":
+        return Decision(cast("Mode", wanted))
+    if before == "offline":
+        return Decision("offline", "W&B: the run goes on offline, as it began.")
+    why_not = _why_not_online(api_key, base_url)
+    if why_not is None:
+        return Decision("online", may_fall_back=before is None)
+    if before == "online":
+        raise RetryableExportError(f"W&B: {why_not}; the run is on the server and waits for it.")
+    return Decision("offline", f"W&B: {why_not}; the run is kept offline.")
+
+
+def _wanted(option: str) -> str:
+    raw = option if option != "auto" else os.environ.get("WANDB_MODE", "").strip().lower() or "auto"
+    if raw not in MODES:
+        raise ConfigError(f"WANDB_MODE: expected one of {', '.join(MODES)}, got {raw!r}.")
+    return MODES[raw]
+
+
+def _why_not_online(api_key: str | None, base_url: str) -> str | None:
+    if not (api_key or _has_credentials(base_url)):
+        return "no API key (run `wandb login` or set WANDB_API_KEY)"
+    if not _answers(base_url):
+        return f"{base_url} does not answer"
+    return None
+
+
+def _has_credentials(base_url: str) -> bool:
+    if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
+        return True
+    named = os.environ.get("NETRC")
+    for path in [Path(named)] if named else [Path.home() / ".netrc", Path.home() / "_netrc"]:
+        with contextlib.suppress(OSError, netrc.NetrcParseError):
+            if netrc.netrc(str(path)).authenticators(urlsplit(base_url).netloc):
+                return True
+    return False
+
+
+def _answers(base_url: str) -> bool:
+    """Probe the port: `wandb.init` would try for 90 s. Behind a proxy only the client itself can tell."""
+    parts = urlsplit(base_url)
+    host = parts.hostname or ""
+    if parts.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(host):
+        return True
+    try:
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        socket.create_connection((host, port), timeout=_PROBE_TIMEOUT).close()
+    except (OSError, ValueError):
+        return False
+    return True

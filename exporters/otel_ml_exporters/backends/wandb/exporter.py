@@ -1,0 +1,183 @@
+"""Exporter `wandb`: one W&B run, one history row for each closed step.
+
+Online where there is an API key and the server answers, else offline (said once); `mode` or `WANDB_MODE` decide
+otherwise. A run stays as it began. Credentials stay in W&B's own places (`WANDB_API_KEY`, `.netrc`) and are neither
+read nor stored here. An offline run is uploaded by `wandb sync wandb/offline-run-*-<id>`, all its folders at once.
+
+Guarantee:
+    Scalars exactly once, over any number of SIGKILLs of the exporter: `_step` is the record's `seq`, and a restart goes
+    on after the last row of the server, or of the run's own files, whose torn ends are cut off first. Media, tables and
+    artifacts are written at least once, under the same names.
+Ordering:
+    `_step` ascends. The index on an axis is the value `otel_ml/<axis>`, and every metric is drawn over its own axis. An
+    amendment is a further row with the same axis value and `otel_ml/amendment`; every row has `otel_ml/attempt`.
+Non-finite values:
+    NaN and ±Inf are stored as such; in config and summary as the texts "NaN", "Infinity", "-Infinity".
+Names:
+    As published; `_step`, `_timestamp`, `_runtime`, `_wandb` become `metric/<name>`. Run, project and artifact names
+    with characters that W&B refuses get a replacement that ends in a hash.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from typing import Any
+
+from otel_ml.exceptions import ConfigError
+from otel_ml_exporters.backends.wandb.connection import MODES
+from otel_ml_exporters.backends.wandb.errors import translated
+from otel_ml_exporters.backends.wandb.opening import OpenRun, Options, open_run
+from otel_ml_exporters.backends.wandb.session import Session
+from otel_ml_exporters.backends.wandb.transaction_log import LogTail
+from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, RetryableExportError
+from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.records import Record, RunInfo, RunStatus
+
+__all__ = ["WandbExporter"]
+
+_EXIT_CODES = {"finished": 0, "failed": 1, "killed": 137}
+_FLUSH_POLL = 0.02
+
+
+class WandbExporter(Exporter):
+    """Writes one W&B run.
+
+    Args:
+        mode: `auto`, `online`, `offline` or `disabled`.
+        project: by default `WANDB_PROJECT`, else the experiment's name.
+        entity: user or team; by default W&B's own.
+        group: runs to show together.
+        job_type: what kind of run.
+        tags: besides the run's own.
+        notes: instead of the run's own.
+    """
+
+    def __init__(
+        self,
+        *,
+        mode: str = "auto",
+        project: str | None = None,
+        entity: str | None = None,
+        group: str | None = None,
+        job_type: str | None = None,
+        tags: Iterable[str] = (),
+        notes: str | None = None,
+    ) -> None:
+        self._options = Options(mode, project, entity, group, job_type, tuple(tags), notes)
+        _check(self._options)
+        self._opened: OpenRun | None = None
+        self._session: Session | None = None
+        self._tail: LogTail | None = None
+        self._closed = False
+
+    def start(self, run: RunInfo) -> None:
+        """Open or resume the run; see `Exporter.start`."""
+        try:
+            with translated():
+                opened = open_run(run, self._options)
+                self._session = Session(opened.run, opened.position or 0)
+        except PermanentExportError as error:
+            raise ConfigError(f"wandb: cannot open the run: {error}") from error
+        self._tail = LogTail(opened.log) if opened.mode != "disabled" else None
+        self._opened = opened
+
+    def position(self) -> int | None:
+        """Return the `_step` of the last stored row, as it was at the start."""
+        return self._opened.position if self._opened else None
+
+    def export(self, records: Sequence[Record]) -> None:
+        """Hand `records` to W&B's service process; rows that it has already are skipped."""
+        if self._closed:
+            raise ExporterClosedError("wandb")
+        if self._session is None:
+            raise PermanentExportError("wandb: export before start. Call start(run) first.")
+        with translated():
+            self._session.write(records)
+
+    def force_flush(self, timeout: float) -> None:
+        """Wait until every row is in the transaction log on disk.
+
+        Raises:
+            RetryableExportError: not within `timeout` seconds.
+        """
+        if self._session is None or self._tail is None or self._closed:
+            return
+        deadline = time.monotonic() + timeout
+        while self._tail.advance() < self._session.last_row:
+            if time.monotonic() > deadline:
+                raise RetryableExportError(f"W&B: row {self._session.last_row} is not on disk after {timeout:g} s.")
+            time.sleep(_FLUSH_POLL)
+
+    def shutdown(self, timeout: float, status: RunStatus | None) -> None:
+        """Finish the run, uploading what is left.
+
+        Raises:
+            RetryableExportError: not within `timeout` seconds; the next start goes on where the server is.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if self._opened is None:
+            return
+        finishing = _Finishing(self._opened.run, status)
+        finishing.start()
+        finishing.join(timeout)
+        with translated():
+            finishing.check(timeout)
+
+    @property
+    def url(self) -> str | None:
+        """The run's page, or the folder of an offline run."""
+        if self._opened is None or self._opened.mode == "disabled":
+            return None
+        return str(self._opened.run.url or self._opened.log.parent)
+
+    @property
+    def notice(self) -> str | None:
+        """Why the run is offline, if it is."""
+        return self._opened.notice if self._opened else None
+
+
+class _Finishing(threading.Thread):
+    """`Run.finish`, which waits for uploads for as long as W&B's settings said at the start."""
+
+    def __init__(self, run: Any, status: RunStatus | None) -> None:
+        super().__init__(name="otel-ml-wandb-finish", daemon=True)
+        self._run = run
+        self._status = status
+        self._failure: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            if self._status is None or self._status.status == "running":
+                # Only this process ends: not "finished", nor "crashed" some minutes later.
+                self._run.mark_preempting()
+                self._run.finish(exit_code=1)
+            else:
+                self._run.finish(exit_code=_EXIT_CODES[self._status.status])
+        except Exception as error:  # noqa: BLE001 (raised again by `check`, in the caller's thread)
+            self._failure = error
+
+    def check(self, timeout: float) -> None:
+        """Raise what `finish` raised, or that it is still running."""
+        if self.is_alive():
+            raise RetryableExportError(f"W&B: the upload was not finished within {timeout:g} s.")
+        if self._failure is not None:
+            raise self._failure
+
+
+def _check(options: Options) -> None:
+    problems = []
+    if options.mode not in MODES:
+        problems.append(f"wandb: mode: expected one of {', '.join(MODES)}, got {options.mode!r}.")
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if field.name != "tags" and value is not None and not isinstance(value, str):
+            problems.append(f"wandb: {field.name}: expected text, got {value!r}.")
+    if not all(isinstance(tag, str) for tag in options.tags):
+        problems.append(f"wandb: tags: expected a list of texts, got {options.tags!r}.")
+    if problems:
+        raise ConfigError(*problems)

@@ -1,0 +1,89 @@
+"""Texts, tables, images, audio, histograms and files → W&B's own types."""
+
+from __future__ import annotations
+
+import html
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from otel_ml_exporters.backends.wandb.names import identifier
+from otel_ml_exporters.records import Artifact, Audio, HistogramValue, Image, JsonValue, Table, Text
+
+__all__ = ["MAX_BINS", "artifact", "media", "merged_bins"]
+
+MAX_BINS = 512
+"""`wandb.Histogram.MAX_LENGTH`; one more and the whole row is lost."""
+
+
+def media(record: Text | Table | Image | Audio | HistogramValue, folder: Path) -> Any:
+    """Return the value to log; files it needs until then are written to `folder`."""
+    import wandb
+
+    match record:
+        case Text():
+            return wandb.Html(f"<pre>{html.escape(record.text)}</pre>", inject=False)
+        case Table():
+            rows = [[_cell(cell) for cell in row] for row in record.rows]
+            return wandb.Table(columns=list(record.columns), data=rows, allow_mixed_types=True)
+        case Image():
+            path = folder / f"{record.seq}.png"
+            path.write_bytes(record.png)
+            return wandb.Image(str(path), caption=record.caption)
+        case Audio():
+            path = folder / f"{record.seq}.wav"
+            path.write_bytes(record.wav)
+            return wandb.Audio(str(path), sample_rate=record.sample_rate, caption=record.caption)
+        case HistogramValue():
+            edges, counts = merged_bins(record.edges, record.counts)
+            return wandb.Histogram(np_histogram=(list(counts), list(edges)))
+
+
+def merged_bins(
+    edges: Sequence[float], counts: Sequence[float], limit: int = MAX_BINS
+) -> tuple[Sequence[float], Sequence[float]]:
+    """Return at most `limit` bins: neighbours are added up, so the total stays.
+
+    Examples:
+        >>> merged_bins([0, 1, 2, 3], [5, 6, 7], limit=2)
+        ([0, 2, 3], [11, 7])
+    """
+    width = -(-len(counts) // limit) if counts else 1
+    if width <= 1:
+        return edges, counts
+    merged = [sum(counts[at : at + width]) for at in range(0, len(counts), width)]
+    return [*edges[:-1:width], edges[-1]], merged
+
+
+def artifact(files: Sequence[Artifact], *, continued: bool) -> Any:
+    """Return one W&B artifact of all files of one name; `continued` adds to the version logged just before."""
+    import wandb
+
+    first = files[0]
+    described = {file.path_in: {"uri": file.uri, "size": file.size, "sha256": file.sha256} for file in files}
+    made = wandb.Artifact(
+        identifier(first.name, 128),
+        identifier(first.type or "artifact", 128),
+        metadata={"step": first.step, "files": described},
+        incremental=continued,
+    )
+    for file in files:
+        if file.local is not None and file.local.is_file():
+            # Immutable: uploaded from where it is instead of from a copy.
+            made.add_file(str(file.local), name=file.path_in, policy="immutable", skip_cache=True)
+        else:
+            _add_reference(made, file)
+    return made
+
+
+def _add_reference(made: Any, file: Artifact) -> None:
+    with tempfile.TemporaryDirectory(prefix="otel-ml-") as folder:
+        path = Path(folder, "reference.json")
+        path.write_text(json.dumps({"uri": file.uri, "size": file.size, "sha256": file.sha256}))
+        made.add_file(str(path), name=f"{file.path_in}.reference.json", policy="mutable", skip_cache=True)
+
+
+def _cell(value: JsonValue) -> Any:
+    return json.dumps(value, default=str) if isinstance(value, (list, tuple, dict)) else value

@@ -1,0 +1,173 @@
+"""Opening or resuming a run of W&B, online or offline, so that nothing is lost and nothing doubled."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from otel_ml.exceptions import ConfigError, MissingDependencyError
+from otel_ml_exporters.backends.wandb import transaction_log
+from otel_ml_exporters.backends.wandb.connection import Decision, decide
+from otel_ml_exporters.backends.wandb.errors import service_is_gone
+from otel_ml_exporters.backends.wandb.names import identifier
+from otel_ml_exporters.errors import RetryableExportError
+from otel_ml_exporters.records import RunInfo
+
+__all__ = ["OpenRun", "Options", "load_wandb", "open_run"]
+
+_MAX_TAG = 64
+# Lean: the service is not the training process, so its console, git, machine and packages say nothing about the run.
+_SETTINGS = {
+    "console": "off",
+    "disable_code": True,
+    "disable_git": True,
+    "disable_job_creation": True,
+    "finish_timeout": 60.0,
+    "finish_timeout_raises": True,
+    "init_timeout": 20.0,
+    "quiet": True,
+    "silent": True,
+    "symlink": False,
+    "x_disable_machine_info": True,
+    "x_disable_meta": True,
+    "x_disable_stats": True,
+    "x_save_requirements": False,
+    # The service process keeps rows in memory for 15 s otherwise; a crash loses them from an offline run's file.
+    "x_transaction_log_flush_interval": 0.2,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user configured; see `WandbExporter`."""
+
+    mode: str = "auto"
+    project: str | None = None
+    entity: str | None = None
+    group: str | None = None
+    job_type: str | None = None
+    tags: tuple[str, ...] = ()
+    notes: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run as `wandb.init` returned it.
+
+    Attributes:
+        run: `wandb.Run`.
+        mode: `online`, `offline` or `disabled`.
+        position: `seq` of the last row stored; None where W&B cannot tell.
+        log: the transaction log of this process.
+        notice: a sentence for a person, or None.
+    """
+
+    run: Any
+    mode: str
+    position: int | None
+    log: Path
+    notice: str | None
+
+
+def load_wandb(root: Path) -> Any:
+    """Import W&B, silent and without its own error reports; what the user set in the environment stays.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    os.environ.setdefault("WANDB_SILENT", "true")
+    os.environ.setdefault("WANDB_DATA_DIR", str(root / "wandb" / "data"))
+    os.environ.setdefault("WANDB_CACHE_DIR", str(root / "wandb" / "cache"))
+    try:
+        import wandb
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError("Exporter 'wandb'", package=error.name or "wandb", extra="wandb") from error
+    logging.getLogger("wandb").setLevel(logging.CRITICAL)
+    return wandb
+
+
+def open_run(run: RunInfo, options: Options) -> OpenRun:
+    """Open or resume the run `run.id`.
+
+    Online, the server's last row decides where to go on. Offline, every process writes a file of its own; those of
+    killed predecessors are repaired, and their last row decides.
+    """
+    root = run.dir.resolve().parent.parent
+    root.mkdir(parents=True, exist_ok=True)
+    wandb = load_wandb(root)
+    with _forgets_a_dead_service(wandb):
+        settings = wandb.setup().settings
+    memory = run.dir / "wandb" / "mode"
+    before = memory.read_text().strip() if memory.exists() else None
+    decision = decide(options.mode, before, api_key=settings.api_key, base_url=settings.base_url)
+    opened, decision = _init(wandb, run, options, decision)
+    log = Path(opened.settings.sync_file) if decision.mode != "disabled" else run.dir
+    position = _position(opened, decision.mode, log, before)
+    memory.parent.mkdir(parents=True, exist_ok=True)
+    memory.write_text(decision.mode)
+    return OpenRun(opened, decision.mode, position, log, decision.notice)
+
+
+def _init(wandb: Any, run: RunInfo, options: Options, decision: Decision) -> tuple[Any, Decision]:
+    arguments = _arguments(wandb, run, options)
+    try:
+        with _forgets_a_dead_service(wandb):
+            return wandb.init(mode=decision.mode, **arguments), decision
+    except wandb.errors.AuthenticationError as error:
+        raise ConfigError(f"wandb: {error}") from error
+    except wandb.errors.CommError as error:
+        if not decision.may_fall_back:
+            raise
+        notice = f"W&B: the server did not open the run ({error}); the run is kept offline."
+        return wandb.init(mode="offline", **arguments), Decision("offline", notice)
+
+
+def _arguments(wandb: Any, run: RunInfo, options: Options) -> dict[str, Any]:
+    known = wandb.Settings.model_fields
+    settings = {name: value for name, value in _SETTINGS.items() if name in known}
+    tags = dict.fromkeys(tag[:_MAX_TAG] for tag in (*run.tags, *options.tags) if tag)
+    project = options.project or os.environ.get("WANDB_PROJECT") or run.experiment
+    return {
+        "project": identifier(project, 128),
+        "entity": options.entity,
+        "group": options.group,
+        "job_type": options.job_type,
+        "tags": list(tags),
+        "notes": options.notes or run.notes,
+        "id": identifier(run.id),
+        "name": run.name or run.id,
+        "resume": "allow",
+        "reinit": "create_new",
+        "dir": str(run.dir.resolve().parent.parent),
+        "settings": wandb.Settings(**settings),
+    }
+
+
+def _position(opened: Any, mode: str, log: Path, before: str | None) -> int | None:
+    if mode == "disabled":
+        return None
+    if mode == "online":
+        return max(0, int(opened.starting_step) - 1)
+    # Only now, after the 0.3 s that `init` takes: the service of a killed predecessor may have been writing still.
+    earlier = [path for path in log.parent.parent.glob(f"offline-run-*/{log.name}") if path != log]
+    found = [transaction_log.last_row(path) for path in earlier if transaction_log.repair(path)]
+    # Files that were uploaded and removed say nothing; then the pipeline's own mark counts.
+    return max(found) if found else (None if before == "offline" else 0)
+
+
+@contextlib.contextmanager
+def _forgets_a_dead_service(wandb: Any) -> Any:
+    """Let the next try start a new `wandb-core` where the one of this process died."""
+    try:
+        yield
+    except Exception as error:
+        if not service_is_gone(error):
+            raise
+        with contextlib.suppress(Exception):
+            wandb.teardown()
+        raise RetryableExportError(f"W&B: its process wandb-core had died ({error}); it is started again.") from error

@@ -1,0 +1,139 @@
+"""One open run in W&B: which record goes where."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from otel_ml_exporters.backends.wandb.media import artifact, media
+from otel_ml_exporters.backends.wandb.names import row_key
+from otel_ml_exporters.backends.wandb.rows import AMENDMENT, ATTEMPT, axis_key, fitting, plain, step_row
+from otel_ml_exporters.errors import PermanentExportError
+from otel_ml_exporters.records import (
+    Artifact,
+    Audio,
+    HistogramValue,
+    Image,
+    Params,
+    Record,
+    StepRecord,
+    Summary,
+    Table,
+    Text,
+)
+
+__all__ = ["Session"]
+
+
+class Session:
+    """Hands records to an open run; what W&B raises is not translated here.
+
+    Args:
+        run: `wandb.Run`.
+        position: `seq` of the last row that is stored already.
+
+    Attributes:
+        done: `seq` of the last record handed over.
+        last_row: `_step` of the last row handed over.
+    """
+
+    def __init__(self, run: Any, position: int) -> None:
+        self._run = run
+        self.done = position
+        self.last_row = 0
+        self._defined: set[str] = set()
+        self._last_artifact: tuple[str, int | None] | None = None
+        self._handlers: Mapping[type, Callable[[Any], None]] = {
+            StepRecord: self._log_step,
+            Params: self._log_params,
+            Summary: self._log_summary,
+            Text: self._log_media,
+            Table: self._log_media,
+            Image: self._log_media,
+            Audio: self._log_media,
+            HistogramValue: self._log_media,
+        }
+        for key in (ATTEMPT, AMENDMENT):
+            run.define_metric(key, hidden=True)
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Hand over those of `records` that were not yet."""
+        new = [record for record in records if record.seq > self.done]
+        for name, together in groupby(new, key=_artifact_key):
+            group = list(together)
+            if name is None:
+                self._write_each(group)
+            else:
+                self._log_artifact(name, [record for record in group if isinstance(record, Artifact)])
+                self.done = group[-1].seq
+
+    def _write_each(self, records: Iterable[Record]) -> None:
+        for record in records:
+            handler = self._handlers.get(type(record))
+            if handler is not None:
+                handler(record)
+            self.done = record.seq
+
+    def _log_step(self, record: StepRecord) -> None:
+        self._bind(record.axis, map(row_key, record.values))
+        row, left_out = fitting(step_row(record))
+        self._log_row(row, record.seq)
+        if left_out:
+            raise PermanentExportError(
+                f"W&B: {left_out} of {len(record.values)} values of {record.axis} {record.step} do not fit into a row; "
+                "its limit is 10 MB."
+            )
+
+    def _log_media(self, record: Text | Table | Image | Audio | HistogramValue) -> None:
+        with tempfile.TemporaryDirectory(prefix="otel-ml-") as folder:
+            row = {row_key(record.name): media(record, Path(folder)), "_timestamp": record.time}
+            if record.step is not None:
+                self._bind(record.axis, ())
+                row[axis_key(record.axis)] = record.step
+            self._log_row(row, record.seq)
+
+    def _log_row(self, row: Mapping[str, Any], seq: int) -> None:
+        self._run.log(row, step=seq, commit=True)
+        self.last_row = seq
+
+    def _log_params(self, record: Params) -> None:
+        self._run.config.update(
+            plain({row_key(key): value for key, value in record.params.items()}), allow_val_change=True
+        )
+
+    def _log_summary(self, record: Summary) -> None:
+        self._run.summary.update(plain({row_key(key): value for key, value in record.values.items()}))
+
+    def _log_artifact(self, name: tuple[str, int | None], files: Sequence[Artifact]) -> None:
+        """Log all files of a name together; what comes for it in a later batch joins the same version."""
+        made = artifact(files, continued=name == self._last_artifact)
+        aliases = dict.fromkeys(_alias(alias) for file in files for alias in file.aliases)
+        self._run.log_artifact(made, aliases=list(aliases) or None)
+        self._last_artifact = name
+
+    def _bind(self, axis: str, keys: Iterable[str]) -> None:
+        """Say once for each metric what it is drawn over.
+
+        Not by glob: `*` would also bind what lives on another axis. Without `step_sync=False` the service would write
+        a 0 for an axis that a row does not have.
+        """
+        index = axis_key(axis)
+        if index not in self._defined:
+            self._defined.add(index)
+            self._run.define_metric(index, hidden=True)
+        for key in keys:
+            if key not in self._defined:
+                self._defined.add(key)
+                self._run.define_metric(key, step_metric=index, step_sync=False)
+
+
+def _artifact_key(record: Record) -> tuple[str, int | None] | None:
+    return (record.name, record.step) if isinstance(record, Artifact) else None
+
+
+def _alias(alias: str) -> str:
+    """W&B refuses these two in an alias."""
+    return alias.replace("/", "-").replace(":", "-")

@@ -1,0 +1,93 @@
+"""W&B's transaction log (`run-<id>.wandb`): read it while it grows, and repair its end after a crash.
+
+The file is a LevelDB log: a 7-byte header, then 32 KiB blocks of chunks; a chunk is CRC-32 (of type and data), length,
+type, data, and one to many chunks make a record, which is a `wandb_internal_pb2.Record`. The package `wandb` has no
+reader in Python.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["LogTail", "last_row", "records", "repair"]
+
+_FILE_HEADER = b":W&B\xe1\xbe\x00"
+_BLOCK = 32 * 1024
+_CHUNK_HEADER = struct.Struct("<IHB")
+_FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+
+
+def records(path: Path, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield (end offset, content) of every whole record from `start` on; stop before a torn or damaged one."""
+    with path.open("rb") as file:
+        if file.read(len(_FILE_HEADER)) != _FILE_HEADER:
+            return
+        position = max(start, len(_FILE_HEADER))
+        file.seek(position)
+        parts: list[bytes] = []
+        while True:
+            room = _BLOCK - position % _BLOCK
+            if room < _CHUNK_HEADER.size:  # the rest of a block that no header fits in is padding
+                position += room
+                file.seek(position)
+                continue
+            head = file.read(_CHUNK_HEADER.size)
+            if len(head) < _CHUNK_HEADER.size:
+                return
+            checksum, length, kind = _CHUNK_HEADER.unpack(head)
+            data = file.read(length)
+            if len(data) < length or zlib.crc32(data, zlib.crc32(head[-1:])) != checksum:
+                return
+            position += _CHUNK_HEADER.size + length
+            if kind in {_FULL, _FIRST}:
+                parts = []
+            parts.append(data)
+            if kind in {_FULL, _LAST}:
+                yield position, b"".join(parts)
+
+
+def repair(path: Path) -> bool:
+    """Cut `path` after its last whole record; return whether anything is left to synchronise.
+
+    `wandb sync` stops at a torn record and does not continue with the run's later files.
+    """
+    end = 0
+    for end, _ in records(path):  # noqa: B007 (the last end is what is wanted)
+        pass
+    if end and end < path.stat().st_size:
+        with path.open("r+b") as file:
+            file.truncate(end)
+    return end > 0
+
+
+def last_row(path: Path) -> int:
+    """Return the `_step` of the last history row in `path`, or 0."""
+    return LogTail(path).advance()
+
+
+class LogTail:
+    """Follows a log that W&B's service is writing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._last_row = 0
+
+    def advance(self) -> int:
+        """Read what was written since the last call; return the `_step` of the newest row on disk, or 0."""
+        for end, content in records(self._path, self._offset) if self._path.exists() else ():
+            self._offset = end
+            record = _decode(content)
+            if record.WhichOneof("record_type") == "history":
+                self._last_row = max(self._last_row, record.history.step.num)
+        return self._last_row
+
+
+def _decode(content: bytes) -> Any:
+    from wandb.proto import wandb_internal_pb2
+
+    return wandb_internal_pb2.Record.FromString(content)

@@ -1,0 +1,134 @@
+"""Reads an offline run back from W&B's transaction logs, with the messages of W&B's own protocol."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from wandb.proto import wandb_internal_pb2
+
+from otel_ml_exporters.backends.wandb.transaction_log import records
+from tests.contract.readers import main, number
+
+AXIS = "otel_ml/"
+OWN = {"otel_ml/attempt", "otel_ml/amendment"}
+STATUS = {0: "finished", 137: "killed"}
+
+
+def read(run_dir: Path, run_id: str) -> dict[str, object]:
+    answer = Answer()
+    for path in sorted((run_dir.resolve().parents[1] / "wandb").glob(f"offline-run-*/run-{run_id}.wandb")):
+        answer.status = "running"
+        answer.files = path.parent / "files"
+        for _, content in records(path):
+            answer.add(wandb_internal_pb2.Record.FromString(content))
+    return answer.as_json()
+
+
+class Answer:
+    def __init__(self) -> None:
+        self.files = Path()
+        self.status = "running"
+        self.lists: dict[str, list[object]] = {
+            key: []
+            for key in ("scalars", "amendments", "texts", "tables", "images", "audio", "histograms", "artifacts")
+        }
+        self.config: dict[str, object] = {}
+        self.summary: dict[str, object] = {}
+        self.tags: list[str] = []
+
+    def as_json(self) -> dict[str, object]:
+        params = dict(leaves("", {key: value for key, value in self.config.items() if key != "_wandb"}))
+        return {**self.lists, "params": params, "summary": self.summary, "tags": self.tags, "status": self.status}
+
+    def add(self, record: Any) -> None:
+        kind = record.WhichOneof("record_type")
+        handler = getattr(self, f"on_{kind}", None)
+        if handler is not None:
+            handler(getattr(record, kind))
+
+    def on_run(self, run: Any) -> None:
+        self.tags = sorted(run.tags)
+
+    def on_config(self, config: Any) -> None:
+        for item in config.update:
+            self.config[item.key] = json.loads(item.value_json)
+
+    def on_summary(self, summary: Any) -> None:
+        for item in summary.update:
+            if item.key and not item.key.startswith("_"):
+                self.summary[item.key] = given_number(json.loads(item.value_json))
+
+    def on_exit(self, exit_record: Any) -> None:
+        self.status = STATUS.get(exit_record.exit_code, "failed")
+
+    def on_preempting(self, _: Any) -> None:
+        self.on_exit = lambda _: None  # type: ignore[method-assign]  # the run goes on in the next file
+
+    def on_artifact(self, artifact: Any) -> None:
+        if artifact.user_created:
+            for file in artifact.manifest.contents:
+                content = Path(file.local_path).read_bytes()
+                self.lists["artifacts"].append([artifact.name, file.path, hashlib.sha256(content).hexdigest()])
+
+    def on_history(self, history: Any) -> None:
+        row: dict[str, Any] = {}
+        for item in history.item:
+            place = row
+            *outer, key = item.nested_key or [item.key]
+            for part in outer:
+                place = place.setdefault(part, {})
+            place[key] = json.loads(item.value_json)
+        axis, step = next(
+            ((key.removeprefix(AXIS), value) for key, value in row.items() if key.startswith(AXIS) and key not in OWN),
+            ("step", None),
+        )
+        for name, value in row.items():
+            if not name.startswith(("_", AXIS)):
+                self.on_value(name, axis, step, value, row)
+
+    def on_value(self, name: str, axis: str, step: int | None, value: Any, row: Mapping[str, Any]) -> None:
+        if isinstance(value, dict):
+            kind, content = self.media(value)
+            self.lists[kind].append([name, step, *content])
+        elif "otel_ml/amendment" in row:
+            self.lists["amendments"].append([name, axis, step, number(value)])
+        else:
+            self.lists["scalars"].append([name, axis, step, number(value), row["otel_ml/attempt"]])
+
+    def media(self, value: Mapping[str, Any]) -> tuple[str, list[object]]:
+        if value["_type"] == "histogram":
+            return "histograms", [value["bins"], value["values"]]
+        data = (self.files / value["path"]).read_bytes()
+        match value["_type"]:
+            case "html-file":
+                return "texts", [html.unescape(data.decode().removeprefix("<pre>").removesuffix("</pre>"))]
+            case "table-file":
+                table = json.loads(data)
+                return "tables", [table["columns"], table["data"]]
+            case "image-file":
+                return "images", [hashlib.sha256(data).hexdigest()]
+            case "audio-file":
+                return "audio", [hashlib.sha256(data).hexdigest()]
+        raise AssertionError(value)
+
+
+def given_number(value: object) -> object:
+    return number(float(value)) if isinstance(value, (int, float, str)) else value
+
+
+def leaves(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    for name, value in values.items():
+        key = f"{prefix}.{name}" if prefix else name
+        if isinstance(value, dict):
+            yield from leaves(key, value)
+        else:
+            yield key, value
+
+
+if __name__ == "__main__":
+    main(read)
