@@ -72,7 +72,7 @@ class Process:
     def __init__(self, seed: int, role: str, rank: int, world_size: int) -> None:
         self.random = random.Random(f"{seed}/{role}/{rank}")
         self.role, self.rank, self.world_size = role, rank, world_size
-        self.topology = {"dp": rank // 2}
+        self.topology = {"dp": rank // 2}  # two ranks each hold a copy of the same
         self.written: list[Recorded] = []
 
     def record_some(self, axis: str, step: int, **where: Any) -> None:
@@ -119,7 +119,7 @@ def written_in(folder: Path) -> Iterator[Recorded]:
 def main() -> None:
     seed, folder = int(sys.argv[1]), Path(sys.argv[2])
     process = Process(seed, os.environ["OTEL_SERVICE_NAME"], int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
-    with otel_ml.init("oracle", topology=process.topology):
+    with otel_ml.init("oracle", topology={"dp": (process.topology["dp"], 3)}):
         process.run()
     file = folder / f"{process.role}-{process.rank}.json"
     file.write_text(json.dumps([vars(record) for record in process.written]))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import otel_ml
 
 PUBLIC = [
+    "ConfigError",
+    "MissingDependencyError",
+    "OtelMLError",
     "Run",
     "child_env",
     "define_metric",

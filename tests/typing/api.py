@@ -98,7 +98,7 @@ async def timing() -> None:
 def everything_else() -> None:
     otel_ml.log_params({"optimizer": {"lr": 1e-3}})
     otel_ml.log_text("note", "hello")
-    otel_ml.log_table("wrong", columns=["truth", "guess"], rows=[[3, 8]])
+    otel_ml.log_table("wrong", [[3, 8]], columns=["truth", "guess"])
     otel_ml.log_image("digit", np.zeros((8, 8), dtype=np.uint8), caption="a three")
     otel_ml.log_audio("speech", np.zeros(16000, dtype=np.float32), sample_rate=16000)
     otel_ml.log_histogram("weights", np.zeros(100))
