@@ -110,7 +110,7 @@ class ServiceConfig:
         source = _Source(said, environ, problems)
         embedded = None if rendezvous is None else _embedded(rendezvous, source)
         http_default = ("127.0.0.1", 0) if embedded else env.LISTEN_HTTP.default
-        found = {
+        found: dict[str, Any] = {
             "exporters": _exporters(exporters, said, source),
             "dir": Path(source.value(env.DIR, "dir", str(directory) if directory else None)).expanduser().absolute(),
             "dir_max": source.value(env.DIR_MAX, "dir_max"),
@@ -188,9 +188,8 @@ def _tls(said: FileSettings, file: Path | None, problems: list[str]) -> TlsFiles
     folder = Path() if file is None else file.parent
     paths = {key: folder / name for key, name in said.tls.items()}
     problems += [f"{file}: listen.tls: {key} is missing." for key in ("certificate", "key") if key not in paths]
-    problems += [
-        f"{file}: listen.tls.{key}: no file {str(path)!r}." for key, path in paths.items() if not path.is_file()
-    ]
+    unreadable = {key: path for key, path in paths.items() if not path.is_file()}
+    problems += [f"{file}: listen.tls.{key}: no file {str(path)!r}." for key, path in unreadable.items()]
     if {"certificate", "key"} <= paths.keys():
         return TlsFiles(paths["certificate"], paths["key"], paths.get("client_ca"))
     return None

@@ -50,13 +50,16 @@ _STOP_S = 30.0
 """Seconds a stopping service gives its exporters."""
 
 _LINGER_S = 2.0
-"""How long an embedded service stays after the end: the last writer still reads its account, a restart still finds it."""
+"""How long an embedded service stays after the end: the last writer still reads its account."""
 
 _NOBODY_S = 120.0
 """How long an embedded service waits for the first request, or for an exporter that makes no progress."""
 
+_SILENCE_S = 300.0
+"""A run of which nobody was heard for this long has ended (CONTRACT §5)."""
+
 _EMBEDDED_SILENCE_S = 30.0
-"""Embedded, a run of which nobody was heard for this long has ended (CONTRACT §5)."""
+"""The same in embedded mode."""
 
 
 class Service:
@@ -88,10 +91,12 @@ class Service:
         self._ended = threading.Event()
         self._http_address = ("", 0)
         self._grpc_address: tuple[str, int] | None = None
-        silence = {"end_silence_s": _EMBEDDED_SILENCE_S} if config.embedded else {}
         settings = RunSettings(
             makers,
-            EngineSettings(allowed_lateness_s=config.allowed_lateness_s, **silence),
+            EngineSettings(
+                allowed_lateness_s=config.allowed_lateness_s,
+                end_silence_s=_EMBEDDED_SILENCE_S if config.embedded else _SILENCE_S,
+            ),
             retry or RetryPolicy(),
         )
         self._journal: Journal[Decoded] = Journal(self._state_folder() / "journal.db", self._committed)
@@ -232,9 +237,7 @@ class Service:
         moved_at, last_seen = self._clock(), None
         while not self._stopped.wait(_LINGER_S / 4):
             runs = list(self._runs)
-            seen = [
-                (run.status, run.outbox.last_seq, [p.status.delivered for p in run.pipelines.values()]) for run in runs
-            ]
+            seen = [(run.status, *(pipeline.status for pipeline in run.pipelines.values())) for run in runs]
             if seen != last_seen or self._admission.held:
                 moved_at, last_seen = self._clock(), seen
             still_s = self._clock() - moved_at

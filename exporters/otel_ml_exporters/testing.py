@@ -92,6 +92,7 @@ class ManualClock:
         self._now = now
 
     def __call__(self) -> float:
+        """Return the time."""
         with self._lock:
             return self._now
 

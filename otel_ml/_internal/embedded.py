@@ -126,7 +126,13 @@ class EmbeddedLink:
         self._silent_since = None
         folder = Path(service.run_dir)
         endpoint = Endpoint(url=service.endpoint, headers={"authorization": f"Bearer {service.token}"})
-        return Reached(HttpTransport(endpoint), shown_path(folder), service.exporters, run_id=self._run_id, dir=folder)
+        return Reached(
+            HttpTransport(endpoint),
+            shown_path(folder),
+            service.exporters,
+            run_id=self._run_id,
+            fresh=lambda: HttpTransport(endpoint),
+        )
 
     def _start(self, now: float) -> None:
         if now < self._not_before or not self._acquire():

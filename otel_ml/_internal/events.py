@@ -12,12 +12,11 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, TypeVar
 
-from otel_ml._internal.step import STEPS, step_for
-
 from otel_ml._internal import artifacts, media
 from otel_ml._internal.arrays import ArrayLike
 from otel_ml._internal.guard import guard
 from otel_ml._internal.logrecord import LogRecord
+from otel_ml._internal.step import step_for
 from otel_ml.wire import attributes as keys
 
 __all__ = [
@@ -92,11 +91,13 @@ def _checked_name(name: object, call: str) -> str | None:
     return None
 
 
-def _located(name: str, index: int | None, axis: str | None, call: str) -> dict[str, object]:
-    """Return the attributes name, step and axis; a step that is none is said, and left out."""
-    step = step_for(index, axis, call)
+def _located(name: str, index: int | None, axis: str | None, call: str) -> dict[str, object] | None:
+    """Return the attributes name, and step and axis where they are known; None (counted, said) for a bad step."""
+    step = step_for(index, axis, call, 1)
+    if step is None:
+        return None
     attributes: dict[str, object] = {keys.NAME: name}
-    if step is not None and step is not STEPS.none and step.axis is not None and step.index is not None:
+    if step.axis is not None and step.index is not None:
         attributes[keys.STEP] = step.index
         attributes[keys.AXIS] = step.axis.name
     return attributes
@@ -114,6 +115,8 @@ def _log_made(
         return
     time_ns = time.time_ns()
     attributes = _located(name, step, axis, call)
+    if attributes is None:
+        return
     try:
         make = prepare()
     except Exception as error:
@@ -274,6 +277,8 @@ def _log_artifact(
         )
         return
     attributes = _located(name or found.name, step, axis, call)
+    if attributes is None:
+        return
     chosen = tuple([aliases] if isinstance(aliases, str) else map(str, aliases))
     time_ns = time.time_ns()
 
@@ -292,7 +297,9 @@ def event(
     if not EVENTS.wake() or _checked_name(name, "event()") is None:
         return
     located = _located(name, step, axis, "event()")
-    located.pop(keys.NAME)
+    if located is None:
+        return
+    del located[keys.NAME]
     given = media.plain(attributes or {})
     if not isinstance(given, dict):
         guard.drop("bad_event", f"event(): expected attributes in a mapping, got {attributes!r:.80}.")

@@ -74,6 +74,8 @@ class Guard:
         Raises:
             BaseException: `error` itself, in strict mode.
         """
+        if isinstance(error, RecordingError):
+            raise error
         self.dropped["internal_error"] += 1
         if self.strict:
             raise error

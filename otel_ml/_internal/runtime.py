@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from otel_ml._internal import buffer
 from otel_ml._internal.embedded import EmbeddedLink
 from otel_ml._internal.events import EVENTS, log_params
 from otel_ml._internal.exit import ExitHooks
@@ -98,6 +99,15 @@ class Runtime:
                 self._start_from_environment()
         return self._worker is not None
 
+    def arm(self) -> None:
+        """At import: where the environment asks for recording, the first record starts the run."""
+        if is_configured():
+            self._sleep()
+
+    def _sleep(self) -> None:
+        recorder.enabled = True
+        buffer.sleep(self.wake)
+
     def _start_from_environment(self) -> None:
         try:
             config = Config.from_env()
@@ -112,6 +122,7 @@ class Runtime:
         self._config, self._identity, self._arguments = config, identity, dict(arguments)
         self._run = self._run_of(config, identity)
         self._is_asleep = False
+        buffer.stay_awake()
         guard.strict = config.strict
         if config.disabled:
             recorder.enabled = False
@@ -229,6 +240,7 @@ class Runtime:
             self._run = self._config = self._identity = None
             self._arguments = {}
             self._is_asleep = False
+            buffer.stay_awake()
             return was_fine
 
     def leave(self, run: Run, status: str) -> None:
@@ -260,7 +272,7 @@ class Runtime:
             parent = worker.identity
             self._identity = replace(parent, instance=new_instance(), parent=parent.instance)
             self._is_asleep = True
-            recorder.sleep(self.wake)
+            self._sleep()
 
 
 EXIT_TIMEOUT = 5.0
@@ -312,3 +324,5 @@ def _recover(folder: Path, reached: Reached, deadline: float) -> None:
 
 RUNTIME = Runtime()
 """The runtime of this process."""
+
+RUNTIME.arm()

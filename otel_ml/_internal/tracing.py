@@ -14,10 +14,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from otel_ml._internal.step import STEPS, current_step
-
 from otel_ml._internal.guard import guard
-from otel_ml.wire import attributes as keys
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -80,13 +77,9 @@ class Tracing:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
+        from otel_ml._internal.stamp import StepStampProcessor
+
         tracing = self
-
-        class StepStamp(SpanProcessor):
-            """Writes the current step on each span."""
-
-            def on_start(self, span: Any, parent_context: Any = None) -> None:
-                tracing.stamp(span)
 
         class Keep(SpanProcessor):
             """Keeps finished spans for the background thread."""
@@ -96,19 +89,12 @@ class Tracing:
 
         provider = trace.get_tracer_provider()
         if isinstance(provider, TracerProvider):
-            provider.add_span_processor(StepStamp())
+            provider.add_span_processor(StepStampProcessor())
         elif type(provider).__name__ == "ProxyTracerProvider":
             ours = TracerProvider(resource=Resource(self._resource()), shutdown_on_exit=False)
-            ours.add_span_processor(StepStamp())
+            ours.add_span_processor(StepStampProcessor())
             ours.add_span_processor(Keep())
             trace.set_tracer_provider(ours)
-
-    def stamp(self, span: Any) -> None:
-        """Write step and axis on a span that has no step of its own."""
-        step = current_step()
-        if self._is_active and step is not STEPS.none and step.axis is not None and step.index is not None:
-            span.set_attribute(keys.STEP, step.index)
-            span.set_attribute(keys.AXIS, step.axis.name)
 
     def keep(self, span: ReadableSpan) -> None:
         """Queue a finished span for sending; the oldest go if there are too many, counted."""

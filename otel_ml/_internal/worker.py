@@ -327,7 +327,8 @@ class Worker:
 
     def dropped(self) -> Mapping[str, int]:
         """Return values and points that will not arrive, by reason."""
-        return {**self._recorder.dropped, **guard.dropped, **self.sender.refused}
+        counted = {**self._recorder.dropped, **self.sender.refused}
+        return {reason: count for reason, count in counted.items() if count}
 
     def overhead_s(self) -> float:
         """Return seconds recording has cost this process: on the callers' threads, and on this one."""

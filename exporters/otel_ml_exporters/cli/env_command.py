@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 
@@ -14,6 +14,9 @@ from otel_ml_exporters import env as service
 from otel_ml_exporters.cli.screen import Screen, screen
 
 __all__ = ["command", "markdown"]
+
+_NOTHING = ("", (), None)
+"""Values that stand for: not set."""
 
 
 @click.command("env", epilog="Example: otel-ml env --set")
@@ -44,7 +47,8 @@ def command(only_set: bool, as_markdown: bool) -> None:
 
 def _ours() -> Sequence[AnyVariable]:
     """Return the variables of both programs; those they share, once."""
-    return list({variable.name: variable for variable in (*worker.VARIABLES, *service.VARIABLES)}.values())
+    shared = {variable.name for variable in worker.VARIABLES}
+    return [*worker.VARIABLES, *(variable for variable in service.VARIABLES if variable.name not in shared)]
 
 
 def _print(output: Screen, settings: Iterable[Setting[object]], only_set: bool) -> None:
@@ -61,11 +65,23 @@ def _print(output: Screen, settings: Iterable[Setting[object]], only_set: bool) 
 def _value(setting: Setting[object]) -> str:
     variable = setting.variable
     if setting.source == "default" and variable.shown_default is not None:
-        return variable.shown_default
-    shown = setting.shown
-    if isinstance(setting.value, tuple) and not variable.secret:
-        shown = ",".join(map(str, setting.value))
-    return f"{shown} {variable.unit}".rstrip()
+        return variable.shown_default.replace("`", "")
+    if setting.value in _NOTHING or setting.value == {}:
+        return ""
+    if variable.secret:
+        return setting.shown
+    return f"{_text(setting.value)} {variable.unit}".rstrip()
+
+
+def _text(value: object) -> str:
+    """Return a value as a person would write it into the environment."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return (":" if any(isinstance(part, int) for part in value) else ",").join(map(str, value))
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={part}" for key, part in value.items())
+    return str(value)
 
 
 def _unknown() -> list[str]:
@@ -92,7 +108,6 @@ def markdown() -> str:
 def _default(variable: AnyVariable) -> str:
     if variable.shown_default is not None:
         return variable.shown_default
-    if variable.default in ("", (), None) or variable.default == {}:
+    if variable.default in _NOTHING or variable.default == {}:
         return "–"
-    default = str(variable.default).lower() if isinstance(variable.default, bool) else str(variable.default)
-    return f"`{default}`" + (f" {variable.unit}" if variable.unit else "")
+    return f"`{_text(variable.default)}` {variable.unit}".rstrip()

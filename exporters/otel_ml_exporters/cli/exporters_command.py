@@ -49,10 +49,11 @@ def _state(name: str) -> tuple[str, str]:
 
 
 def guarantee(exporter: type[Exporter]) -> str:
-    """Return the first sentence of an exporter's guarantee, from the docstring of its class or of its module."""
+    """Return the first clause of an exporter's guarantee, from the docstring of its class or of its module."""
     module = sys.modules[exporter.__module__]
     for docstring in (exporter.__doc__, module.__doc__):
         match = _GUARANTEE.search(docstring or "")
         if match:
-            return " ".join(match[1].split()).partition(". ")[0].rstrip(".:")
+            first = " ".join(match[1].split()).partition(". ")[0].partition(":")[0].rstrip(".")
+            return first[:1].upper() + first[1:]
     return ""

@@ -91,7 +91,7 @@ class Pipeline:
         lost: Mapping[str, int] | None = None,
         mark: Callable[[int, Mapping[str, int]], None],
         say: Callable[[str], None],
-        retry: RetryPolicy = RetryPolicy(),
+        retry: RetryPolicy,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -237,7 +237,7 @@ class Pipeline:
                 self._pause(error.retry_after)
             except PermanentExportError as error:
                 return str(error)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 (a defect in a plug-in; it is retried, then its records are lost)
                 surprises += 1
                 if surprises > self._retry.surprises:
                     _log.exception("Exporter %s raised something unexpected.", self.name)

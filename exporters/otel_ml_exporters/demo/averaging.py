@@ -38,7 +38,7 @@ class Averaging:
         if self._rank != 0:
             self._peers[0].send_bytes(values.tobytes())
             return _floats(self._peers[0].recv_bytes())
-        total = values.copy()
+        total: npt.NDArray[np.float32] = values.copy()
         for peer in self._peers:
             total += _floats(peer.recv_bytes())
         total /= self._world_size

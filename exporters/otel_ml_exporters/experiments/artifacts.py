@@ -33,7 +33,8 @@ def _with_file(record: Artifact, files: Mapping[int, bytes], folder: Path) -> Ar
 def _written(folder: Path, record: Artifact, content: bytes) -> Path:
     """Write `content` under the artifact's name; another version of the same file keeps its own."""
     # Every part becomes one safe path part: no name leaves the run's folder.
-    inside = Path(*(path_part(part) for part in record.path_in.split("/") if part) or ("content",))
+    parts = [path_part(part) for part in record.path_in.split("/") if part]
+    inside = Path(*parts or ["content"])
     path = folder / path_part(record.name) / inside
     if path.exists() and not _holds(path, content):
         path = folder / f"{path_part(record.name)}.{record.seq}" / inside

@@ -29,7 +29,7 @@ def append_late(path: Path, fragments: Sequence[Fragment]) -> None:
     if not fragments:
         return
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with path.open("ab", opener=_private) as file:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as file:
         for fragment in fragments:
             body = as_request(fragment).SerializeToString()
             file.write(_LENGTH.pack(len(body)) + body)
@@ -115,7 +115,3 @@ def _set_attributes(target: Any, values: dict[str, Any]) -> None:
             pair.value.double_value = value
         else:
             pair.value.string_value = value
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -56,7 +56,7 @@ class LeftoverSpools:
         while not self._stopping.is_set():
             try:
                 self.sweep()
-            except Exception:
+            except Exception:  # noqa: BLE001 (whatever it is, the file stays and is tried again)
                 _log.exception("The spools in %s cannot be taken in now.", self._folder)
             self._stopping.wait(_EVERY_S)
 

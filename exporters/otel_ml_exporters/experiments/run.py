@@ -80,7 +80,7 @@ class ExperimentRun:
         for observation in observations:
             try:
                 self._engine.observe(observation, now)
-            except Exception:  # a defect of ours must not take the other runs with it
+            except Exception:  # noqa: BLE001 (a defect of ours must not take the other runs with it)
                 _log.exception("Run %s: an observation could not be taken: %r", self.experiment, observation)
                 self._telemetry.count("dropped", reason="internal error")
         self._consumed = entry

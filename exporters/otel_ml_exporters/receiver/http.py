@@ -165,7 +165,7 @@ class _Connection(asyncio.Protocol):
     async def _answer(self, head: Head, body: bytes) -> None:
         try:
             response = await self._routes.answer(head, body)
-        except Exception:
+        except Exception:  # noqa: BLE001 (the sender must get an answer, and not a permanent one)
             _log.exception("%s %s could not be answered.", head.method, head.path)
             response = Response(503, b"The service failed to answer. Send again later.\n", headers={"retry-after": "1"})
         self.task = None

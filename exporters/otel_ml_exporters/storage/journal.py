@@ -116,7 +116,8 @@ class Journal(Generic[T]):
         dropped = 0
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._pending or self._closing or self._drop_up_to > dropped)
+                while not (self._pending or self._closing or self._drop_up_to > dropped):
+                    self._changed.wait()
                 group, self._pending = self._pending[:_GROUP], self._pending[_GROUP:]
                 drop, closing = self._drop_up_to, self._closing
             if not group and drop == dropped and closing:
@@ -132,8 +133,8 @@ class Journal(Generic[T]):
                 pending.done.set_exception(error)
             return not group  # a failed deletion alone is tried again with the next commit, not at once
         if group:
-            self._committed([(number, pending.payload) for number, pending in zip(ids, group)])
-        for number, pending in zip(ids, group):
+            self._committed([(number, pending.payload) for number, pending in zip(ids, group, strict=True)])
+        for number, pending in zip(ids, group, strict=True):
             pending.done.set_result(number)
         return True
 

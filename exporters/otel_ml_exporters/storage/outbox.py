@@ -187,7 +187,7 @@ class Outbox:
         if not records:
             return
         with self._lock:
-            for record, (_, _, text, media) in zip(records, rows):
+            for record, (_, _, text, media) in zip(records, rows, strict=True):
                 size = len(text) + len(media or b"")
                 self._recent.append((record, size))
                 self._recent_bytes += size

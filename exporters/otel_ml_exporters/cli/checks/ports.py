@@ -16,9 +16,9 @@ __all__ = ["port_checks"]
 def port_checks() -> Iterator[Check]:
     """Yield for each address of `otel-ml serve` whether it is free, ours already, or somebody else's."""
     for variable in (env.LISTEN_GRPC, env.LISTEN_HTTP):
-        address = str(variable.read().value)
-        host, _, port = address.rpartition(":")
-        if _is_free(host.strip("[]"), int(port)):
+        host, port = variable.read().value
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        if _is_free(host, port):
             yield Check("ok", f"{address} is free ({variable.name})")
         elif (version := service_version(f"http://{address}")) is not None:
             yield Check("ok", f"otel_ml {version} listens on {address} ({variable.name})")

@@ -1,0 +1,62 @@
+"""Which of a step's metrics are worth a column, and how their values are written."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+
+__all__ = ["interesting", "significant"]
+
+_SECONDARY = re.compile(r"^otel_ml/|(?:^|/)(?:rank_\d+|min|max|std|sum|count|first|last|argmin|argmax|p\d+)$")
+"""The service's own figures, each rank's series, and further reductions of a metric that has a column already."""
+
+_ORDER = (
+    re.compile(r"loss|nll|perplexity", re.IGNORECASE),
+    re.compile(r"acc|reward|score|auc|f1|bleu|return", re.IGNORECASE),
+    re.compile(r"^[^/]*$"),
+    re.compile(r"^time/step$"),
+    re.compile(r"^(?!time/)"),
+)
+"""What is looked at first: loss, quality, plain names, the length of a step, others, timers."""
+
+_PLAIN_INTEGER = 1e9
+"""Counts are written in full up to here; longer ones are harder to read than 1.234e+09."""
+
+
+def interesting(names: Iterable[str], patterns: Sequence[str] = ()) -> list[str]:
+    """Return the names to show, most telling first; with `patterns` those that match, in the patterns' order.
+
+    Examples:
+        >>> interesting(["time/forward", "lr", "loss/max", "accuracy", "loss", "loss/rank_0"])
+        ['loss', 'accuracy', 'lr', 'time/forward']
+        >>> interesting(["time/forward", "lr", "loss/max"], ["l*"])
+        ['loss/max', 'lr']
+    """
+    if patterns:
+        ranked = [(_first(patterns, name), name) for name in names]
+        return [name for rank, name in sorted(ranked) if rank < len(patterns)]
+    return [name for _, name in sorted((_rank(name), name) for name in names if not _SECONDARY.search(name))]
+
+
+def _first(patterns: Sequence[str], name: str) -> int:
+    return next((at for at, pattern in enumerate(patterns) if fnmatchcase(name, pattern)), len(patterns))
+
+
+def _rank(name: str) -> int:
+    return next((at for at, pattern in enumerate(_ORDER) if pattern.search(name)), len(_ORDER))
+
+
+def significant(value: float, digits: int) -> str:
+    """Return `value` with `digits` significant digits, counts in full.
+
+    Examples:
+        >>> [significant(value, 4) for value in (0.5, 1234.5678, 51200.0, 3e-7, float("nan"))]
+        ['0.5000', '1235', '51200', '3.000e-07', 'nan']
+    """
+    if not math.isfinite(value):
+        return str(float(value))
+    if abs(value) < _PLAIN_INTEGER and (value == int(value) or abs(value) >= 10 ** (digits - 1)):
+        return f"{value:.0f}"
+    return f"{value:#.{digits}g}"

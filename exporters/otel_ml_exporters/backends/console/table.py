@@ -1,0 +1,90 @@
+"""A table that is drawn over itself while the run goes on: for a person at a terminal."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from otel_ml_exporters.backends.console.choice import interesting, significant
+from otel_ml_exporters.backends.console.line import place
+from otel_ml_exporters.records import StepRecord
+
+__all__ = ["LiveTable", "sparkline"]
+
+_BARS = "▁▂▃▄▅▆▇█"
+_TREND = 32
+"""Steps in the small curve beside a metric."""
+
+_FRAME = 6
+"""Lines of the table that are not metrics."""
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Return a curve one line high; what is not finite is a gap.
+
+    Examples:
+        >>> sparkline([1.0, 2.0, float("nan"), 8.0])
+        '▁▂ █'
+    """
+    finite = [value for value in values if abs(value) < float("inf")]
+    low, span = (min(finite), max(finite) - min(finite)) if finite else (0.0, 0.0)
+    steps = len(_BARS) - 1
+    return "".join(
+        " " if not abs(value) < float("inf") else _BARS[round((value - low) / span * steps) if span else 0]
+        for value in values
+    )
+
+
+class LiveTable:
+    """Shows the main metrics of every role and axis, as many as the terminal is high."""
+
+    def __init__(self, stream: TextIO, *, title: str, width: int | None, digits: int, patterns: Sequence[str]) -> None:
+        self._title = title
+        self._digits = digits
+        self._patterns = patterns
+        self._recent: dict[str, deque[float]] = {}
+        self._places: dict[tuple[str, str], str] = {}
+        self._missing = 0
+        self._console = Console(file=stream, width=width)
+        self._live = Live(console=self._console, auto_refresh=False)
+        self._live.start()
+
+    def step(self, record: StepRecord) -> None:
+        """Take a step in; it is seen after `flush`."""
+        if record.amendment:
+            return
+        self._places[record.role, record.axis] = place(record.role, record.axis, record.step)
+        self._missing = record.writers_missing
+        for name, value in record.values.items():
+            self._recent.setdefault(name, deque(maxlen=_TREND)).append(value)
+
+    def text(self, line: str) -> None:
+        """Write a line above the table."""
+        self._live.console.print(Text(line))
+
+    def flush(self) -> None:
+        """Draw the table."""
+        self._live.update(self._table(), refresh=True)
+
+    def close(self) -> None:
+        """Leave the last state of the table on the screen."""
+        self._live.stop()
+
+    def _table(self) -> Table:
+        missing = f"{self._missing} writer{'s' * (self._missing > 1)} missing"
+        state = " · ".join([*self._places.values(), *([missing] if self._missing else [])])
+        table = Table(title=self._title, caption=state, title_justify="left", caption_justify="left")
+        table.add_column("metric", no_wrap=True, style="bold")
+        table.add_column("last", justify="right", no_wrap=True)
+        table.add_column("trend", no_wrap=True, style="cyan")
+        names = interesting(self._recent, self._patterns)
+        for name in names[: max(1, self._console.size.height - _FRAME)]:
+            recent = self._recent[name]
+            table.add_row(Text(name), significant(recent[-1], self._digits), sparkline(recent))
+        return table

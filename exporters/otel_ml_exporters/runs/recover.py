@@ -1,0 +1,130 @@
+"""Finish runs that nobody is working on any more: what their services and workers left behind is delivered."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from otel_ml.wire.attributes import EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME
+from otel_ml.wire.rendezvous import Rendezvous, rendezvous_of, run_folder
+from otel_ml.wire.spool import SUFFIX, read_spool
+from otel_ml_exporters.config import ServiceConfig
+from otel_ml_exporters.runs.folders import RunFolder, run_folders
+from otel_ml_exporters.runs.source import facts, is_live
+from otel_ml_exporters.service import Service
+
+__all__ = ["Unfinished", "recover", "unfinished"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A run that was left before everything was delivered."""
+
+    id: str
+    experiment: str
+    name: str
+    spools: int
+
+    @property
+    def rendezvous(self) -> Rendezvous:
+        """Where its workers and services meet on this host."""
+        return rendezvous_of(self.id)
+
+
+def unfinished(base: Path) -> list[Unfinished]:
+    """Return the runs under `base` whose service was not done, and those of which only workers' spools are there."""
+    found = {run.id: run for run in (*_of_spools(), *_of_folders(base))}
+    return [run for run in found.values() if not _is_served(run, base)]
+
+
+def recover(run: Unfinished, base: Path, timeout: float) -> bool:
+    """Serve a run until it is over; False where that takes longer than `timeout` seconds, or somebody else does it.
+
+    Raises:
+        ConfigError, StorageError: the service cannot start; the message says why.
+    """
+    with _alone(run.rendezvous) as is_alone:
+        if not is_alone:
+            return False
+        service = Service(ServiceConfig.load(rendezvous=run.rendezvous.folder, environ=_environment(run, base)))
+        service.start()
+        try:
+            return service.wait(timeout)
+        finally:
+            service.stop()
+
+
+def _of_folders(base: Path) -> Iterator[Unfinished]:
+    for folder in run_folders(base):
+        mark = folder.database.with_name("open")
+        if mark.exists():
+            run_id = mark.read_text(encoding="utf-8") or folder.id
+            spools = len(list(rendezvous_of(run_id).spool.glob(f"*{SUFFIX}")))
+            yield Unfinished(run_id, folder.experiment, run_id, spools)
+
+
+def _of_spools() -> Iterator[Unfinished]:
+    for folder in rendezvous_of("").folder.parent.glob("*/spool"):
+        spools = sorted(folder.glob(f"*{SUFFIX}"))
+        if not spools:
+            continue
+        resource = _attributes(read_spool(spools[0]).resource)
+        if EXPERIMENT_ID in resource:
+            run_id = resource[EXPERIMENT_ID]
+            yield Unfinished(
+                run_id, resource.get(EXPERIMENT_NAME, "default"), resource.get(RUN_NAME, run_id), len(spools)
+            )
+
+
+def _attributes(resource: bytes) -> Mapping[str, str]:
+    from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
+    message = Resource()
+    message.ParseFromString(resource)
+    return {pair.key: pair.value.string_value for pair in message.attributes}
+
+
+def _is_served(run: Unfinished, base: Path) -> bool:
+    return is_live(RunFolder(run_folder(base, run.experiment, run.id)))
+
+
+def _environment(run: Unfinished, base: Path) -> Mapping[str, str]:
+    """Return the environment of the run's service: its identity, and the exporters it had."""
+    known = facts(RunFolder(run_folder(base, run.experiment, run.id)))
+    exporters = ",".join(mark.name for mark in known.exporters) if known is not None else ""
+    identity = {
+        "OTEL_ML_EXPERIMENT_ID": run.id,
+        "OTEL_ML_EXPERIMENT_NAME": run.experiment,
+        "OTEL_ML_RUN_NAME": run.name,
+        "OTEL_ML_DIR": str(base),
+    }
+    return {**os.environ, **identity, **({"OTEL_ML_EXPORTERS": exporters} if exporters else {})}
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@contextmanager
+def _alone(rendezvous: Rendezvous) -> Iterator[bool]:
+    """Hold the right to serve the run; False where another process has it."""
+    rendezvous.create()
+    handle = os.open(rendezvous.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        service = rendezvous.read_service()
+        yield service is None or not _is_running(service.pid)
+    except BlockingIOError:
+        yield False
+    finally:
+        os.close(handle)

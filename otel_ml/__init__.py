@@ -1,0 +1,66 @@
+"""Every rank of a training job records metrics and timers with one line; one run comes out.
+
+```python
+import otel_ml
+
+with otel_ml.init("digits"):
+    for batch in otel_ml.steps(loader):
+        with otel_ml.timed("forward"):
+            loss = model(batch)
+        otel_ml.log({"loss": loss})
+```
+"""
+
+from otel_ml._internal.api import child_env, flush, init, shutdown
+from otel_ml._internal.definition import define_metric
+from otel_ml._internal.events import (
+    event,
+    log_artifact,
+    log_audio,
+    log_checkpoint,
+    log_figure,
+    log_histogram,
+    log_image,
+    log_params,
+    log_table,
+    log_text,
+)
+from otel_ml._internal.log import log, record
+from otel_ml._internal.loop import steps
+from otel_ml._internal.meter import get_meter
+from otel_ml._internal.read import read
+from otel_ml._internal.run import Run
+from otel_ml._internal.step import set_step, step
+from otel_ml._internal.timing import timed, timer
+from otel_ml.exceptions import ConfigError, MissingDependencyError, OtelMLError
+
+__all__ = [
+    "ConfigError",
+    "MissingDependencyError",
+    "OtelMLError",
+    "Run",
+    "child_env",
+    "define_metric",
+    "event",
+    "flush",
+    "get_meter",
+    "init",
+    "log",
+    "log_artifact",
+    "log_audio",
+    "log_checkpoint",
+    "log_figure",
+    "log_histogram",
+    "log_image",
+    "log_params",
+    "log_table",
+    "log_text",
+    "read",
+    "record",
+    "set_step",
+    "shutdown",
+    "step",
+    "steps",
+    "timed",
+    "timer",
+]

@@ -1,0 +1,92 @@
+"""The lifecycle calls users make; recording calls are public where they are defined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from otel_ml._internal.run import Run
+from otel_ml._internal.runtime import RUNTIME
+
+__all__ = ["child_env", "flush", "init", "shutdown"]
+
+
+def init(
+    experiment: str | None = None,
+    *,
+    name: str | None = None,
+    id: str | None = None,  # noqa: A002 (the contract's name)
+    role: str | None = None,
+    rank: int | None = None,
+    world_size: int | None = None,
+    params: Any = None,
+    tags: Sequence[str] = (),
+    notes: str | None = None,
+    exporters: str | Sequence[str] | None = None,
+    prefix: str | None = None,
+    topology: Any = None,
+) -> Run:
+    """Start recording into a run, and return it; every process of a job calls it.
+
+    Returns at once: the service is found, or started, in the background. What is not given comes from the
+    environment (`otel-ml env` prints it), what is not there from the launcher. A second call with the same
+    arguments returns the same run.
+
+    Args:
+        experiment: W&B project, MLflow experiment, folder.
+        name: display name of the run.
+        id: of a run to continue; by default the same for all processes of this launch, and new for each launch.
+        role: which program of the job this is (`trainer`, `generator`, …).
+        rank: of this process among those of its role.
+        world_size: how many they are.
+        params: hyper-parameters, as for `log_params()`.
+        tags: labels.
+        notes: a free text.
+        exporters: where the run is written: `"tensorboard,wandb"`.
+        prefix: `""` leaves the role out of published names.
+        topology: `{"dp": (coordinate, size)}` or a DeviceMesh; what `over="dp"` refers to.
+
+    Raises:
+        ConfigError: arguments or variables are wrong; all of them in one message.
+    """
+    arguments = {
+        "experiment": experiment,
+        "name": name,
+        "id": id,
+        "role": role,
+        "rank": rank,
+        "world_size": world_size,
+        "tags": tags,
+        "notes": notes,
+        "exporters": exporters,
+        "prefix": prefix,
+        "topology": topology,
+    }
+    return RUNTIME.init(arguments, params)
+
+
+def flush(timeout: float = 2.0) -> bool:
+    """Send what was recorded so far; return whether all of it was acknowledged within `timeout` seconds."""
+    return RUNTIME.flush(timeout)
+
+
+def shutdown(timeout: float = 5.0) -> bool:
+    """End the run of this process; return whether all was acknowledged within `timeout` seconds.
+
+    What was not is kept on this host, and sent by the next process of the job or by `otel-ml recover`.
+    Happens by itself at exit.
+    """
+    return RUNTIME.shutdown(timeout)
+
+
+def child_env() -> dict[str, str]:
+    """Return the variables by which a process elsewhere joins this run.
+
+    Processes started on this host inherit them anyway.
+
+    Examples:
+        ```python
+        actor = Generator.options(runtime_env={"env_vars": otel_ml.child_env()}).remote()
+        ```
+    """
+    return RUNTIME.child_env()

@@ -1,0 +1,62 @@
+"""The one flat list every recording call appends to.
+
+A record is four items: `RECORDS.extend((series, step, value, time_ns))`. `list.extend` of a tuple and taking a
+prefix (`part = RECORDS[:n]; del RECORDS[:n]`) are each one C call, atomic under the GIL, so callers take no lock.
+The list is never replaced: a caller that had loaded the old one would append to it unseen (measured: 596 of
+1.2 million records lost).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+__all__ = ["LIMIT", "RECORDS", "STRIDE", "Records", "sleep", "stay_awake", "take"]
+
+STRIDE = 4
+LIMIT = STRIDE * 65_536
+"""Items from which a caller folds: about 8 MB, or 10 ms of recording in a tight loop."""
+
+
+class Records(list[Any]):
+    """The buffer's type: one of our own, so that it can be put to sleep at no cost for those awake."""
+
+    __slots__ = ()
+
+
+class Asleep(Records):
+    """The buffer of a process that may never record: a forked child, a program that only imports otel_ml."""
+
+    __slots__ = ()
+
+    def extend(self, items: Iterable[Any], /) -> None:
+        """Take the first record, and start what sends it."""
+        self.__class__ = Records
+        super().extend(items)
+        _on_wake()
+
+
+RECORDS: Records = Records()
+
+
+def take() -> list[Any]:
+    """Remove and return the whole records that are there now. One taker at a time: the fold lock."""
+    n = len(RECORDS)
+    part = RECORDS[:n]
+    del RECORDS[:n]
+    return part
+
+
+_on_wake: Callable[[], object] = bool
+
+
+def sleep(wake: Callable[[], object]) -> None:
+    """Call `wake` at the next record, once."""
+    global _on_wake
+    _on_wake = wake
+    RECORDS.__class__ = Asleep
+
+
+def stay_awake() -> None:
+    """Call nothing at the next record."""
+    RECORDS.__class__ = Records

@@ -1,0 +1,276 @@
+"""What a metric is (name, reduction, unit) and which series of it exist in this process."""
+
+from __future__ import annotations
+
+import fnmatch
+import threading
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Union
+
+from otel_ml._internal.guard import guard
+from otel_ml.exceptions import WireError
+from otel_ml.wire.attributes import MANIFEST, POSITION, RESERVED_PREFIX
+from otel_ml.wire.reduction import Reduction
+
+__all__ = [
+    "DEFINITIONS",
+    "QUANTILE_COARSE",
+    "SPANS_OVER_BUDGET",
+    "Attributes",
+    "Definition",
+    "Reduce",
+    "Series",
+    "define_metric",
+    "identity",
+    "reduction_from",
+]
+
+Attributes = tuple[tuple[str, str | bool | int | float], ...]
+"""Sorted by key."""
+
+Reduce = Union[str, Iterable[str], None]
+"""What `reduce=` accepts: one reduction, or several."""
+
+_MEAN = Reduction()
+_UNSETTLED = -1
+
+
+class Definition:
+    """One metric name of this process.
+
+    Its reduction may still be unknown while nothing of it was folded: a library creates its
+    metrics at import, and the program says `define_metric()` later. The first fold settles it.
+    """
+
+    __slots__ = ("default", "description", "name", "reduction", "unit")
+
+    def __init__(
+        self, name: str, reduction: Reduction | None, unit: str, description: str, default: Reduction = _MEAN
+    ) -> None:
+        self.name = name
+        self.reduction = reduction
+        self.unit = unit
+        self.description = description
+        self.default = default
+
+    def settle(self) -> Reduction:
+        """Fix the reduction: the default one where none was given."""
+        if self.reduction is None:
+            self.reduction = self.default
+        return self.reduction
+
+
+class Series:
+    """A metric with its attributes: what a record points to. Compared by identity.
+
+    Attributes:
+        special: records of it need more than their sum: an order or weights (set by the fold).
+        order: place in its ScopeMetrics, the same in every flush; `_UNSETTLED` before the first fold.
+        ranged: a point of more than one record was sent: minimum and maximum are sent from then on.
+        internal: counted by otel_ml itself, not a value of the user's.
+    """
+
+    __slots__ = (
+        "attributes", "buckets", "definition", "internal", "long_prefix", "m2", "moments", "order", "ordered",
+        "plain", "ranged", "short_prefix", "special", "weighted",
+    )  # fmt: skip
+
+    def __init__(self, definition: Definition, attributes: Attributes = (), *, internal: bool = False) -> None:
+        self.definition = definition
+        self.attributes = attributes
+        self.internal = internal
+        self.special = True  # until the first fold has settled it
+        self.weighted = False
+        self.ranged = False
+        self.order = _UNSETTLED
+        self.short_prefix = self.long_prefix = b""
+
+    def __repr__(self) -> str:
+        return f"Series({self.definition.name!r}, {self.attributes!r})"
+
+    def settle(self) -> None:
+        """Fix what the fold has to keep for this series."""
+        if self.order != _UNSETTLED:
+            return
+        reduction = self.definition.settle()
+        self.moments = reduction.needs_moments
+        self.ordered = reduction.needs_order
+        self.buckets = reduction.needs_buckets
+        self.m2 = reduction.needs_m2
+        self.special = self.ordered or self.weighted or self.internal
+        self.plain = not (self.ordered or self.buckets or self.m2 or self.weighted or self.attributes)
+        self.order = DEFINITIONS.place(reduction)
+
+    def use_weights(self) -> None:
+        """Keep weighted sums from now on."""
+        self.weighted = self.special = True
+        self.plain = False
+
+
+class Definitions:
+    """All metrics and series of the process; `DEFINITIONS` is the only one."""
+
+    MAX_SERIES = 100_000
+    """Far above any real job; what stops a step number in a metric's name from filling the memory."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._definitions: dict[str, Definition] = {}
+        self._patterns: list[tuple[str, Reduction, str, str]] = []
+        self._series: dict[tuple[str, Attributes], Series] = {}
+        self._reductions: dict[Reduction, int] = {}
+        self._placed = 0
+
+    def new_lock(self) -> None:
+        """Replace the lock, which another thread of the parent may have held at a fork."""
+        self._lock = threading.Lock()
+
+    def place(self, reduction: Reduction) -> int:
+        """Return the next place in the order of series: by reduction, then by first fold."""
+        group = self._reductions.setdefault(reduction, len(self._reductions))
+        self._placed += 1
+        return group << 32 | self._placed
+
+    def series(
+        self,
+        name: object,
+        attributes: Attributes = (),
+        reduction: Reduction | None = None,
+        *,
+        unit: str = "",
+        description: str = "",
+        default: Reduction = _MEAN,
+    ) -> Series | None:
+        """Return the series, made at first sight; None (counted and said) where the name is not one."""
+        if not isinstance(name, str) or not name or name.startswith(RESERVED_PREFIX) or name in {MANIFEST, POSITION}:
+            guard.drop("bad_name", _bad_name(name))
+            return None
+        with self._lock:
+            definition, conflict = self._definition(name, reduction, unit, description, default)
+            series = self._series.get((name, attributes))
+            if series is None and len(self._series) < self.MAX_SERIES:
+                series = self._series[name, attributes] = Series(definition, attributes)
+        if series is None:
+            guard.drop(
+                "too_many_series",
+                f"Metric {name!r:.80}: this process has {self.MAX_SERIES:,} series already, so it is not recorded. "
+                "Keep numbers that change, such as the step, out of names and attributes.",
+            )
+        elif conflict:
+            guard.wrong(conflict)
+        return series
+
+    def _definition(
+        self, name: str, reduction: Reduction | None, unit: str, description: str, default: Reduction
+    ) -> tuple[Definition, str | None]:
+        definition = self._definitions.get(name)
+        if definition is None:
+            declared = self._declared(name, reduction, unit, description)
+            definition = self._definitions[name] = Definition(name, *declared, default)
+        elif definition.reduction is None:
+            definition.reduction = reduction
+        definition.unit = definition.unit or unit
+        definition.description = definition.description or description
+        if reduction is None or reduction == definition.reduction:
+            return definition, None
+        return definition, _conflict(name, definition, reduction)
+
+    def _declared(
+        self, name: str, reduction: Reduction | None, unit: str, description: str
+    ) -> tuple[Reduction | None, str, str]:
+        exact_first = sorted(self._patterns, key=lambda row: row[0] != name)
+        for pattern, declared, its_unit, its_description in exact_first:
+            if pattern == name or fnmatch.fnmatchcase(name, pattern):
+                return declared, unit or its_unit, description or its_description
+        return reduction, unit, description
+
+    def declare(self, pattern: str, reduction: Reduction, unit: str, description: str) -> None:
+        """Give all metrics whose name matches `pattern` this reduction, unless they have one."""
+        conflicts = []
+        with self._lock:
+            self._patterns.append((pattern, reduction, unit, description))
+            for name, definition in self._definitions.items():
+                if name != pattern and not fnmatch.fnmatchcase(name, pattern):
+                    continue
+                definition.unit = definition.unit or unit
+                definition.description = definition.description or description
+                if definition.reduction is None:
+                    definition.reduction = reduction
+                elif definition.reduction != reduction:
+                    conflicts.append(_conflict(name, definition, reduction))
+        for conflict in conflicts:
+            guard.wrong(conflict)
+
+
+DEFINITIONS = Definitions()
+
+QUANTILE_COARSE = Series(Definition("otel_ml/quantile_coarse", Reduction(("sum",)), "1", ""), internal=True)
+"""Points whose values span so much that their buckets are wider than promised."""
+
+SPANS_OVER_BUDGET = Series(Definition("otel_ml/spans_over_budget", Reduction(("sum",)), "1", ""), internal=True)
+"""Timers that were measured but whose span was not kept."""
+
+QUANTILE_COARSE.settle()
+SPANS_OVER_BUDGET.settle()
+
+
+def _conflict(name: str, definition: Definition, reduction: Reduction) -> str:
+    return (
+        f"Metric {name!r} is reduced by '{definition.reduction}' in this process, so '{reduction}' is not used. "
+        "A metric has one reduction: give both as a tuple, or rename one."
+    )
+
+
+def _bad_name(name: object) -> str:
+    expected = f"expected a name that is a non-empty string and does not begin with {RESERVED_PREFIX!r}"
+    return f"A metric's name: {expected}, got {name!r:.80}."
+
+
+@lru_cache(maxsize=1024)
+def _reduction(across: tuple[str, ...], within: str | None, over: str | None) -> Reduction:
+    return Reduction(across, within, over)
+
+
+def reduction_from(reduce: Reduce, within: str | None, over: str | None, name: object) -> Reduction | None:
+    """Return the reduction that the arguments of a call ask for; None for the metric's own.
+
+    What is unknown is said, with the nearest known name, and the metric keeps its own reduction.
+    """
+    if reduce is None and within is None and over is None:
+        return None
+    try:
+        across = ("mean",) if reduce is None else (reduce,) if isinstance(reduce, str) else tuple(reduce)
+        return _reduction(across, within, over)
+    except (WireError, TypeError) as error:
+        guard.wrong(f"Metric {name!r:.80}: {error}")
+        return None
+
+
+def identity(attributes: Mapping[str, object]) -> Attributes:
+    """Return attributes in the one order and with the types OpenTelemetry has; others become text."""
+    return tuple(
+        sorted(
+            (str(key), value if isinstance(value, (str, bool, int, float)) else str(value))
+            for key, value in attributes.items()
+        )
+    )
+
+
+def define_metric(
+    name: str,
+    *,
+    reduce: Reduce = None,
+    within: str | None = None,
+    over: str | None = None,
+    unit: str = "",
+    description: str = "",
+) -> None:
+    """Say once how a metric, or all whose names match a glob such as `tokens*`, is reduced.
+
+    What was defined or recorded first stays; a different reduction later is said and not used.
+    """
+    if not isinstance(name, str) or not name:
+        guard.wrong(_bad_name(name))
+        return
+    DEFINITIONS.declare(name, reduction_from(reduce, within, over, name) or _MEAN, unit, description)

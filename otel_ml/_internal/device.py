@@ -1,0 +1,156 @@
+"""Values that are still being computed on a device: the caller never waits for them, the background thread reads them.
+
+torch is never imported here; it is used where the user's program has imported it.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from typing import Any
+
+__all__ = ["Deferred", "DeviceArray", "DeviceElapsed", "DeviceTensor", "Weighted", "cuda_event", "deferred_tensor"]
+
+
+class Deferred(ABC):
+    """A value that will be there later."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def ready(self) -> bool:
+        """Whether `read()` would return at once."""
+
+    @abstractmethod
+    def read(self) -> list[Any]:
+        """Return the values, each one record."""
+
+
+class DeviceTensor(Deferred):
+    """A copy of a tensor, made on the stream of its caller, with the event that says when it is done."""
+
+    __slots__ = ("_copy", "_event")
+
+    def __init__(self, copy: Any, event: Any) -> None:
+        self._copy = copy
+        self._event = event
+
+    def ready(self) -> bool:
+        return self._event is None or bool(self._event.query())
+
+    def read(self) -> list[float]:
+        # On a side stream: a copy on the default one would queue behind all that training has launched.
+        device_module = _device_module(self._copy.device.type)
+        stream = getattr(device_module, "Stream", None)
+        if self._event is None or stream is None:
+            return _floats(self._copy)
+        with device_module.stream(_side_stream(device_module, self._copy.device)):
+            return _floats(self._copy)
+
+
+class DeviceArray(Deferred):
+    """A JAX array: immutable, so it is kept as it is and asked whether it has been computed."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def ready(self) -> bool:
+        return bool(self._array.is_ready())
+
+    def read(self) -> list[float]:
+        return [float(item) for item in self._array.reshape(-1).tolist()]
+
+
+class DeviceElapsed(Deferred):
+    """Seconds between two events on a device's stream."""
+
+    __slots__ = ("_begin", "_end")
+
+    def __init__(self, begin: Any, end: Any) -> None:
+        self._begin = begin
+        self._end = end
+
+    def ready(self) -> bool:
+        return bool(self._end.query())
+
+    def read(self) -> list[float]:
+        return [self._begin.elapsed_time(self._end) / 1000]
+
+
+class Weighted(Deferred):
+    """Values with weights of which at least one side is deferred."""
+
+    __slots__ = ("_values", "_weights")
+
+    def __init__(self, values: float | list[float] | Deferred, weights: float | list[float] | Deferred) -> None:
+        self._values = values
+        self._weights = weights
+
+    def ready(self) -> bool:
+        return all(side.ready() for side in (self._values, self._weights) if isinstance(side, Deferred))
+
+    def read(self) -> list[tuple[float, float]]:
+        values, weights = _now(self._values), _now(self._weights)
+        if len(weights) == 1:
+            weights = weights * len(values)
+        return [(value, weight) for value, weight in zip(values, weights) if weight >= 0]
+
+
+def _now(side: float | list[float] | Deferred) -> list[float]:
+    if isinstance(side, Deferred):
+        return side.read()
+    return side if isinstance(side, list) else [side]
+
+
+def _floats(tensor: Any) -> list[float]:
+    return [float(item) for item in tensor.reshape(-1).tolist()]
+
+
+_side_streams: dict[object, Any] = {}
+
+
+def _side_stream(device_module: Any, device: Any) -> Any:
+    stream = _side_streams.get(device)
+    if stream is None:
+        stream = _side_streams[device] = device_module.Stream(device=device)
+    return stream
+
+
+def _device_module(kind: str) -> Any:
+    return getattr(sys.modules["torch"], kind, None)
+
+
+def deferred_tensor(tensor: Any) -> Deferred:
+    """Copy a device tensor on the current stream and mark the end of the copy; nothing waits.
+
+    Raises:
+        ValueError: where the stream is being captured into a graph: the copy would become part of it.
+    """
+    kind = tensor.device.type
+    device_module = _device_module(kind)
+    capturing = getattr(device_module, "is_current_stream_capturing", None)
+    if capturing is not None and capturing():
+        raise ValueError("is recorded while a CUDA graph is captured; record it outside of the captured region")
+    copy = tensor.detach().clone()
+    event_type = getattr(device_module, "Event", None)
+    if event_type is None:
+        return DeviceTensor(copy, None)
+    event = event_type()
+    current_stream = getattr(device_module, "current_stream", None)
+    if current_stream is None:
+        event.record()
+    else:
+        event.record(current_stream(tensor.device))
+    return DeviceTensor(copy, event)
+
+
+def cuda_event() -> Any:
+    """Record an event on CUDA's current stream, or return None where there is no CUDA."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available() or torch.cuda.is_current_stream_capturing():
+        return None
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event

@@ -1,0 +1,207 @@
+"""Partials become OTLP metrics, as wire bytes (CONTRACT §4).
+
+One ScopeMetrics per step and reduction. A point without attributes is a constant prefix, the times
+of the step, and one `struct.pack`: fields ascending and of fixed width, so that a receiver can tell the shape of a whole
+message by comparing its constant bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from itertools import groupby
+
+from otel_ml._internal.buckets import ExponentialBuckets
+from otel_ml._internal.definition import Series
+from otel_ml._internal.fold import Moments, Pending
+from otel_ml.wire.protobuf import field, key_value, text, varint
+from otel_ml.wire.attributes import AXIS, M2, REDUCTION, SCOPE, SEQ, SEQ_POINTS, STEP, WSUM, WXSUM
+
+__all__ = ["encoded_gauge", "encoded_scopes", "scope_bytes"]
+
+# InstrumentationScope.attributes = 3; Metric: name 1, description 2, unit 3, gauge 5, histogram 9, exponential 10
+_GAUGE, _HISTOGRAM, _EXPONENTIAL = 5, 9, 10
+# Histogram.aggregation_temporality (field 2) = DELTA (1), after the data points.
+_DELTA = b"\x10\x01"
+_DELTA_AS_INT = int.from_bytes(_DELTA, "little")
+
+# Tags of HistogramDataPoint: start 2, time 3, count 4, sum 5, attributes 9, min 11, max 12
+_TIMES = struct.Struct("<BQBQ").pack
+_COUNT_SUM = struct.Struct("<BQBd").pack
+_MIN_MAX = struct.Struct("<BdBd").pack
+_SHORT = struct.Struct("<BQBdH").pack
+_LONG = struct.Struct("<BQBdBdBdH").pack
+_SHORT_SIZE, _LONG_SIZE = 36, 54
+# NumberDataPoint: time 3, as_double 4, as_int 6 (sfixed64), attributes 7
+_TIME_DOUBLE = struct.Struct("<BQBd").pack
+_TIME_INT = struct.Struct("<BQBq").pack
+
+_SCOPE_NAME = text(1, SCOPE)
+
+
+def scope_bytes(step: int | None, axis: str | None, reduction: str | None, seq: int, points: int) -> bytes:
+    """Encode the `scope` field of a ScopeMetrics."""
+    attributes = [
+        (STEP, step), (AXIS, axis), (REDUCTION, reduction), (SEQ, seq), (SEQ_POINTS, points),
+    ]  # fmt: skip
+    body = [field(3, key_value(key, value)) for key, value in attributes if value is not None]
+    return field(1, _SCOPE_NAME + b"".join(body))
+
+
+def encoded_scopes(pending: Pending) -> Iterator[tuple[str, int, list[bytes]]]:
+    """Yield (reduction, points, parts of the metrics) for each ScopeMetrics of a step."""
+    every = sorted({**pending.moments, **pending.order}, key=_place)
+    times = _TIMES(0x11, pending.first_ns, 0x19, pending.last_ns)
+    for reduction, series in groupby(every, key=_reduction):
+        points, parts, first_too = _metrics(list(series), pending, times)
+        yield str(reduction), points, parts
+        if first_too:
+            # The same series twice in one ScopeMetrics would be the same identity: the first values get their own.
+            parts = [_gauge(one, pending.order[one].first_ns, pending.order[one].first) for one in first_too]
+            yield str(reduction), len(parts), parts
+
+
+def _place(series: Series) -> int:
+    return series.order
+
+
+def _reduction(series: Series) -> object:
+    return series.definition.reduction
+
+
+def _metrics(every: list[Series], pending: Pending, times: bytes) -> tuple[int, list[bytes], list[Series]]:
+    moments = pending.moments
+    parts: list[bytes] = []
+    append = parts.append
+    first_too: list[Series] = []
+    points = len(every)
+    for series in every:
+        if series.plain:
+            count, total, low, high = moments[series]
+            if count == 1 and not series.ranged:
+                append(series.short_prefix or _short_prefix(series))
+                append(times)
+                append(_SHORT(0x21, 1, 0x29, total, _DELTA_AS_INT))
+            else:
+                series.ranged = True
+                append(series.long_prefix or _long_prefix(series))
+                append(times)
+                append(_LONG(0x21, count, 0x29, total, 0x59, low, 0x61, high, _DELTA_AS_INT))
+            continue
+        state = moments.get(series)
+        if state is not None:
+            buckets = pending.buckets.get(series)
+            point = _histogram(series, pending, state, times)
+            append(point if buckets is None else _exponential(series, pending, state, buckets, times))
+        if series in pending.order:
+            points += state is not None
+            append(_order(series, pending, first_too))
+    return points, parts, first_too
+
+
+def _order(series: Series, pending: Pending, first_too: list[Series]) -> bytes:
+    order = pending.order[series]
+    reduction = series.definition.settle()
+    wanted = (reduction.within,) if reduction.within is not None else reduction.across
+    if "last" not in wanted:
+        return _gauge(series, order.first_ns, order.first)
+    if "first" in wanted and order.first_ns != order.last_ns:
+        first_too.append(series)
+    return _gauge(series, order.last_ns, order.last)
+
+
+def _metric_prefix(series: Series, kind: int, point_size: int, suffix_size: int) -> bytes:
+    """Return all bytes of a Metric field before its only data point."""
+    definition = series.definition
+    head = text(1, definition.name) + text(2, definition.description) + text(3, definition.unit)
+    point_head = b"\x0a" + varint(point_size)
+    data_head = varint(kind << 3 | 2) + varint(len(point_head) + point_size + suffix_size)
+    size = len(head) + len(data_head) + len(point_head) + point_size + suffix_size
+    return b"\x12" + varint(size) + head + data_head + point_head
+
+
+def _short_prefix(series: Series) -> bytes:
+    series.short_prefix = _metric_prefix(series, _HISTOGRAM, _SHORT_SIZE, len(_DELTA))
+    return series.short_prefix
+
+
+def _long_prefix(series: Series) -> bytes:
+    series.long_prefix = _metric_prefix(series, _HISTOGRAM, _LONG_SIZE, len(_DELTA))
+    return series.long_prefix
+
+
+def _attributes(number: int, series: Series) -> bytes:
+    return b"".join(field(number, key_value(key, value)) for key, value in series.attributes)
+
+
+def _value_attributes(number: int, series: Series, pending: Pending) -> bytes:
+    out = b""
+    if series.m2:
+        out += field(number, key_value(M2, pending.m2[series]))
+    weights = pending.weights.get(series)
+    if weights is not None:
+        out += field(number, key_value(WSUM, weights[0])) + field(number, key_value(WXSUM, weights[1]))
+    return out
+
+
+def _range(series: Series, state: Moments, low_tag: int, high_tag: int) -> bytes:
+    if state[0] == 1 and not series.ranged:
+        return b""
+    series.ranged = True
+    return _MIN_MAX(low_tag, state[2], high_tag, state[3])
+
+
+def _histogram(series: Series, pending: Pending, state: Moments, times: bytes) -> bytes:
+    point = b"".join(
+        (
+            times,
+            _COUNT_SUM(0x21, state[0], 0x29, state[1]),
+            _attributes(9, series),
+            _value_attributes(9, series, pending),
+            _range(series, state, 0x59, 0x61),
+        )
+    )
+    return _metric_prefix(series, _HISTOGRAM, len(point), len(_DELTA)) + point + _DELTA
+
+
+def _exponential(series: Series, pending: Pending, state: Moments, buckets: ExponentialBuckets, times: bytes) -> bytes:
+    # Attributes are field 1 here, times 2 and 3, count 4, sum 5, scale 6 (zigzag), zero_count 7 (fixed64).
+    point = b"".join(
+        (
+            _attributes(1, series),
+            _value_attributes(1, series, pending),
+            times,
+            _COUNT_SUM(0x21, state[0], 0x29, state[1]),
+            b"\x30" + varint(_zigzag(buckets.scale)),
+            b"\x39" + buckets.zeros.to_bytes(8, "little"),
+            field(8, _side(buckets.positive)),
+            field(9, _side(buckets.negative)),
+            _range(series, state, 0x61, 0x69),
+        )
+    )
+    return _metric_prefix(series, _EXPONENTIAL, len(point), len(_DELTA)) + point + _DELTA
+
+
+def _side(side: dict[int, int]) -> bytes:
+    """Encode Buckets: offset 1 (zigzag), counts 2 (packed)."""
+    if not side:
+        return b""
+    low, high = min(side), max(side)
+    counts = b"".join(varint(side.get(index, 0)) for index in range(low, high + 1))
+    return b"\x08" + varint(_zigzag(low)) + field(2, counts)
+
+
+def _zigzag(number: int) -> int:
+    return number << 1 if number >= 0 else (-number << 1) - 1
+
+
+def _gauge(series: Series, time_ns: int, value: float) -> bytes:
+    point = _TIME_DOUBLE(0x19, time_ns, 0x21, value) + _attributes(7, series)
+    return _metric_prefix(series, _GAUGE, len(point), 0) + point
+
+
+def encoded_gauge(name: str, axis: str, step: int, value: int, time_ns: int, seq: int) -> bytes:
+    """Encode a ScopeMetrics with one whole number of the protocol itself: a manifest or a position."""
+    point = _TIME_INT(0x19, time_ns, 0x31, value)
+    metric = text(1, name) + field(_GAUGE, field(1, point))
+    return scope_bytes(step, axis, None, seq, 1) + field(2, metric)

@@ -1,0 +1,146 @@
+"""`log()` and `record()`: values by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import time_ns
+from typing import Any
+
+from otel_ml._internal.append import append, append_row
+from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, identity, reduction_from
+from otel_ml._internal.guard import guard
+from otel_ml._internal.step import NOW, current_step, step_for
+
+__all__ = ["log", "record"]
+
+_PLAIN: dict[str, Series] = {}
+"""Series of names recorded without any option: the usual case, one look-up."""
+
+_TABLES: dict[tuple[object, ...], dict[str, Series]] = {}
+"""The same for each combination of options; a cache, emptied where attributes never repeat."""
+
+_MAX_TABLES = 10_000
+
+
+def log(
+    values: Mapping[str, Any],
+    *,
+    step: int | None = None,
+    axis: str | None = None,
+    prefix: str | None = None,
+    reduce: Reduce = None,
+    within: str | None = None,
+    over: str | None = None,
+    weight: Any = None,
+    attributes: Mapping[str, object] | None = None,
+) -> None:
+    """Record values at the current step, or at `step` of `axis`.
+
+    A value is a number, a 0-d array or tensor, or a 1-d sequence of which each element is one record. Values in
+    CPU memory are copied now; a device tensor is copied on its stream and read later: the call never waits.
+    Nothing is raised: what cannot be recorded is counted and said once.
+
+    Args:
+        values: name → value.
+        step: the step to record at; the current one stays where `set_step()` or `step()` is used.
+        axis: the axis of `step`, or the one whose current step is meant.
+        prefix: `prefix="val"` records `loss` as `val/loss`.
+        reduce: how values become one across ranks (else as defined, else the mean); a tuple gives several.
+        within: how this rank's records of a step combine first.
+        over: topology dimension of which one rank per coordinate counts.
+        weight: of each value in the mean; from 0 on.
+        attributes: what tells series of the same name apart.
+    """
+    if NOW.off:
+        return
+    try:
+        if (
+            reduce is None
+            and step is None
+            and weight is None
+            and prefix is None
+            and axis is None
+            and attributes is None
+            and within is None
+            and over is None
+        ):
+            target, table, options = NOW.step or current_step(), _PLAIN, None
+        else:
+            given = step_for(step, axis, "log()", len(values))
+            if given is None:
+                return
+            target = given
+            options = (prefix, reduce, within, over, attributes)
+            table = _table(options)
+        now = time_ns()
+        row: list[Any] = []
+        for name, value in values.items():
+            series = table.get(name) or _series(table, name, options)
+            if series is None:
+                continue
+            if type(value) is float and weight is None:
+                row += (series, target, value, now)
+            else:
+                append_row(row, series, target, value, weight, now)
+        append(row)
+    except Exception as error:  # noqa: BLE001 - the boundary to the user's program
+        guard.failed("log()", error)
+
+
+def record(
+    name: str,
+    value: Any,
+    *,
+    step: int | None = None,
+    axis: str | None = None,
+    prefix: str | None = None,
+    reduce: Reduce = None,
+    within: str | None = None,
+    over: str | None = None,
+    weight: Any = None,
+    attributes: Mapping[str, object] | None = None,
+) -> None:
+    """Record one value; the arguments are those of `log()`."""
+    if NOW.off:
+        return
+    log(
+        {name: value},
+        step=step,
+        axis=axis,
+        prefix=prefix,
+        reduce=reduce,
+        within=within,
+        over=over,
+        weight=weight,
+        attributes=attributes,
+    )
+
+
+_Options = tuple[Any, Any, Any, Any, Any]
+
+
+def _table(options: _Options) -> dict[str, Series]:
+    prefix, reduce, within, over, attributes = options
+    key = (
+        prefix,
+        reduce if reduce is None or isinstance(reduce, str) else tuple(reduce),
+        within,
+        over,
+        None if attributes is None else tuple(attributes.items()),
+    )
+    table = _TABLES.get(key)
+    if table is None:
+        if len(_TABLES) >= _MAX_TABLES:
+            _TABLES.clear()
+        table = _TABLES[key] = {}
+    return table
+
+
+def _series(table: dict[str, Series], name: object, options: _Options | None) -> Series | None:
+    prefix, reduce, within, over, attributes = options or (None, None, None, None, None)
+    full = f"{prefix}/{name}" if prefix and isinstance(name, str) and name else name
+    reduction = reduction_from(reduce, within, over, name)
+    series = DEFINITIONS.series(full, identity(attributes) if attributes else (), reduction)
+    if series is not None:
+        table[name] = series  # type: ignore[index] # a name that has a series is a str
+    return series

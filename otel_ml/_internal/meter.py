@@ -1,0 +1,141 @@
+"""Metrics as objects: `get_meter("train").metric("loss").record(0.12)`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import time_ns
+from typing import Any
+
+from otel_ml._internal.append import append, append_row
+from otel_ml._internal.buffer import LIMIT, RECORDS
+from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, identity, reduction_from
+from otel_ml._internal.fold import relieve
+from otel_ml._internal.guard import guard
+from otel_ml._internal.instruments import Counter, Gauge, Histogram, UpDownCounter
+from otel_ml._internal.step import NOW, current_step, step_for
+
+__all__ = ["Meter", "Metric", "get_meter"]
+
+
+class Metric:
+    """One metric of this process. Made once, at import or before a loop; recorded often.
+
+    It may be made before `otel_ml.init()`: what it records goes to the run that is active then.
+    """
+
+    __slots__ = ("_by_attributes", "_series", "name")
+
+    def __init__(self, name: str, series: Series | None) -> None:
+        self.name = name
+        self._series = series
+        self._by_attributes: dict[tuple[object, ...], Series] = {}
+
+    def record(
+        self,
+        value: Any,
+        *,
+        weight: Any = None,
+        step: int | None = None,
+        axis: str | None = None,
+        attributes: Mapping[str, object] | None = None,
+    ) -> None:
+        """Record a value at the current step, or at `step` of `axis`; see `log()`."""
+        if NOW.off:
+            return
+        series = self._series
+        if (
+            type(value) is float
+            and series is not None
+            and weight is None
+            and step is None
+            and axis is None
+            and attributes is None
+        ):
+            RECORDS.extend((series, NOW.step or current_step(), value, time_ns()))
+            if len(RECORDS) > LIMIT:
+                relieve()
+            return
+        try:
+            self._record(value, weight, step, axis, attributes)
+        except Exception as error:  # noqa: BLE001 - the boundary to the user's program
+            guard.failed("record()", error)
+
+    def _record(
+        self,
+        value: object,
+        weight: object,
+        step: int | None,
+        axis: str | None,
+        attributes: Mapping[str, object] | None,
+    ) -> None:
+        target = step_for(step, axis, "record()", 1)
+        series = self._series if not attributes else self._with(attributes)
+        if target is None or series is None:
+            return
+        row: list[Any] = []
+        append_row(row, series, target, value, weight, time_ns())
+        append(row)
+
+    def _with(self, attributes: Mapping[str, object]) -> Series | None:
+        if self._series is None:
+            return None
+        key = tuple(attributes.items())
+        known = self._by_attributes.get(key)
+        if known is not None:
+            return known
+        series = DEFINITIONS.series(self.name, identity(attributes))
+        if series is not None:
+            self._by_attributes[key] = series
+        return series
+
+
+class Meter:
+    """Makes metrics; `get_meter()` returns it. Its name tells who measures and is no part of a metric's name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def metric(
+        self,
+        name: str,
+        *,
+        reduce: Reduce = None,
+        within: str | None = None,
+        over: str | None = None,
+        unit: str = "",
+        description: str = "",
+    ) -> Metric:
+        """Return the metric of this name.
+
+        Args:
+            name: published as it is where every backend accepts it.
+            reduce: how values become one across ranks (else as defined, else the mean); a tuple gives several.
+            within: how one rank's records of a step combine first.
+            over: topology dimension of which one rank per coordinate counts.
+            unit: in UCUM: `s`, `By`, `1`, `{token}`.
+            description: one sentence.
+        """
+        reduction = reduction_from(reduce, within, over, name)
+        return Metric(name, DEFINITIONS.series(name, reduction=reduction, unit=unit, description=description))
+
+    def create_counter(self, name: str, unit: str = "", description: str = "") -> Counter:
+        """Return an OpenTelemetry counter: what was added in a step, summed over ranks."""
+        return Counter(self.metric(name, reduce="sum", unit=unit, description=description))
+
+    def create_up_down_counter(self, name: str, unit: str = "", description: str = "") -> UpDownCounter:
+        """Return an OpenTelemetry up-down counter: its level at the end of a step, summed over ranks."""
+        return UpDownCounter(self.metric(name, reduce="sum", within="last", unit=unit, description=description))
+
+    def create_histogram(self, name: str, unit: str = "", description: str = "", **_: object) -> Histogram:
+        """Return an OpenTelemetry histogram: mean and quantiles of all records of a step."""
+        reduce = ("mean", "p50", "p90", "p99")
+        return Histogram(self.metric(name, reduce=reduce, unit=unit, description=description))
+
+    def create_gauge(self, name: str, unit: str = "", description: str = "") -> Gauge:
+        """Return an OpenTelemetry gauge: the last value set in a step."""
+        return Gauge(self.metric(name, reduce="last", unit=unit, description=description))
+
+
+def get_meter(name: str = "", version: str | None = None, schema_url: str | None = None) -> Meter:
+    """Return a meter, with OpenTelemetry's signature."""
+    return Meter(name)

@@ -1,0 +1,332 @@
+"""Timers: `with timed("forward")`, `@timed`, `timer("x").start()`; each level and form on its own path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from time import perf_counter_ns
+from types import TracebackType
+from typing import Any, TypeVar, overload
+
+from otel_ml._internal import device as device_values
+from otel_ml._internal import spans
+from otel_ml._internal.buffer import LIMIT, RECORDS
+from otel_ml._internal.definition import DEFINITIONS, SPANS_OVER_BUDGET, Reduce, Series, reduction_from
+from otel_ml._internal.device import DeviceElapsed
+from otel_ml._internal.fold import relieve
+from otel_ml._internal.guard import guard
+from otel_ml._internal.spans import STATE, Recording
+from otel_ml._internal.step import NOW, STEPS, Step, current_step
+from otel_ml._internal.timed_calls import timed_calls
+from otel_ml.wire.reduction import Reduction
+
+__all__ = ["Timer", "Timing", "Watch", "timed", "timer", "watch_named"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SLOWEST = Reduction(("max",), "sum")
+"""What a timer is by default: the slowest rank's total in the step."""
+
+
+class Watch:
+    """What is measured under one name in this process; the first definition of a name holds."""
+
+    __slots__ = ("device", "level", "name", "series", "span")
+
+    def __init__(self, name: str, series: Series, level: int, *, span: bool, device: str | None) -> None:
+        self.name = name
+        self.series = series
+        self.level = level
+        self.span = span
+        self.device = device
+
+
+class Timing(Recording):
+    """One measurement, and its span. Also the object of `with timed("x")`."""
+
+    __slots__ = ("event", "watch")
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        self.begin_ns = 0
+
+    def __enter__(self) -> Timing:
+        if self.begin_ns:
+            return _enter_again(self)
+        self.step = step = NOW.step or current_step()
+        watch = self.watch
+        if watch.span and step.spans < STATE.budget:
+            step.spans += 1
+            self.name = watch.name
+            self.level = watch.level
+            self.attributes = self.events = self.error = None
+            self.end_ns = 0
+            spans.begin(self)
+        else:
+            self.span_id = 0
+            if watch.span and STATE.budget:
+                _over_budget(step)
+        self.event = None if watch.device is None else device_values.cuda_event()
+        self.begin_ns = perf_counter_ns()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        end_ns = perf_counter_ns()
+        if _AGAIN.used and (inner := _innermost(self)) is not self:
+            inner.__exit__(kind, error, trace)
+            return
+        step: Step | None = self.step
+        if step.ended:  # type: ignore[union-attr]
+            step = _step_at_end(self.step)
+        if self.span_id:
+            spans.leave(self)
+            self.end_ns = end_ns
+            if kind is not None:
+                self.error = f"{kind.__name__}: {error}"
+            if step is not None:
+                spans.end(self)
+        if step is None:
+            return
+        value = (end_ns - self.begin_ns) / 1e9 if self.event is None else _elapsed(self.event)
+        RECORDS.extend((self.watch.series, step, value, end_ns + STATE.offset_ns))
+        if len(RECORDS) > LIMIT:
+            relieve()
+
+    def __call__(self, function: F) -> F:
+        """Time every call of `function`."""
+        return timed_function(function, self.watch)
+
+
+def _over_budget(step: Step) -> None:
+    RECORDS.extend((SPANS_OVER_BUDGET, step, 1.0, perf_counter_ns() + STATE.offset_ns))
+
+
+def _step_at_end(step: Step) -> Step | None:
+    """Return where a timer counts whose step has ended; None for one begun before a fork, in the parent."""
+    if step.generation != STEPS.generation:
+        return None
+    now = current_step()
+    return step if now.index is None else now
+
+
+def _elapsed(begin: Any) -> float | DeviceElapsed:
+    end = device_values.cuda_event()
+    return DeviceElapsed(begin, end)
+
+
+def timed_function(function: F, watch: Watch) -> F:
+    """Return `function` with every call timed."""
+
+    def measured() -> Timing | None:
+        return Timing(watch) if watch.level <= NOW.level else None
+
+    return timed_calls(function, measured)
+
+
+class _Again:
+    """Measurements of `with` objects that are entered again: in other tasks, or inside themselves.
+
+    The object itself is the record of its first measurement, so each further one gets an object of its own,
+    found again at exit by the context it was entered in.
+    """
+
+    __slots__ = ("entered", "used")
+
+    def __init__(self) -> None:
+        self.used = False
+        self.entered: ContextVar[tuple[tuple[Timing, Timing], ...]] = ContextVar("otel_ml_again", default=())
+
+
+_AGAIN = _Again()
+
+
+def _enter_again(outer: Timing) -> Timing:
+    _AGAIN.used = True
+    inner = Timing(outer.watch).__enter__()
+    _AGAIN.entered.set(((outer, inner), *_AGAIN.entered.get()))
+    return inner
+
+
+def _innermost(outer: Timing) -> Timing:
+    entered = _AGAIN.entered.get()
+    for place, (known, inner) in enumerate(entered):
+        if known is outer:
+            _AGAIN.entered.set(entered[:place] + entered[place + 1 :])
+            return inner
+    return outer
+
+
+class _Off:
+    """A timer above the level: its `with` costs two calls of C functions that return something false."""
+
+    __slots__ = ("_watch",)
+
+    __enter__ = bool
+    __exit__ = "".format
+
+    def __init__(self, watch: Watch | None) -> None:
+        self._watch = watch
+
+    def __call__(self, function: F) -> F:
+        """Time every call of `function`, once the level allows it."""
+        return function if self._watch is None else timed_function(function, self._watch)
+
+
+_NOTHING = _Off(None)
+"""A timer whose name is none: said and counted, the code under it runs all the same."""
+
+
+_WATCHES: dict[str, Watch] = {}
+_OFF: dict[str, _Off] = {}
+
+
+def watch_named(
+    name: str,
+    level: int = 1,
+    reduce: Reduce = None,
+    within: str | None = None,
+    *,
+    span: bool = True,
+    device: str | None = None,
+) -> Watch | None:
+    """Return the timer of this name, made at first sight; None (said) where the name is not one."""
+    watch = _WATCHES.get(name)
+    if watch is not None:
+        return watch
+    reduction = None
+    if reduce is not None or within is not None:
+        reduction = reduction_from(reduce or "max", within or "sum", None, name)
+    full = f"time/{name}" if isinstance(name, str) and name else name
+    series = DEFINITIONS.series(full, reduction=reduction, unit="s", default=_SLOWEST)
+    if series is None:
+        return None
+    if device not in {None, "cuda"}:
+        guard.wrong(f"Timer {name!r:.80}: expected device 'cuda' or None, got {device!r:.40}. It is timed on the CPU.")
+        device = None
+    watch = _WATCHES[name] = Watch(name, series, level, span=span, device=device)
+    return watch
+
+
+@overload
+def timed(name: F, /) -> F: ...
+@overload
+def timed(
+    name: str | None = None,
+    /,
+    *,
+    level: int = 1,
+    reduce: Reduce = None,
+    within: str | None = None,
+    span: bool = True,
+    device: str | None = None,
+) -> Timing: ...
+def timed(
+    name: Any = None,
+    /,
+    *,
+    level: int = 1,
+    reduce: Reduce = None,
+    within: str | None = None,
+    span: bool = True,
+    device: str | None = None,
+) -> Any:
+    """Time a `with` block, or every call of a function: `time/<name>` in seconds, and a span.
+
+    The times of a rank in a step are summed, and the slowest rank counts (`sum>max`). A timer counts at the
+    step current when it began; if that has ended when it stops, at the one then current. A function may be
+    sync, async, a generator (what it spends itself, from each resumption to the next yield) or a method.
+
+    Args:
+        name: of the timer; by default the function's `__qualname__`.
+        level: timers above `OTEL_ML_TIMER_LEVEL` cost a look-up and measure nothing.
+        reduce: across ranks, `max` by default.
+        within: how the times of one rank in a step combine, `sum` by default.
+        span: also keep a span, within the budget of `OTEL_ML_SPANS_PER_STEP`.
+        device: `"cuda"` measures on the current CUDA stream, by events; nothing waits for the device.
+    """
+    try:
+        if level > NOW.level:
+            off = _OFF.get(name)
+            if off is not None:
+                return off
+        else:
+            watch = _WATCHES.get(name)
+            if watch is not None:
+                return Timing(watch)
+    except TypeError:  # a name that cannot be a key, or a level that is no number: said below
+        pass
+    return _timed(name, level, reduce, within, span=span, device=device)
+
+
+def _timed(name: Any, level: Any, reduce: Reduce, within: str | None, *, span: bool, device: str | None) -> Any:
+    if not isinstance(level, int):
+        guard.wrong(f"Timer {name!r:.80}: expected a level that is a whole number, got {level!r:.40}. It is 1.")
+        level = 1
+    if name is None:
+        return lambda function: _decorated(function, level, reduce, within, span=span, device=device)
+    if callable(name) or isinstance(name, (staticmethod, classmethod)):
+        return _decorated(name, level, reduce, within, span=span, device=device)
+    watch = watch_named(name, level, reduce, within, span=span, device=device)
+    if watch is None:
+        return _NOTHING
+    return Timing(watch) if level <= NOW.level else _OFF.setdefault(name, _Off(watch))
+
+
+def _decorated(function: Any, level: int, reduce: Reduce, within: str | None, *, span: bool, device: str | None) -> Any:
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    watch = watch_named(name, level, reduce, within, span=span, device=device)
+    return function if watch is None else timed_function(function, watch)
+
+
+class Timer:
+    """`timer("forward")`: started and stopped by hand, for code that no block fits around.
+
+    What runs between is not nested under its span. Started again before it was stopped, it measures twice.
+    """
+
+    __slots__ = ("_running", "_watch")
+
+    def __init__(self, watch: Watch | None) -> None:
+        self._watch = watch
+        self._running: list[Timing | None] = []
+
+    def start(self) -> None:
+        """Begin to measure."""
+        watch = self._watch
+        if watch is None or watch.level > NOW.level:
+            self._running.append(None)
+            return
+        timing = Timing(watch).__enter__()
+        if timing.span_id:
+            spans.leave(timing)
+        self._running.append(timing)
+
+    def stop(self) -> None:
+        """Stop the measurement begun last, and record it."""
+        try:
+            timing = self._running.pop()
+        except IndexError:
+            name = self._watch.name if self._watch is not None else "?"
+            guard.wrong(f"Timer {name!r:.80} was stopped and not started. Call start() first.")
+            return
+        if timing is not None:
+            timing.__exit__(None, None, None)
+
+
+_TIMERS: dict[str, Timer] = {}
+
+
+def timer(
+    name: str,
+    *,
+    level: int = 1,
+    reduce: Reduce = None,
+    within: str | None = None,
+    span: bool = True,
+    device: str | None = None,
+) -> Timer:
+    """Return the timer of this name, to be started and stopped by hand; the arguments are those of `timed()`."""
+    watch = watch_named(name, level, reduce, within, span=span, device=device)
+    return Timer(None) if watch is None else _TIMERS.setdefault(name, Timer(watch))

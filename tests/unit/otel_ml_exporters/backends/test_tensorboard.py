@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from otel_ml_exporters.backends.tensorboard import TensorBoardExporter
+from otel_ml_exporters.backends.tensorboard.hparams import flat_params
+from otel_ml_exporters.backends.tensorboard.markdown import MOST_ROWS, markdown_table
+from otel_ml_exporters.backends.tensorboard.protobuf import float32, varint
+from otel_ml_exporters.errors import RetryableExportError
+from otel_ml_exporters.records import Params, RunInfo, RunStatus, SpanBatch, StepRecord
+
+
+def row(seq: int, step: int, values: dict[str, float], *, axis: str = "step", amendment: bool = False) -> StepRecord:
+    return StepRecord(seq, "trainer", axis, step, 0, 1.7e9 + seq, values, amendment=amendment)
+
+
+def started(run_dir: Path) -> TensorBoardExporter:
+    exporter = TensorBoardExporter()
+    exporter.start(RunInfo("01J", "digits", "01J", run_dir, 1.7e9))
+    return exporter
+
+
+def shown(folder: Path, tag: str) -> list[tuple[int, float, float]]:
+    accumulator = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    accumulator.Reload()
+    return [(point.step, point.value, point.wall_time) for point in accumulator.Scalars(tag)]
+
+
+def test_points_have_the_time_of_their_record(tmp_path: Path) -> None:
+    exporter = started(tmp_path)
+
+    exporter.export([row(1, 7, {"loss": 0.5})])
+
+    assert shown(tmp_path / "tensorboard", "loss") == [(7, 0.5, 1.7e9 + 1)]
+    exporter.shutdown(1.0, None)
+
+
+def test_the_position_counts_records_that_leave_nothing_in_the_files(tmp_path: Path) -> None:
+    exporter = started(tmp_path)
+
+    exporter.export([row(1, 1, {"loss": 0.5}), row(2, 1, {"gpu": 1.0}, axis="time"), SpanBatch(3, ())])
+    exporter.shutdown(1.0, None)
+
+    assert started(tmp_path).position() == 3
+
+
+def test_a_batch_that_reached_only_a_sub_run_is_not_written_to_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exporter = started(tmp_path)
+    exporter.export([row(1, 1, {"loss": 0.5}), row(2, 1, {"loss": 0.6}, amendment=True)])
+    batch = [row(3, 2, {"loss": 0.25}), row(4, 1, {"loss": 0.7}, amendment=True)]
+    main = (tmp_path / "tensorboard" / "events.out.tfevents.1.otel_ml").stat().st_ino
+    write = os.write
+
+    def full_for_the_run_itself(file: int, data: bytes) -> int:
+        if os.fstat(file).st_ino == main:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "write", full_for_the_run_itself)
+        with pytest.raises(RetryableExportError, match="No space left"):
+            exporter.export(batch)
+    position = exporter.position()
+    exporter.export(batch)
+    exporter.shutdown(1.0, None)
+
+    assert position == 2
+    assert [at for at, _, _ in shown(tmp_path / "tensorboard", "loss")] == [1, 2]
+    assert [value for _, value, _ in shown(tmp_path / "tensorboard" / "amended", "loss")] == pytest.approx([0.6, 0.7])
+
+
+def test_a_folder_that_cannot_be_written_to_is_said_and_may_be_tried_again(tmp_path: Path) -> None:
+    (tmp_path / "tensorboard").write_text("a file where the folder should be")
+
+    with pytest.raises(RetryableExportError, match="tensorboard cannot be opened"):
+        started(tmp_path)
+
+
+def test_only_one_version_of_the_hparams_is_kept(tmp_path: Path) -> None:
+    exporter = started(tmp_path)
+    for seq in range(1, 5):
+        exporter.export([Params(seq, 1.7e9, {f"p{seq}": seq})])
+    exporter.shutdown(1.0, RunStatus(5, 1.7e9, "finished"))
+
+    assert len(list((tmp_path / "tensorboard").glob("*.hparams.*"))) == 1
+
+
+def test_long_tables_say_how_many_rows_are_left_out() -> None:
+    text = markdown_table(["n"], [[at] for at in range(MOST_ROWS + 2_000)])
+
+    assert text.endswith("\n2,000 more rows are not shown.")
+    assert text.count("\n| ") == MOST_ROWS + 1
+
+
+def test_numbers_that_are_not_finite_are_text_among_the_parameters() -> None:
+    assert flat_params({"a": float("nan"), "b": {}, "c": {"d": None}}) == {"a": "nan", "b": "{}", "c.d": "None"}
+
+
+def test_values_beyond_a_float_are_infinite() -> None:
+    assert float32(-1e39) == float32(float("-inf"))
+
+
+def test_negative_integers_are_64_bit() -> None:
+    assert varint(-1) == b"\xff" * 9 + b"\x01"
