@@ -9,7 +9,7 @@ from otel_ml._internal.definition import Series
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
 from otel_ml._internal.step import Step
-from otel_ml._internal.values import UnrecordableError, record_value, weighted_value
+from otel_ml._internal.values import Recordable, UnrecordableError, record_value, weighted_value
 
 __all__ = ["append", "append_row"]
 
@@ -24,13 +24,15 @@ def append(row: list[Any]) -> None:
 def append_row(row: list[Any], series: Series, step: Step, value: object, weight: object, time_ns: int) -> None:
     """Add the record of any value to `row`, or say and count why it is none."""
     try:
-        if weight is None:
-            row += (series, step, record_value(value), time_ns)
-            return
-        reduction = series.definition.reduction
-        if reduction is not None and reduction.within is not None:
-            raise UnrecordableError("bad_weight", f"a weight together with within={reduction.within!r}")
-        row += (series, step, weighted_value(value, weight), time_ns)
+        item = record_value(value) if weight is None else _weighted(series, value, weight)
+        row += (series, step, item, time_ns)
     except UnrecordableError as error:
         expected = "a number, a 0-d array or tensor, or a 1-d sequence of numbers (and a weight from 0 on)"
         guard.drop(error.reason, f"Metric {series.definition.name!r:.120}: expected {expected}, got {error}.")
+
+
+def _weighted(series: Series, value: object, weight: object) -> Recordable:
+    reduction = series.definition.reduction
+    if reduction is not None and reduction.within is not None:
+        raise UnrecordableError("bad_weight", f"a weight together with within={reduction.within!r}")
+    return weighted_value(value, weight)

@@ -6,7 +6,6 @@ import fnmatch
 import threading
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Union
 
 from otel_ml._internal.guard import guard
 from otel_ml.exceptions import WireError
@@ -29,7 +28,7 @@ __all__ = [
 Attributes = tuple[tuple[str, str | bool | int | float], ...]
 """Sorted by key."""
 
-Reduce = Union[str, Iterable[str], None]
+Reduce = str | Iterable[str] | None
 """What `reduce=` accepts: one reduction, or several."""
 
 _MEAN = Reduction()

@@ -9,6 +9,8 @@ import sys
 from abc import ABC, abstractmethod
 from typing import Any
 
+from otel_ml._internal.guard import guard
+
 __all__ = ["Deferred", "DeviceArray", "DeviceElapsed", "DeviceTensor", "Weighted", "cuda_event", "deferred_tensor"]
 
 
@@ -95,7 +97,9 @@ class Weighted(Deferred):
         values, weights = _now(self._values), _now(self._weights)
         if len(weights) == 1:
             weights = weights * len(values)
-        return [(value, weight) for value, weight in zip(values, weights) if weight >= 0]
+        pairs = [pair for pair in zip(values, weights, strict=False) if pair[1] >= 0]
+        guard.dropped["bad_weight"] += len(values) - len(pairs)
+        return pairs
 
 
 def _now(side: float | list[float] | Deferred) -> list[float]:

@@ -1,8 +1,8 @@
 """Partials become OTLP metrics, as wire bytes (CONTRACT §4).
 
-One ScopeMetrics per step and reduction. A point without attributes is a constant prefix, the times
-of the step, and one `struct.pack`: fields ascending and of fixed width, so that a receiver can tell the shape of a whole
-message by comparing its constant bytes.
+One ScopeMetrics per step and reduction. A point without attributes is a constant prefix, the times of the step,
+and one `struct.pack`: fields ascending and of fixed width, so that a receiver can tell the shape of a whole message by
+comparing its constant bytes.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _order(series: Series, pending: Pending, first_too: list[Series]) -> bytes:
     wanted = (reduction.within,) if reduction.within is not None else reduction.across
     if "last" not in wanted:
         return _gauge(series, order.first_ns, order.first)
-    if "first" in wanted and order.first_ns != order.last_ns:
+    if "first" in wanted and order[:2] != order[2:]:
         first_too.append(series)
     return _gauge(series, order.last_ns, order.last)
 

@@ -174,7 +174,7 @@ class Folder:
         pending = Pending(0)  # of no step
         last = 0
         records = iter(part)
-        for series, step, value, time_ns in zip(records, records, records, records):
+        for series, step, value, time_ns in zip(records, records, records, records, strict=False):
             if step is not step_before:
                 pending.last_ns = max(pending.last_ns, last)
                 step_before = step

@@ -22,7 +22,7 @@ __all__ = ["Batch", "RecordSettings", "Recorder", "recorder"]
 
 
 _RECORD_S, _SPAN_S = 0.5e-6, 2e-6
-"""What a record and a timer's span cost between steps of 50 ms, when caches are cold; a tight loop would say a third."""
+"""What a record and a timer's span cost between steps of 50 ms, with cold caches; a tight loop says a third of it."""
 
 _DEVICE_WAIT_S = 1.0
 

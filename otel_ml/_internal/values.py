@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Union
+from typing import Any
 
 from otel_ml._internal.device import Deferred, DeviceArray, Weighted, deferred_tensor
 
 __all__ = ["Recordable", "UnrecordableError", "record_value", "weighted_value"]
 
-Recordable = Union[float, list[float], list[tuple[float, float]], tuple[float, float], Deferred]
+Recordable = float | list[float] | list[tuple[float, float]] | tuple[float, float] | Deferred
 """What stands in the buffer: one record, several, with weights, or later."""
 
 
