@@ -1,47 +1,221 @@
-"""One experiment run: observations in, closed records out."""
+"""One experiment run: observations in, closed records out (CONTRACT §5)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from otel_ml_exporters.aggregation.observation import Observation
+import numpy as np
+
+from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
+from otel_ml_exporters.aggregation.ending import Ending
+from otel_ml_exporters.aggregation.foreign import Foreign
+from otel_ml_exporters.aggregation.items import Items
+from otel_ml_exporters.aggregation.observation import (
+    Event,
+    ForeignPoint,
+    Fragment,
+    Goodbye,
+    Manifest,
+    Observation,
+    Partials,
+    Position,
+    Spans,
+)
 from otel_ml_exporters.aggregation.outcome import Outcome, RunFacts, Status
+from otel_ml_exporters.aggregation.parameters import Parameters
+from otel_ml_exporters.aggregation.piece import Piece
+from otel_ml_exporters.aggregation.report import facts_of, status_of
+from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.settings import EngineSettings
+from otel_ml_exporters.aggregation.snapshot import Snapshot
+from otel_ml_exporters.aggregation.spans import SpanIntake
+from otel_ml_exporters.aggregation.steps import Steps
+from otel_ml_exporters.aggregation.writers import WriterState
 
 __all__ = ["Engine"]
+
+_DEFAULTS = EngineSettings()
 
 
 class Engine:
     """Aligns what the writers of one experiment send by step, and reduces it across ranks.
 
-    Not thread-safe: one thread owns it. It knows no clock: `now` is seconds since the epoch, as the
-    service reads it. After `observe` call `advance`; nothing closes before it.
+    Not thread-safe: one thread owns it. It knows no clock: `now` is seconds since the epoch, as the service
+    reads it. `observe` closes nothing; call `advance` after a batch of observations, then `take`.
+
+    Args:
+        experiment: `ml.experiment.id`.
+        settings: limits.
+        state: all entries that earlier `take()`s handed out; the engine continues from there.
     """
 
     def __init__(
-        self, experiment: str, settings: EngineSettings = EngineSettings(), state: Mapping[str, bytes] | None = None
+        self, experiment: str, settings: EngineSettings = _DEFAULTS, state: Mapping[str, bytes] | None = None
     ) -> None:
-        raise NotImplementedError
+        self._run = RunState(experiment, settings)
+        self._steps = Steps(self._run)
+        self._foreign = Foreign(self._run, self._steps)
+        self._parameters = Parameters(self._run.output)
+        self._items = Items(self._run.output, self._parameters)
+        self._spans = SpanIntake(self._run)
+        self._ending = Ending(self._run, self._steps)
+        self._snapshot = Snapshot(self._run, self._ending, self._foreign, self._parameters, self._spans)
+        self._takers: dict[type, Callable[[WriterState, Any], None]] = {
+            Fragment: self._fragment,
+            Manifest: self._manifest,
+            Position: self._position,
+            Goodbye: self._goodbye,
+            ForeignPoint: self._foreign.point,
+            Event: self._event,
+            Spans: self._spans.take,
+        }
+        if state:
+            self._snapshot.restore(state)
+            self._steps.late.restore()
 
     def observe(self, observation: Observation, now: float) -> None:
         """Take one observation; cheap, closes nothing."""
+        run = self._run
+        if now > run.now:
+            run.now = now
+        if run.started_at is None:
+            run.started_at = now
+        writer = run.writers.of(observation.writer)
+        if not (isinstance(observation, ForeignPoint) and run.native):  # a scraped GPU does not tell that the job lives
+            run.clock.hear(writer.number, now, run.live)
+            writer.heard_at = run.now
+        run.writers.dirty.add(writer.number)
+        self._takers[type(observation)](writer, observation)
 
     def advance(self, now: float) -> None:
         """Close what is due at `now`."""
+        run = self._run
+        run.now = max(now, run.now)
+        run.clock.advance(run.now)
+        patience = run.settings.allowed_lateness_s
+        for writer in run.writers:
+            if writer.gap_since is not None and writer.settle_gaps(run.active, patience):
+                self._floor_rose(writer)
+        self._steps.settle()
+        self._foreign.forget_idle()
+        self._spans.emit()
+        self._ending.advance()
 
     def next_deadline(self) -> float | None:
-        """Return when `advance` could change something though nothing arrives."""
+        """Return when `advance` could change something though nothing arrives; None where it cannot."""
+        run = self._run
+        patience = run.settings.allowed_lateness_s
+        active = [lane.due for lane in run.lanes if lane.due is not None]
+        active += [writer.gap_since + patience for writer in run.writers if writer.gap_since is not None]
+        late = self._steps.late.due()
+        if late is not None:
+            active.append(late)
+        moments = [run.clock.when(moment) for moment in active]
+        moments.append(self._ending.due())
+        return min((moment for moment in moments if moment is not None), default=None)
 
     def take(self) -> Outcome:
-        """Return what to commit, and forget it."""
-        raise NotImplementedError
+        """Return what to commit in one transaction, and forget it."""
+        self._spans.emit()
+        changes = self._snapshot.changes()
+        output = self._run.output
+        outcome = Outcome(
+            tuple(output.records), changes, tuple(output.notices), tuple(output.too_late), dict(output.files)
+        )
+        output.clear()
+        return outcome
 
     @property
     def status(self) -> Status:
         """How the run stands."""
-        raise NotImplementedError
+        return status_of(self._run, self._ending.state, self._spans, self._steps.judge)
 
     @property
     def facts(self) -> RunFacts:
         """What the writers said about the run."""
-        raise NotImplementedError
+        return facts_of(self._run)
+
+    def _fragment(self, writer: WriterState, fragment: Fragment) -> None:
+        run = self._run
+        writer.native = run.native = True
+        partials = fragment.partials
+        axis = fragment.axis if fragment.axis is not None else TIME_AXIS
+        tally = run.lanes.track(writer.writer.role, axis).tally
+        points = len(partials.series)
+        tally.received += points
+        rows = writer.take(fragment.seq, fragment.seq_points, partials.series)
+        if rows is not None:
+            tally.duplicate += points - len(rows)
+        self._floor_rose(writer)
+        if not points or rows == []:
+            return
+        self._ending.heard()
+        piece = self._piece(writer, fragment, rows)
+        writer.points += len(piece.partials.series)
+        if run.origin_ns is None:
+            run.origin_ns = int(piece.partials.times.min())
+        if fragment.axis is None or fragment.step is None:
+            self._steps.stepless.add(piece, writer.writer.role, fragment)
+        else:
+            self._steps.points(writer, fragment, piece, fragment.axis, fragment.step)
+
+    def _piece(self, writer: WriterState, fragment: Fragment, rows: list[int] | None) -> Piece:
+        partials = fragment.partials
+        shape = self._run.shapes.of(partials.series)
+        if not (partials.stats.flags.owndata and partials.times.flags.owndata):
+            # A view would keep the whole request it was decoded from in memory.
+            stats, times = np.array(partials.stats), np.array(partials.times)
+            partials = Partials(partials.series, stats, times, partials.buckets)
+        piece = Piece(writer.source, fragment.seq, fragment.reduction, shape, partials)
+        if rows is None:
+            return piece
+        some = piece.some(rows)
+        return some._replace(shape=self._run.shapes.of(some.partials.series))
+
+    def _manifest(self, writer: WriterState, manifest: Manifest) -> None:
+        if self._once(writer, manifest.seq, manifest.axis):
+            self._ending.heard()
+            self._steps.manifest(writer, manifest)
+            self._floor_rose(writer)
+
+    def _position(self, writer: WriterState, position: Position) -> None:
+        if not self._once(writer, position.seq, position.axis):
+            return
+        run = self._run
+        if writer.replaced_at is not None:
+            self._steps.placing.heard_again(writer, position.time_ns)
+        track = run.lanes.track(writer.writer.role, position.axis)
+        if track.axis == DEFAULT_AXIS:
+            attempt = run.attempts.newest if writer.attempt is None else writer.attempt
+            run.training.note(track.role, attempt, position.step, position.time_ns)
+
+    def _goodbye(self, writer: WriterState, goodbye: Goodbye) -> None:
+        if self._once(writer, goodbye.seq, DEFAULT_AXIS):
+            writer.goodbye = goodbye
+            self._ending.last_goodbye = self._run.now
+            self._run.clock.forget(writer.number)
+            self._floor_rose(writer)
+
+    def _event(self, writer: WriterState, event: Event) -> None:
+        if event.seq is not None:
+            fresh = self._once(writer, event.seq, DEFAULT_AXIS)
+        else:
+            identity = (writer.number, event.kind, event.time_ns, event.axis, event.step, repr(event.body))
+            fresh = self._run.recent.add(identity, self._run.now)
+        if fresh:
+            self._run.events += 1
+            self._items.take(event)
+
+    def _once(self, writer: WriterState, seq: int, axis: str) -> bool:
+        """Whether this running number is new; everything but points has one point, itself."""
+        writer.native = self._run.native = True
+        fresh = writer.received.add(seq)
+        self._floor_rose(writer)
+        return fresh
+
+    def _floor_rose(self, writer: WriterState) -> None:
+        """Something arrived: what waited for it may be done now."""
+        writer.settle_gaps(self._run.active, self._run.settings.allowed_lateness_s)
+        writer.raise_done()
+        self._run.lanes.dirty.update(writer.lanes.values())

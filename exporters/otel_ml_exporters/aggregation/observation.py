@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Union
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -224,4 +224,4 @@ class Spans:
     spans: tuple[Span, ...]
 
 
-Observation = Union[Fragment, Manifest, Position, Goodbye, ForeignPoint, Event, Spans]
+Observation = Fragment | Manifest | Position | Goodbye | ForeignPoint | Event | Spans

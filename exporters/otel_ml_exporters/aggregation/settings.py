@@ -17,6 +17,7 @@ class EngineSettings:
         world_wait_s: how long the first step of an axis waits for `ml.world_size` ranks after its first done writer.
         restart_wait_s: how long the clocks wait for every known writer after a gap in which nobody was heard.
         quiet_s: nobody at all was heard for this long: the clocks stand still. Several heartbeats.
+        heartbeat_s: a live writer inside a step is heard more often than this.
         open_bytes: open units beyond it close, oldest first.
         retained_steps: complete closed steps per axis of which the fold state is kept for late data.
         retained_bytes: bound of all kept fold states.
@@ -31,6 +32,7 @@ class EngineSettings:
     world_wait_s: float = 3.0
     restart_wait_s: float = 60.0
     quiet_s: float = 5.0
+    heartbeat_s: float = 2.0
     open_bytes: int = 1 << 30
     retained_steps: int = 1024
     retained_bytes: int = 256 << 20

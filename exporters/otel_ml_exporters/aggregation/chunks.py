@@ -1,0 +1,104 @@
+"""Pieces of a unit as bytes: columns of doubles behind one line of JSON; what can be told from another is left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otel_ml.wire.reduction import Reduction
+from otel_ml_exporters.aggregation.fold import SUM
+from otel_ml_exporters.aggregation.observation import Buckets, Partials
+from otel_ml_exporters.aggregation.piece import Piece, Shape, Source
+
+__all__ = ["bucket_of", "decode_pieces", "encode_pieces"]
+
+_VALUES, _NAN, _SUM, _ONE = "v", "n", "s", "1"
+
+
+def encode_pieces(pieces: Sequence[Piece]) -> bytes:
+    """Return `pieces` as bytes; those of equal shape and reduction share their columns."""
+    groups: dict[tuple[int, str], list[Piece]] = {}
+    for piece in pieces:
+        groups.setdefault((piece.shape.number, str(piece.reduction)), []).append(piece)
+    headers, body = [], []
+    for (shape, reduction), members in groups.items():
+        stats = np.stack([piece.partials.stats for piece in members])
+        times = np.stack([piece.partials.times for piece in members])
+        columns = [_mode(stats, column) for column in range(stats.shape[2])]
+        shared = bool((times == times[:, :1]).all())
+        headers.append(
+            {
+                "shape": shape,
+                "reduction": reduction,
+                "writers": [piece.source.number for piece in members],
+                "seqs": [piece.seq for piece in members],
+                "columns": "".join(columns),
+                "shared": shared,
+                "buckets": [piece.partials.buckets for piece in members],
+            }
+        )
+        body += [stats[:, :, column].tobytes() for column, mode in enumerate(columns) if mode == _VALUES]
+        body.append((times[:, :1] if shared else times).tobytes())
+    return json.dumps(headers, separators=(",", ":")).encode() + b"\n" + b"".join(body)
+
+
+def decode_pieces(data: bytes, shape: Callable[[int], Shape], source: Callable[[int], Source]) -> Iterator[Piece]:
+    """Yield the pieces; `shape` and `source` find those of a number."""
+    line, _, body = data.partition(b"\n")
+    place = 0
+
+    def floats(rows: int, width: int) -> npt.NDArray[np.float64]:
+        nonlocal place
+        part = np.frombuffer(body, np.float64, rows * width, place)
+        place += part.nbytes
+        return part.reshape(rows, width)
+
+    for header in json.loads(line):
+        form = shape(header["shape"])
+        rows, width = len(header["writers"]), len(form.series)
+        stats = np.full((rows, width, len(header["columns"])), np.nan)
+        for column, mode in enumerate(header["columns"]):
+            if mode == _VALUES:
+                stats[:, :, column] = floats(rows, width)
+            elif mode == _ONE:
+                stats[:, :, column] = 1.0
+        for column, mode in enumerate(header["columns"]):
+            if mode == _SUM:
+                stats[:, :, column] = stats[:, :, SUM]
+        kept = floats(rows, 2 if header["shared"] else 2 * width).view(np.int64).reshape(rows, -1, 2)
+        times = np.broadcast_to(kept, (rows, width, 2)).copy()
+        reduction = Reduction.parse(header["reduction"])
+        for row, (number, seq) in enumerate(zip(header["writers"], header["seqs"], strict=True)):
+            partials = Partials(form.series, stats[row], times[row], _buckets(header["buckets"][row]))
+            yield Piece(source(number), seq, reduction, form, partials)
+
+
+def _mode(stats: npt.NDArray[np.float64], column: int) -> str:
+    values = stats[:, :, column]
+    if column != SUM and np.isnan(values).all():
+        return _NAN
+    if (values == 1.0).all() and column != SUM:
+        return _ONE
+    if column != SUM and _same_bits(values, stats[:, :, SUM]):
+        return _SUM
+    return _VALUES
+
+
+def _same_bits(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> bool:
+    return bool(np.array_equal(np.ascontiguousarray(left).view(np.int64), np.ascontiguousarray(right).view(np.int64)))
+
+
+def _buckets(stored: list[list[Any] | None] | None) -> tuple[Buckets | None, ...] | None:
+    if stored is None:
+        return None
+    return tuple(None if entry is None else bucket_of(entry) for entry in stored)
+
+
+def bucket_of(entry: list[Any]) -> Buckets:
+    """Return buckets from their JSON form."""
+    scale, zero, positive_offset, positive, negative_offset, negative = entry
+    return Buckets(scale, zero, positive_offset, tuple(positive), negative_offset, tuple(negative))

@@ -1,0 +1,110 @@
+"""When a run is over, and how it ended (CONTRACT §5 «End»)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from otel_ml.wire.attributes import RESERVED_PREFIX
+from otel_ml_exporters.aggregation.lanes import PUBLISHED
+from otel_ml_exporters.aggregation.run_state import RunState
+from otel_ml_exporters.aggregation.steps import Steps
+from otel_ml_exporters.aggregation.writers import WriterState
+from otel_ml_exporters.records import RunStatus, Summary
+
+__all__ = ["Ending", "Status"]
+
+Status = Literal["running", "finished", "failed", "killed"]
+_WORST: dict[str, int] = {"finished": 0, "killed": 1, "failed": 2}
+
+
+class Ending:
+    """Ends the run when everybody said goodbye or nobody was heard for long, and reopens it for later data.
+
+    Attributes:
+        state: how the run stands.
+        last_goodbye: seconds since the epoch.
+    """
+
+    def __init__(self, run: RunState, steps: Steps) -> None:
+        self._run = run
+        self._steps = steps
+        self.state: Status = "running"
+        self.last_goodbye: float | None = None
+
+    def heard(self) -> None:
+        """Reopen a run that had ended: one of its writers sent something new."""
+        if self.state != "running":
+            self.state = "running"
+            self._run.output.emit(RunStatus, time=self._run.now, status="running")
+
+    def due(self) -> float | None:
+        """Return the time at which the run ends if nobody is heard until then."""
+        heard_at = self._run.clock.heard_at
+        if self.state != "running" or heard_at is None:
+            return None
+        if self.last_goodbye is not None and self._all_said_goodbye():
+            return self.last_goodbye + (0.0 if self._complete() else self._run.settings.world_wait_s)
+        return heard_at + self._run.settings.end_silence_s
+
+    def advance(self) -> None:
+        """End the run where that is due."""
+        due = self.due()
+        if due is None or self._run.now < due:
+            return
+        self._close_all()
+        self.state = self._status()
+        self._summarise()
+        self._run.output.emit(RunStatus, time=self._run.now, status=self.state)
+
+    def _own(self) -> list[WriterState]:
+        return [writer for writer in self._run.writers if writer.native and not writer.child]
+
+    def _all_said_goodbye(self) -> bool:
+        writers = self._own()
+        over = [writer.goodbye is not None or writer.replaced_at is not None for writer in writers]
+        return bool(writers) and all(over)
+
+    def _complete(self) -> bool:
+        """Whether nobody else is to be expected: all ranks of each role were here, and all they sent."""
+        ranks: dict[str, set[int]] = {}
+        world: dict[str, int] = {}
+        for writer in self._own():
+            role = writer.writer.role
+            ranks.setdefault(role, set()).add(writer.writer.rank)
+            world[role] = max(world.get(role, 1), writer.writer.world_size or 1)
+        all_here = all(len(ranks[role]) >= size for role, size in world.items())
+        return all_here and all(writer.ended for writer in self._own() if writer.goodbye is not None)
+
+    def _close_all(self) -> None:
+        self._steps.settle()
+        for lane in list(self._run.lanes):
+            while lane.order and lane.track.axis:
+                self._steps.close_oldest(lane)
+        self._steps.stepless.flush()
+        self._steps.late.export_all()
+
+    def _status(self) -> Status:
+        writers = self._own()
+        newest = max((writer.attempt or 0 for writer in writers), default=0)
+        ends: list[Status] = ["finished"]
+        for writer in writers:
+            if (writer.attempt or 0) < newest or writer.replaced_at is not None:
+                continue
+            ends.append("killed" if writer.goodbye is None else writer.goodbye.status)
+        return max(ends, key=_WORST.__getitem__)
+
+    def _summarise(self) -> None:
+        """Publish what the run lost and what recording cost, once it is over."""
+        values: dict[str, float] = {}
+        for writer in self._run.writers:
+            if writer.goodbye is not None:
+                said = {"recorded": writer.goodbye.recorded, "overhead_s": writer.goodbye.overhead_s}
+                said |= {f"dropped/{reason}": count for reason, count in (writer.goodbye.dropped or {}).items()}
+                for name, count in said.items():
+                    values[name] = values.get(name, 0.0) + count
+        for track in self._run.lanes.tracks.values():
+            for name in PUBLISHED:
+                values[name] = values.get(name, 0.0) + getattr(track.tally, name)
+        shown = {RESERVED_PREFIX + name: float(value) for name, value in values.items() if value or name == "recorded"}
+        if shown:
+            self._run.output.emit(Summary, time=self._run.now, values=shown)

@@ -1,0 +1,137 @@
+"""The one place that adds up: rows of partial states, folded in a fixed order, a column at a time.
+
+Rows come in the order (role, rank, instance, seq). Every sum runs along it one row after the other
+(`np.add.accumulate` is sequential by definition, while `np.sum` may add pairwise), so that the same rows
+give the same bits however they arrived. The columns of one matrix are independent series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["COUNT", "M2", "MAX", "MIN", "SUM", "WSUM", "WXSUM", "Rows", "fold_rows", "layers", "mean_of"]
+
+COUNT, SUM, MIN, MAX, M2, WSUM, WXSUM = range(7)
+"""Columns of `Partials.stats`."""
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class Rows(NamedTuple):
+    """Partial states in fold order.
+
+    Attributes:
+        stats: [rows, 7].
+        times: [rows, 2], ns.
+        rank: [rows].
+        column: [rows], which series the row belongs to.
+        columns: how many series there are.
+        rectangular: row r belongs to column `r % columns`: all writers sent the same.
+    """
+
+    stats: Floats
+    times: Ints
+    rank: Ints
+    column: Ints
+    columns: int
+    rectangular: bool
+
+
+def layers(rows: Rows) -> Iterator[tuple[Ints, Ints]]:
+    """Yield (columns [c], row numbers [m, c]) such that together every row comes once, in fold order downwards.
+
+    Columns with equally many rows come together, so no matrix has holes.
+    """
+    if rows.rectangular:
+        if rows.columns:
+            yield np.arange(rows.columns), np.arange(len(rows.column)).reshape(-1, rows.columns)
+        return
+    order = np.argsort(rows.column, kind="stable")
+    counts = np.bincount(rows.column, minlength=rows.columns)
+    starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
+    for height in np.unique(counts[counts > 0]):
+        chosen = np.flatnonzero(counts == height)
+        yield chosen, order[starts[chosen] + np.arange(height)[:, None]]
+
+
+def fold_rows(rows: Rows) -> Floats:
+    """Return [columns, 7]: each column's rows combined; count 0 where a column has none.
+
+    M2 by Chan, Golub, LeVeque (1979), which does not cancel as E[x²] − E[x]² does. M2 is NaN where a row of
+    several records did not bring it; WSUM, WXSUM are NaN where no row had weights, else a row without
+    weights counts with weight 1 per record. MIN, MAX are NaN where a row did not bring them.
+    """
+    result = np.zeros((rows.columns, 7))
+    # NaN and Inf are data here: inf - inf is NaN, as IEEE says, and not worth a warning.
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        for chosen, index in layers(rows):
+            block = rows.stats.reshape(*index.shape, 7) if rows.rectangular else rows.stats[index]
+            result[chosen] = _fold_block(block)
+    return result
+
+
+def _fold_block(block: Floats) -> Floats:
+    count, total = block[:, :, COUNT], block[:, :, SUM]
+    if not count.all():
+        block = _without_empty(block)
+        count, total = block[:, :, COUNT], block[:, :, SUM]
+    out = np.empty((block.shape[1], 7))
+    counts, sums = np.add.accumulate(count, axis=0), np.add.accumulate(total, axis=0)
+    out[:, COUNT], out[:, SUM] = counts[-1], sums[-1]
+    out[:, MIN] = np.minimum.reduce(block[:, :, MIN], axis=0)
+    out[:, MAX] = np.maximum.reduce(block[:, :, MAX], axis=0)
+    out[:, M2] = _chan(count, total, _m2(block), counts, sums)
+    out[:, WSUM], out[:, WXSUM] = _weights(block, count, total)
+    return out
+
+
+def _without_empty(block: Floats) -> Floats:
+    """Make rows of no records neutral: they change no minimum, maximum or sum."""
+    neutral = np.array([0.0, 0.0, np.inf, -np.inf, 0.0, np.nan, np.nan])
+    return np.where(block[:, :, COUNT : COUNT + 1] == 0, neutral, block)
+
+
+def _m2(block: Floats) -> Floats:
+    sent = block[:, :, M2]
+    lone = np.isnan(sent) & (block[:, :, COUNT] <= 1)
+    return np.where(lone, block[:, :, SUM] * 0.0, sent)  # 0, or NaN where the value is not finite
+
+
+def _chan(count: Floats, total: Floats, m2: Floats, counts: Floats, sums: Floats) -> Floats:
+    if len(count) == 1:
+        last: Floats = m2[0]
+        return last
+    before, size = counts[:-1], count[1:]
+    delta = total[1:] / size - sums[:-1] / before
+    between = delta * delta * (before * size / counts[1:])
+    between = np.where((before == 0) | (size == 0), 0.0, between)
+    steps = np.concatenate((m2[:1], m2[1:] + between))
+    spread: Floats = np.add.accumulate(steps, axis=0)[-1]
+    return spread
+
+
+def _weights(block: Floats, count: Floats, total: Floats) -> tuple[Floats, Floats]:
+    weight, weighted = block[:, :, WSUM], block[:, :, WXSUM]
+    unsent = np.isnan(weight)
+    if unsent.all():
+        nothing = np.full(block.shape[1], np.nan)
+        return nothing, nothing
+    weight, weighted = np.where(unsent, count, weight), np.where(unsent, total, weighted)
+    weights: Floats = np.add.accumulate(weight, axis=0)[-1]
+    products: Floats = np.add.accumulate(weighted, axis=0)[-1]
+    nowhere = unsent.all(axis=0)
+    return np.where(nowhere, np.nan, weights), np.where(nowhere, np.nan, products)
+
+
+def mean_of(folded: Floats) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Return each row's mean (Σwx/Σw where weights were given) and whether there is one (Σw ≠ 0)."""
+    weighted = ~np.isnan(folded[:, WSUM])
+    over = np.where(weighted, folded[:, WSUM], folded[:, COUNT])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(weighted, folded[:, WXSUM], folded[:, SUM]) / over
+    return mean, over != 0

@@ -1,0 +1,156 @@
+"""Points of any OpenTelemetry SDK or Collector receiver: deltas out of any temporality (CONTRACT §4)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
+from otel_ml.wire.reduction import Reduction
+from otel_ml_exporters.aggregation.fold import COUNT, M2, MAX, MIN, SUM
+from otel_ml_exporters.aggregation.observation import Attributes, Buckets, ForeignPoint, Kind, Partials, SeriesKey
+from otel_ml_exporters.aggregation.piece import Piece
+from otel_ml_exporters.aggregation.quantiles import difference
+from otel_ml_exporters.aggregation.run_state import RunState
+from otel_ml_exporters.aggregation.steps import Steps
+from otel_ml_exporters.aggregation.writers import WriterState
+
+__all__ = ["Foreign", "Stream", "StreamKey"]
+
+StreamKey = tuple[int, str, Attributes, str | None, int | None]
+
+_KINDS: dict[str, Kind] = {"sum": "moments", "gauge": "order", "histogram": "moments", "exponential": "buckets"}
+_LEVEL = Reduction(("sum",), within="last")
+"""An up-down counter is a level: the newest of each writer, summed over writers."""
+_REDUCTIONS = {
+    "sum": Reduction(("sum",)),
+    "gauge": Reduction(("mean",)),
+    "histogram": Reduction(("mean",)),
+    "exponential": Reduction(("mean",)),
+}
+
+EXPIRY_CHECK_S = 60.0
+
+
+class Stream(NamedTuple):
+    """The newest cumulative point of a stream, and when it was received."""
+
+    start_ns: int
+    time_ns: int
+    stats: tuple[float, ...]
+    buckets: Buckets | None
+    received_at: float
+
+
+class Fresh(NamedTuple):
+    """What a point adds to what was known."""
+
+    stats: npt.NDArray[np.float64]
+    buckets: Buckets | None
+
+
+class Foreign:
+    """Owns the streams of points without running numbers."""
+
+    def __init__(self, run: RunState, steps: Steps) -> None:
+        self._run = run
+        self._steps = steps
+        self.streams: dict[StreamKey, Stream] = {}
+        self.changed: dict[StreamKey, None] = {}
+        self._checked_at = 0.0
+
+    def point(self, writer: WriterState, point: ForeignPoint) -> None:
+        """Take one point."""
+        axis = TIME_AXIS if point.step is None else point.axis or DEFAULT_AXIS
+        tally = self._run.lanes.track(point.writer.role, axis).tally
+        tally.received += 1
+        if self._run.origin_ns is None:
+            self._run.origin_ns = self._origin(point)
+        identity = (writer.number, point.metric, point.attributes, axis, point.step, point.start_ns, point.time_ns)
+        if not self._run.recent.add(identity, self._run.now):
+            tally.duplicate += 1
+            return
+        fresh = self._fresh(writer, point)
+        if fresh is None or (fresh.stats[0, COUNT] == 0):
+            tally.ignored += 1
+            return
+        piece = self._piece(writer, point, fresh)
+        if point.step is None:
+            width = self._run.settings.foreign_window_s
+            self._steps.stepless.to_windows(piece, point.writer.role, point, width)
+        else:
+            self._steps.points(writer, point, piece, axis, point.step)
+
+    def forget_idle(self) -> None:
+        """Let go of streams of single steps that were idle for as long as identities are remembered."""
+        now = self._run.now
+        if now - self._checked_at < EXPIRY_CHECK_S:
+            return
+        self._checked_at = now
+        limit = now - self._run.settings.identity_memory_s
+        idle = [key for key, stream in self.streams.items() if key[4] is not None and stream.received_at < limit]
+        for key in idle:
+            del self.streams[key]
+            self.changed[key] = None
+
+    def _origin(self, point: ForeignPoint) -> int:
+        """Where a run without writers of ours begins: with the stream, unless that is much older than the run."""
+        recent = point.start_ns > 0 and self._run.now - point.start_ns / 1e9 < self._run.settings.identity_memory_s
+        return point.start_ns if recent else point.time_ns
+
+    def _piece(self, writer: WriterState, point: ForeignPoint, fresh: Fresh) -> Piece:
+        level = point.kind == "sum" and point.temporality == "cumulative" and not point.monotonic
+        kind: Kind = "order" if level else _KINDS[point.kind]
+        shape = self._run.shapes.of((SeriesKey(point.metric, point.attributes, kind),))
+        times = np.array([[point.time_ns, point.time_ns]], dtype=np.int64)
+        buckets = None if fresh.buckets is None else (fresh.buckets,)
+        reduction = point.reduction or (_LEVEL if level else _REDUCTIONS[point.kind])
+        partials = Partials(shape.series, fresh.stats, times, buckets)
+        # Points have no running number: their time puts them in order.
+        return Piece(writer.source, point.time_ns, reduction, shape, partials)
+
+    def _fresh(self, writer: WriterState, point: ForeignPoint) -> Fresh | None:
+        buckets = point.partials.buckets[0] if point.partials.buckets is not None else None
+        whole = Fresh(point.partials.stats, buckets)
+        accumulates = point.kind != "sum" or point.monotonic
+        if point.temporality != "cumulative" or point.kind == "gauge" or not accumulates:
+            return whole
+        key = (writer.number, point.metric, point.attributes, point.axis, point.step)
+        before = self.streams.get(key)
+        if before is not None and point.time_ns <= before.time_ns:
+            return None
+        stats = tuple(point.partials.stats[0].tolist())
+        self.streams[key] = Stream(point.start_ns, point.time_ns, stats, buckets, self._run.now)
+        self.changed[key] = None
+        if before is None:
+            return whole if self._within_run(point) else None
+        restarted = point.start_ns > before.start_ns or self._lower(point, before)
+        return whole if restarted else self._difference(point, whole, before)
+
+    def _within_run(self, point: ForeignPoint) -> bool:
+        if point.step is not None:
+            return True  # whoever names a step counts for this run
+        return point.start_ns > 0 and self._run.origin_ns is not None and point.start_ns >= self._run.origin_ns
+
+    @staticmethod
+    def _lower(point: ForeignPoint, before: Stream) -> bool:
+        column = SUM if point.kind == "sum" else COUNT
+        return bool(point.partials.stats[0, column] < before.stats[column])
+
+    @staticmethod
+    def _difference(point: ForeignPoint, whole: Fresh, before: Stream) -> Fresh:
+        """Subtract what was known; the extremes of an interval cannot be told from those of a life."""
+        stats = np.full((1, 7), np.nan)
+        stats[0, SUM] = whole.stats[0, SUM] - before.stats[SUM]
+        if point.kind == "sum":
+            stats[0, COUNT], stats[0, MIN], stats[0, MAX] = 1.0, stats[0, SUM], stats[0, SUM]
+            return Fresh(stats, None)
+        stats[0, COUNT] = whole.stats[0, COUNT] - before.stats[COUNT]
+        if stats[0, COUNT] == 1:
+            stats[0, MIN] = stats[0, MAX] = stats[0, SUM]
+            stats[0, M2] = 0.0
+        if whole.buckets is None or before.buckets is None:
+            return Fresh(stats, whole.buckets)
+        return Fresh(stats, difference(whole.buckets, before.buckets))

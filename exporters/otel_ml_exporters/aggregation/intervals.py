@@ -1,0 +1,92 @@
+"""A set of whole numbers that are mostly consecutive: running numbers received, steps known, span ids seen."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+__all__ = ["IntervalSet"]
+
+
+class IntervalSet:
+    """Whole numbers as closed intervals; memory is one pair of ints per gap.
+
+    Examples:
+        >>> seen = IntervalSet()
+        >>> seen.add(1), seen.add(2), seen.add(2), seen.add(5)
+        (True, True, False, True)
+        >>> seen.pairs()
+        [(1, 2), (5, 5)]
+    """
+
+    __slots__ = ("_highs", "_lows")
+
+    def __init__(self, pairs: Iterable[tuple[int, int]] = ()) -> None:
+        self._lows: list[int] = []
+        self._highs: list[int] = []
+        for low, high in pairs:
+            self._lows.append(low)
+            self._highs.append(high)
+
+    def __contains__(self, number: int) -> bool:
+        place = bisect_right(self._lows, number) - 1
+        return place >= 0 and number <= self._highs[place]
+
+    def __len__(self) -> int:
+        return len(self._lows)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self._lows, self._highs, strict=True)
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Return the intervals, ascending."""
+        return list(self)
+
+    def add(self, number: int) -> bool:
+        """Add `number`; False where it was there."""
+        lows, highs = self._lows, self._highs
+        if highs and number == highs[-1] + 1:  # the usual case: the next one
+            highs[-1] = number
+            return True
+        place = bisect_right(lows, number)
+        if place and number <= highs[place - 1]:
+            return False
+        joins_left = place > 0 and highs[place - 1] == number - 1
+        joins_right = place < len(lows) and lows[place] == number + 1
+        if joins_left and joins_right:
+            highs[place - 1] = highs.pop(place)
+            del lows[place]
+        elif joins_left:
+            highs[place - 1] = number
+        elif joins_right:
+            lows[place] = number
+        else:
+            lows.insert(place, number)
+            highs.insert(place, number)
+        return True
+
+    def any_between(self, low: int, high: int) -> bool:
+        """Whether a number lies strictly between `low` and `high`."""
+        place = bisect_left(self._highs, low + 1)
+        return place < len(self._lows) and self._lows[place] < high
+
+    def prefix_end(self, start: int) -> int:
+        """Return the largest n such that all of `start` … n are here; `start - 1` where `start` is not.
+
+        Examples:
+            >>> IntervalSet([(0, 4), (6, 9)]).prefix_end(1)
+            4
+        """
+        place = bisect_right(self._lows, start) - 1
+        return self._highs[place] if place >= 0 and self._highs[place] >= start else start - 1
+
+    @property
+    def highest(self) -> int | None:
+        """The largest number, or None."""
+        return self._highs[-1] if self._highs else None
+
+    def forget_lowest(self, keep: int) -> None:
+        """Keep only the `keep` highest intervals."""
+        excess = len(self._lows) - keep
+        if excess > 0:
+            del self._lows[:excess], self._highs[:excess]

@@ -1,0 +1,168 @@
+"""Log records: text, tables, media, artifacts, summaries and users' own events become records (CONTRACT §4)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+from otel_ml.wire import attributes as keys
+from otel_ml.wire.attributes import DEFAULT_AXIS
+from otel_ml_exporters.aggregation.naming import item_name
+from otel_ml_exporters.aggregation.observation import Event
+from otel_ml_exporters.aggregation.output import Output
+from otel_ml_exporters.aggregation.parameters import Parameters
+from otel_ml_exporters.records import Artifact, Audio, HistogramValue, Image, JsonValue, Summary, Table, Text
+
+__all__ = ["Items"]
+
+
+class Items:
+    """Emits a record for each event; they are not reduced and wait for no step."""
+
+    def __init__(self, output: Output, parameters: Parameters) -> None:
+        self._output = output
+        self._parameters = parameters
+        self._takers: dict[str, Callable[[Event], None]] = {
+            keys.EVENT_PARAMS: parameters.take,
+            keys.EVENT_SUMMARY: self._summary,
+            keys.EVENT_TEXT: self._text,
+            keys.EVENT_TABLE: self._table,
+            keys.EVENT_IMAGE: self._image,
+            keys.EVENT_AUDIO: self._audio,
+            keys.EVENT_HISTOGRAM: self._histogram,
+            keys.EVENT_ARTIFACT: self._artifact,
+            keys.EVENT_NOTICE: self._notice,
+        }
+
+    def take(self, event: Event) -> None:
+        """Turn `event` into a record; one whose body is not what its name says is said, once for its name."""
+        try:
+            self._takers.get(event.kind, self._own)(event)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            self._output.say(
+                f"An event {event.kind!r} of rank {event.writer.rank} cannot be read and is left out: {error!r}."
+            )
+
+    def _summary(self, event: Event) -> None:
+        values = {
+            self._name(event, str(name)): float(value)
+            for name, value in _mapping(event.body).items()
+            if isinstance(value, (int, float))
+        }
+        self._output.emit(Summary, time=event.time_ns / 1e9, values=values)
+
+    def _text(self, event: Event) -> None:
+        self._output.emit(Text, **self._place(event), text=str(event.body))
+
+    def _table(self, event: Event) -> None:
+        body = _mapping(event.body)
+        columns = tuple(str(column) for column in _sequence(body["columns"]))
+        rows = tuple(tuple(_sequence(row)) for row in _sequence(body["rows"]))
+        if any(len(row) != len(columns) for row in rows):
+            raise ValueError(f"a row is not as long as the {len(columns)} columns")
+        self._output.emit(Table, **self._place(event), columns=columns, rows=rows)
+
+    def _image(self, event: Event) -> None:
+        self._output.emit(
+            Image,
+            **self._place(event),
+            png=_bytes(event.body),
+            width=_whole(event, "ml.width"),
+            height=_whole(event, "ml.height"),
+            caption=_caption(event),
+        )
+
+    def _audio(self, event: Event) -> None:
+        rate = _whole(event, "ml.sample_rate")
+        self._output.emit(
+            Audio, **self._place(event), wav=_bytes(event.body), sample_rate=rate, caption=_caption(event)
+        )
+
+    def _histogram(self, event: Event) -> None:
+        body = _mapping(event.body)
+        edges, counts = _floats(body["edges"]), _floats(body["counts"])
+        self._output.emit(HistogramValue, **self._place(event), edges=edges, counts=counts)
+
+    def _artifact(self, event: Event) -> None:
+        said = event.attributes
+        size = said.get("ml.artifact.size")
+        aliases = said.get("ml.artifact.aliases")
+        checksum = said.get("ml.artifact.sha256")
+        path_in = str(said.get("ml.artifact.path_in") or said.get(keys.NAME) or "artifact")
+        content = event.body if isinstance(event.body, bytes) and event.body else None
+        seq = self._output.emit(
+            Artifact,
+            time=event.time_ns / 1e9,
+            name=self._name(event),
+            type=str(said.get("ml.artifact.type") or "file"),
+            path_in=path_in,
+            local=None,
+            uri=str(said.get("ml.artifact.uri") or ""),
+            size=int(size) if isinstance(size, (int, float)) else len(content or b""),
+            sha256=None if checksum is None else str(checksum),
+            step=event.step,
+            aliases=() if aliases is None else tuple(str(alias) for alias in _sequence(aliases)),
+        )
+        if content is not None:
+            self._output.files[seq] = content
+
+    def _notice(self, event: Event) -> None:
+        self._output.say(str(event.body))
+
+    def _own(self, event: Event) -> None:
+        """The user's own event: its name, and what it carries as JSON."""
+        carried = {name: value for name, value in event.attributes.items() if not name.startswith("ml.")}
+        body = event.body
+        if isinstance(body, Mapping):
+            carried |= dict(body)
+        elif body is not None and not isinstance(body, bytes):
+            carried["body"] = body
+        text = json.dumps(carried, ensure_ascii=False, default=str)
+        self._output.emit(Text, **{**self._place(event), "name": self._name(event, event.kind)}, text=text)
+
+    def _place(self, event: Event) -> dict[str, object]:
+        return {
+            "time": event.time_ns / 1e9,
+            "name": self._name(event),
+            "axis": event.axis or DEFAULT_AXIS,
+            "step": event.step,
+        }
+
+    @staticmethod
+    def _name(event: Event, name: str | None = None) -> str:
+        writer = event.writer
+        axis = event.axis if event.kind not in {keys.EVENT_SUMMARY, keys.EVENT_ARTIFACT} else None
+        named = name if name is not None else str(event.attributes.get(keys.NAME) or event.kind)
+        return item_name(writer.role, axis, named, writer.rank, with_role=writer.with_role)
+
+
+def _mapping(body: JsonValue | bytes) -> Mapping[str, JsonValue]:
+    if not isinstance(body, Mapping):
+        raise TypeError(f"expected a mapping, got {type(body).__name__}")
+    return body
+
+
+def _sequence(value: JsonValue) -> list[JsonValue]:
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"expected a list, got {type(value).__name__}")
+    return list(value)
+
+
+def _floats(value: JsonValue) -> tuple[float, ...]:
+    return tuple(float(number) for number in _sequence(value) if isinstance(number, (int, float)))
+
+
+def _bytes(body: JsonValue | bytes) -> bytes:
+    if not isinstance(body, bytes):
+        raise TypeError(f"expected bytes, got {type(body).__name__}")
+    return body
+
+
+def _whole(event: Event, name: str) -> int:
+    value = event.attributes.get(name)
+    return int(value) if isinstance(value, (int, float)) else 0
+
+
+def _caption(event: Event) -> str | None:
+    caption = event.attributes.get("ml.caption")
+    return None if caption is None else str(caption)

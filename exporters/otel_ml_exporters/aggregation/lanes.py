@@ -1,0 +1,271 @@
+"""The steps of one role on one axis: open ones, closed ones that are kept for late data, and what was learned.
+
+::
+
+    Track (role, axis) ── Lane (attempt 0) ── Unit step 0, 1, 2, …
+                      └── Lane (attempt 1) ── Unit step 1, 2, …
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from otel_ml_exporters.aggregation.intervals import IntervalSet
+from otel_ml_exporters.aggregation.piece import Piece
+
+__all__ = ["PUBLISHED", "Lane", "Lanes", "Tally", "Track", "Unit"]
+
+PUBLISHED = ("amended", "duplicate", "quantile_coarse", "steps_redone", "superseded", "too_late")
+"""Counts that are published in the run, as `otel_ml/<name>`, in the next row after they changed."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What happened to the points of one role and axis; `published` is what the run was told of it."""
+
+    received: int = 0
+    closed: int = 0
+    ignored: int = 0
+    amended: int = 0
+    duplicate: int = 0
+    quantile_coarse: int = 0
+    steps_redone: int = 0
+    superseded: int = 0
+    too_late: int = 0
+    published: dict[str, int] = field(default_factory=dict)
+
+    def counts(self) -> dict[str, int]:
+        """Return every count by name."""
+        return {name: getattr(self, name) for name in (*PUBLISHED, "received", "closed", "ignored")}
+
+    def news(self) -> dict[str, int]:
+        """Return the counts that are to be published and changed since this was asked last."""
+        fresh = {name: getattr(self, name) for name in PUBLISHED}
+        fresh = {name: count for name, count in fresh.items() if count != self.published.get(name, 0)}
+        self.published.update(fresh)
+        return fresh
+
+
+class Unit:
+    """What was recorded at one step of a lane.
+
+    Attributes:
+        number: the engine's own number, which its state entries are called after.
+        points: writer → points of it that arrived for this step.
+        manifests: writer → (points it says it sent, running number of the manifest).
+        opened: active time of the first arrival.
+        first_done: active time at which the first writer was past this step, or None.
+        due: active time at which a window of the axis `time` closes; None for steps.
+        excused: writers that are not waited for any more at this step.
+        missing: after closing: members of which points are still expected.
+        exported: after closing: published name → value, as exporters got it.
+        histograms: after closing: published name → records in it.
+        late_since: active time since when a late change waits to be exported.
+        waiting: late points not exported yet.
+        named: a person was told whom it waits for.
+        rewritten: pieces were taken out, the entries are stale.
+        stored, chunks: pieces already in the committed state, and in how many entries.
+    """
+
+    __slots__ = (
+        "chunks",
+        "due",
+        "excused",
+        "exported",
+        "first_done",
+        "histograms",
+        "late_since",
+        "manifests",
+        "missing",
+        "named",
+        "number",
+        "opened",
+        "pieces",
+        "points",
+        "rewritten",
+        "size",
+        "step",
+        "stored",
+        "waiting",
+    )
+
+    def __init__(self, number: int, step: int, opened: float) -> None:
+        self.number = number
+        self.step = step
+        self.opened = opened
+        self.pieces: list[Piece] = []
+        self.points: dict[int, int] = {}
+        self.manifests: dict[int, tuple[int, int]] = {}
+        self.first_done: float | None = None
+        self.due: float | None = None
+        self.excused: set[int] = set()
+        self.missing: set[int] = set()
+        self.exported: dict[str, float] | None = None
+        self.histograms: dict[str, float] = {}
+        self.late_since: float | None = None
+        self.waiting = 0
+        self.size = 0
+        self.stored = 0
+        self.chunks = 0
+        self.named = False
+        self.rewritten = False
+
+    def add(self, piece: Piece) -> None:
+        """Keep a piece."""
+        self.pieces.append(piece)
+        self.size += piece.size
+        piece.shape.users += 1
+
+    def remove(self, pieces: list[Piece]) -> None:
+        """Give up some pieces; the committed ones are written anew."""
+        for piece in pieces:
+            self.pieces.remove(piece)
+            self.size -= piece.size
+            piece.shape.users -= 1
+        self.rewritten = True
+        self.stored = 0
+
+    @property
+    def count(self) -> int:
+        """Points kept."""
+        return sum(len(piece.partials.series) for piece in self.pieces)
+
+    @property
+    def writers(self) -> set[int]:
+        """Writers that sent points of this step."""
+        return {piece.source.number for piece in self.pieces}
+
+
+class Lane:
+    """One attempt's steps of a track.
+
+    Attributes:
+        members: writers that ever delivered here.
+        known: steps that ever held anything.
+        last_closed: the highest closed step.
+        horizon: closed steps up to here may have lost their fold state.
+        closes: how many units closed.
+        intervals: active seconds between the last eight closes.
+        fenced: a later attempt has begun here; nothing more is taken.
+        watch: a writer known to hold the oldest open unit; while it does, nobody else need be asked.
+        due: active time at which the oldest open unit has to be looked at again.
+    """
+
+    __slots__ = (
+        "attempt",
+        "closed_at",
+        "closes",
+        "due",
+        "fenced",
+        "horizon",
+        "intervals",
+        "known",
+        "last_closed",
+        "members",
+        "number",
+        "open",
+        "order",
+        "retained",
+        "track",
+        "watch",
+    )
+
+    def __init__(self, number: int, track: Track, attempt: int) -> None:
+        self.number = number
+        self.track = track
+        self.attempt = attempt
+        self.open: dict[int, Unit] = {}
+        self.order: list[int] = []
+        self.retained: dict[int, Unit] = {}
+        self.members: list[int] = []
+        self.known = IntervalSet()
+        self.last_closed: int | None = None
+        self.horizon = -1
+        self.closes = 0
+        self.intervals: list[float] = []
+        self.closed_at = 0.0
+        self.fenced = False
+        self.watch: int | None = None
+        self.due: float | None = None
+
+    def insert(self, unit: Unit) -> None:
+        """Open a unit."""
+        place = bisect_right(self.order, unit.step)
+        if place < len(self.order) and self.open[self.order[place]].first_done is not None:
+            unit.first_done = unit.opened
+        self.open[unit.step] = unit
+        self.order.insert(place, unit.step)
+        self.known.add(unit.step)
+        self.watch = None
+
+    @property
+    def oldest(self) -> Unit | None:
+        """The only open unit that may close next."""
+        return self.open[self.order[0]] if self.order else None
+
+    def remove_oldest(self) -> Unit:
+        """Take the oldest open unit out."""
+        self.watch = self.due = None
+        return self.open.pop(self.order.pop(0))
+
+    def pass_step(self, step: int, active: float) -> None:
+        """Note that a writer is past `step`: units up to it have a first done writer now."""
+        for other in reversed(self.order):
+            if other <= step:
+                unit = self.open[other]
+                if unit.first_done is not None:
+                    break
+                unit.first_done = active
+
+
+class Track:
+    """A role's axis, over all attempts.
+
+    Attributes:
+        tally: counts of its points.
+        reductions: metric → reduction string → the rank that used it first.
+    """
+
+    __slots__ = ("axis", "combinations", "lanes", "reductions", "role", "tally")
+
+    def __init__(self, role: str, axis: str) -> None:
+        self.role = role
+        self.axis = axis
+        self.tally = Tally()
+        self.lanes: dict[int, Lane] = {}
+        self.reductions: dict[str, dict[str, int]] = {}
+        self.combinations: set[tuple[int, str]] = set()
+
+    @property
+    def newest(self) -> Lane:
+        """The lane of the newest attempt."""
+        return self.lanes[max(self.lanes)]
+
+
+class Lanes:
+    """All tracks of the run."""
+
+    def __init__(self) -> None:
+        self.tracks: dict[tuple[str, str], Track] = {}
+        self.all: dict[int, Lane] = {}
+        self.dirty: set[int] = set()
+
+    def __iter__(self) -> Iterator[Lane]:
+        return iter(self.all.values())
+
+    def track(self, role: str, axis: str) -> Track:
+        """Return the track, known or new."""
+        found = self.tracks.get((role, axis))
+        if found is None:
+            found = self.tracks[role, axis] = Track(role, axis)
+        return found
+
+    def lane(self, track: Track, attempt: int) -> Lane:
+        """Return the track's lane of `attempt`, known or new."""
+        found = track.lanes.get(attempt)
+        if found is None:
+            found = Lane(len(self.all), track, attempt)
+            track.lanes[attempt] = self.all[found.number] = found
+        return found

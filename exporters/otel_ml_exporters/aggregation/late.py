@@ -1,0 +1,162 @@
+"""Points that arrive after their step closed: new metrics, amendments, or too late (CONTRACT §5 «Late data»)."""
+
+from __future__ import annotations
+
+import math
+
+from otel_ml_exporters.aggregation.lanes import Lane, Unit
+from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment, Manifest
+from otel_ml_exporters.aggregation.piece import Piece
+from otel_ml_exporters.aggregation.rows import emit_histograms, row_of
+from otel_ml_exporters.aggregation.run_state import RunState
+from otel_ml_exporters.records import StepRecord
+
+__all__ = ["Late"]
+
+
+class Late:
+    """Owns the closed units whose fold state is kept."""
+
+    def __init__(self, run: RunState) -> None:
+        self._run = run
+        self._waiting: dict[int, tuple[Lane, Unit]] = {}
+
+    def restore(self) -> None:
+        """Find the units that wait for an amendment, after the lanes were restored."""
+        for lane in self._run.lanes:
+            for unit in lane.retained.values():
+                if unit.late_since is not None:
+                    self._waiting[unit.number] = (lane, unit)
+
+    def add(self, lane: Lane, step: int, piece: Piece, sent: Fragment | ForeignPoint) -> None:
+        """Take late points."""
+        points = len(piece.partials.series)
+        if step not in lane.retained and step <= lane.horizon:
+            lane.track.tally.too_late += points
+            self._run.output.too_late.append(sent)
+            return
+        unit = self.join(lane, step, piece)
+        number = piece.source.number
+        unit.points[number] = unit.points.get(number, 0) + points
+        self._expect(unit, number)
+
+    def join(self, lane: Lane, step: int, piece: Piece) -> Unit:
+        """Add a piece to a closed unit, which may never have been open; it is exported in time."""
+        unit = lane.retained.get(step)
+        if unit is None:
+            unit = self._run.new_unit(lane, step)
+            unit.exported = {}
+            lane.known.add(step)
+            lane.retained[step] = unit
+        before = unit.size
+        unit.add(piece)
+        self._run.retained_bytes += unit.size - before
+        unit.waiting += len(piece.partials.series)
+        if unit.late_since is None:
+            unit.late_since = self._run.active
+        self._waiting[unit.number] = (lane, unit)
+        self._run.touch(lane, unit)
+        return unit
+
+    def manifest(self, lane: Lane, writer: int, manifest: Manifest) -> None:
+        """Note how many points a writer says it sent for a closed step."""
+        unit = lane.retained.get(manifest.step)
+        if unit is None:
+            return
+        points, seq = unit.manifests.get(writer, (0, 0))
+        unit.manifests[writer] = (max(points, manifest.points), max(seq, manifest.seq))
+        self._expect(unit, writer)
+        self._run.touch(lane, unit)
+
+    def retain(self, lane: Lane, unit: Unit) -> None:
+        """Keep a unit that just closed; let go of what is beyond the bounds."""
+        run = self._run
+        if not unit.pieces and not unit.missing:
+            run.drop(unit)
+            return
+        if unit.exported is None:
+            unit.exported = {}
+        for number in unit.manifests:
+            self._expect(unit, number)
+        lane.retained[unit.step] = unit
+        run.retained_bytes += unit.size
+        run.touch(lane, unit)
+        if len(lane.retained) > run.settings.retained_steps:
+            complete = (step for step, kept in lane.retained.items() if not kept.missing and kept.late_since is None)
+            self._let_go(lane, next(complete, next(iter(lane.retained))))
+        while run.retained_bytes > run.settings.retained_bytes and (crowded := self._most_crowded()) is not None:
+            self._let_go(crowded, next(iter(crowded.retained)))
+
+    def settle(self) -> None:
+        """Export late changes that are complete, or have waited long enough."""
+        patience = self._run.settings.allowed_lateness_s
+        for lane, unit in list(self._waiting.values()):
+            since = unit.late_since
+            complete = all(self._run.writers[number].ended for number in unit.missing)
+            if since is not None and (complete or self._run.active - since >= patience):
+                self._export(lane, unit)
+
+    def due(self) -> float | None:
+        """Return the active time at which the next amendment goes out."""
+        moments = [unit.late_since for _, unit in self._waiting.values() if unit.late_since is not None]
+        return min(moments) + self._run.settings.allowed_lateness_s if moments else None
+
+    def export_all(self, lane: Lane | None = None) -> None:
+        """Export everything that waits, of one lane or of all."""
+        for owner, unit in list(self._waiting.values()):
+            if lane is None or owner is lane:
+                self._export(owner, unit)
+
+    def _expect(self, unit: Unit, number: int) -> None:
+        """Note whether points of the writer are still to come for the unit."""
+        writer = self._run.writers[number]
+        if writer.child or not writer.native or writer.ended:
+            unit.missing.discard(number)
+            return
+        manifest = unit.manifests.get(number)
+        if manifest is not None and unit.points.get(number, 0) >= manifest[0]:
+            unit.missing.discard(number)
+        elif manifest is not None or unit.points.get(number):
+            unit.missing.add(number)
+
+    def _export(self, lane: Lane, unit: Unit) -> None:
+        run, track = self._run, lane.track
+        self._waiting.pop(unit.number, None)
+        row = row_of(unit, track, run.output.say)
+        before = unit.exported or {}
+        changed = {name: value for name, value in row.values.items() if not _same(before.get(name), value)}
+        track.tally.amended += sum(name in before for name in changed)
+        track.tally.closed += unit.waiting
+        unit.waiting, unit.late_since, unit.exported = 0, None, row.values
+        run.touch(lane, unit)
+        if changed:
+            run.output.emit(
+                StepRecord,
+                role=track.role,
+                axis=track.axis,
+                step=unit.step,
+                attempt=lane.attempt,
+                time=row.time_ns / 1e9,
+                values=changed,
+                amendment=True,
+            )
+        emit_histograms(run.output, track, unit, row)
+
+    def _most_crowded(self) -> Lane | None:
+        lanes = [lane for lane in self._run.lanes if lane.retained]
+        return max(lanes, key=lambda lane: sum(unit.size for unit in lane.retained.values()), default=None)
+
+    def _let_go(self, lane: Lane, step: int) -> None:
+        unit = lane.retained[step]
+        if unit.late_since is not None:
+            self._export(lane, unit)
+        del lane.retained[step]
+        lane.horizon = max(lane.horizon, step)
+        self._run.retained_bytes -= unit.size
+        self._run.drop(unit)
+
+
+def _same(before: float | None, value: float) -> bool:
+    if before is None:
+        return False
+    return before == value or (math.isnan(before) and math.isnan(value))

@@ -1,0 +1,72 @@
+"""Hyper-parameters of many processes become those of the run: the lowest (role, rank) wins (CONTRACT §4)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from otel_ml_exporters.aggregation.observation import Event
+from otel_ml_exporters.aggregation.output import Output
+from otel_ml_exporters.records import JsonValue, Params
+
+__all__ = ["Parameters"]
+
+Path = tuple[str, ...]
+
+
+class Parameters:
+    """Remembers who set what.
+
+    Attributes:
+        owners: path → (role, rank, value as JSON).
+        changed: whether `owners` changed since it was committed.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self.owners: dict[Path, tuple[str, int, str]] = {}
+        self.changed = False
+
+    def take(self, event: Event) -> None:
+        """Emit what `event` adds or changes."""
+        if not isinstance(event.body, Mapping):
+            raise TypeError(f"expected a mapping, got {type(event.body).__name__}")
+        role, rank = event.writer.role, event.writer.rank
+        accepted: dict[str, JsonValue] = {}
+        for path, value in _leaves(event.body):
+            text = json.dumps(value, sort_keys=True, default=str)
+            owner = self.owners.get(path)
+            if owner is not None and owner[2] != text and owner[:2] != (role, rank):
+                self._say(path, *sorted((owner, (role, rank, text))))
+            if owner is not None and owner[:2] < (role, rank):
+                continue
+            if owner is None or owner[2] != text:
+                _insert(accepted, path, value)
+            self.changed |= owner != (role, rank, text)
+            self.owners[path] = (role, rank, text)
+        if accepted:
+            self._output.emit(Params, time=event.time_ns / 1e9, params=accepted)
+
+    def _say(self, path: Path, kept: tuple[str, int, str], other: tuple[str, int, str]) -> None:
+        self._output.say(
+            f"Parameter {'.'.join(path)!r} is {kept[2]} on rank {kept[1]} of role {kept[0]!r} and {other[2]} on rank "
+            f"{other[1]} of role {other[0]!r}; {kept[2]} is kept."
+        )
+
+
+def _leaves(params: Mapping[str, JsonValue], prefix: Path = ()) -> Iterator[tuple[Path, JsonValue]]:
+    for key, value in params.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, (*prefix, str(key)))
+        else:
+            yield (*prefix, str(key)), value
+
+
+def _insert(into: dict[str, JsonValue], path: Path, value: JsonValue) -> None:
+    level = into
+    for key in path[:-1]:
+        below = level.setdefault(key, {})
+        if not isinstance(below, dict):
+            below = level[key] = {}
+        level = below
+    level[path[-1]] = value

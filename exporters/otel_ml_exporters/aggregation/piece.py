@@ -1,0 +1,86 @@
+"""What a unit keeps of a fragment until it closes: who sent it, in which order, and its points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from otel_ml.wire.reduction import Reduction
+from otel_ml_exporters.aggregation.observation import Attributes, Partials, SeriesKey
+
+__all__ = ["ColumnId", "Piece", "Shape", "Source", "fold_order"]
+
+ColumnId = tuple[str, Attributes, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What reducing needs to know of a writer.
+
+    Attributes:
+        number: the engine's own number of it.
+        pool: instance of the process whose rank it pools with: its own, or its parent's.
+        topology: dimension → coordinate.
+    """
+
+    number: int
+    rank: int
+    instance: str
+    pool: str
+    topology: dict[str, int] = field(default_factory=dict)
+    with_role: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Shape:
+    """The series of a fragment, interned: equal ones are one object.
+
+    Attributes:
+        number: the engine's own number of it, which its state entry is called after.
+        users: units that hold a piece of this shape.
+        joined: (name, attributes, False) of each point.
+        split: (name, attributes, whether it is a Gauge) of each point.
+    """
+
+    number: int
+    series: tuple[SeriesKey, ...]
+    users: int = 0
+    joined: tuple[ColumnId, ...] = ()
+    split: tuple[ColumnId, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.joined = tuple((key.name, key.attributes, False) for key in self.series)
+        self.split = tuple((key.name, key.attributes, key.kind == "order") for key in self.series)
+
+
+class Piece(NamedTuple):
+    """A fragment, or what of it is not a duplicate."""
+
+    source: Source
+    seq: int
+    reduction: Reduction
+    shape: Shape
+    partials: Partials
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory, about."""
+        return 400 + self.partials.stats.nbytes + self.partials.times.nbytes + self._bucket_bytes()
+
+    def some(self, rows: list[int], shape: Shape | None = None) -> Piece:
+        """Return the piece with only these rows; `shape` where they have been interned."""
+        partials = self.partials
+        series = tuple(partials.series[row] for row in rows)
+        buckets = None if partials.buckets is None else tuple(partials.buckets[row] for row in rows)
+        some = Partials(series, partials.stats[rows], partials.times[rows], buckets)
+        return self._replace(shape=shape or Shape(-1, series), partials=some)
+
+    def _bucket_bytes(self) -> int:
+        if self.partials.buckets is None:
+            return 0
+        return sum(8 * (len(b.positive) + len(b.negative)) + 120 for b in self.partials.buckets if b is not None)
+
+
+def fold_order(piece: Piece) -> tuple[int, str, int]:
+    """Sort key: (rank, instance, seq); all pieces of a unit have one role."""
+    return piece.source.rank, piece.source.instance, piece.seq

@@ -1,0 +1,56 @@
+"""Identities of points and events without a running number, remembered for a while (CONTRACT §4 «Identity»)."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+__all__ = ["Recent"]
+
+SIZE = 12
+"""Bytes of a digest: among 10⁹ identities two collide with probability 10⁻¹¹."""
+
+
+class Recent:
+    """Two generations of digests: an identity is remembered between one and two spans.
+
+    Attributes:
+        fresh: digests added since `take()`.
+    """
+
+    def __init__(self, span_s: float) -> None:
+        self._span_s = span_s
+        self._young: set[bytes] = set()
+        self._old: set[bytes] = set()
+        self.generation = 0
+        self._began: float | None = None
+        self.fresh: list[bytes] = []
+
+    def add(self, identity: object, now: float) -> bool:
+        """Remember `identity`; False where it is known. Its `repr` is what counts."""
+        self._turn(now)
+        digest = blake2b(repr(identity).encode("utf-8", "surrogatepass"), digest_size=SIZE).digest()
+        if digest in self._young or digest in self._old:
+            return False
+        self._young.add(digest)
+        self.fresh.append(digest)
+        return True
+
+    def _turn(self, now: float) -> None:
+        if self._began is None:
+            self._began = now
+        elif now - self._began >= self._span_s:
+            self._old, self._young = self._young, set()
+            self.generation += 1
+            self._began = now
+            self.fresh = []
+
+    def state(self) -> list[object]:
+        """Return what `restore` needs besides the digests."""
+        return [self.generation, self._began]
+
+    def restore(self, state: list[object], digests: dict[int, bytes]) -> None:
+        """Continue from `state()` and the digests of each generation."""
+        self.generation, self._began = state  # type: ignore[assignment]
+        for generation, joined in digests.items():
+            parts = {joined[i : i + SIZE] for i in range(0, len(joined), SIZE)}
+            (self._young if generation == self.generation else self._old).update(parts)

@@ -1,0 +1,205 @@
+"""The values of one metric of all ranks become one value, or several (CONTRACT §2 «Reductions»)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from otel_ml.wire.reduction import Reduction, is_quantile, quantile_of
+from otel_ml_exporters.aggregation.fold import COUNT, M2, MAX, MIN, SUM, Rows, fold_rows, layers, mean_of
+from otel_ml_exporters.aggregation.observation import Attributes
+from otel_ml_exporters.aggregation.piece import Piece
+from otel_ml_exporters.aggregation.quantiles import FULL_SCALE, Distribution, Part, merged, nearest_rank
+from otel_ml_exporters.aggregation.table import Table, tabulate
+
+__all__ = ["Bins", "Reduced", "Value", "reduce_pieces"]
+
+Floats = npt.NDArray[np.float64]
+Found = Iterator[tuple[int, float]]
+"""(column, value) of the columns that have a value."""
+
+
+class Value(NamedTuple):
+    """One value to publish: `place` is which of the reduction's names it is; `rank` where it is one rank's."""
+
+    name: str
+    attributes: Attributes
+    place: int
+    value: float
+    rank: int | None = None
+
+
+class Bins(NamedTuple):
+    """One histogram to publish."""
+
+    name: str
+    attributes: Attributes
+    place: int
+    edges: tuple[float, ...]
+    counts: tuple[float, ...]
+
+
+class Reduced(NamedTuple):
+    """All values of one reduction at one step; `coarse` quantiles came from buckets wider than 0.6 %."""
+
+    values: list[Value]
+    histograms: list[Bins]
+    coarse: int
+
+
+def reduce_pieces(reduction: Reduction, pieces: Sequence[Piece]) -> Reduced:
+    """Reduce `pieces`, which are in fold order and all of `reduction`."""
+    table = tabulate(reduction, pieces)
+    if reduction.within is not None:
+        table = _combined_within(table, reduction.within)
+    folded = fold_rows(table.rows)
+    result = Reduced([], [], 0)
+    for place, across in enumerate(reduction.across):
+        if across == "histogram" or is_quantile(across):
+            result = _spread(result, table, across, place)
+        elif across == "rank":
+            _each_rank(result, table, place)
+        else:
+            found = _ordered(table, across) if across in {"last", "first"} else _plain(across, folded, table)
+            wanted = table.order if across in {"last", "first"} else table.moments
+            for column, value in found:
+                if wanted[column]:
+                    result.values.append(Value(*table.series[column], place, value))
+    return result
+
+
+def _plain(across: str, folded: Floats, table: Table) -> Found:
+    if across in _EXTREMES:
+        return _extreme_rank(across, table.rows)
+    values, present = _ACROSS[across](folded)
+    present &= folded[:, COUNT] > 0
+    chosen = np.flatnonzero(present)
+    return zip(chosen.tolist(), values[chosen].tolist(), strict=True)
+
+
+Picked = tuple[Floats, npt.NDArray[np.bool_]]
+
+
+def _sent(folded: Floats, column: int) -> Picked:
+    """A column of the stats; NaN beside a finite sum means that no writer sent it, so it is absent."""
+    values = folded[:, column]
+    return values, ~(np.isnan(values) & np.isfinite(folded[:, SUM]))
+
+
+def _std(folded: Floats) -> Picked:
+    spread, present = _sent(folded, M2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.sqrt(spread / folded[:, COUNT]), present
+
+
+def _always(column: int) -> Callable[[Floats], Picked]:
+    return lambda folded: (folded[:, column], np.ones(len(folded), dtype=bool))
+
+
+_ACROSS: dict[str, Callable[[Floats], Picked]] = {
+    "mean": mean_of,
+    "sum": _always(SUM),
+    "min": lambda folded: _sent(folded, MIN),
+    "max": lambda folded: _sent(folded, MAX),
+    "count": _always(COUNT),
+    "std": _std,
+}
+_EXTREMES = {"argmax": (MAX, np.argmax), "argmin": (MIN, np.argmin)}
+
+
+def _extreme_rank(across: str, rows: Rows) -> Found:
+    """The rank that holds the extreme, the lowest of equals; NaN where a rank's value is NaN."""
+    stat, pick = _EXTREMES[across]
+    for columns, index in layers(rows):
+        block = rows.stats[index, stat]
+        ranks = np.take_along_axis(rows.rank[index], pick(block, axis=0)[None, :], axis=0)[0]
+        unknown = np.isnan(block).any(axis=0)
+        unsent = unknown & np.isfinite(rows.stats[index, SUM]).all(axis=0)
+        values = np.where(unknown, np.nan, ranks.astype(np.float64))
+        kept = ~unsent
+        yield from zip(columns[kept].tolist(), values[kept].tolist(), strict=True)
+
+
+def _ordered(table: Table, across: str) -> Found:
+    """last, first: by order within a writer, by time across writers, ties to the lower rank."""
+    rows = table.one_per_writer(across)
+    stat_time = 1 if across == "last" else 0
+    for columns, index in layers(rows):
+        moments = rows.times[index, stat_time]
+        best = (np.argmax if across == "last" else np.argmin)(moments, axis=0)
+        chosen = np.take_along_axis(index, best[None, :], axis=0)[0]
+        lone = rows.stats[chosen, COUNT] == 1
+        yield from zip(columns[lone].tolist(), rows.stats[chosen[lone], SUM].tolist(), strict=True)
+
+
+def _each_rank(result: Reduced, table: Table, place: int) -> None:
+    rows, column, rank = table.by_rank()
+    means, present = mean_of(folded := fold_rows(rows))
+    present &= folded[:, COUNT] > 0
+    for row in np.flatnonzero(present).tolist():
+        if table.moments[column[row]]:
+            name, attributes = table.series[column[row]]
+            result.values.append(Value(name, attributes, place, float(means[row]), int(rank[row])))
+
+
+def _combined_within(table: Table, within: str) -> Table:
+    """Return the table of one row per writer: its records of the step combined."""
+    if within in {"last", "first"}:
+        rows = table.one_per_writer(within)
+        values, present = rows.stats[:, SUM], rows.stats[:, COUNT] == 1
+        return table.of_values(rows, values, present)
+    per_writer = table.by_writer()
+    folded = fold_rows(per_writer.rows)
+    values, present = _ACROSS[within](folded)
+    present = present & (folded[:, COUNT] > 0)
+    return table.of_values(per_writer.outer, values, present)
+
+
+def _spread(result: Reduced, table: Table, across: str, place: int) -> Reduced:
+    """Quantiles and the histogram itself: from exact values after `within`, else from buckets."""
+    coarse = 0
+    for column, series in enumerate(table.series):
+        if not table.moments[column]:
+            continue
+        if table.exact:
+            values = table.rows.stats[table.rows.column == column, SUM]
+            if len(values):
+                _spread_exact(result, Value(*series, place, 0.0), values, across)
+            continue
+        distribution = _distribution(table, column)
+        if distribution is None:
+            continue
+        coarse += distribution.scale < FULL_SCALE
+        if across != "histogram":
+            result.values.append(Value(*series, place, distribution.quantile(quantile_of(across))))
+        elif (bins := distribution.bins())[0]:
+            result.histograms.append(Bins(*series, place, *bins))
+    return result._replace(coarse=result.coarse + coarse)
+
+
+def _distribution(table: Table, column: int) -> Distribution | None:
+    parts = [
+        Part(buckets, *table.rows.stats[row, [COUNT, SUM, MIN, MAX]].tolist())
+        for row in table.rows_of(column)
+        if (buckets := table.buckets[row]) is not None
+    ]
+    return merged(parts) if parts else None
+
+
+def _spread_exact(result: Reduced, value: Value, values: Floats, across: str) -> None:
+    if across == "histogram":
+        finite = values[np.isfinite(values)]
+        if len(finite):
+            counts, edges = np.histogram(finite, bins=min(64, max(1, len(finite))))
+            result.histograms.append(
+                Bins(value.name, value.attributes, value.place, tuple(edges.tolist()), tuple(map(float, counts)))
+            )
+        return
+    number = math.nan
+    if not np.isnan(values).any():
+        number = float(np.sort(values)[nearest_rank(quantile_of(across), len(values)) - 1])
+    result.values.append(value._replace(value=number))

@@ -1,0 +1,79 @@
+"""How a run stands, for people and for self-telemetry."""
+
+from __future__ import annotations
+
+from otel_ml_exporters.aggregation.closing import Judge
+from otel_ml_exporters.aggregation.outcome import Counts, Holder, RunFacts, Status
+from otel_ml_exporters.aggregation.run_state import RunState
+from otel_ml_exporters.aggregation.spans import SpanIntake
+
+__all__ = ["facts_of", "status_of"]
+
+
+def facts_of(run: RunState) -> RunFacts:
+    """Return what the resources say about the run; the lowest (role, rank) that says it."""
+    ordered = [state.writer for state in sorted(run.writers, key=lambda s: (s.writer.role, s.writer.rank, s.number))]
+    return RunFacts(
+        experiment_name=next((w.experiment_name for w in ordered if w.experiment_name), ""),
+        run_name=next((w.run_name for w in ordered if w.run_name), ""),
+        started_at=run.started_at if run.started_at is not None else run.now,
+        tags=next((w.tags for w in ordered if w.tags), ()),
+        notes=next((w.notes for w in ordered if w.notes), None),
+    )
+
+
+def counts_of(run: RunState, spans: SpanIntake) -> Counts:
+    """Return the points of all tracks, by what became of them."""
+    totals: dict[str, int] = {}
+    for track in run.lanes.tracks.values():
+        for name, count in track.tally.counts().items():
+            totals[name] = totals.get(name, 0) + count
+    return Counts(
+        **totals,
+        open=sum(unit.count for lane in run.lanes for unit in lane.open.values()),
+        waiting=sum(unit.waiting for lane in run.lanes for unit in lane.retained.values()),
+        spans=spans.delivered,
+        events=run.events,
+    )
+
+
+def status_of(run: RunState, state: str, spans: SpanIntake, judge: Judge) -> Status:
+    """Return how the run stands."""
+    counts = counts_of(run, spans)
+    own = [writer for writer in run.writers if writer.native and not writer.child]
+    live = run.live()
+    lost: dict[str, int] = {"too_late": counts.too_late} if counts.too_late else {}
+    for writer in run.writers:
+        for reason, count in ((writer.goodbye.dropped or {}) if writer.goodbye is not None else {}).items():
+            lost[reason] = lost.get(reason, 0) + count
+    gone = [writer for writer in own if writer.goodbye is not None]
+    last = max(gone, key=lambda writer: writer.goodbye.time_ns if writer.goodbye else 0, default=None)
+    return Status(
+        state=state,
+        writers=len(own),
+        writers_live=len(live),
+        recorded=sum(w.goodbye.recorded if w.goodbye is not None else w.points for w in run.writers),
+        lost=lost,
+        open_steps=sum(len(lane.open) for lane in run.lanes),
+        open_bytes=run.open_bytes,
+        retained_bytes=run.retained_bytes,
+        holding=_holding(run, judge),
+        overhead_s=sum(w.goodbye.overhead_s for w in gone if w.goodbye is not None),
+        duration_s=sum(w.goodbye.duration_s for w in gone if w.goodbye is not None),
+        last_seq=run.output.seq,
+        last_writer=None if live or last is None else last.writer.instance,
+        counts=counts,
+    )
+
+
+def _holding(run: RunState, judge: Judge) -> tuple[Holder, ...]:
+    held: list[Holder] = []
+    for lane in run.lanes:
+        unit = lane.oldest
+        if unit is None or unit.due is not None or run.active - unit.opened < run.settings.allowed_lateness_s:
+            continue
+        holders = judge.judge(lane, unit, run.active).holders
+        ranks = tuple(sorted({run.writers[number].writer.rank for number in holders}))
+        open_s = run.active - unit.opened
+        held.append(Holder(lane.track.role, lane.track.axis, unit.step, lane.attempt, ranks, open_s))
+    return tuple(held)

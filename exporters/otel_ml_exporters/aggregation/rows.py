@@ -1,0 +1,97 @@
+"""A closed unit's values under their published names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from otel_ml.wire.reduction import Reduction
+from otel_ml_exporters.aggregation.lanes import Track, Unit
+from otel_ml_exporters.aggregation.naming import metric_name, rank_name, reduced_name
+from otel_ml_exporters.aggregation.output import Output
+from otel_ml_exporters.aggregation.piece import Piece, fold_order
+from otel_ml_exporters.aggregation.reduce import Bins, reduce_pieces
+from otel_ml_exporters.records import HistogramValue
+
+__all__ = ["Row", "emit_histograms", "row_of"]
+
+
+class Row(NamedTuple):
+    """Published name → value, the histograms, and the time of the newest record in ns."""
+
+    values: dict[str, float]
+    histograms: dict[str, Bins]
+    coarse: int
+    time_ns: int
+
+
+def row_of(unit: Unit, track: Track, say: Callable[[str], None]) -> Row:
+    """Reduce all pieces of `unit`."""
+    pieces = sorted(unit.pieces, key=fold_order)
+    _learn_reductions(pieces, track, say)
+    groups: dict[Reduction, list[Piece]] = {}
+    for piece in pieces:
+        groups.setdefault(piece.reduction, []).append(piece)
+    with_role = all(piece.source.with_role for piece in pieces)
+    row = Row({}, {}, 0, max((int(piece.partials.times.max(initial=0)) for piece in pieces), default=0))
+    for reduction in sorted(groups, key=str):
+        row = _add(row, track, reduction, groups[reduction], with_role=with_role)
+    return row
+
+
+def _add(row: Row, track: Track, reduction: Reduction, pieces: list[Piece], *, with_role: bool) -> Row:
+    reduced = reduce_pieces(reduction, pieces)
+    reductions, role, axis = track.reductions, track.role, track.axis
+    for name, attributes, place, value, rank in reduced.values:
+        series = metric_name(role, axis, name, attributes, with_role)
+        conflict = len(reductions[name]) > 1
+        if rank is None:
+            row.values[reduced_name(series, reduction, place, conflict)] = value
+        else:
+            row.values[rank_name(series, reduction, rank, conflict)] = value
+    for bins in reduced.histograms:
+        series = metric_name(role, axis, bins.name, bins.attributes, with_role)
+        row.histograms[reduced_name(series, reduction, bins.place, len(reductions[bins.name]) > 1)] = bins
+    return row._replace(coarse=row.coarse + reduced.coarse)
+
+
+def _learn_reductions(pieces: list[Piece], track: Track, say: Callable[[str], None]) -> None:
+    """Note who reduces which metric how; say once where two disagree."""
+    for piece in pieces:
+        combination = (piece.shape.number, str(piece.reduction))
+        if combination in track.combinations:
+            continue
+        track.combinations.add(combination)
+        for key in piece.shape.series:
+            used = track.reductions.setdefault(key.name, {})
+            if combination[1] in used:
+                continue
+            used[combination[1]] = piece.source.rank
+            if len(used) > 1:
+                say(_disagreement(track, key.name, used))
+
+
+def _disagreement(track: Track, name: str, used: dict[str, int]) -> str:
+    (first, first_rank), *_, (other, other_rank) = used.items()
+    return (
+        f"Metric {name!r} of role {track.role!r} is reduced by {first!r} on rank {first_rank} and by {other!r} on rank "
+        f"{other_rank}; each is published under its own name, such as {name}/{other}. "
+        f"Use one reduction everywhere, e.g. otel_ml.define_metric({name!r}, reduce={first!r})."
+    )
+
+
+def emit_histograms(output: Output, track: Track, unit: Unit, row: Row) -> None:
+    """Emit the histograms that hold other records than when they were emitted last."""
+    for name, bins in row.histograms.items():
+        records = sum(bins.counts)
+        if unit.histograms.get(name) != records:
+            unit.histograms[name] = records
+            output.emit(
+                HistogramValue,
+                time=row.time_ns / 1e9,
+                name=name,
+                axis=track.axis,
+                step=unit.step,
+                edges=bins.edges,
+                counts=bins.counts,
+            )

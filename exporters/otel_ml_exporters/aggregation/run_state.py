@@ -1,0 +1,86 @@
+"""What the parts of an engine share: everything that is remembered of a run."""
+
+from __future__ import annotations
+
+from otel_ml_exporters.aggregation.attempts import Attempts
+from otel_ml_exporters.aggregation.clock import ActiveClock
+from otel_ml_exporters.aggregation.lanes import Lane, Lanes, Unit
+from otel_ml_exporters.aggregation.output import Output
+from otel_ml_exporters.aggregation.recent import Recent
+from otel_ml_exporters.aggregation.settings import EngineSettings
+from otel_ml_exporters.aggregation.shapes import Shapes
+from otel_ml_exporters.aggregation.training import TrainingClock
+from otel_ml_exporters.aggregation.writers import Writers, WriterState
+
+__all__ = ["RunState"]
+
+
+class RunState:
+    """Owned by one engine.
+
+    Attributes:
+        now: seconds since the epoch, of the newest call.
+        origin_ns: where the axis `time` begins: the first point of the first attempt.
+        native: a writer of ours was heard.
+        open_bytes, retained_bytes: memory of units.
+        changed_units: units whose header is to be committed.
+        gone_units: numbers of units to be removed from the committed state, and their number of chunks.
+    """
+
+    def __init__(self, experiment: str, settings: EngineSettings) -> None:
+        self.experiment = experiment
+        self.settings = settings
+        self.writers = Writers()
+        self.lanes = Lanes()
+        self.shapes = Shapes()
+        self.clock = ActiveClock(settings.quiet_s, settings.restart_wait_s)
+        self.attempts = Attempts()
+        self.output = Output()
+        self.training = TrainingClock()
+        self.recent = Recent(settings.identity_memory_s)
+        self.now = 0.0
+        self.started_at: float | None = None
+        self.origin_ns: int | None = None
+        self.open_bytes = 0
+        self.retained_bytes = 0
+        self.next_unit = 0
+        self.events = 0
+        self.native = False
+        self.changed_units: dict[int, tuple[Lane, Unit]] = {}
+        self.gone_units: dict[int, int] = {}
+
+    @property
+    def active(self) -> float:
+        """Seconds that count for time-outs."""
+        return self.clock.active
+
+    def new_unit(self, lane: Lane, step: int) -> Unit:
+        """Number a new unit."""
+        unit = Unit(self.next_unit, step, self.active)
+        self.next_unit += 1
+        self.touch(lane, unit)
+        return unit
+
+    def touch(self, lane: Lane, unit: Unit) -> None:
+        """Note that a unit changed."""
+        self.changed_units[unit.number] = (lane, unit)
+
+    def drop(self, unit: Unit) -> None:
+        """Forget a unit for good."""
+        for piece in unit.pieces:
+            piece.shape.users -= 1
+        self.changed_units.pop(unit.number, None)
+        self.gone_units[unit.number] = unit.chunks
+
+    def live(self) -> list[int]:
+        """Return the writers from which more may come."""
+        silent = self.now - self.settings.end_silence_s
+        return [
+            writer.number
+            for writer in self.writers
+            if writer.native and writer.goodbye is None and not writer.child and self._recent(writer, silent)
+        ]
+
+    @staticmethod
+    def _recent(writer: WriterState, silent: float) -> bool:
+        return writer.replaced_at is None and writer.heard_at >= silent

@@ -1,0 +1,325 @@
+"""An engine's memory as small entries (key → bytes): a commit writes what changed, a start reads all (ADR 0001).
+
+`run` · `said` · `params` · `writer/<n>` · `spans/<n>` · `track/<n>` · `lane/<n>` · `shape/<n>` · `stream/<digest>` ·
+`recent/<generation>/<k>` · `unit/<n>` (what is known of it) and `unit/<n>/<k>` (its points, written once).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from typing import Any
+
+from otel_ml_exporters.aggregation.attempts import Attempts
+from otel_ml_exporters.aggregation.chunks import bucket_of, decode_pieces, encode_pieces
+from otel_ml_exporters.aggregation.ending import Ending
+from otel_ml_exporters.aggregation.foreign import Foreign, Stream, StreamKey
+from otel_ml_exporters.aggregation.intervals import IntervalSet
+from otel_ml_exporters.aggregation.lanes import Lane, Tally, Track, Unit
+from otel_ml_exporters.aggregation.observation import Goodbye, SeriesKey, Writer
+from otel_ml_exporters.aggregation.parameters import Parameters
+from otel_ml_exporters.aggregation.run_state import RunState
+from otel_ml_exporters.aggregation.spans import SpanIntake
+from otel_ml_exporters.aggregation.training import TrainingClock
+from otel_ml_exporters.aggregation.writers import Progress, WriterState
+
+__all__ = ["Snapshot"]
+
+VERSION = 1
+
+
+class Snapshot:
+    """Writes and reads the state of one engine."""
+
+    def __init__(
+        self, run: RunState, ending: Ending, foreign: Foreign, parameters: Parameters, spans: SpanIntake
+    ) -> None:
+        self._run = run
+        self._ending = ending
+        self._foreign = foreign
+        self._parameters = parameters
+        self._spans = spans
+        self._written: dict[str, bytes] = {}
+        self._recent_chunks: dict[int, int] = {}
+
+    def changes(self) -> dict[str, bytes | None]:
+        """Return the entries that changed since the last call."""
+        run = self._run
+        out: dict[str, bytes | None] = {}
+        out.update(self._units())
+        out.update((f"writer/{number}", _dump(_writer(run.writers[number]))) for number in run.writers.dirty)
+        run.writers.dirty.clear()
+        run.shapes.tidy()
+        out.update((f"shape/{shape.number}", _dump(shape.series)) for shape in run.shapes.fresh)
+        out.update((f"shape/{number}", None) for number in run.shapes.gone)
+        run.shapes.fresh, run.shapes.gone = [], []
+        out.update((f"spans/{n}", _dump(self._spans.seen[n].pairs())) for n in self._spans.changed)
+        self._spans.changed.clear()
+        out.update(self._streams())
+        out.update(self._recent())
+        if self._parameters.changed:
+            self._parameters.changed = False
+            out["params"] = _dump([[list(path), *owner] for path, owner in self._parameters.owners.items()])
+        if run.output.fresh_said:
+            run.output.fresh_said = False
+            out["said"] = _dump(list(run.output.said))
+        out.update(self._compared())
+        return out
+
+    def _compared(self) -> Iterator[tuple[str, bytes]]:
+        """Entries that are few: written where their bytes differ from the last ones."""
+        for number, track in enumerate(self._run.lanes.tracks.values()):
+            yield from self._if_new(f"track/{number}", _track(track))
+        for lane in self._run.lanes:
+            yield from self._if_new(f"lane/{lane.number}", _lane(lane))
+        yield from self._if_new("run", self._run_entry())
+
+    def _if_new(self, key: str, value: object) -> Iterator[tuple[str, bytes]]:
+        data = _dump(value)
+        if self._written.get(key) != data:
+            self._written[key] = data
+            yield key, data
+
+    def _run_entry(self) -> dict[str, object]:
+        run = self._run
+        return {
+            "version": VERSION,
+            "seq": run.output.seq,
+            "clock": run.clock.state(),
+            "now": run.now,
+            "attempts": run.attempts.state(),
+            "training": run.training.state(),
+            "recent": run.recent.state(),
+            "started_at": run.started_at,
+            "origin_ns": run.origin_ns,
+            "next_unit": run.next_unit,
+            "state": self._ending.state,
+            "last_goodbye": self._ending.last_goodbye,
+            "spans": [self._spans.delivered, self._spans.duplicates],
+            "events": run.events,
+        }
+
+    def _units(self) -> Iterator[tuple[str, bytes | None]]:
+        run = self._run
+        for number, chunks in run.gone_units.items():
+            yield f"unit/{number}", None
+            yield from ((f"unit/{number}/{chunk}", None) for chunk in range(chunks))
+        run.gone_units.clear()
+        for number, (lane, unit) in run.changed_units.items():
+            if unit.rewritten:
+                yield from ((f"unit/{number}/{chunk}", None) for chunk in range(unit.chunks))
+                unit.rewritten, unit.chunks = False, 0
+            if unit.stored < len(unit.pieces):
+                yield f"unit/{number}/{unit.chunks}", encode_pieces(unit.pieces[unit.stored :])
+                unit.stored, unit.chunks = len(unit.pieces), unit.chunks + 1
+            yield f"unit/{number}", _dump(_unit(lane, unit))
+        run.changed_units.clear()
+
+    def _streams(self) -> Iterator[tuple[str, bytes | None]]:
+        for key in self._foreign.changed:
+            stream = self._foreign.streams.get(key)
+            name = f"stream/{blake2b(repr(key).encode('utf-8', 'surrogatepass'), digest_size=12).hexdigest()}"
+            yield name, None if stream is None else _dump([key, stream])
+        self._foreign.changed.clear()
+
+    def _recent(self) -> Iterator[tuple[str, bytes | None]]:
+        recent, chunks = self._run.recent, self._recent_chunks
+        for old in [generation for generation in chunks if generation < recent.generation - 1]:
+            yield from ((f"recent/{old}/{chunk}", None) for chunk in range(chunks.pop(old)))
+        if recent.fresh:
+            chunk = chunks.get(recent.generation, 0)
+            yield f"recent/{recent.generation}/{chunk}", b"".join(recent.fresh)
+            chunks[recent.generation] = chunk + 1
+            recent.fresh = []
+
+    def restore(self, state: Mapping[str, bytes]) -> None:
+        """Read entries that an earlier engine wrote."""
+        if "run" not in state:
+            return
+        entries: dict[str, dict[str, bytes]] = {}
+        for key in sorted(state, key=_natural):
+            kind, _, rest = key.partition("/")
+            entries.setdefault(kind, {})[rest] = state[key]
+        for data in entries.get("writer", {}).values():
+            _restore_writer(self._run, json.loads(data))
+        for number, data in entries.get("shape", {}).items():
+            series = tuple(SeriesKey(name, _pairs(attributes), kind) for name, attributes, kind in json.loads(data))
+            self._run.shapes.restore(int(number), series)
+        for data in entries.get("track", {}).values():
+            _restore_track(self._run, json.loads(data))
+        for data in entries.get("lane", {}).values():
+            _restore_lane(self._run, json.loads(data))
+        self._restore_units(entries.get("unit", {}))
+        self._restore_rest(entries)
+        self._restore_run(json.loads(state["run"]))
+        digests: dict[int, bytes] = {}
+        for key, data in entries.get("recent", {}).items():
+            generation = int(key.partition("/")[0])
+            digests[generation] = digests.get(generation, b"") + data
+            self._recent_chunks[generation] = self._recent_chunks.get(generation, 0) + 1
+        self._run.recent.restore(json.loads(state["run"])["recent"], digests)
+        self._written = {key: state[key] for key in state if key.partition("/")[0] in {"track", "lane", "run"}}
+
+    def _restore_units(self, entries: Mapping[str, bytes]) -> None:
+        run = self._run
+        shapes = run.shapes.by_number()
+        units: dict[str, Unit] = {}
+        for key, data in entries.items():
+            number, _, chunk = key.partition("/")
+            if not chunk:
+                units[number] = _restore_unit(run, int(number), json.loads(data))
+        for key, data in entries.items():
+            number, _, chunk = key.partition("/")
+            if chunk:
+                unit = units[number]
+                for piece in decode_pieces(data, shapes.__getitem__, lambda n: run.writers[n].source):
+                    unit.add(piece)
+                unit.chunks += 1
+                unit.stored = len(unit.pieces)
+        for lane in run.lanes:
+            run.open_bytes += sum(unit.size for unit in lane.open.values())
+            run.retained_bytes += sum(unit.size for unit in lane.retained.values())
+
+    def _restore_rest(self, entries: Mapping[str, Mapping[str, bytes]]) -> None:
+        for number, data in entries.get("spans", {}).items():
+            self._spans.seen[int(number)] = IntervalSet(json.loads(data))
+        for data in entries.get("stream", {}).values():
+            (writer, metric, attributes, axis, step), stored = json.loads(data)
+            start, time, stats, buckets, received_at = stored
+            key: StreamKey = (writer, metric, _pairs(attributes), axis, step)
+            kept = None if buckets is None else bucket_of(buckets)
+            self._foreign.streams[key] = Stream(start, time, tuple(stats), kept, received_at)
+        for path, role, rank, text in json.loads(entries.get("params", {}).get("", b"[]")):
+            self._parameters.owners[tuple(path)] = (role, rank, text)
+        self._run.output.said = dict.fromkeys(json.loads(entries.get("said", {}).get("", b"[]")))
+
+    def _restore_run(self, entry: dict[str, Any]) -> None:
+        run = self._run
+        run.output.seq = entry["seq"]
+        run.clock.restore(entry["clock"])
+        run.now = entry["now"]
+        run.attempts = Attempts(*entry["attempts"])
+        run.training = TrainingClock(*entry["training"])
+        run.started_at, run.origin_ns = entry["started_at"], entry["origin_ns"]
+        run.next_unit = entry["next_unit"]
+        run.events = entry["events"]
+        self._ending.state, self._ending.last_goodbye = entry["state"], entry["last_goodbye"]
+        self._spans.delivered, self._spans.duplicates = entry["spans"]
+
+
+def _dump(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def _natural(key: str) -> list[tuple[int, int, str]]:
+    """Sort `unit/2/10` after `unit/2/9`."""
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in key.split("/")]
+
+
+def _pairs(attributes: list[list[str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((key, value) for key, value in attributes)
+
+
+_WRITER_FIELDS = tuple(Writer.__dataclass_fields__)
+_PLAIN_WRITER = (
+    "attempt", "forgiven", "gap_since", "heard_at", "replaced_at", "replaced_ns", "first_step_seq",
+    "native", "points", "lanes",
+)  # fmt: skip
+
+
+def _writer(state: WriterState) -> dict[str, object]:
+    goodbye = state.goodbye
+    return {
+        "number": state.number,
+        "writer": [getattr(state.writer, name) for name in _WRITER_FIELDS],
+        "pool": state.source.pool,
+        "received": state.received.pairs(),
+        "parts": [[seq, sorted(keys)] for seq, keys in state.parts.items()],
+        "goodbye": None if goodbye is None else [getattr(goodbye, name) for name in _GOODBYE_FIELDS],
+        "progress": [[lane, *(getattr(p, name) for name in Progress.__slots__)] for lane, p in state.progress.items()],
+        "newest": state.newest,
+        **{name: getattr(state, name) for name in _PLAIN_WRITER},
+    }
+
+
+_GOODBYE_FIELDS = tuple(name for name in Goodbye.__dataclass_fields__ if name != "writer")
+
+
+def _restore_writer(run: RunState, entry: dict[str, Any]) -> None:
+    fields = dict(zip(_WRITER_FIELDS, entry["writer"], strict=True))
+    fields["topology"] = tuple((name, coordinate, size) for name, coordinate, size in fields["topology"])
+    fields["tags"] = tuple(fields["tags"])
+    state = run.writers.add(Writer(**fields), entry["pool"])
+    for name in _PLAIN_WRITER:
+        setattr(state, name, entry[name])
+    run.native |= state.native
+    state.received = IntervalSet(entry["received"])
+    for seq, keys in entry["parts"]:
+        state.parts[seq] = {SeriesKey(name, _pairs(attributes), kind) for name, attributes, kind in keys}
+    if entry["goodbye"] is not None:
+        state.goodbye = Goodbye(state.writer, **dict(zip(_GOODBYE_FIELDS, entry["goodbye"], strict=True)))
+    for lane, *values in entry["progress"]:
+        fields = dict(zip(Progress.__slots__, values, strict=True))
+        fields["manifests"] = [(seq, step) for seq, step in fields["manifests"]]
+        state.progress[lane] = Progress(**fields)
+    if entry["newest"]:
+        run.writers.enthrone(state)
+
+
+def _track(track: Track) -> list[object]:
+    return [track.role, track.axis, track.tally.counts(), track.tally.published, track.reductions]
+
+
+def _restore_track(run: RunState, entry: list[Any]) -> None:
+    role, axis, counts, published, reductions = entry
+    track = run.lanes.track(role, axis)
+    track.tally = Tally(counts, published)
+    track.reductions = reductions
+
+
+_PLAIN_LANE = ("attempt", "last_closed", "horizon", "closes", "intervals", "closed_at", "fenced", "members")
+
+
+def _lane(lane: Lane) -> dict[str, object]:
+    plain = {name: getattr(lane, name) for name in _PLAIN_LANE}
+    return {"track": [lane.track.role, lane.track.axis], "known": lane.known.pairs(), **plain}
+
+
+def _restore_lane(run: RunState, entry: dict[str, Any]) -> None:
+    lane = run.lanes.lane(run.lanes.track(*entry["track"]), entry["attempt"])
+    for name in _PLAIN_LANE:
+        setattr(lane, name, entry[name])
+    lane.known = IntervalSet(entry["known"])
+    run.lanes.dirty.add(lane.number)
+
+
+_PLAIN_UNIT = ("step", "opened", "first_done", "due", "exported", "histograms", "late_since", "waiting", "named")
+
+
+def _unit(lane: Lane, unit: Unit) -> dict[str, object]:
+    plain = {name: getattr(unit, name) for name in _PLAIN_UNIT}
+    return {
+        "lane": lane.number,
+        "closed": unit.step in lane.retained and lane.retained[unit.step] is unit,
+        "points": list(unit.points.items()),
+        "manifests": [[number, *entry] for number, entry in unit.manifests.items()],
+        "excused": sorted(unit.excused),
+        "missing": sorted(unit.missing),
+        **plain,
+    }
+
+
+def _restore_unit(run: RunState, number: int, entry: dict[str, Any]) -> Unit:
+    lane = run.lanes.all[entry["lane"]]
+    unit = Unit(number, entry["step"], entry["opened"])
+    unit.points = dict(entry["points"])
+    unit.manifests = {writer: (points, seq) for writer, points, seq in entry["manifests"]}
+    unit.excused, unit.missing = set(entry["excused"]), set(entry["missing"])
+    if entry["closed"]:
+        lane.retained[unit.step] = unit
+    else:
+        lane.insert(unit)
+    for name in _PLAIN_UNIT:
+        setattr(unit, name, entry[name])
+    return unit

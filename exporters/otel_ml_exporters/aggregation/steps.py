@@ -1,0 +1,264 @@
+"""Points and manifests in, closed rows out: the units of every lane, oldest first (CONTRACT §5)."""
+
+from __future__ import annotations
+
+from otel_ml.wire.attributes import DEFAULT_AXIS, RESERVED_PREFIX, TIME_AXIS
+from otel_ml.wire.names import published_name
+from otel_ml_exporters.aggregation.closing import Judge
+from otel_ml_exporters.aggregation.lanes import Lane, Unit
+from otel_ml_exporters.aggregation.late import Late
+from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment, Manifest
+from otel_ml_exporters.aggregation.piece import Piece
+from otel_ml_exporters.aggregation.placing import Placing
+from otel_ml_exporters.aggregation.rows import emit_histograms, row_of
+from otel_ml_exporters.aggregation.run_state import RunState
+from otel_ml_exporters.aggregation.stepless import Stepless
+from otel_ml_exporters.aggregation.writers import Progress, WriterState
+from otel_ml_exporters.records import StepRecord
+
+__all__ = ["Steps"]
+
+INTERVALS = 8
+"""Closes whose distance says how long a quiet member is waited for."""
+
+
+class Steps:
+    """Owns opening, filling and closing of units."""
+
+    def __init__(self, run: RunState) -> None:
+        self._run = run
+        self.stepless = Stepless(run, self)
+        self.judge = Judge(run.settings, run.writers)
+        self.late = Late(run)
+        self.placing = Placing(run, self.close_oldest, self.late.export_all)
+
+    def points(self, writer: WriterState, sent: Fragment | ForeignPoint, piece: Piece, axis: str, step: int) -> None:
+        """Take new points of a writer's step."""
+        time_ns = int(piece.partials.times.max(initial=0))
+        if writer.replaced_at is not None:
+            self.placing.heard_again(writer, time_ns)
+        lane = self.placing.lane(writer, axis, step, piece.seq, time_ns)
+        if lane.fenced:
+            lane.track.tally.superseded += len(piece.partials.series)
+            return
+        self._progress(writer, lane).deliver(step, self._run.active)
+        self._settle_membership(writer, lane)
+        if lane.last_closed is not None and step <= lane.last_closed and step not in lane.open:
+            self.late.add(lane, step, piece, sent)
+        else:
+            unit = self.unit(lane, step)
+            if isinstance(sent, Fragment) or not writer.native:  # manifests count what carries a running number
+                unit.points[writer.number] = unit.points.get(writer.number, 0) + len(piece.partials.series)
+            self.keep(lane, unit, piece)
+        if not writer.native:
+            lane.pass_step(step - 1, self._run.active)
+
+    def manifest(self, writer: WriterState, manifest: Manifest) -> None:
+        """Note that a writer is done with a step."""
+        step = manifest.step
+        lane = self.placing.lane(writer, manifest.axis, step, manifest.seq, 0)
+        if lane.fenced:
+            return
+        progress = self._progress(writer, lane)
+        progress.deliver(step, self._run.active)
+        self._settle_membership(writer, lane)
+        if manifest.seq <= writer.floor:
+            progress.done_through = max(progress.done_through, step)
+        else:
+            progress.manifests.append((manifest.seq, step))
+        if lane.last_closed is not None and step <= lane.last_closed and step not in lane.open:
+            self.late.manifest(lane, writer.number, manifest)
+        else:
+            unit = self.unit(lane, step)
+            points, seq = unit.manifests.get(writer.number, (0, 0))
+            unit.manifests[writer.number] = (max(points, manifest.points), max(seq, manifest.seq))
+            self._run.touch(lane, unit)
+        lane.pass_step(step, self._run.active)
+
+    def unit(self, lane: Lane, step: int) -> Unit:
+        """Return the open unit of a step, known or new."""
+        unit = lane.open.get(step)
+        if unit is None:
+            unit = self._run.new_unit(lane, step)
+            lane.insert(unit)
+        self._run.lanes.dirty.add(lane.number)
+        return unit
+
+    def keep(self, lane: Lane, unit: Unit, piece: Piece) -> None:
+        """Add a piece to an open unit."""
+        before = unit.size
+        unit.add(piece)
+        self._run.open_bytes += unit.size - before
+        self._run.touch(lane, unit)
+
+    def settle(self) -> None:
+        """Close whatever may close."""
+        run = self._run
+        due = [lane.number for lane in run.lanes if lane.due is not None and lane.due <= run.active]
+        while dirty := run.lanes.dirty.union(due):
+            due = []
+            run.lanes.dirty.clear()
+            for number in sorted(dirty):
+                self._settle_lane(run.lanes.all[number])
+        while run.open_bytes > run.settings.open_bytes:
+            self._relieve()
+        self.late.settle()
+
+    def close_oldest(self, lane: Lane) -> None:
+        """Close a lane's oldest unit with what has arrived."""
+        unit = lane.oldest
+        if unit is not None:
+            verdict = self.judge.judge(lane, unit, self._run.active)
+            self._close(lane, verdict.holders)
+
+    def _settle_lane(self, lane: Lane) -> None:
+        while (unit := lane.oldest) is not None:
+            if self._still_watched(lane, unit):
+                return
+            verdict = self.judge.judge(lane, unit, self._run.active)
+            if verdict.close:
+                self._close(lane, verdict.holders)
+                continue
+            for number in verdict.leavers:
+                self._run.writers[number].progress[lane.number].leave()
+                self._run.writers.dirty.add(number)
+                unit.excused.add(number)
+            if verdict.leavers:
+                continue
+            self._name_holders(lane, unit, verdict.holders)
+            lane.watch = verdict.holders[0] if verdict.holders else None
+            lane.due = verdict.due
+            return
+
+    def _still_watched(self, lane: Lane, unit: Unit) -> bool:
+        """Whether the writer that held the unit when asked last still does, so that nobody else need be asked."""
+        if lane.watch is None or (lane.due is not None and lane.due <= self._run.active):
+            return False
+        writer = self._run.writers[lane.watch]
+        active = self._run.active
+        return not self.judge.gone(writer, active) and not self.judge.done(writer, lane, unit, active)
+
+    def _close(self, lane: Lane, holders: list[int]) -> None:
+        run, track = self._run, lane.track
+        unit = lane.remove_oldest()
+        run.open_bytes -= unit.size
+        self._drop_replaced(lane, unit)
+        if track.axis == DEFAULT_AXIS:
+            for piece in self.stepless.taken(track.role):
+                unit.add(piece)
+        unit.missing = set(holders) | unit.excused
+        redone = any(
+            other.attempt < lane.attempt and other.last_closed is not None and unit.step <= other.last_closed
+            for other in track.lanes.values()
+        )
+        track.tally.steps_redone += redone
+        self._learn_pace(lane)
+        lane.last_closed = unit.step if lane.last_closed is None else max(lane.last_closed, unit.step)
+        self._export(lane, unit)
+        self.late.retain(lane, unit)
+
+    def _export(self, lane: Lane, unit: Unit) -> None:
+        run, track = self._run, lane.track
+        row = row_of(unit, track, run.output.say)
+        absent = sorted(number for number in unit.missing if number not in unit.points)
+        values = dict(row.values)
+        track.tally.closed += unit.count
+        track.tally.quantile_coarse += row.coarse
+        if track.axis == TIME_AXIS and (training := run.training.at(row.time_ns)) is not None and values:
+            values[published_name(track.role, track.axis, f"{RESERVED_PREFIX}step")] = float(training)
+        if absent:
+            values[published_name(track.role, track.axis, f"{RESERVED_PREFIX}writers_missing")] = float(len(absent))
+            self._say_missing(lane, unit, absent)
+        if not values and not row.histograms:
+            return
+        for name, count in track.tally.news().items():
+            values[published_name(track.role, track.axis, RESERVED_PREFIX + name)] = float(count)
+        if track.axis == DEFAULT_AXIS:
+            run.training.note(track.role, lane.attempt, unit.step, row.time_ns)
+        unit.exported = row.values
+        run.output.emit(
+            StepRecord,
+            role=track.role,
+            axis=track.axis,
+            step=unit.step,
+            attempt=lane.attempt,
+            time=row.time_ns / 1e9,
+            values=values,
+            writers_missing=len(absent),
+        )
+        emit_histograms(run.output, track, unit, row)
+
+    def _drop_replaced(self, lane: Lane, unit: Unit) -> None:
+        """Let the newest incarnation of a rank replace one that died in the middle of the step."""
+        writers = self._run.writers
+        by_rank: dict[int, list[int]] = {}
+        for number in sorted(unit.points):
+            if not writers[number].child:
+                by_rank.setdefault(writers[number].writer.rank, []).append(number)
+        for numbers in by_rank.values():
+            for number in numbers[:-1]:
+                writer = writers[number]
+                ended_well = writer.goodbye is not None and writer.goodbye.status == "finished"
+                if writer.replaced_at is not None and not ended_well:
+                    mine = [piece for piece in unit.pieces if piece.source.number == number]
+                    lane.track.tally.superseded += sum(len(piece.partials.series) for piece in mine)
+                    unit.remove(mine)
+                    unit.points.pop(number)
+
+    def _learn_pace(self, lane: Lane) -> None:
+        if lane.closes:
+            lane.intervals = [*lane.intervals, self._run.active - lane.closed_at][-INTERVALS:]
+        lane.closed_at = self._run.active
+        lane.closes += 1
+
+    def _relieve(self) -> None:
+        """Close the oldest unit where most is held in memory: open state is bounded."""
+        lane = max(self._run.lanes, key=lambda lane: sum(unit.size for unit in lane.open.values()))
+        unit = lane.oldest
+        if unit is None:
+            self._run.open_bytes = 0
+            return
+        self._run.output.say(
+            f"Open steps of role {lane.track.role!r}, axis {lane.track.axis!r} take more than "
+            f"{self._run.settings.open_bytes >> 20} MiB; the oldest close with what has arrived."
+        )
+        self.close_oldest(lane)
+
+    def _progress(self, writer: WriterState, lane: Lane) -> Progress:
+        progress = writer.progress.get(lane.number)
+        if progress is None:
+            progress = writer.progress[lane.number] = Progress()
+            lane.members.append(writer.number)
+            lane.watch = None
+            self._run.lanes.dirty.add(lane.number)
+        return progress
+
+    @staticmethod
+    def _settle_membership(writer: WriterState, lane: Lane) -> None:
+        """Let a writer that had left return once it has delivered two steps in a row."""
+        progress = writer.progress[lane.number]
+        if progress.left and progress.previous is not None and progress.current is not None:
+            progress.left = lane.known.any_between(progress.previous, progress.current)
+
+    def _name_holders(self, lane: Lane, unit: Unit, holders: list[int]) -> None:
+        """Say once for whom a step waits, when it is beyond the allowed lateness."""
+        since = unit.first_done
+        if unit.named or since is None or self._run.active - since < self._run.settings.allowed_lateness_s:
+            return
+        unit.named = True
+        self._run.touch(lane, unit)
+        self._run.output.say(f"{_where(lane, unit)} is still open: it waits for {self._ranks(holders)}.")
+
+    def _say_missing(self, lane: Lane, unit: Unit, absent: list[int]) -> None:
+        self._run.output.say(
+            f"{_where(lane, unit)} closed without {self._ranks(absent)}: nothing of it had arrived from there."
+        )
+
+    def _ranks(self, numbers: list[int]) -> str:
+        ranks = sorted({self._run.writers[number].writer.rank for number in numbers})
+        shown = ", ".join(map(str, ranks[:16])) + (f" and {len(ranks) - 16} more" if len(ranks) > 16 else "")
+        return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
+
+
+def _where(lane: Lane, unit: Unit) -> str:
+    return f"{lane.track.axis} {unit.step} of role {lane.track.role!r} (attempt {lane.attempt})"

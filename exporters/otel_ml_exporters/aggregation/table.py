@@ -1,0 +1,175 @@
+"""The points of many fragments as one table of rows in fold order, each with its series, rank and writer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from otel_ml.wire.reduction import Reduction
+from otel_ml_exporters.aggregation.fold import MAX, Rows, layers
+from otel_ml_exporters.aggregation.observation import Attributes, Buckets
+from otel_ml_exporters.aggregation.piece import ColumnId, Piece
+
+__all__ = ["Table", "tabulate"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+class PerWriter(NamedTuple):
+    """`rows` with a column for each (series, writer), and `outer`: where the folded ones belong."""
+
+    rows: Rows
+    outer: Rows
+
+
+class Table(NamedTuple):
+    """Rows of one reduction.
+
+    Attributes:
+        series: (name, attributes) of each column.
+        order: columns that `last` and `first` may use.
+        moments: columns that every other reduction may use.
+        pool: [rows], which writer (with its children) a row is from.
+        lone: every writer has at most one row a column.
+        exact: rows are single values, after `within`.
+        buckets: one entry a row; empty where no row has buckets.
+    """
+
+    series: Sequence[tuple[str, Attributes]]
+    order: Flags
+    moments: Flags
+    rows: Rows
+    pool: Ints
+    lone: bool
+    exact: bool
+    buckets: Sequence[Buckets | None]
+
+    def rows_of(self, column: int) -> Iterable[int]:
+        """Return the row numbers of a column that may have buckets."""
+        if not self.buckets:
+            return ()
+        numbers: list[int] = np.flatnonzero(self.rows.column == column).tolist()
+        return numbers
+
+    def by_rank(self) -> tuple[Rows, Ints, Ints]:
+        """Return rows with a column for each (series, rank), and the series and rank of each such column."""
+        rows, column, rank = self._keyed(self.rows.rank)
+        return rows, column, rank
+
+    def by_writer(self) -> PerWriter:
+        """Return rows with a column for each (series, writer)."""
+        rows, column, _ = self._keyed(self.pool)
+        first = _edge_rows(rows, last=False)
+        last = _edge_rows(rows, last=True)
+        times = np.stack((self.rows.times[first, 0], self.rows.times[last, 1]), axis=1)
+        outer = Rows(self.rows.stats[first], times, self.rows.rank[first], column, self.rows.columns, False)
+        return PerWriter(rows, outer)
+
+    def one_per_writer(self, which: str) -> Rows:
+        """Return the first or last row of each (series, writer)."""
+        if self.lone:
+            return self.rows
+        rows, column, _ = self._keyed(self.pool)
+        chosen = _edge_rows(rows, last=which == "last")
+        return Rows(
+            self.rows.stats[chosen], self.rows.times[chosen], self.rows.rank[chosen], column, self.rows.columns, False
+        )
+
+    def of_values(self, outer: Rows, values: Floats, present: Flags) -> Table:
+        """Return the table in which row i is the one value `values[i]`, where it is present."""
+        kept = np.flatnonzero(present)
+        stats = np.full((len(kept), 7), np.nan)
+        stats[:, 0] = 1.0
+        stats[:, 1 : MAX + 1] = values[kept, None]
+        rows = Rows(stats, outer.times[kept], outer.rank[kept], outer.column[kept], outer.columns, False)
+        everything = np.ones(len(self.series), dtype=bool)
+        return Table(self.series, everything, everything, rows, np.arange(len(kept)), True, True, ())
+
+    def _keyed(self, label: Ints) -> tuple[Rows, Ints, Ints]:
+        """Split each column by `label`; return the rows, and the (old column, label) of each new column."""
+        rows = self.rows
+        width = int(label.max(initial=0)) + 1
+        keys, column = np.unique(rows.column * width + label, return_inverse=True)
+        return rows._replace(column=column, columns=len(keys), rectangular=False), keys // width, keys % width
+
+
+def _edge_rows(rows: Rows, *, last: bool) -> Ints:
+    """Return the number of each column's first or last row."""
+    chosen = np.zeros(rows.columns, dtype=np.int64)
+    for columns, index in layers(rows):
+        chosen[columns] = index[-1 if last else 0]
+    return chosen
+
+
+def tabulate(reduction: Reduction, pieces: Sequence[Piece]) -> Table:
+    """Lay out `pieces`, which are in fold order.
+
+    A metric that is reduced by moments and by order (`mean,last`) arrives as two points of the same name, a
+    Histogram and a Gauge: two columns. Otherwise each kind of point yields what it can, in one column.
+    """
+    if reduction.over is not None:
+        pieces = _one_per_coordinate(pieces, reduction.over)
+    split = reduction.needs_order and reduction.needs_moments
+    ids = {id(piece.shape): piece.shape.split if split else piece.shape.joined for piece in pieces}
+    numbers: dict[ColumnId, int] = {}
+    columns = {shape: [numbers.setdefault(key, len(numbers)) for key in keys] for shape, keys in ids.items()}
+    distinct = all(len(set(column)) == len(column) for column in columns.values())
+    sizes = [len(piece.partials.series) for piece in pieces]
+    pools: dict[str, int] = {}
+    pool = [pools.setdefault(piece.source.pool, len(pools)) for piece in pieces]
+    rows = Rows(
+        np.concatenate([piece.partials.stats for piece in pieces]),
+        np.concatenate([piece.partials.times for piece in pieces]),
+        np.repeat(np.array([piece.source.rank for piece in pieces], dtype=np.int64), sizes),
+        np.concatenate([columns[id(piece.shape)] for piece in pieces]).astype(np.int64),
+        len(numbers),
+        distinct and len(columns) == 1,
+    )
+    order, moments = _families(numbers)
+    return Table(
+        [(name, attributes) for name, attributes, _ in numbers],
+        order if split else np.ones(len(numbers), dtype=bool),
+        moments if split else np.ones(len(numbers), dtype=bool),
+        rows,
+        np.repeat(np.array(pool, dtype=np.int64), sizes),
+        distinct and len(pools) == len(pieces),
+        False,
+        _buckets(pieces),
+    )
+
+
+def _families(columns: Iterable[ColumnId]) -> tuple[Flags, Flags]:
+    """Return which columns serve `last` and `first`, and which the others: a lone kind serves both."""
+    known = set(columns)
+    order = [gauge or (name, attributes, True) not in known for name, attributes, gauge in columns]
+    moments = [not gauge or (name, attributes, False) not in known for name, attributes, gauge in columns]
+    return np.array(order, dtype=bool), np.array(moments, dtype=bool)
+
+
+def _buckets(pieces: Sequence[Piece]) -> Sequence[Buckets | None]:
+    if all(piece.partials.buckets is None for piece in pieces):
+        return ()
+    return [bucket for piece in pieces for bucket in piece.partials.buckets or [None] * len(piece.partials.series)]
+
+
+def _one_per_coordinate(pieces: Sequence[Piece], dimension: str) -> Sequence[Piece]:
+    """Of the ranks with equal coordinate keep, for each series, the lowest that recorded it."""
+    owners: dict[tuple[int, ColumnId], int] = {}
+    kept: list[Piece] = []
+    for piece in pieces:
+        coordinate = piece.source.topology.get(dimension)
+        if coordinate is None:
+            kept.append(piece)
+            continue
+        rank = piece.source.rank
+        rows = [i for i, key in enumerate(piece.shape.joined) if owners.setdefault((coordinate, key), rank) == rank]
+        if len(rows) == len(piece.shape.joined):
+            kept.append(piece)
+        elif rows:
+            kept.append(piece.some(rows))
+    return kept

@@ -1,0 +1,226 @@
+"""Who writes: one state per process incarnation, what of it has arrived, and where it stands on each axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from otel_ml_exporters.aggregation.intervals import IntervalSet
+from otel_ml_exporters.aggregation.observation import Goodbye, SeriesKey, Writer
+from otel_ml_exporters.aggregation.piece import Source
+
+__all__ = ["Progress", "WriterState", "Writers"]
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where a writer stands on one lane.
+
+    Attributes:
+        first: the lowest step it delivered.
+        previous, current: the last two steps it delivered, as points or manifest.
+        arrived_at: active time of its newest point or manifest here.
+        left: it was quiet for too long; until it delivers two steps in a row it is no member.
+        done_through: the highest step whose manifest arrived with everything the writer sent before it.
+        manifests: (seq, step) of manifests before which something is still missing.
+    """
+
+    first: int | None = None
+    previous: int | None = None
+    current: int | None = None
+    arrived_at: float = 0.0
+    left: bool = False
+    done_through: int = -1
+    manifests: list[tuple[int, int]] = field(default_factory=list)
+
+    def deliver(self, step: int, active: float) -> None:
+        """Note a point or manifest of `step`; the last two are the two highest, in whatever order they arrive."""
+        self.arrived_at = active
+        if self.first is None or step < self.first:
+            self.first = step
+        if self.current is None or step > self.current:
+            self.previous, self.current = self.current, step
+        elif step < self.current and (self.previous is None or step > self.previous):
+            self.previous = step
+
+    def leave(self) -> None:
+        """Stop counting as a member until two further steps in a row are delivered."""
+        self.left, self.previous, self.current = True, None, None
+
+
+class WriterState:
+    """One process incarnation.
+
+    Attributes:
+        received: running numbers that arrived whole.
+        parts: running number → series, of those a Collector has split and of which a piece is missing.
+        forgiven: gaps up to here are not waited for any more.
+        gap_since: active time since when something the writer sent is known to be missing.
+        heard_at: seconds since the epoch.
+        replaced_at: active time at which a newer incarnation of its (role, rank) delivered its first step, unless
+            this one was heard with something newer (`replaced_ns`) since: then both are live.
+        first_step_seq: the lowest running number that carried a step: where it started.
+        native: it sends running numbers: it is one of ours.
+        newest: it is the newest incarnation of its (role, rank) that delivered a step.
+        lanes: axis → number of the lane it writes to.
+    """
+
+    __slots__ = (
+        "attempt",
+        "first_step_seq",
+        "forgiven",
+        "gap_since",
+        "goodbye",
+        "heard_at",
+        "lanes",
+        "native",
+        "newest",
+        "number",
+        "parts",
+        "points",
+        "progress",
+        "received",
+        "replaced_at",
+        "replaced_ns",
+        "source",
+        "writer",
+    )
+
+    def __init__(self, number: int, writer: Writer, pool: str) -> None:
+        self.number = number
+        self.writer = writer
+        self.source = _source(number, writer, pool)
+        self.attempt: int | None = None
+        self.received = IntervalSet()
+        self.parts: dict[int, set[SeriesKey]] = {}
+        self.forgiven = 0
+        self.gap_since: float | None = None
+        self.heard_at = 0.0
+        self.replaced_at: float | None = None
+        self.replaced_ns = 0
+        self.first_step_seq: int | None = None
+        self.goodbye: Goodbye | None = None
+        self.native = False
+        self.newest = False
+        self.points = 0
+        self.lanes: dict[str, int] = {}
+        self.progress: dict[int, Progress] = {}
+
+    def describe(self, writer: Writer) -> None:
+        """Take over what its resource says now: `init()` again may add a topology or a world size."""
+        if writer != self.writer:
+            self.source = _source(self.number, writer, self.source.pool)
+        self.writer = writer
+
+    @property
+    def child(self) -> bool:
+        """Whether it was forked or spawned from another writer: never a member."""
+        return self.writer.parent is not None
+
+    @property
+    def floor(self) -> int:
+        """All running numbers up to here arrived, or are not waited for any more."""
+        return self.received.prefix_end(self.forgiven + 1)
+
+    @property
+    def ended(self) -> bool:
+        """It said goodbye, and everything it sent before has arrived."""
+        return self.goodbye is not None and self.goodbye.seq <= self.floor
+
+    def take(self, seq: int, total: int, series: tuple[SeriesKey, ...]) -> list[int] | None:
+        """Note that points of running number `seq` arrived; return the rows that are new, None for all.
+
+        Only whole running numbers enter the intervals; a split one is tracked point by point until complete.
+        """
+        if seq in self.received:
+            return []
+        have = self.parts.get(seq)
+        if have is None and len(series) >= total:
+            self.received.add(seq)
+            return None
+        have = self.parts.setdefault(seq, set())
+        fresh = [row for row, key in enumerate(series) if key not in have]
+        have.update(series)
+        if len(have) >= total:
+            self.received.add(seq)
+            del self.parts[seq]
+        return None if len(fresh) == len(series) else fresh
+
+    def settle_gaps(self, active: float, patience: float) -> bool:
+        """Start, stop or end waiting for what is missing; True where the floor may have risen by that."""
+        highest = max(self.received.highest or 0, max(self.parts, default=0))
+        if self.floor >= highest:
+            self.gap_since = None
+        elif self.gap_since is None:
+            self.gap_since = active
+        elif active - self.gap_since >= patience:
+            self.forgiven, self.gap_since = highest, None
+            return True
+        return False
+
+    def raise_done(self) -> None:
+        """Move every lane's `done_through` up to the manifests before which nothing is missing any more."""
+        floor = self.floor
+        for progress in self.progress.values():
+            if progress.manifests:
+                reached = [step for seq, step in progress.manifests if seq <= floor]
+                if reached:
+                    progress.manifests = [entry for entry in progress.manifests if entry[0] > floor]
+                    progress.done_through = max(progress.done_through, *reached)
+
+
+def _source(number: int, writer: Writer, pool: str) -> Source:
+    topology = {dimension: coordinate for dimension, coordinate, _ in writer.topology}
+    return Source(number, writer.rank, writer.instance, pool, topology, writer.with_role)
+
+
+class Writers:
+    """All writers of the run, found by their resource."""
+
+    def __init__(self) -> None:
+        self.all: list[WriterState] = []
+        self._by_instance: dict[tuple[str, str], WriterState] = {}
+        self._newest: dict[tuple[str, int], WriterState] = {}
+        self.dirty: set[int] = set()
+
+    def __iter__(self) -> Iterator[WriterState]:
+        return iter(self.all)
+
+    def __getitem__(self, number: int) -> WriterState:
+        return self.all[number]
+
+    def of(self, writer: Writer) -> WriterState:
+        """Return the state of `writer`, known or new."""
+        state = self._by_instance.get((writer.role, writer.instance))
+        if state is None:
+            return self.add(writer)
+        if state.writer is not writer:
+            state.describe(writer)
+        return state
+
+    def add(self, writer: Writer, pool: str | None = None) -> WriterState:
+        """Number a new writer; it pools with its parent, as far as that is known."""
+        parent = self._by_instance.get((writer.role, writer.parent)) if writer.parent is not None else None
+        pool = pool or (parent.source.pool if parent is not None else writer.parent or writer.instance)
+        state = WriterState(len(self.all), writer, pool)
+        self.all.append(state)
+        self._by_instance[writer.role, writer.instance] = state
+        return state
+
+    def parent_of(self, state: WriterState) -> WriterState | None:
+        """Return the parent's state, where it was heard."""
+        parent = state.writer.parent
+        return None if parent is None else self._by_instance.get((state.writer.role, parent))
+
+    def predecessor(self, state: WriterState) -> WriterState | None:
+        """Return the newest other incarnation of its (role, rank) that has delivered a step, or None."""
+        newest = self._newest.get((state.writer.role, state.writer.rank))
+        return newest if newest is not state else None
+
+    def enthrone(self, state: WriterState) -> None:
+        """Make `state` the newest incarnation of its (role, rank)."""
+        before = self.predecessor(state)
+        if before is not None:
+            before.newest = False
+        state.newest = True
+        self._newest[state.writer.role, state.writer.rank] = state

@@ -1,0 +1,291 @@
+"""The vocabulary of the engine's tests: ranks that record, what they send, and in which order it arrives."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from hypothesis import strategies as st
+
+from otel_ml.wire.reduction import Reduction
+from otel_ml_exporters.aggregation.engine import Engine
+from otel_ml_exporters.aggregation.observation import (
+    Buckets,
+    Event,
+    ForeignPoint,
+    Fragment,
+    Goodbye,
+    Manifest,
+    Observation,
+    Partials,
+    Position,
+    SeriesKey,
+    Writer,
+)
+from otel_ml_exporters.aggregation.outcome import Outcome
+from otel_ml_exporters.aggregation.settings import EngineSettings
+from otel_ml_exporters.records import Record, StepRecord
+
+START = 1_700_000_000.0
+"""Seconds since the epoch at which every test's clock begins."""
+
+integers = st.integers(-1000, 1000).map(float)
+"""Whole numbers as floats: sums of them are exact in any order."""
+
+finite = st.floats(-1e6, 1e6, allow_nan=False)
+anything = st.one_of(integers, st.sampled_from([math.nan, math.inf, -math.inf]))
+
+
+def writer(rank: int = 0, *, role: str = "trainer", instance: str | None = None, **facts: object) -> Writer:
+    """Return a writer whose instance follows from role and rank."""
+    return Writer("exp", role, instance or f"{role}-{rank}", rank, **facts)  # type: ignore[arg-type]
+
+
+def buckets_of(values: Sequence[float], scale: int = 6) -> Buckets:
+    """Bucket values as a worker does: (base^i, base^(i+1)]; non-finite ones are in none."""
+
+    def counts(magnitudes: list[float]) -> tuple[int, tuple[int, ...]]:
+        indices = [math.ceil(math.log2(value) * 2**scale) - 1 for value in magnitudes]
+        if not indices:
+            return 0, ()
+        low = min(indices)
+        return low, tuple(indices.count(index) for index in range(low, max(indices) + 1))
+
+    finite_values = [value for value in values if math.isfinite(value)]
+    positive = counts([value for value in finite_values if value > 0])
+    negative = counts([-value for value in finite_values if value < 0])
+    return Buckets(scale, sum(value == 0 for value in finite_values), *positive, *negative)
+
+
+def stats_of(values: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
+    """Fold one writer's records of a metric as a worker does."""
+    data = np.array(values, dtype=float)
+    with np.errstate(invalid="ignore"):
+        mean = data.mean()
+        m2 = float(((data - mean) ** 2).sum())
+    wsum = wxsum = math.nan
+    if weights is not None:
+        wsum, wxsum = float(np.sum(weights)), float(np.dot(weights, data))
+    with np.errstate(invalid="ignore"):
+        return [len(data), float(data.sum()), float(data.min()), float(data.max()), m2, wsum, wxsum]
+
+
+class Rank:
+    """A fake worker process: what it records becomes the observations it would send.
+
+    Examples:
+        >>> rank = Rank(3)
+        >>> [type(o).__name__ for o in rank.record(0, {"loss": 0.5}) + rank.done(0)]
+        ['Fragment', 'Manifest']
+    """
+
+    def __init__(self, rank: int = 0, *, role: str = "trainer", clock: float = START, **facts: object) -> None:
+        self.writer = writer(rank, role=role, **facts)
+        self.clock = clock
+        self._seq = itertools.count(1)
+        self._points: dict[tuple[str, int], int] = {}
+        self._shapes: dict[tuple[SeriesKey, ...], tuple[SeriesKey, ...]] = {}
+
+    def record(
+        self,
+        step: int | None,
+        values: Mapping[str, float | Sequence[float]],
+        reduce: str = "mean",
+        *,
+        axis: str = "step",
+        weights: Sequence[float] | None = None,
+        attributes: tuple[tuple[str, str], ...] = (),
+    ) -> list[Observation]:
+        """Record values at a step; a sequence is several records of one metric."""
+        reduction = Reduction.parse(reduce)
+        rows: list[list[float]] = []
+        keys: list[SeriesKey] = []
+        buckets: list[Buckets | None] = []
+        for name, value in values.items():
+            records = [value] if isinstance(value, (int, float)) else list(value)
+            for kind in self._kinds(reduction):
+                keys.append(SeriesKey(name, attributes, kind))  # type: ignore[arg-type]
+                rows.append(self._row(kind, records, weights))
+                buckets.append(buckets_of(records) if kind == "buckets" else None)
+        return [self._fragment(reduction, axis, step, keys, rows, buckets)]
+
+    def done(self, step: int, *, axis: str = "step") -> list[Observation]:
+        """Leave a step: its manifest."""
+        return [Manifest(self.writer, axis, step, self._points.get((axis, step), 0), next(self._seq))]
+
+    def step(self, step: int, values: Mapping[str, float], reduce: str = "mean", axis: str = "step") -> list[Observation]:
+        """Record values at a step and leave it."""
+        return self.record(step, values, reduce, axis=axis) + self.done(step, axis=axis)
+
+    def inside(self, step: int, *, axis: str = "step") -> list[Observation]:
+        """Send the heartbeat."""
+        return [Position(self.writer, axis, step, next(self._seq), round(self.clock * 1e9))]
+
+    def bye(self, status: str = "finished") -> list[Observation]:
+        """Say goodbye."""
+        points = sum(self._points.values())
+        time_ns = round(self.clock * 1e9)
+        return [Goodbye(self.writer, next(self._seq), time_ns, status, points, points)]  # type: ignore[arg-type]
+
+    def event(self, kind: str, body: object, step: int | None = None, **attributes: object) -> list[Observation]:
+        """Send a log record."""
+        named = {f"ml.{key}": value for key, value in attributes.items()}
+        axis = "step" if step is not None else None
+        time_ns = round(self.clock * 1e9)
+        return [Event(self.writer, next(self._seq), kind, time_ns, axis, step, named, body)]  # type: ignore[arg-type]
+
+    @staticmethod
+    def _kinds(reduction: Reduction) -> list[str]:
+        if reduction.needs_buckets and reduction.within is None:
+            return ["buckets"]
+        kinds = ["moments"] if reduction.needs_moments else []
+        return kinds + (["order"] if reduction.needs_order else [])
+
+    @staticmethod
+    def _row(kind: str, records: Sequence[float], weights: Sequence[float] | None) -> list[float]:
+        if kind == "order":
+            return stats_of(records[-1:])[:4] + [math.nan] * 3
+        return stats_of(records, weights)
+
+    def _fragment(
+        self,
+        reduction: Reduction,
+        axis: str,
+        step: int | None,
+        keys: list[SeriesKey],
+        rows: list[list[float]],
+        buckets: list[Buckets | None],
+    ) -> Fragment:
+        series = self._shapes.setdefault(tuple(keys), tuple(keys))
+        times = np.full((len(rows), 2), round(self.clock * 1e9), dtype=np.int64)
+        kept = tuple(buckets) if any(bucket is not None for bucket in buckets) else None
+        partials = Partials(series, np.array(rows, dtype=float).reshape(len(rows), 7), times, kept)
+        if step is not None:
+            self._points[axis, step] = self._points.get((axis, step), 0) + len(rows)
+        place = None if step is None else axis
+        return Fragment(self.writer, place, step, reduction, next(self._seq), len(rows), partials)
+
+
+def split(fragment: Fragment, at: int) -> list[Fragment]:
+    """Split a fragment as a Collector splits a ScopeMetrics: same running number, same total."""
+    pieces = []
+    for rows in (slice(None, at), slice(at, None)):
+        partials = fragment.partials
+        buckets = None if partials.buckets is None else partials.buckets[rows]
+        part = Partials(partials.series[rows], partials.stats[rows], partials.times[rows], buckets)
+        if part.series:
+            pieces.append(
+                Fragment(
+                    fragment.writer,
+                    fragment.axis,
+                    fragment.step,
+                    fragment.reduction,
+                    fragment.seq,
+                    fragment.seq_points,
+                    part,
+                )
+            )
+    return pieces
+
+
+class Service:
+    """An engine with a clock that only the test moves, and everything it ever handed out.
+
+    Attributes:
+        state: what a restart would find committed.
+    """
+
+    def __init__(self, settings: EngineSettings | None = None) -> None:
+        self.settings = settings or EngineSettings()
+        self.engine = Engine("exp", self.settings)
+        self.now = START
+        self.state: dict[str, bytes] = {}
+        self.records: list[Record] = []
+        self.notices: list[str] = []
+        self.outcomes: list[Outcome] = []
+
+    def take(self, *batches: Iterable[Observation]) -> None:
+        """Let observations arrive now, in this order, and commit."""
+        for observation in itertools.chain(*batches):
+            self.engine.observe(observation, self.now)
+        self.settle()
+
+    def wait(self, seconds: float, *alive: Rank) -> None:
+        """Let time pass in steps of a second; `alive` ranks send their heartbeat on an axis nobody closes."""
+        for _ in range(math.ceil(seconds)):
+            self.now += min(1.0, seconds)
+            for rank in alive:
+                self.engine.observe(rank.inside(0, axis="heartbeat")[0], self.now)
+            self.settle()
+
+    def settle(self) -> None:
+        """Advance and commit."""
+        self.engine.advance(self.now)
+        outcome = self.engine.take()
+        self.outcomes.append(outcome)
+        self.records += outcome.records
+        self.notices += outcome.notices
+        for key, value in outcome.changes.items():
+            if value is None:
+                self.state.pop(key, None)
+            else:
+                self.state[key] = value
+
+    def restart(self) -> None:
+        """Start again from what was committed."""
+        self.engine = Engine("exp", self.settings, self.state)
+
+    def rows(self, *, axis: str = "step", role: str = "trainer", own: bool = False) -> dict[int, dict[str, float]]:
+        """Return step → values of all rows, amendments applied; without `otel_ml/…` unless `own`."""
+        found: dict[int, dict[str, float]] = {}
+        for record in self.steps(axis=axis, role=role):
+            kept = {name: value for name, value in record.values.items() if own or "otel_ml/" not in name}
+            found.setdefault(record.step, {}).update(kept)
+        return found
+
+    def steps(self, *, axis: str = "step", role: str = "trainer") -> list[StepRecord]:
+        """Return the step records of an axis, in order."""
+        steps = [record for record in self.records if isinstance(record, StepRecord)]
+        return [record for record in steps if record.axis == axis and record.role == role]
+
+    @property
+    def amendments(self) -> int:
+        """How many rows amend earlier ones."""
+        return sum(isinstance(record, StepRecord) and record.amendment for record in self.records)
+
+
+def cumulative(
+    source: Writer,
+    metric: str,
+    value: float,
+    *,
+    start: float,
+    time: float,
+    step: int | None = None,
+    kind: str = "sum",
+    temporality: str = "cumulative",
+    monotonic: bool | None = True,
+    reduction: str | None = None,
+) -> ForeignPoint:
+    """Return a point as another OTel SDK sends it."""
+    key = SeriesKey(metric, (), "order" if kind == "gauge" else "moments")
+    stats = np.array([[1.0, value, value, value, math.nan, math.nan, math.nan]])
+    time_ns = round(time * 1e9)
+    partials = Partials((key,), stats, np.array([[time_ns, time_ns]], dtype=np.int64))
+    return ForeignPoint(
+        writer=source,
+        metric=metric,
+        attributes=(),
+        unit="1",
+        kind=kind,  # type: ignore[arg-type]
+        temporality=temporality,  # type: ignore[arg-type]
+        monotonic=monotonic,
+        axis=None,
+        step=step,
+        reduction=None if reduction is None else Reduction.parse(reduction),
+        start_ns=round(start * 1e9),
+        time_ns=time_ns,
+        partials=partials,
+    )
