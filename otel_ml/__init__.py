@@ -11,28 +11,36 @@ with otel_ml.init("digits"):
 ```
 """
 
-from otel_ml._internal.api import child_env, flush, init, shutdown
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
 from otel_ml._internal.definition import define_metric
-from otel_ml._internal.events import (
-    event,
-    log_artifact,
-    log_audio,
-    log_checkpoint,
-    log_figure,
-    log_histogram,
-    log_image,
-    log_params,
-    log_table,
-    log_text,
-)
 from otel_ml._internal.log import log, record
 from otel_ml._internal.loop import steps
 from otel_ml._internal.meter import get_meter
-from otel_ml._internal.read import read
-from otel_ml._internal.run import Run
 from otel_ml._internal.step import set_step, step
 from otel_ml._internal.timing import timed, timer
+from otel_ml._internal.wake import arm
 from otel_ml.exceptions import ConfigError, MissingDependencyError, OtelMLError
+
+if TYPE_CHECKING:
+    from otel_ml._internal.api import child_env, flush, init, shutdown
+    from otel_ml._internal.events import (
+        event,
+        log_artifact,
+        log_audio,
+        log_checkpoint,
+        log_figure,
+        log_histogram,
+        log_image,
+        log_params,
+        log_table,
+        log_text,
+    )
+    from otel_ml._internal.read import read
+    from otel_ml._internal.run import Run
 
 __all__ = [
     "ConfigError",
@@ -64,3 +72,27 @@ __all__ = [
     "timed",
     "timer",
 ]
+
+# A library that instruments itself imports what records, and nothing that sends: that comes with the first use.
+_LAZY = {
+    "api": ("child_env", "flush", "init", "shutdown"),
+    "events": tuple(name for name in __all__ if name.startswith("log_") or name == "event"),
+    "read": ("read",),
+    "run": ("Run",),
+}
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _LAZY.items():
+        if name in names:
+            found = getattr(importlib.import_module(f"otel_ml._internal.{module}"), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module 'otel_ml' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+arm()

@@ -174,15 +174,6 @@ class Config:
         return config
 
 
-def is_configured(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether the environment asks for recording: any `OTEL_ML_*` variable or an OTLP endpoint is set."""
-    environ = os.environ if environ is None else environ
-    if environ.get(env.SDK_DISABLED.name, "").strip().lower() == "true":
-        return False
-    endpoints = (env.ENDPOINT, env.METRICS_ENDPOINT, env.TRACES_ENDPOINT, env.LOGS_ENDPOINT)
-    return any(environ.get(variable.name, "").strip() for variable in (*env.VARIABLES, *endpoints))
-
-
 def _endpoint(environ: Mapping[str, str], problems: list[str]) -> Endpoint:
     def value(variable: Variable[Any]) -> Any:
         setting = variable.read(environ)

@@ -31,7 +31,7 @@ class Asleep(Records):
 
     def extend(self, items: Iterable[Any], /) -> None:
         """Take the first record, and start what sends it."""
-        self.__class__ = Records
+        stay_awake()
         super().extend(items)
         _on_wake()
 

@@ -16,7 +16,9 @@ from otel_ml._internal import artifacts, media
 from otel_ml._internal.arrays import ArrayLike
 from otel_ml._internal.guard import guard
 from otel_ml._internal.logrecord import LogRecord
+from otel_ml._internal.recorder import recorder
 from otel_ml._internal.step import step_for
+from otel_ml._internal.wake import wake
 from otel_ml.wire import attributes as keys
 
 __all__ = [
@@ -42,15 +44,10 @@ MAX_QUEUED = 1000
 
 
 class EventQueue:
-    """What the background thread has yet to encode. `deque` operations are atomic: no lock that a fork could hold.
-
-    Attributes:
-        wake: called before an event is queued; returns whether there is a run to queue it for.
-    """
+    """What the background thread has yet to encode. `deque` operations are atomic: no lock that a fork could hold."""
 
     def __init__(self) -> None:
         self._queued: deque[tuple[str, Make]] = deque()
-        self.wake: Callable[[], bool] = lambda: False
 
     def put(self, call: str, make: Make) -> None:
         """Queue an event that `call` asked for, if there is a run."""
@@ -74,6 +71,11 @@ class EventQueue:
 
 
 EVENTS = EventQueue()
+
+
+def _is_on() -> bool:
+    """Whether there is a run, started now where the environment asks for one."""
+    return recorder.enabled and wake()
 
 
 def _refuse(call: str, error: Exception) -> None:
@@ -111,7 +113,7 @@ def _log_made(
     axis: str | None,
     prepare: Callable[[], Callable[[], media.Made]],
 ) -> None:
-    if not EVENTS.wake() or _checked_name(name, call) is None:
+    if not _is_on() or _checked_name(name, call) is None:
         return
     time_ns = time.time_ns()
     attributes = _located(name, step, axis, call)
@@ -137,7 +139,7 @@ def log_params(params: Any, *, prefix: str | None = None) -> None:
 
     May be called again to add some. Where ranks disagree, the lowest rank's value counts.
     """
-    if not EVENTS.wake():
+    if not _is_on():
         return
     found = media.plain(params)
     if not isinstance(found, dict):
@@ -151,7 +153,7 @@ def log_params(params: Any, *, prefix: str | None = None) -> None:
 
 def log_summary(values: Mapping[str, float]) -> None:
     """Record final scalars of the run."""
-    if not EVENTS.wake():
+    if not _is_on():
         return
     numbers = {
         str(name): number for name, value in dict(values).items() if (number := _number(name, value)) is not None
@@ -264,7 +266,7 @@ def _log_artifact(
     axis: str | None,
     aliases: Iterable[str],
 ) -> None:
-    if not EVENTS.wake():
+    if not _is_on():
         return
     try:
         found = Path(fspath(path)).expanduser().absolute()
@@ -294,7 +296,7 @@ def event(
     name: str, attributes: Mapping[str, Any] | None = None, *, step: int | None = None, axis: str | None = None
 ) -> None:
     """Record that something happened: `event("preempted", {"node": "n7"})`."""
-    if not EVENTS.wake() or _checked_name(name, "event()") is None:
+    if not _is_on() or _checked_name(name, "event()") is None:
         return
     located = _located(name, step, axis, "event()")
     if located is None:

@@ -24,8 +24,9 @@ from otel_ml._internal.run import Run
 from otel_ml._internal.send import Sender
 from otel_ml._internal.spool import Spool
 from otel_ml._internal.tracing import Tracing
+from otel_ml._internal.wake import is_asked_for
 from otel_ml._internal.worker import Status, Worker
-from otel_ml.config import Config, is_configured
+from otel_ml.config import Config
 from otel_ml.exceptions import OtelMLError
 from otel_ml.wire.rendezvous import Rendezvous, rendezvous_of, run_folder
 
@@ -61,7 +62,6 @@ class Runtime:
         self._exit = ExitHooks(self._at_exit, self._at_preemption)
         self._tracing = Tracing(self._resource, self._use_tracing)
         self._pid = os.getpid()
-        EVENTS.wake = self.wake
         os.register_at_fork(after_in_child=self._after_fork_in_child)
 
     # --- start ---------------------------------------------------------------------------------------------------
@@ -95,14 +95,9 @@ class Runtime:
                 return True
             if self._config is not None and self._identity is not None and self._is_asleep:
                 self._start(self._config, self._identity, self._arguments)
-            elif self._run is None and is_configured():
+            elif self._run is None and is_asked_for():
                 self._start_from_environment()
         return self._worker is not None
-
-    def arm(self) -> None:
-        """At import: where the environment asks for recording, the first record starts the run."""
-        if is_configured():
-            self._sleep()
 
     def _sleep(self) -> None:
         recorder.enabled = True
@@ -204,7 +199,7 @@ class Runtime:
     def child_env(self) -> dict[str, str]:
         """Return the variables by which a process elsewhere joins this run."""
         if self._config is None or self._identity is None:
-            if not is_configured():
+            if not is_asked_for():
                 return {}
             self.wake()
         if self._config is None or self._identity is None:
@@ -324,5 +319,3 @@ def _recover(folder: Path, reached: Reached, deadline: float) -> None:
 
 RUNTIME = Runtime()
 """The runtime of this process."""
-
-RUNTIME.arm()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml.config import Config, is_configured
+from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
 
 
@@ -103,17 +103,3 @@ def test_topology_in_all_its_forms() -> None:
 
 def test_the_folder_is_absolute() -> None:
     assert Config.from_env({}).dir == Path.cwd() / "otel-ml-runs"
-
-
-@pytest.mark.parametrize(
-    ("environ", "expected"),
-    [
-        ({}, False),
-        ({"OTEL_ML_EXPERIMENT_NAME": "x"}, True),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, True),
-        ({"OTEL_SERVICE_NAME": "x"}, False),
-        ({"OTEL_ML_RANK": "0", "OTEL_SDK_DISABLED": "true"}, False),
-    ],
-)
-def test_the_environment_asks_for_recording_or_not(environ: dict[str, str], expected: bool) -> None:
-    assert is_configured(environ) is expected
