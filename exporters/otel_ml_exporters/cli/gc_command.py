@@ -62,8 +62,9 @@ def command(base: Path, keep: int | None, older_than: float | None, yes: bool) -
         right=["size"],
     )
     total = size(sum(sizes[run.path] for run in doomed))
-    if not yes:
-        click.confirm(f"Remove {plural(len(doomed), 'run')} ({total})?", abort=True)
+    if not yes and not click.confirm(f"Remove {plural(len(doomed), 'run')} ({total})?"):
+        output.line("Nothing was removed.")
+        return
     for run in doomed:
         shutil.rmtree(run.path)
         if not any(run.path.parent.iterdir()):

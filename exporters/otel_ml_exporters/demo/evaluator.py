@@ -36,11 +36,11 @@ def evaluate(folder: Path, settings: Settings) -> None:
                 otel_ml.log_image("wrong", montage(data.images[wrong]), caption=f"{len(wrong)} wrongly classified")
                 otel_ml.log_table(
                     "confusions",
-                    columns=["image", "digit", "taken for", "probability"],
-                    rows=[
+                    [
                         [int(i), int(data.labels[i]), int(network.predicted[i]), float(network.probabilities[i].max())]
                         for i in wrong
                     ],
+                    columns=["image", "digit", "taken for", "probability"],
                 )
 
             run.summary({"test/accuracy": accuracy, "test/loss": loss})

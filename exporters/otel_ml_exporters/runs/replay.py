@@ -12,6 +12,7 @@ from otel_ml.exceptions import OtelMLError
 from otel_ml_exporters.aggregation.engine import Engine
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.delivery.pipeline import Pipeline, PipelineStatus
+from otel_ml_exporters.delivery.retry import RetryPolicy
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, StepRecord
 from otel_ml_exporters.runs.folders import RunFolder
@@ -99,7 +100,10 @@ def replay(
         ReplayError: an exporter cannot start, or makes no progress; names it and its last problem.
     """
     source = _Recorded(records)
-    pipelines = [Pipeline(name, make, info, source, mark=_nothing, say=_nothing) for name, make in exporters.items()]
+    pipelines = [
+        Pipeline(name, make, info, source, mark=_nothing, say=_nothing, retry=RetryPolicy())
+        for name, make in exporters.items()
+    ]
     for pipeline in pipelines:
         pipeline.start()
     try:
