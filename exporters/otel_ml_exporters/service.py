@@ -55,6 +55,9 @@ _LINGER_S = 2.0
 _NOBODY_S = 120.0
 """How long an embedded service waits for the first request, or for an exporter that makes no progress."""
 
+_PREDECESSOR_S = 40.0
+"""How long an embedded service waits for the one before it to finish delivering; a run has one at a time."""
+
 _SILENCE_S = 300.0
 """A run of which nobody was heard for this long has ended (CONTRACT §5)."""
 
@@ -99,7 +102,11 @@ class Service:
             ),
             retry or RetryPolicy(),
         )
-        self._journal: Journal[Decoded] = Journal(self._state_folder() / "journal.db", self._committed)
+        self._journal: Journal[Decoded] = Journal(
+            self._state_folder() / "journal.db",
+            self._committed,
+            patience_s=_PREDECESSOR_S if config.embedded else 0.0,
+        )
         self._admission = Admission(self._store, self._telemetry)
         self._runs = RunBook(config.dir, settings, self._telemetry, journal=self._journal.identity)
         self._loop = EngineLoop(

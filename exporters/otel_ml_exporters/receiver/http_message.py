@@ -164,7 +164,7 @@ class RequestParser:
                 raise BadRequestError(400, "A chunk's size line is too long.")
             return None
         digits = bytes(self._buffer[start:end]).split(b";")[0].strip()
-        if self._buffer[:start] not in {b"", b"\r\n"} or not digits or digits.strip(b"0123456789abcdefABCDEF"):
+        if bytes(self._buffer[:start]) not in {b"", b"\r\n"} or not digits or digits.strip(b"0123456789abcdefABCDEF"):
             raise BadRequestError(400, "The chunked body is malformed.")
         del self._buffer[: end + 2]
         return int(digits, 16)

@@ -33,11 +33,16 @@ def private_folder(path: Path) -> Path:
     return path
 
 
-def open_database(path: Path, schema: str) -> sqlite3.Connection:
+def open_database(path: Path, schema: str, patience_s: float = 0.0) -> sqlite3.Connection:
     """Open `path`, creating it (mode 0600) with `schema`, for this process alone.
 
     `synchronous=FULL`: a commit is on the disk when it returns, because an acknowledgement follows it.
     `locking_mode=EXCLUSIVE`: two services can never write one file, and WAL needs no shared memory.
+
+    Args:
+        path: of the file.
+        schema: statements that create what is missing.
+        patience_s: seconds to wait for another process to close the file.
 
     Raises:
         StorageError: corrupt, not a database, in use by another process, or not writable.
@@ -45,7 +50,7 @@ def open_database(path: Path, schema: str) -> sqlite3.Connection:
     private_folder(path.parent)
     with storage_errors(path):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(path, timeout=patience_s, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             connection.execute("PRAGMA journal_mode=WAL")

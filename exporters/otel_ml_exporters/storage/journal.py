@@ -54,12 +54,15 @@ class Journal(Generic[T]):
     Args:
         path: `journal.db`.
         committed: called on the journal's thread after each commit, with (id, payload) in order.
+        patience_s: seconds to wait for a predecessor that is just stopping.
     """
 
-    def __init__(self, path: Path, committed: Callable[[Sequence[tuple[int, T]]], None]) -> None:
+    def __init__(
+        self, path: Path, committed: Callable[[Sequence[tuple[int, T]]], None], *, patience_s: float = 0.0
+    ) -> None:
         self._path = path
         self._committed = committed
-        self._connection = open_database(path, _SCHEMA)
+        self._connection = open_database(path, _SCHEMA, patience_s)
         self.identity = self._read_identity()
         # Guards _pending, _drop_up_to and _closing; the connection belongs to the thread once that runs.
         self._changed = threading.Condition()

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import sqlite3
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from otel_ml_exporters.storage.database import StorageError
+from otel_ml_exporters.storage.journal import Entry, Journal
+
+
+class Receiver:
+    def __init__(self) -> None:
+        self.entries: list[tuple[int, str]] = []
+
+    def __call__(self, entries: Sequence[tuple[int, str]]) -> None:
+        self.entries.extend(entries)
+
+
+def started(path: Path, receiver: Receiver) -> Journal[str]:
+    journal = Journal(path, receiver)
+    journal.start()
+    return journal
+
+
+def test_what_was_acknowledged_and_not_dropped_is_there_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "journal.db"
+    journal = started(path, Receiver())
+    ids = [journal.append("metrics", bytes([n]), f"payload {n}").result(10) for n in range(5)]
+    journal.drop(ids[2])
+    journal.close()
+
+    again = Journal(path, Receiver())
+
+    assert again.leftover() == [Entry(ids[3], "metrics", b"\x03"), Entry(ids[4], "metrics", b"\x04")]
+    again.close()
+
+
+def test_payloads_are_handed_on_in_the_order_of_their_numbers_before_they_are_acknowledged(tmp_path: Path) -> None:
+    receiver = Receiver()
+    journal = started(tmp_path / "journal.db", receiver)
+    futures = [journal.append("metrics", b"x", str(n)) for n in range(1000)]
+
+    ids = [future.result(30) for future in futures]
+    journal.close()
+
+    assert receiver.entries == [(number, str(n)) for n, number in enumerate(ids)]
+    assert ids == sorted(set(ids))
+
+
+def test_a_number_does_not_come_back_after_everything_was_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = started(path, Receiver())
+    last = journal.append("metrics", b"x", "").result(10)
+    journal.drop(last)
+    journal.close()
+
+    again = started(path, Receiver())
+
+    assert again.leftover() == []
+    assert again.append("metrics", b"x", "").result(10) > last
+    again.close()
+
+
+def test_only_its_owner_can_read_the_journal(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "journal.db"
+    journal = started(path, Receiver())
+    journal.append("metrics", b"x", "").result(10)
+
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    journal.close()
+
+    assert modes == dict.fromkeys(modes, 0o600)
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_a_file_that_is_no_database_is_named_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    path.write_bytes(b"this is not SQLite" * 100)
+
+    with pytest.raises(StorageError, match=r"journal.db' is not a readable otel_ml database .* Move it away"):
+        Journal(path, Receiver())
+
+
+def test_a_second_service_on_the_same_journal_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    first = started(path, Receiver())
+
+    with pytest.raises(StorageError, match="in use by another otel_ml service"):
+        Journal(path, Receiver())
+    first.close()
+
+
+def test_after_closing_an_append_fails_and_closing_again_is_fine(tmp_path: Path) -> None:
+    journal = started(tmp_path / "journal.db", Receiver())
+    journal.close()
+    journal.close()
+
+    with pytest.raises(StorageError, match="stopping"):
+        journal.append("metrics", b"x", "").result(10)
+
+
+def test_a_disk_that_refuses_fails_the_append_and_not_the_journal(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    receiver = Receiver()
+    journal = started(path, receiver)
+    journal._connection.execute("PRAGMA max_page_count=10")
+
+    with pytest.raises(StorageError, match="No space left"):
+        journal.append("metrics", b"x" * 1_000_000, "large").result(10)
+    journal.append("metrics", b"small", "small").result(10)
+    journal.close()
+
+    assert [payload for _, payload in receiver.entries] == ["small"]
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT body FROM journal").fetchall() == [(b"small",)]
