@@ -11,12 +11,11 @@ from pathlib import Path
 
 from tests.contract.cases import Case
 
-__all__ = ["Scalar", "Stored", "environment", "read"]
+__all__ = ["RUN_ID", "Stored", "environment", "read"]
+
+RUN_ID = "01JCONTRACT"
 
 ROOT = Path(__file__).resolve().parents[2]
-
-Scalar = tuple[str, str, int, float]
-"""(name, axis, step, value); NaN compares by identity, so values are compared through `repr`."""
 
 
 @dataclass(frozen=True)

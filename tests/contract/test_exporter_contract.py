@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import math
 import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
-from otel_ml_exporters.errors import ExporterClosedError
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import JsonValue, Params, Record, RunStatus, StepRecord
 from tests.contract import stream
 from tests.contract.cases import CASES, Case
-from tests.contract.stored import Stored, environment, read
+from tests.contract.stored import RUN_ID, Stored, environment, read
 from tests.contract.stream import AT, every_kind, run_info, step, training
 
-RUN_ID = "01JCONTRACT"
 TIMEOUT = 30.0
 ENDLESS = 1_000_000
 
 pytestmark = pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-
-
-@pytest.fixture
-def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of a run as the service lays it out; the working directory is a folder of the test."""
-    monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "runs" / "digits" / RUN_ID
-    folder.mkdir(parents=True)
-    return folder
 
 
 def started(case: Case, run_dir: Path) -> Exporter:
@@ -268,15 +256,6 @@ def test_a_run_that_failed_says_so(case: Case, run_dir: Path) -> None:
     assert stored.other.get("status", "failed") == "failed"
 
 
-def test_records_are_not_modified(case: Case, run_dir: Path) -> None:
-    records = every_kind(run_dir)
-    before = copy.deepcopy(records)
-
-    exported(case, run_dir, [records])
-
-    assert repr(records) == repr(before)
-
-
 def test_shutdown_is_safe_before_start_and_twice(case: Case, run_dir: Path) -> None:
     case.exporter().shutdown(TIMEOUT, None)
     exporter = started(case, run_dir)
@@ -290,70 +269,7 @@ def test_shutdown_is_safe_before_start_and_twice(case: Case, run_dir: Path) -> N
     assert in_order(as_text(stored.scalars)) == in_order(points(case, rows(1, 2)))
 
 
-def test_an_export_after_shutdown_is_an_error(case: Case, run_dir: Path) -> None:
-    exporter = started(case, run_dir)
-    exporter.shutdown(TIMEOUT, None)
-
-    with pytest.raises(ExporterClosedError, match=r"shut down"):
-        exporter.export(rows(1, 1))
-
-
 def test_an_empty_batch_is_fine(case: Case, run_dir: Path) -> None:
     stored = exported(case, run_dir, [[], rows(1, 1), []])
 
     assert in_order(as_text(stored.scalars)) == in_order(points(case, rows(1, 1)))
-
-
-WITHOUT_PACKAGES = """
-import sys
-from pathlib import Path
-
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in set(sys.argv[4].split(",")):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Missing())
-from otel_ml.exceptions import MissingDependencyError
-from tests.contract.cases import case
-from tests.contract.stream import run_info, step
-try:
-    exporter = case(sys.argv[1]).exporter()
-    exporter.start(run_info(Path(sys.argv[2]), sys.argv[3]))
-    exporter.export([step(1, 1, {"loss": 0.5})])
-    exporter.shutdown(30.0, None)
-except MissingDependencyError as error:
-    print(error)
-"""
-
-
-def without(packages: str, case: Case, run_dir: Path) -> str:
-    """Return what an exporter says in a process that has none of `packages`."""
-    command = [sys.executable, "-c", WITHOUT_PACKAGES, case.id, str(run_dir), RUN_ID, packages]
-    done = subprocess.run(command, env=environment(), cwd=run_dir, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-OPTIONAL = "crc32c,mlflow,orjson,PIL,tensorboard,tensorflow,torch,wandb"
-
-
-def test_without_its_package_an_exporter_says_what_to_install_and_needs_no_other(case: Case, run_dir: Path) -> None:
-    said = without(OPTIONAL, case, run_dir)
-
-    assert said == said_without_package(case)
-    assert case.package or as_text(read(case, run_dir, RUN_ID).scalars) == points(case, [step(1, 1, {"loss": 0.5})])
-
-
-def said_without_package(case: Case) -> str:
-    if case.package is None:
-        return ""
-    install = f"pip install 'otel-ml[{case.package}]'"
-    return f"Exporter {case.package!r} needs the package {case.package!r}. Install it with: {install}"
-
-
-def test_options_are_checked_when_an_exporter_is_made(case: Case, run_dir: Path) -> None:
-    maker: Callable[..., Exporter] = type(case.exporter())
-
-    with pytest.raises(ValueError, match=r"every: expected .* got 0"):
-        maker(every=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TextIO
 
 from otel_ml_exporters.backends.console.choice import interesting, significant
@@ -11,8 +11,6 @@ from otel_ml_exporters.records import StepRecord
 __all__ = ["Lines", "place"]
 
 _GAP = "  "
-_VALUE_WIDTH = 6
-"""A value's column at first (`0.5000`); it grows and never shrinks."""
 
 
 def place(role: str, axis: str, step: int) -> str:
@@ -36,6 +34,7 @@ class Lines:
         self._patterns = patterns
         self._columns: dict[tuple[str, str], dict[str, int]] = {}
         self._place_width = 0
+        self._least = digits + len("0.0")  # 0.01234: a column grows and never shrinks
 
     def step(self, record: StepRecord) -> None:
         """Write a step: where it is, its main metrics, what is special about it."""
@@ -56,24 +55,26 @@ class Lines:
         """Hand what was written to whoever reads it."""
         self._stream.flush()
 
-    def _cells(self, columns: dict[str, int], values: Mapping[str, float], room: int) -> list[str]:
-        """Return a cell a column, blank where the step lacks it; new metrics get one while there is room."""
-        written = {name: significant(value, self._digits) for name, value in values.items() if name in columns}
-        taken = 0
-        for name, text in written.items():
-            columns[name] = max(columns[name], len(text))
-        taken = sum(len(name) + 1 + width + len(_GAP) for name, width in columns.items())
+    def _cells(self, columns: dict[str, int], values: Mapping[str, float], room: int) -> Iterator[str]:
+        """Yield a cell a column, blank where the step lacks it; new metrics get one while there is room."""
+        taken = sum(map(_cell_width, columns, columns.values()))
         for name in interesting((name for name in values if name not in columns), self._patterns):
-            text = significant(values[name], self._digits)
-            taken += len(name) + 1 + max(_VALUE_WIDTH, len(text)) + len(_GAP)
+            taken += _cell_width(name, self._least)
             if taken > room:
                 break
-            columns[name] = max(_VALUE_WIDTH, len(text))
-            written[name] = text
-        return [
-            f"{name} {written[name]:>{width}}" if name in written else " " * (len(name) + 1 + width)
-            for name, width in columns.items()
-        ]
+            columns[name] = self._least
+        for name, width in columns.items():
+            text = significant(values[name], self._digits) if name in values else ""
+            columns[name] = max(width, len(text))
+            room -= _cell_width(name, columns[name])
+            if room < 0:  # a value has become longer than the line has room for
+                return
+            cell = f"{name} {text:>{columns[name]}}"
+            yield cell if text else " " * len(cell)
+
+
+def _cell_width(name: str, value_width: int) -> int:
+    return len(_GAP) + len(name) + 1 + value_width
 
 
 def _remark(record: StepRecord) -> str:

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from otel_ml.exceptions import ConfigError
+from otel_ml_exporters.backends.console import ConsoleExporter
+from otel_ml_exporters.errors import PermanentExportError
+from otel_ml_exporters.records import Params, Record, RunInfo, RunStatus, StepRecord, Summary
+
+RUN = RunInfo("01J", "digits", "first", Path(), 1.7e9)
+
+
+def row(step: int, values: dict[str, float], **changed: object) -> StepRecord:
+    fields: dict[str, object] = {"role": "trainer", "axis": "step", "attempt": 0, "time": 1.0, **changed}
+    return StepRecord(seq=step, step=step, values=values, **fields)
+
+
+def written(*records: Record, stream: io.StringIO | None = None, **options: object) -> list[str]:
+    out = stream or io.StringIO()
+    exporter = ConsoleExporter(stream=out, **options)
+    exporter.start(RUN)
+    exporter.export(records)
+    exporter.shutdown(1.0, None)
+    return out.getvalue().splitlines()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_step_is_one_line_with_what_is_looked_at_first() -> None:
+    values = {"time/forward": 0.012, "loss/max": 3.0, "loss": 0.42134, "otel_ml/lag": 1.0, "accuracy": 0.9}
+
+    said = written(row(120, values))
+
+    assert said == ["run digits/first", "step 120  loss  0.4213  accuracy  0.9000  time/forward 0.01200"]
+
+
+def test_columns_stay_where_they_are() -> None:
+    said = written(row(9, {"loss": 0.5, "lr": 0.1}), row(10, {"lr": 1e-5}), row(11, {"loss": 0.25, "lr": 0.1}))
+
+    assert [line.index("lr") for line in said[2:]] == [said[2].index("lr")] * 2
+    assert "loss" not in said[2]
+
+
+def test_lines_are_never_longer_than_the_width_and_say_what_is_missing() -> None:
+    values = {f"metric_{at}": 1e-9 / (at + 1) for at in range(50)}
+    rows = [row(step, values, writers_missing=step % 3) for step in range(1, 200)]
+
+    said = written(Params(1, 1.0, {f"p{at}": at for at in range(99)}), *rows, width=70)
+
+    assert max(map(len, said)) <= 70
+    assert said[2].endswith("(1 writer missing)")
+    assert said[3].endswith("(2 writers missing)")
+    assert said[4].count("metric_") >= 2
+
+
+def test_chosen_metrics_are_shown_in_the_chosen_order() -> None:
+    said = written(row(1, {"a": 1.0, "b/max": 2.0, "c": 3.0}), metrics=["c", "b/*"], digits=2)
+
+    assert said[1] == "step 1  c     3  b/max     2"
+
+
+def test_axes_corrections_attempts_summary_and_end_are_said() -> None:
+    said = written(
+        row(3, {"eval/accuracy": 0.5}, axis="eval", role="evaluator"),
+        row(5, {"loss": 1.5}),
+        row(4, {"loss": 2.5}, amendment=True),
+        row(4, {"loss": 0.5}, attempt=1),
+        Params(9, 1.0, {"optimizer": {"lr": 0.1}}),
+        Summary(10, 1.0, {"test/accuracy": 0.9375}),
+        RunStatus(11, 1.0, "failed"),
+    )
+
+    assert said[1].startswith("evaluator eval 3  eval/accuracy")
+    assert said[3].endswith("(amended)")
+    assert said[4] == "attempt 1 begins at step 4"
+    assert said[-3:] == ["params  optimizer.lr=0.1", "summary  test/accuracy 0.9375", "run failed"]
+
+
+def test_a_log_file_has_no_control_characters() -> None:
+    assert "\x1b" not in "".join(written(row(1, {"loss": float("nan")})))
+
+
+def test_a_terminal_gets_a_table_that_is_drawn_over_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+    said = "\n".join(
+        written(*(row(step, {"loss": 1 / step, "lr": 0.1}) for step in range(1, 9)), stream=Terminal(), width=60)
+    )
+
+    assert "digits/first" in said
+    assert "step 8" in said
+    assert "0.1250" in said
+    assert "█▄▃▂▂▁▁▁" in said
+    assert "\x1b[" in said
+
+
+def test_no_color_is_respected_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    said = "\n".join(written(row(1, {"loss": 0.5}), stream=Terminal()))
+
+    assert "\x1b[36m" not in said
+    assert "0.5000" in said
+
+
+def test_a_pipe_that_nobody_reads_is_a_permanent_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stream:
+        exporter = ConsoleExporter(stream=stream)
+        exporter.start(RUN)
+        with pytest.raises(PermanentExportError, match="cannot be written to"):
+            exporter.export([row(1, {"loss": 0.5})])
+        os.dup2(os.open(os.devnull, os.O_WRONLY), writing)
+
+
+def test_all_wrong_options_are_said_at_once() -> None:
+    with pytest.raises(ConfigError) as error:
+        ConsoleExporter(every=0, digits=40, width=3, style="tabel")
+
+    assert len(error.value.problems) == 4
