@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import otel_ml
-from tests.e2e.jobs import all_finished, environment, processes, reach, runs_in, service_of, until
+from tests.e2e.jobs import all_finished, environment, processes, reach, services_of, the_run_in, until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 
@@ -27,11 +27,6 @@ def job(experiment: str) -> list[tuple[list[object], dict[str, str]]]:
     ]
 
 
-def recorded(folder: Path, name: str) -> tuple[list[int], list[float]]:
-    runs = runs_in(folder)
-    return otel_ml.read(runs[0]).get(name, ([], [])) if runs else ([], [])
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_a_service_killed_at_random_moments_loses_nothing_and_doubles_nothing(seed: int, tmp_path: Path) -> None:
     moments = sorted(random.Random(seed).sample(range(20, STEPS - 100), k=6))
@@ -40,11 +35,12 @@ def test_a_service_killed_at_random_moments_loses_nothing_and_doubles_nothing(se
     with processes(job(experiment), tmp_path) as ranks:
         for moment in moments:
             reach(ranks[0], moment)
-            os.kill(until(lambda: service_of(experiment)), signal.SIGKILL)
+            [service] = until(lambda: services_of(OTEL_ML_EXPERIMENT_ID=experiment))
+            os.kill(service, signal.SIGKILL)
         all_finished(ranks)
 
-    everything = (list(range(STEPS)), [float(RANKS)] * STEPS)
-    until(lambda: recorded(tmp_path / "otel-ml-runs", "tokens") == everything, seconds=60)
+    run = the_run_in(tmp_path / "otel-ml-runs")
+    assert otel_ml.read(run)["tokens"] == (list(range(STEPS)), [float(RANKS)] * STEPS)
 
 
 def test_a_killed_rank_does_not_stop_the_others_and_no_step_is_lost(tmp_path: Path) -> None:
@@ -53,8 +49,8 @@ def test_a_killed_rank_does_not_stop_the_others_and_no_step_is_lost(tmp_path: Pa
         ranks[2].kill()
         all_finished(ranks[:2])
 
-    until(lambda: recorded(tmp_path / "otel-ml-runs", "tokens")[0] == list(range(STEPS)), seconds=60)
-    _, values = recorded(tmp_path / "otel-ml-runs", "tokens")
+    steps, values = otel_ml.read(the_run_in(tmp_path / "otel-ml-runs"))["tokens"]
+    assert steps == list(range(STEPS))
     assert set(values) == {2.0, 3.0}
     assert values[0] == 3.0
     assert values[-1] == 2.0

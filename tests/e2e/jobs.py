@@ -88,12 +88,13 @@ def reach(training: subprocess.Popen[str], step: int) -> None:
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """Return the folders of all runs under an `OTEL_ML_DIR`."""
+    """Return the folders of all runs under an `OTEL_ML_DIR`, once everything is written and the services have ended."""
+    until(lambda: not services_of(OTEL_ML_DIR=str(folder)))
     return sorted(path.parent for path in folder.glob("*/*/metrics.jsonl"))
 
 
 def the_run_in(folder: Path) -> Path:
-    """Return the folder of the only run under an `OTEL_ML_DIR`."""
+    """Return the folder of the only run under an `OTEL_ML_DIR`, once everything is written."""
     [run] = runs_in(folder)
     return run
 
@@ -113,13 +114,13 @@ def scalars_in(backend: str, run: Path) -> Scalars:
     return shown
 
 
-def service_of(experiment: str) -> int | None:
-    """Return the process id of the embedded service of one experiment, while there is one."""
-    return next((process.pid for process in psutil.process_iter() if serves(process, experiment)), None)
+def services_of(**variables: str) -> list[int]:
+    """Return the process ids of the embedded services that were started with these variables."""
+    return [process.pid for process in psutil.process_iter() if serves(process, variables)]
 
 
-def serves(process: psutil.Process, experiment: str) -> bool:
+def serves(process: psutil.Process, variables: Mapping[str, str]) -> bool:
     try:
-        return "--embedded" in process.cmdline() and process.environ().get("OTEL_ML_EXPERIMENT_ID") == experiment
+        return "--embedded" in process.cmdline() and variables.items() <= process.environ().items()
     except psutil.Error:  # it ended meanwhile, or is another user's
         return False

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import otel_ml
-from tests.e2e.jobs import environment, processes, reach, service_of, the_run_in, until
+from tests.e2e.jobs import environment, processes, reach, services_of, the_run_in, until
 
 pytestmark = pytest.mark.e2e
 
@@ -60,9 +60,10 @@ def test_every_value_is_counted_once_even_when_the_service_is_killed_with_kill_9
     assert longest_call(output) < LONGEST_CALL_S
     run = the_run_in(tmp_path / "otel-ml-runs")
     everything = (list(range(300)), [float(step) for step in range(300)])
-    until(lambda: otel_ml.read(run)["loss"] == everything, seconds=30)
+    assert otel_ml.read(run)["loss"] == everything
 
 
 def kill_service(experiment: str) -> None:
     """Kill -9 the embedded service of one experiment, once it is there."""
-    os.kill(until(lambda: service_of(experiment), seconds=30), signal.SIGKILL)
+    [service] = until(lambda: services_of(OTEL_ML_EXPERIMENT_ID=experiment), seconds=30)
+    os.kill(service, signal.SIGKILL)
