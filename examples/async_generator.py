@@ -4,7 +4,7 @@
 
 Each task says with `otel_ml.step()` to which policy version its records belong, so versions may overlap as they like.
 Expected: on the axis `policy_version`, 12 rows, each with 32 `generator/policy_version/episodes`, their mean reward,
-the sum of their tokens and the longest generation (`…/time/generate`); no row is amended.
+the sum of their tokens and the time that went into them (`…/time/generate`); no row is amended.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.docs.page import blocks_of
 from tests.docs.test_blocks import with_commands
-from tests.e2e.jobs import ROOT, until
+from tests.e2e.jobs import ROOT, free_port, until
 
 
 def test_the_doctor_finds_the_service_that_the_page_starts(tmp_path: Path) -> None:
@@ -44,9 +44,3 @@ def listens(port: int, service: subprocess.Popen[bytes]) -> bool:
     assert service.poll() is None, "The service ended by itself."
     with closing(socket.socket()) as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -79,6 +80,19 @@ def all_finished(started: Sequence[subprocess.Popen]) -> list[str]:
     said = [process.communicate(timeout=110)[1] for process in started]
     assert [process.returncode for process in started] == [0] * len(started), "\n".join(said)
     return said
+
+
+def free_port() -> int:
+    """Return a TCP port that nobody listens on."""
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def torchrun(processes: int, *program: object) -> list[object]:
+    """Return the command of `torchrun`, on a port of its own: its default port is one for the whole host."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", processes]
+    return [*launcher, "--master-port", free_port(), *program]
 
 
 def reach(training: subprocess.Popen[str], step: int) -> None:

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 import otel_ml
-from tests.e2e.jobs import all_finished, environment, finished, processes, runs_in
+from tests.e2e.jobs import all_finished, environment, finished, processes, runs_in, torchrun
 
 pytestmark = pytest.mark.e2e
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", 2, "--master-port", 0]
 LOOP = ["-m", "tests.e2e.loop", 5]
 
 
 def test_the_same_torchrun_command_twice_is_two_runs(tmp_path: Path) -> None:
+    command = torchrun(2, *LOOP)
     for _ in range(2):
-        finished([*TORCHRUN, *LOOP], environment(), tmp_path)
+        finished(command, environment(), tmp_path)
 
     runs = runs_in(tmp_path / "otel-ml-runs")
     assert len(runs) == 2
@@ -26,7 +26,7 @@ def test_the_same_torchrun_command_twice_is_two_runs(tmp_path: Path) -> None:
 
 
 def test_two_jobs_at_once_on_one_host_do_not_mix(tmp_path: Path) -> None:
-    commands = [([*TORCHRUN, *LOOP], environment())] * 2
+    commands = [(torchrun(2, *LOOP), environment()) for _ in range(2)]
 
     with processes(commands, tmp_path) as started:
         all_finished(started)

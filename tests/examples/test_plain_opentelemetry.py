@@ -10,14 +10,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import otel_ml
-from tests.e2e.jobs import environment, finished, processes, until
+from tests.e2e.jobs import environment, finished, free_port, processes, until
 from tests.examples.running import EXAMPLES
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @contextmanager
