@@ -32,7 +32,7 @@ class Asleep(Records):
     def extend(self, items: Iterable[Any], /) -> None:
         """Take the first record, and start what sends it."""
         stay_awake()
-        super().extend(items)
+        RECORDS.extend(items)
         _on_wake()
 
 

@@ -6,16 +6,18 @@ import hashlib
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from importlib.metadata import distributions
 from pathlib import Path
 
 from otel_ml._internal.artifacts import MAX_INLINE
+from otel_ml._internal.events import EVENTS
 from otel_ml._internal.logrecord import LogRecord
 from otel_ml.wire import attributes as keys
 
-__all__ = ["captured", "redacted"]
+__all__ = ["Capture", "captured", "redacted"]
 
 _SECRET_NAME = r"[\w\-]*(?:api[_\-]?key|token|secret|passw(?:or)?d|credential|private[_\-]?key|access[_\-]?key)[\w\-]*"
 _ASSIGNMENT = re.compile(rf"(?i)({_SECRET_NAME})(\s*['\"]?\s*[=:]\s*['\"]?)([^\s'\"&,;]+)")
@@ -46,6 +48,25 @@ def redacted_arguments(arguments: list[str]) -> list[str]:
         shown.append("***" if hide else redacted(argument))
         hide = _OPTION.match(argument) is not None
     return shown
+
+
+class Capture:
+    """Looks in a thread of its own: git may take seconds, and the spool is written every 100 ms."""
+
+    def __init__(self) -> None:
+        self._thread = threading.Thread(target=self._look, name="otel_ml_capture", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def wait(self, timeout: float) -> None:
+        """Wait until all is queued: a short program ends before git does."""
+        self._thread.join(timeout)
+
+    def _look(self) -> None:
+        records = list(captured())
+        EVENTS.put("capture", lambda: records)
 
 
 def captured() -> Iterator[LogRecord]:

@@ -114,7 +114,11 @@ class Definitions:
     """Far above any real job; what stops a step number in a metric's name from filling the memory."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.forget()
+
+    def forget(self) -> None:
+        """Start with no metric."""
+        self.new_lock()
         self._definitions: dict[str, Definition] = {}
         self._patterns: list[tuple[str, Reduction, str, str]] = []
         self._series: dict[tuple[str, Attributes], Series] = {}

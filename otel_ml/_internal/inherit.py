@@ -12,6 +12,11 @@ from otel_ml.config import Config
 __all__ = ["WrittenEnvironment", "child_environ", "run_environ"]
 
 
+_OF_ONE_PROCESS = frozenset(
+    variable.name for variable in (env.RANK, env.WORLD_SIZE, env.LOCAL_RANK, env.SERVICE_NAME, env.RESOURCE_ATTRIBUTES)
+)
+
+
 def run_environ(config: Config, identity: Identity) -> dict[str, str]:
     """Return the variables by which any process joins the run."""
     variables = {
@@ -34,8 +39,7 @@ def child_environ(config: Config, identity: Identity, environ: Mapping[str, str]
     """
     variables = run_environ(config, identity)
     for variable in (*env.VARIABLES, *env.STANDARD):
-        is_own = variable in {env.RANK, env.WORLD_SIZE, env.LOCAL_RANK, env.SERVICE_NAME, env.RESOURCE_ATTRIBUTES}
-        if variable.name in environ and not is_own:
+        if variable.name in environ and variable.name not in _OF_ONE_PROCESS:
             variables.setdefault(variable.name, environ[variable.name])
     variables[env.PARENT.name] = ""
     return variables

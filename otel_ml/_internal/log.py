@@ -11,7 +11,7 @@ from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, identity, 
 from otel_ml._internal.guard import guard
 from otel_ml._internal.step import NOW, current_step, step_for
 
-__all__ = ["log", "record"]
+__all__ = ["forget_names", "log", "record"]
 
 _PLAIN: dict[str, Series] = {}
 """Series of names recorded without any option: the usual case, one look-up."""
@@ -144,3 +144,9 @@ def _series(table: dict[str, Series], name: object, options: _Options | None) ->
     if series is not None:
         table[name] = series  # type: ignore[index] # a name that has a series is a str
     return series
+
+
+def forget_names() -> None:
+    """Look names up again."""
+    _PLAIN.clear()
+    _TABLES.clear()

@@ -189,7 +189,7 @@ class Recorder:
     @property
     def overhead_s(self) -> float:
         """Estimated seconds spent on the user's threads."""
-        return FOLDER.recorded * _RECORD_S + spans.STATE.begun * _SPAN_S + FOLDER.caller_s
+        return FOLDER.recorded * _RECORD_S + spans.STATE.collected * _SPAN_S + FOLDER.caller_s
 
 
 recorder = Recorder()

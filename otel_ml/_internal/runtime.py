@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from otel_ml._internal import buffer
+from otel_ml._internal.capture import Capture
 from otel_ml._internal.embedded import EmbeddedLink
 from otel_ml._internal.events import EVENTS, log_params
 from otel_ml._internal.exit import ExitHooks
@@ -57,6 +58,7 @@ class Runtime:
         self._config: Config | None = None
         self._identity: Identity | None = None
         self._arguments: Mapping[str, object] = {}
+        self._capture: Capture | None = None
         self._is_asleep = False  # a forked child that has not recorded yet: most DataLoader workers never do
         self._environment = WrittenEnvironment()
         self._exit = ExitHooks(self._at_exit, self._at_preemption)
@@ -130,6 +132,9 @@ class Runtime:
         guard.connect(self._worker.say)
         self._exit.install()
         self._tracing.activate()
+        if config.capture != "off" and identity.place.rank == 0 and identity.parent is None:
+            self._capture = Capture()
+            self._capture.start()
 
     def _make_worker(self, config: Config, identity: Identity) -> Worker:
         resource = encode_resource(config, identity)
@@ -188,6 +193,11 @@ class Runtime:
 
     # --- while it runs -------------------------------------------------------------------------------------------
 
+    @property
+    def is_active(self) -> bool:
+        """Whether a run was started and not ended."""
+        return self._run is not None
+
     def _is_running(self) -> bool:
         return self._worker is not None or (self._config is not None and (self._config.disabled or self._is_asleep))
 
@@ -225,10 +235,15 @@ class Runtime:
         with self._lock:
             worker, self._worker = self._worker, None
             was_fine = True
+            capture, self._capture = self._capture, None
+            if capture is not None:
+                capture.wait(CAPTURE_TIMEOUT)
             if worker is not None:
                 was_fine = worker.request("end", timeout, status)
             recorder.enabled = False
             guard.connect(None)
+            if worker is not None:
+                recorder.after_fork_in_child()  # a new init() is a new run: from ml.seq 1, and with no step
             self._tracing.deactivate()
             self._exit.uninstall()
             self._environment.undo()
@@ -257,6 +272,7 @@ class Runtime:
         self._lock = threading.RLock()
         self._pid = os.getpid()
         worker, self._worker = self._worker, None
+        self._capture = None
         recorder.after_fork_in_child()
         EVENTS.forget()
         guard.forget()
@@ -269,6 +285,9 @@ class Runtime:
             self._is_asleep = True
             self._sleep()
 
+
+CAPTURE_TIMEOUT = 1.0
+"""Seconds a program that ends at once waits for git."""
 
 EXIT_TIMEOUT = 5.0
 """Seconds the process waits at its end at most, and only while acknowledgements arrive (CONTRACT §3)."""

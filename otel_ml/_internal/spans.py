@@ -6,9 +6,9 @@ import itertools
 import os
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from otel_ml._internal.guard import guard
@@ -19,7 +19,9 @@ from otel_ml.wire.attributes import AXIS, SCOPE, STEP, TIMER_LEVEL
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
 
-__all__ = ["SPANS", "Recording", "begin", "collect", "configure", "end", "forget"]
+    from otel_ml._internal.definition import Series
+
+__all__ = ["SPANS", "STATE", "Recording", "Watch", "collect", "configure", "forget", "keep", "leave"]
 
 _MAX_WAITING = 50_000
 """Finished spans kept while nobody collects: about 15 MB."""
@@ -27,35 +29,30 @@ _MAX_WAITING = 50_000
 SPANS: list[Recording] = []
 """Finished spans; the background thread takes a prefix, as it does with records."""
 
-_ACTIVE: ContextVar[Recording | None] = ContextVar("otel_ml_span", default=None)
+
+class Watch:
+    """What is measured under one name in this process; the first definition of a name holds."""
+
+    __slots__ = ("device", "level", "name", "series", "span")
+
+    def __init__(self, name: str, series: Series, level: int, *, span: bool, device: str | None) -> None:
+        self.name = name
+        self.series = series
+        self.level = level
+        self.span = span
+        self.device = device
 
 
-class _State:
-    """Process-wide settings of the span path.
+class Details:
+    """What few spans have."""
 
-    Attributes:
-        budget: spans kept per step; 0 keeps none.
-        otel: OpenTelemetry's context is used, so that other people's spans and ours nest.
-        offset_ns: from `perf_counter_ns()` to the epoch, renewed at every collection.
-    """
-
-    __slots__ = ("base", "begun", "budget", "count", "offset_ns", "otel", "trace_high")
+    __slots__ = ("attributes", "error", "events", "name")
 
     def __init__(self) -> None:
-        self.budget = 100
-        self.otel: _OtelContext | None = None
-        self.begun = 0
-        self.restart()
-
-    def restart(self) -> None:
-        """Draw new ids, from the system: a program that seeds `random` must not give ranks equal ids."""
-        self.base = int.from_bytes(os.urandom(8), "big")
-        self.trace_high = int.from_bytes(os.urandom(8), "big") << 64
-        self.count = itertools.count(1).__next__
-        self.offset_ns = time.time_ns() - time.perf_counter_ns()
-
-
-STATE = _State()
+        self.name: str | None = None
+        self.error: str | None = None
+        self.attributes: dict[str, object] = {}
+        self.events: list[tuple[int, str, Mapping[str, object]]] = []
 
 
 class Recording:
@@ -64,23 +61,24 @@ class Recording:
     `span_id` is 0 where no span is kept (over the budget, or tracing off): then nothing of it is visible.
     """
 
-    __slots__ = (
-        "attributes", "begin_ns", "end_ns", "error", "events", "level", "name", "parent_id",
-        "span_id", "step", "token", "trace_id",
-    )  # fmt: skip
+    __slots__ = ("begin_ns", "end_ns", "more", "parent_id", "span_id", "step", "token", "trace_id", "watch")
 
-    name: str
-    level: int
+    watch: Watch
     step: Step
     begin_ns: int
     end_ns: int
     span_id: int
     trace_id: int
     parent_id: int
-    attributes: dict[str, object] | None
-    events: list[tuple[int, str, dict[str, object]]] | None
-    error: str | None
     token: Any
+    more: Details | None
+
+    @property
+    def details(self) -> Details:
+        """What few spans have, made when first needed."""
+        if self.more is None:
+            self.more = Details()
+        return self.more
 
     # What follows is opentelemetry.trace.Span, for whoever asks for the current one.
 
@@ -96,22 +94,17 @@ class Recording:
 
     def set_attribute(self, key: str, value: object) -> None:
         """Add an attribute to the span."""
-        if self.attributes is None:
-            self.attributes = {}
-        self.attributes[key] = value
+        self.details.attributes[key] = value
 
     def set_attributes(self, attributes: Mapping[str, object]) -> None:
         """Add attributes to the span."""
-        for key, value in attributes.items():
-            self.set_attribute(key, value)
+        self.details.attributes.update(attributes)
 
     def add_event(
         self, name: str, attributes: Mapping[str, object] | None = None, timestamp: int | None = None
     ) -> None:
         """Add an event to the span."""
-        if self.events is None:
-            self.events = []
-        self.events.append((timestamp or time.time_ns(), name, dict(attributes or {})))
+        self.details.events.append((timestamp or time.time_ns(), name, dict(attributes or {})))
 
     def record_exception(
         self,
@@ -128,11 +121,11 @@ class Recording:
         """Mark the span as failed; other states are what a span without error has anyway."""
         code = getattr(status, "status_code", status)
         if getattr(code, "name", "") == "ERROR":
-            self.error = description or getattr(status, "description", None) or ""
+            self.details.error = description or getattr(status, "description", None) or ""
 
     def update_name(self, name: str) -> None:
         """Rename the span, not the timer."""
-        self.name = name
+        self.details.name = name
 
     def add_link(self, context: SpanContext, attributes: Mapping[str, object] | None = None) -> None:
         """Ignore a link: a timer has none."""
@@ -141,77 +134,105 @@ class Recording:
         """Ignore an end: the block decides."""
 
 
-class _OtelContext:
-    """OpenTelemetry's context, imported only where tracing is used."""
-
-    __slots__ = ("attach", "current_span", "detach", "get_current", "with_span")
-
-    def __init__(self) -> None:
-        from opentelemetry import context, trace
-
-        trace.Span.register(Recording)
-        self.attach = context.attach
-        self.detach = context.detach
-        self.get_current = context.get_current
-        self.current_span = trace.get_current_span
-        self.with_span = trace.set_span_in_context
+_ACTIVE: ContextVar[Recording | None] = ContextVar("otel_ml_span", default=None)
 
 
-def configure(budget: int, *, otel_tracing: bool) -> None:
-    """Keep `budget` spans per step; with `otel_tracing`, nest with OpenTelemetry's own spans."""
-    STATE.budget = budget
-    STATE.otel = _OtelContext() if otel_tracing else None
-
-
-def forget() -> None:
-    """Drop finished spans and draw new ids: a forked child is a writer of its own."""
-    SPANS.clear()
-    STATE.begun = 0
-    STATE.restart()
-
-
-def begin(span: Recording) -> None:
+def _begin_alone(span: Recording) -> None:
     """Give `span` its ids and make it the current one of this context."""
-    state = STATE
-    state.begun += 1
-    span.span_id = own = (state.base + state.count()) & 0xFFFF_FFFF_FFFF_FFFF or 1
-    otel = state.otel
-    if otel is None:
-        parent = _ACTIVE.get()
-        span.token = _ACTIVE.set(span)
-    else:
-        context = otel.get_current()
-        found = otel.current_span(context)
-        parent = found if isinstance(found, Recording) else None
-        span.token = otel.attach(otel.with_span(span, context))  # type: ignore[arg-type]
-        if parent is None:
-            outer = found.get_span_context()
-            span.parent_id, span.trace_id = outer.span_id, outer.trace_id or state.trace_high | own
-            return
+    span.span_id = own = STATE.next_id()
+    parent = _ACTIVE.get()
+    span.token = _ACTIVE.set(span)
     if parent is None:
-        span.parent_id, span.trace_id = 0, state.trace_high | own
+        span.parent_id, span.trace_id = 0, STATE.trace_high | own
     else:
         span.parent_id, span.trace_id = parent.span_id, parent.trace_id
 
 
+def _otel_begin() -> Callable[[Recording], None]:
+    """Return what begins a span that OpenTelemetry sees, so that other people's spans and ours nest."""
+    from opentelemetry import context, trace
+
+    trace.Span.register(Recording)
+    get_current, attach = context.get_current, context.attach
+    current_span, with_span = trace.get_current_span, trace.set_span_in_context
+
+    def begin(span: Recording) -> None:
+        span.span_id = own = STATE.next_id()
+        here = get_current()
+        parent: Any = current_span(here)
+        if isinstance(parent, Recording):
+            span.parent_id, span.trace_id = parent.span_id, parent.trace_id
+        elif parent is trace.INVALID_SPAN:
+            span.parent_id, span.trace_id = 0, STATE.trace_high | own
+        else:
+            outer = parent.get_span_context()
+            span.parent_id, span.trace_id = outer.span_id, outer.trace_id or STATE.trace_high | own
+        span.token = attach(with_span(span, here))  # type: ignore[arg-type]
+
+    return begin
+
+
 def leave(span: Recording) -> None:
     """Make the span before `span` the current one again."""
-    token = span.token
-    span.token = None
-    if isinstance(token, Token) and token.var is _ACTIVE:
+    token, span.token = span.token, None
+    if token.var is _ACTIVE:
         # Left in another context than entered (a generator closed elsewhere): that context is gone.
         with suppress(ValueError):
             _ACTIVE.reset(token)
-    elif STATE.otel is not None and token is not None:
-        STATE.otel.detach(token)
+    else:
+        from opentelemetry.context import detach
+
+        detach(token)
 
 
-def end(span: Recording) -> None:
+def keep(span: Recording) -> None:
     """Hand a finished span over; its `end_ns` is set."""
     if len(SPANS) < _MAX_WAITING:
         SPANS.append(span)
     else:
         guard.dropped["spans_not_collected"] += 1
+
+
+class _State:
+    """Process-wide state of the span path.
+
+    Attributes:
+        budget: spans kept per step; 0 keeps none.
+        begin: gives a span its ids and makes it the current one.
+        collected: spans encoded since the process began.
+        offset_ns: from `perf_counter_ns()` to the epoch, renewed at every collection.
+    """
+
+    __slots__ = ("begin", "budget", "collected", "next_id", "offset_ns", "trace_high")
+
+    def __init__(self) -> None:
+        self.budget = 100
+        self.begin: Callable[[Recording], None] = _begin_alone
+        self.restart()
+
+    def restart(self) -> None:
+        """Draw new ids, from the system: a program that seeds `random` must not give ranks equal ids."""
+        random = os.urandom(16)
+        self.trace_high = int.from_bytes(random[:8], "big") << 64
+        # 63 bits, so that counting on needs no mask; never 0, which is no id.
+        self.next_id = itertools.count(1 + (int.from_bytes(random[8:], "big") >> 1)).__next__
+        self.offset_ns = time.time_ns() - time.perf_counter_ns()
+        self.collected = 0
+
+
+STATE = _State()
+
+
+def configure(budget: int, *, otel_tracing: bool) -> None:
+    """Keep `budget` spans per step; with `otel_tracing`, nest with OpenTelemetry's own spans."""
+    STATE.budget = budget
+    STATE.begin = _otel_begin() if otel_tracing else _begin_alone
+
+
+def forget() -> None:
+    """Drop finished spans and draw new ids: a forked child is a writer of its own."""
+    SPANS.clear()
+    STATE.restart()
 
 
 _IDS = struct.Struct(">BB16sBBQ").pack
@@ -229,18 +250,19 @@ def collect() -> tuple[bytes, ...]:
         return ()
     taken = SPANS[:n]
     del SPANS[:n]
+    STATE.collected += n
     parts = [_SCOPE]
     known: dict[tuple[Step, int], bytes] = {}
     for span in taken:
-        key = (span.step, span.level)
+        key = (span.step, span.watch.level)
         attributes = known.get(key)
         if attributes is None:
-            attributes = known[key] = _step_attributes(*key)
+            attributes = known[key] = _attributes(*key)
         parts.append(field(2, _encoded(span, attributes)))
     return (b"".join(parts),)
 
 
-def _step_attributes(step: Step, level: int) -> bytes:
+def _attributes(step: Step, level: int) -> bytes:
     out = field(9, key_value(TIMER_LEVEL, level))
     if step.axis is not None and step.index is not None:
         out += field(9, key_value(STEP, step.index)) + field(9, key_value(AXIS, step.axis.name))
@@ -249,19 +271,20 @@ def _step_attributes(step: Step, level: int) -> bytes:
 
 def _encoded(span: Recording, attributes: bytes) -> bytes:
     offset = STATE.offset_ns
-    body = [_IDS(0x0A, 16, span.trace_id.to_bytes(16, "big"), 0x12, 8, span.span_id)]
-    if span.parent_id:
-        body.append(_PARENT(0x22, 8, span.parent_id))
-    body.append(text(5, span.name))
-    body.append(_KIND_TIMES(0x30, _INTERNAL, 0x39, span.begin_ns + offset, 0x41, span.end_ns + offset))
-    body.append(attributes)
-    if span.attributes:
-        body.extend(field(9, key_value(key, value)) for key, value in span.attributes.items())
-    if span.events:
-        body.extend(field(11, _event(*event)) for event in span.events)
-    if span.error is not None:
-        body.append(field(15, text(2, span.error) + b"\x18\x02"))
-    return b"".join(body)
+    more = span.more
+    ids = _IDS(0x0A, 16, span.trace_id.to_bytes(16, "big"), 0x12, 8, span.span_id)
+    parent = _PARENT(0x22, 8, span.parent_id) if span.parent_id else b""
+    name = text(5, span.watch.name if more is None else more.name or span.watch.name)
+    times = _KIND_TIMES(0x30, _INTERNAL, 0x39, span.begin_ns + offset, 0x41, span.end_ns + offset)
+    return b"".join((ids, parent, name, times, attributes, b"" if more is None else _details(more)))
+
+
+def _details(more: Details) -> bytes:
+    parts = [field(9, key_value(key, value)) for key, value in more.attributes.items()]
+    parts += [field(11, _event(*event)) for event in more.events]
+    if more.error is not None:
+        parts.append(field(15, text(2, more.error) + b"\x18\x02"))  # code = STATUS_CODE_ERROR
+    return b"".join(parts)
 
 
 def _event(time_ns: int, name: str, attributes: Mapping[str, object]) -> bytes:

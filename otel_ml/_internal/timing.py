@@ -11,16 +11,16 @@ from typing import Any, TypeVar, overload
 from otel_ml._internal import device as device_values
 from otel_ml._internal import spans
 from otel_ml._internal.buffer import LIMIT, RECORDS
-from otel_ml._internal.definition import DEFINITIONS, SPANS_OVER_BUDGET, Reduce, Series, reduction_from
+from otel_ml._internal.definition import DEFINITIONS, SPANS_OVER_BUDGET, Reduce, reduction_from
 from otel_ml._internal.device import DeviceElapsed
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
-from otel_ml._internal.spans import STATE, Recording
+from otel_ml._internal.spans import STATE, Recording, Watch
 from otel_ml._internal.step import NOW, STEPS, Step, current_step
 from otel_ml._internal.timed_calls import timed_calls
 from otel_ml.wire.reduction import Reduction
 
-__all__ = ["Timer", "Timing", "Watch", "timed", "timer", "watch_named"]
+__all__ = ["Timer", "Timing", "forget_timers", "timed", "timer", "watch_named"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,23 +28,10 @@ _SLOWEST = Reduction(("max",), "sum")
 """What a timer is by default: the slowest rank's total in the step."""
 
 
-class Watch:
-    """What is measured under one name in this process; the first definition of a name holds."""
-
-    __slots__ = ("device", "level", "name", "series", "span")
-
-    def __init__(self, name: str, series: Series, level: int, *, span: bool, device: str | None) -> None:
-        self.name = name
-        self.series = series
-        self.level = level
-        self.span = span
-        self.device = device
-
-
 class Timing(Recording):
     """One measurement, and its span. Also the object of `with timed("x")`."""
 
-    __slots__ = ("event", "watch")
+    __slots__ = ("event",)
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
@@ -57,11 +44,9 @@ class Timing(Recording):
         watch = self.watch
         if watch.span and step.spans < STATE.budget:
             step.spans += 1
-            self.name = watch.name
-            self.level = watch.level
-            self.attributes = self.events = self.error = None
             self.end_ns = 0
-            spans.begin(self)
+            self.more = None
+            STATE.begin(self)
         else:
             self.span_id = 0
             if watch.span and STATE.budget:
@@ -81,12 +66,13 @@ class Timing(Recording):
         if step.ended:  # type: ignore[union-attr]
             step = _step_at_end(self.step)
         if self.span_id:
-            spans.leave(self)
+            if self.token is not None:
+                spans.leave(self)
             self.end_ns = end_ns
             if kind is not None:
-                self.error = f"{kind.__name__}: {error}"
+                self.details.error = f"{kind.__name__}: {error}"
             if step is not None:
-                spans.end(self)
+                spans.keep(self)
         if step is None:
             return
         value = (end_ns - self.begin_ns) / 1e9 if self.event is None else _elapsed(self.event)
@@ -247,17 +233,9 @@ def timed(
         device: `"cuda"` measures on the current CUDA stream, by events; nothing waits for the device.
     """
     try:
-        if level > NOW.level:
-            off = _OFF.get(name)
-            if off is not None:
-                return off
-        else:
-            watch = _WATCHES.get(name)
-            if watch is not None:
-                return Timing(watch)
-    except TypeError:  # a name that cannot be a key, or a level that is no number: said below
-        pass
-    return _timed(name, level, reduce, within, span=span, device=device)
+        return _OFF[name] if level > NOW.level else Timing(_WATCHES[name])
+    except (KeyError, TypeError):  # first seen, or neither a name nor a level, which is said there
+        return _timed(name, level, reduce, within, span=span, device=device)
 
 
 def _timed(name: Any, level: Any, reduce: Reduce, within: str | None, *, span: bool, device: str | None) -> Any:
@@ -300,6 +278,7 @@ class Timer:
             return
         timing = Timing(watch).__enter__()
         if timing.span_id:
+            # It may stop in another context: nothing nests under it.
             spans.leave(timing)
         self._running.append(timing)
 
@@ -330,3 +309,10 @@ def timer(
     """Return the timer of this name, to be started and stopped by hand; the arguments are those of `timed()`."""
     watch = watch_named(name, level, reduce, within, span=span, device=device)
     return Timer(None) if watch is None else _TIMERS.setdefault(name, Timer(watch))
+
+
+def forget_timers() -> None:
+    """Define timers anew at their next use."""
+    _WATCHES.clear()
+    _OFF.clear()
+    _TIMERS.clear()

@@ -15,6 +15,9 @@ Recordable = float | list[float] | list[tuple[float, float]] | tuple[float, floa
 """What stands in the buffer: one record, several, with weights, or later."""
 
 
+_PLAIN = frozenset({float, int})
+
+
 class UnrecordableError(Exception):
     """A value or weight cannot be recorded; `reason` is what it is counted under."""
 
@@ -47,6 +50,8 @@ def weighted_value(value: object, weight: object) -> Recordable:
     Raises:
         UnrecordableError: also for a weight that is negative or not finite.
     """
+    if type(value) is float and type(weight) in _PLAIN and 0 <= weight < math.inf:  # type: ignore[operator]
+        return value, float(weight)  # type: ignore[arg-type]
     values = record_value(value)
     try:
         weights = record_value(weight)

@@ -1,4 +1,4 @@
-"""The start of a process nobody called `init()` in: the first record starts the run, where the environment asks for it."""
+"""Where the environment asks for a run and nobody calls `init()`, the first record starts it."""
 
 from __future__ import annotations
 

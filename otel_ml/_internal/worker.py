@@ -37,6 +37,9 @@ Status = Literal["finished", "failed", "killed"]
 TICK = 0.1
 """Seconds between looks; what a `kill -9` may cost (CONTRACT §3: the spool is written every 100 ms)."""
 
+PATIENCE_WITH_SERVICE = 1.0
+"""Seconds the service has to say whether this writer was the last."""
+
 PATIENCE_AT_EXIT = 2.0
 """Seconds the process waits at its end for a receiver that does not answer (ARCHITECTURE «exit»)."""
 
@@ -162,11 +165,11 @@ class Worker:
 
     def _handle(self, request: Request | None) -> bool:
         """Do one round; return whether it was the last."""
+        if self._new_config is not None:
+            self._describe_anew(self._new_config)
         if request is not None and request.kind == "end":
             self._end(request)
             return True
-        if self._new_config is not None:
-            self._describe_anew(self._new_config)
         self._collect()
         self._reach()
         if request is not None and request.kind == "flush":
@@ -377,15 +380,19 @@ class Worker:
         quiet_since = time.monotonic()
         while True:
             run = self._ask(f"?writer={self.identity.instance}")
-            if run is None or not run.get("last"):
+            is_last = None if run is None else run.get("last")  # None: the service has not got to our goodbye yet
+            if is_last is False:
                 return
-            left = int(run.get("pending", 0))
+            left = int(run.get("pending", 0)) if run is not None and is_last else None
             now = time.monotonic()
-            if pending is None or left < pending:
+            if left is not None and (pending is None or left < pending):
                 pending, quiet_since = left, now
-            if not left or now >= deadline or now - quiet_since >= PATIENCE_AT_EXIT:
+            patience = PATIENCE_AT_EXIT if is_last else PATIENCE_WITH_SERVICE
+            if left == 0 or now >= deadline or now - quiet_since >= patience:
                 break
             time.sleep(0.05)
+        if run is None or not is_last:
+            return
         self._show_notices(run)
         share = self.overhead_s() / max(time.monotonic() - self._started, 1e-9)
         self._console.line(finished_line(run, share))

@@ -1,0 +1,1 @@
+"""Takes the place of the service in tests."""

@@ -1,0 +1,269 @@
+"""However a process ends, what it recorded arrives, or is kept; and it ends in time."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from otel_ml.wire.spool import read_spool
+from tests.integration.worker_process import environment, run, start
+from tests.otlp_server import OtlpServer, Reply, eventually, otlp_server
+
+
+@pytest.fixture
+def server() -> Iterator[OtlpServer]:
+    with otlp_server() as running:
+        yield running
+
+
+def variables(server: OtlpServer, **more: str) -> dict[str, str]:
+    return {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url, **more}
+
+
+def status(server: OtlpServer) -> list[str]:
+    return [event.attributes["ml.status"] for event in server.events("ml.writer.end")]
+
+
+def ready(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port: int = unused.getsockname()[1]
+        return port
+
+
+def test_a_program_that_just_ends_delivers_everything(server: OtlpServer, tmp_path: Path) -> None:
+    program = """
+        import otel_ml
+        otel_ml.init("exp", params={"lr": 0.1})
+        for i in range(100):
+            otel_ml.set_step(i)
+            otel_ml.log({"loss": i})
+    """
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert {point.step: point.value for point in server.points("loss")} == {i: float(i) for i in range(100)}
+    assert {point.step: point.value for point in server.points("otel_ml.step.points")} == dict.fromkeys(range(100), 1)
+    assert status(server) == ["finished"]
+    assert [event.body for event in server.events("ml.params")] == [{"lr": 0.1}]
+
+
+def test_without_init_the_environment_is_enough(server: OtlpServer, tmp_path: Path) -> None:
+    run("import otel_ml as mlogger; mlogger.log({'x': 1}, step=3)", environment(tmp_path, variables(server)), tmp_path)
+
+    assert [(point.step, point.value) for point in server.points("x")] == [(3, 1.0)]
+
+
+def test_without_init_and_environment_recording_is_nothing(tmp_path: Path) -> None:
+    program = """
+        import sys, otel_ml
+        otel_ml.log({"x": 1}); otel_ml.log_text("a", "b"); otel_ml.flush(); otel_ml.shutdown()
+        import threading; print(threading.active_count(), otel_ml.child_env())
+    """
+    environ = environment(tmp_path)
+    del environ["OTEL_ML_DIR"], environ["OTEL_ML_CAPTURE"]
+
+    output, errors = run(program, environ, tmp_path)
+
+    assert (output, errors) == ("1 {}\n", "")
+
+
+def test_a_disabled_sdk_records_nothing(server: OtlpServer, tmp_path: Path) -> None:
+    program = "import otel_ml; run = otel_ml.init('exp'); otel_ml.log({'x': 1}); otel_ml.log_text('a', 'b'); run.id"
+
+    run(program, environment(tmp_path, variables(server, OTEL_SDK_DISABLED="true")), tmp_path)
+
+    assert server.requests == []
+
+
+def test_an_uncaught_exception_is_a_failed_run(server: OtlpServer, tmp_path: Path) -> None:
+    program = "import otel_ml; otel_ml.init('exp'); otel_ml.log({'x': 1}, step=0); raise ValueError('training broke')"
+
+    run(program, environment(tmp_path, variables(server)), tmp_path, code=1)
+
+    assert len(server.points("x")) == 1
+    assert status(server) == ["failed"]
+
+
+def test_an_exception_through_the_with_block_is_a_failed_run(server: OtlpServer, tmp_path: Path) -> None:
+    program = """
+        import otel_ml
+        try:
+            with otel_ml.init("exp"):
+                otel_ml.log({"x": 1}, step=0)
+                raise ValueError
+        except ValueError:
+            pass
+    """
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert status(server) == ["failed"]
+
+
+WAITING = """
+    import otel_ml, signal, sys, time
+    {before}
+    otel_ml.init("exp")
+    otel_ml.log({{"x": 1}}, step=7)
+    print("ready", flush=True)
+    while True:
+        time.sleep(0.05)
+"""
+
+
+def test_sigterm_delivers_and_kills(server: OtlpServer, tmp_path: Path) -> None:
+    process = start(WAITING.format(before=""), environment(tmp_path, variables(server)), tmp_path)
+    ready(process)
+
+    process.terminate()
+    process.communicate(timeout=10)
+
+    assert process.returncode == -signal.SIGTERM
+    assert len(server.points("x")) == 1
+    assert status(server) == ["killed"]
+
+
+def test_a_users_sigterm_handler_still_decides(server: OtlpServer, tmp_path: Path) -> None:
+    before = "signal.signal(signal.SIGTERM, lambda *_: (otel_ml.log({'checkpoint': 1}, step=8), sys.exit(3)))"
+    process = start(WAITING.format(before=before), environment(tmp_path, variables(server)), tmp_path)
+    ready(process)
+
+    process.terminate()
+    process.communicate(timeout=10)
+
+    assert process.returncode == 3
+    assert [point.step for point in server.points("checkpoint")] == [8]
+
+
+def test_control_c_is_a_killed_run(server: OtlpServer, tmp_path: Path) -> None:
+    process = start(WAITING.format(before=""), environment(tmp_path, variables(server)), tmp_path)
+    ready(process)
+
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+
+    assert status(server) == ["killed"]
+
+
+def test_shutdown_gives_signals_and_environment_back(server: OtlpServer, tmp_path: Path) -> None:
+    program = """
+        import os, signal, otel_ml
+        before = signal.getsignal(signal.SIGTERM), dict(os.environ)
+        otel_ml.init("exp", id="one")
+        assert os.environ["OTEL_ML_EXPERIMENT_ID"] == "one"
+        otel_ml.shutdown()
+        assert (signal.getsignal(signal.SIGTERM), dict(os.environ)) == before
+        first = otel_ml.init("exp").id
+        otel_ml.shutdown()
+        print(first != "one" and otel_ml.init("exp").id != first)
+    """
+
+    output, _ = run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert output == "True\n"
+
+
+def test_a_killed_process_leaves_what_the_next_one_sends(tmp_path: Path) -> None:
+    port = free_port()
+    environ = environment(
+        tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}", "OTEL_ML_EXPERIMENT_ID": "same"}
+    )
+    process = start(WAITING.format(before=""), environ, tmp_path)
+    ready(process)
+    eventually(lambda: [path for path in tmp_path.glob("run/*/*/spool/*.spool") if read_spool(path).frames])
+    process.kill()
+    process.communicate()
+
+    with otlp_server(port=port) as server:
+        run("import otel_ml; otel_ml.init('exp'); otel_ml.log({'y': 1}, step=0); otel_ml.flush(10)", environ, tmp_path)
+
+        assert [(point.step, point.value) for point in server.points("x")] == [(7, 1.0)]
+        assert len({point.resource["service.instance.id"] for point in server.points()}) == 2
+        assert list(tmp_path.glob("run/*/*/spool/*.spool")) == []
+
+
+def test_with_nobody_listening_the_program_ends_in_time_and_keeps_its_data(tmp_path: Path) -> None:
+    port = free_port()
+    environ = environment(
+        tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}", "OTEL_ML_EXPERIMENT_ID": "same"}
+    )
+    program = """
+        import otel_ml, time
+        otel_ml.init("exp")
+        otel_ml.log({"x": 1}, step=0)
+        begun = time.monotonic()
+        otel_ml.shutdown()
+        print(time.monotonic() - begun)
+    """
+
+    output, errors = run(program, environ, tmp_path)
+
+    assert float(output) < 3.0
+    assert "1 points of rank 0 are not acknowledged" in errors
+    assert "otel-ml recover" in errors
+    with otlp_server(port=port) as server:
+        run("import otel_ml; otel_ml.init('exp'); otel_ml.log({'y': 1}, step=1); otel_ml.flush(10)", environ, tmp_path)
+        assert [point.step for point in server.points("x")] == [0]
+
+
+def test_a_receiver_that_comes_back_gets_everything_once_it_is_there(tmp_path: Path) -> None:
+    port = free_port()
+    environ = environment(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"})
+    program = """
+        import otel_ml, sys
+        otel_ml.init("exp")
+        for i in range(50):
+            otel_ml.set_step(i); otel_ml.log({"x": i})
+        print("ready", flush=True)
+        sys.stdin.readline()
+    """
+    process = start(program, environ, tmp_path)
+    ready(process)
+
+    with otlp_server(port=port) as server:
+        eventually(lambda: len(server.points("x")) == 50)
+        process.communicate("go\n", timeout=10)
+
+        assert sorted(point.value for point in server.points("x")) == [float(i) for i in range(50)]
+        assert status(server) == ["finished"]
+
+
+def test_a_hanging_receiver_never_delays_recording(tmp_path: Path) -> None:
+    program = """
+        import otel_ml, time
+        otel_ml.init("exp")
+        slowest = 0
+        for i in range(300):
+            begun = time.perf_counter()
+            otel_ml.set_step(i); otel_ml.log({"x": i})
+            slowest = max(slowest, time.perf_counter() - begun)
+            time.sleep(0.005)
+        print(slowest)
+        begun = time.monotonic(); otel_ml.shutdown(1.0); print(time.monotonic() - begun)
+    """
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
+        environ = environment(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}"})
+        output, _ = run(program, environ, tmp_path)
+
+    slowest, end = map(float, output.split())
+    assert slowest < 1.0
+    assert end < 3.0
+
+
+def test_the_receivers_refusal_is_said(server: OtlpServer, tmp_path: Path) -> None:
+    server.replies.extend([Reply(400, body=b"ml.experiment.id is missing")] * 3)
+    program = "import otel_ml; otel_ml.init('exp'); otel_ml.log({'x': 1}, step=0); otel_ml.flush(5); otel_ml.shutdown()"
+
+    _, errors = run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert "HTTP 400: ml.experiment.id is missing" in errors

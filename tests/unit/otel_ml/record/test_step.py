@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+
+import numpy as np
+import pytest
+
+from otel_ml._internal.guard import RecordingError
+from otel_ml._internal.log import log
+from otel_ml._internal.recorder import recorder
+from otel_ml._internal.step import STEPS, Steps, set_step, step
+from tests.unit.otel_ml.record.decoded import manifests, points, positions, sums
+
+
+def steps_of(batch, name="x"):
+    return [(point.axis, point.step) for point in points(batch, name)]
+
+
+def test_set_step_holds_for_every_thread(recorded):
+    set_step(7)
+    thread = threading.Thread(target=log, args=({"x": 1.0},))
+    thread.start()
+    thread.join()
+
+    assert steps_of(recorded.collect()) == [("step", 7)]
+
+
+def test_a_block_overrides_the_process_step_and_ends_with_it(recorded):
+    set_step(1)
+    with step(5):
+        log({"x": 1.0})
+    log({"x": 2.0})
+
+    assert sums(recorded.collect()) == {("x", 5): 1.0, ("x", 1): 2.0}
+
+
+def test_a_plain_thread_does_not_inherit_a_block(recorded):
+    set_step(1)
+    with step(5):
+        thread = threading.Thread(target=log, args=({"x": 1.0},))
+        thread.start()
+        thread.join()
+
+    assert steps_of(recorded.collect()) == [("step", 1)]
+
+
+def test_the_innermost_block_decides_the_axis_and_outer_ones_are_found_by_name(recorded):
+    set_step(100, axis="samples")
+    with step(10), step(3, axis="rollout"):
+        log({"x": 1.0})
+        log({"y": 1.0}, axis="step")
+        log({"z": 1.0}, axis="samples")
+
+    batch = recorded.collect()
+    assert steps_of(batch, "x") == [("rollout", 3)]
+    assert steps_of(batch, "y") == [("step", 10)]
+    assert steps_of(batch, "z") == [("samples", 100)]
+
+
+def test_axis_step_is_the_default_where_several_axes_are_set(recorded):
+    set_step(10)
+    set_step(3, axis="rollout")
+    log({"x": 1.0})
+
+    assert steps_of(recorded.collect()) == [("step", 10)]
+
+
+def test_a_process_with_another_axis_only_records_there(recorded):
+    set_step(3, axis="rollout")
+    log({"x": 1.0})
+
+    assert steps_of(recorded.collect()) == [("rollout", 3)]
+
+
+def test_tasks_with_several_policy_versions_do_not_mix(recorded):
+    async def rollout(version: int, number: int) -> None:
+        with step(version, axis="policy_version"):
+            for _ in range(3):
+                log({"reward": float(number)}, reduce="sum")
+                await asyncio.sleep(0)
+
+    async def job() -> None:
+        await asyncio.gather(*(rollout(i % 3, i) for i in range(64)))
+
+    asyncio.run(job())
+
+    expected = {("reward", v): 3.0 * sum(i for i in range(64) if i % 3 == v) for v in range(3)}
+    assert sums(recorded.collect()) == expected
+
+
+def test_log_with_a_step_does_not_move_a_step_that_was_set(recorded):
+    set_step(4)
+    log({"x": 1.0}, step=9)
+    log({"x": 2.0})
+
+    assert sums(recorded.collect()) == {("x", 9): 1.0, ("x", 4): 2.0}
+
+
+def test_log_with_a_step_is_the_current_one_where_nothing_else_sets_it(recorded):
+    log({"x": 1.0}, step=9)
+    log({"x": 2.0})
+
+    assert sums(recorded.collect()) == {("x", 9): 3.0}
+
+
+def test_records_without_a_step_travel_without_step_and_axis(recorded):
+    log({"x": 1.0})
+
+    batch = recorded.collect(final=True)
+    assert steps_of(batch) == [(None, None)]
+    assert manifests(batch) == {}
+    assert batch.points == 1
+    assert batch.steps == ()
+
+
+def test_a_manifest_follows_when_a_later_step_was_entered(recorded):
+    set_step(0)
+    log({"x": 1.0, "y": 2.0})
+    assert manifests(recorded.collect(after_s=1)) == {}
+
+    set_step(1)
+    assert manifests(recorded.collect()) == {}, "a thread may still append to step 0 for some milliseconds"
+    assert manifests(recorded.collect(after_s=1)) == {("step", 0): 2}
+    assert manifests(recorded.collect(after_s=2)) == {}
+
+
+def test_the_manifest_counts_all_flushes_of_a_step(recorded):
+    set_step(0)
+    log({"x": 1.0})
+    recorded.collect()
+    log({"x": 1.0, "y": 1.0})
+    recorded.collect()
+    set_step(1)
+
+    assert manifests(recorded.collect(after_s=1)) == {("step", 0): 3}
+
+
+def test_recording_at_an_old_step_sends_a_larger_manifest(recorded):
+    set_step(0)
+    log({"x": 1.0})
+    set_step(1)
+    assert manifests(recorded.collect(after_s=1)) == {("step", 0): 1}
+
+    log({"late": 1.0}, step=0)
+
+    assert manifests(recorded.collect(after_s=2)) == {("step", 0): 2}
+
+
+def test_a_step_passed_over_needs_no_manifest(recorded):
+    set_step(0)
+    log({"x": 1.0})
+    set_step(1)
+    set_step(2)
+    log({"x": 1.0})
+
+    assert manifests(recorded.collect(final=True)) == {("step", 0): 1, ("step", 2): 1}
+
+
+def test_an_open_block_holds_the_manifest_back(recorded):
+    first = step(3, axis="policy_version")
+    first.__enter__()
+    log({"x": 1.0})
+    with step(4, axis="policy_version"):
+        log({"x": 1.0})
+        assert manifests(recorded.collect(after_s=60)) == {}
+        first.__exit__(None, None, None)
+        assert manifests(recorded.collect(after_s=60)) == {("policy_version", 3): 1}
+
+
+def test_log_with_steps_in_the_order_5_3_4_is_done_with_each_at_once(recorded):
+    log({"x": 1.0}, step=5)
+    log({"x": 1.0}, step=3)
+    log({"x": 1.0}, step=4)
+
+    assert manifests(recorded.collect(after_s=1)) == {("step", 3): 1, ("step", 4): 1}
+    log({"x": 1.0}, step=6)
+    assert manifests(recorded.collect(after_s=2)) == {("step", 5): 1}
+
+
+def test_the_newest_step_of_log_is_done_after_the_allowed_lateness(recorded):
+    recorded.configure(allowed_lateness_ns=2 * 10**9)
+    log({"x": 1.0}, step=5)
+
+    assert manifests(recorded.collect(after_s=1)) == {}
+    assert manifests(recorded.collect(after_s=3)) == {("step", 5): 1}
+
+
+def test_points_the_spool_dropped_leave_the_manifest(recorded):
+    set_step(0)
+    log({"x": 1.0, "y": 1.0, "z": 1.0})
+    batch = recorded.collect()
+    assert batch.steps == (("step", 0, 3),)
+    recorded.recorder.points_dropped("step", 0, 3)
+    log({"x": 1.0})
+    set_step(1)
+
+    assert manifests(recorded.collect(after_s=1)) == {("step", 0): 1}
+
+
+def test_the_position_is_sent_at_each_flush_interval_where_a_step_is_set(recorded):
+    log({"x": 1.0}, step=1, axis="eval")
+    set_step(4)
+    with step(7, axis="rollout"):
+        assert positions(recorded.collect(after_s=10)) == {"step": 4, "rollout": 7}
+        assert positions(recorded.collect(after_s=10.5)) == {}
+    assert positions(recorded.collect(after_s=11)) == {"step": 4}
+
+
+def test_each_boundary_is_seen_by_the_sender(recorded):
+    seen = [recorder.step_boundary()]
+    set_step(1)
+    seen.append(recorder.step_boundary())
+    with step(2):
+        seen.append(recorder.step_boundary())
+    seen.append(recorder.step_boundary())
+
+    assert seen == sorted(set(seen))
+
+
+@pytest.mark.parametrize("bad", [-1, 1.0, True, "3", None, 2**63, np.float32(1)])
+def test_a_bad_step_is_said_and_leaves_the_current_one(recorded, bad):
+    said = []
+    from otel_ml._internal.guard import guard
+
+    guard.connect(said.append)
+    set_step(1)
+    set_step(bad)
+    with step(bad):
+        log({"x": 1.0})
+
+    assert steps_of(recorded.collect()) == [("step", 1)]
+    assert len(said) == 2
+    assert repr(bad)[:20] in said[0]
+
+
+@pytest.mark.parametrize("bad", [-1, 1.0, True, "3"])
+def test_values_at_a_bad_step_are_counted(recorded, bad):
+    log({"x": 1.0, "y": 2.0}, step=bad)
+
+    assert points(recorded.collect()) == []
+    assert recorder.dropped == {"bad_step": 2}
+
+
+def test_a_bad_step_raises_in_strict_mode(recorded):
+    recorded.configure(strict=True)
+    with pytest.raises(RecordingError, match=r"got 1\.5"):
+        log({"x": 1.0}, step=1.5)  # type: ignore[arg-type]
+
+
+def test_a_numpy_integer_is_a_step(recorded):
+    set_step(np.int64(3))  # type: ignore[arg-type]
+    log({"x": 1.0})
+
+    assert steps_of(recorded.collect()) == [("step", 3)]
+
+
+def test_memory_of_old_steps_is_let_go(recorded):
+    for i in range(2 * Steps.KEPT):
+        set_step(i)
+        if i % 1000 == 0:
+            log({"x": 1.0})
+            recorded.collect(after_s=100)
+    recorded.collect(final=True)
+    set_step(2 * Steps.KEPT)
+
+    assert len(STEPS.axes["step"].steps) <= Steps.KEPT + 1
+
+
+def test_a_forked_child_has_no_step_and_none_of_the_records(recorded):
+    set_step(5)
+    log({"parent": 1.0})
+    read, write = os.pipe()
+    with step(6):
+        pid = os.fork()
+        if pid == 0:
+            recorder.after_fork_in_child()
+            log({"child": 1.0})
+            batch = recorded.collect(final=True)
+            text = repr([(point.name, point.step, point.seq) for point in points(batch)])
+            os.write(write, text.encode())
+            os._exit(0)
+    os.waitpid(pid, 0)
+
+    assert os.read(read, 1000).decode() == "[('child', None, 1)]"
+    assert sums(recorded.collect()) == {("parent", 5): 1.0}

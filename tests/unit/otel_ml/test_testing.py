@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+
+import otel_ml
+from otel_ml.testing import Capture, capture, otel_ml_capture
+
+__all__ = ["otel_ml_capture"]
+
+
+def test_values_at_each_step_are_captured(otel_ml_capture: Capture) -> None:
+    for step in range(3):
+        otel_ml.set_step(step)
+        otel_ml.log({"loss": 3.0 - step})
+
+    assert otel_ml_capture.values("loss") == [3.0, 2.0, 1.0]
+    assert {point.reduction for point in otel_ml_capture.points} == {"mean"}
+
+
+def test_fake_ranks_are_told_apart(otel_ml_capture: Capture) -> None:
+    for rank in range(4):
+        with otel_ml_capture.rank(rank):
+            otel_ml.log({"reward": rank}, step=0)
+
+    assert otel_ml_capture.values("reward") == [1.5]
+    assert otel_ml_capture.values("reward", rank=3) == [3.0]
+
+
+def test_events_timers_and_notices_are_captured(otel_ml_capture: Capture) -> None:
+    otel_ml.set_step(2)
+    with otel_ml.timed("forward"):
+        otel_ml.log_text("sample", "hello")
+    otel_ml.log({"bad": object()})
+
+    (text,) = [event for event in otel_ml_capture.events if event.kind == "ml.text"]
+    assert (text.name, text.step, text.body) == ("sample", 2, "hello")
+    assert [point.name for point in otel_ml_capture.points] == ["time/forward"]
+    assert len(otel_ml_capture.spans) == 1
+    assert "'bad'" in otel_ml_capture.notices[0]
+
+
+def test_two_captures_know_nothing_of_each_other() -> None:
+    with capture() as first:
+        otel_ml.log({"x": 1}, step=0)
+        assert first.values("x") == [1.0]
+    with capture() as second:
+        otel_ml.log({"x": 2}, step=0)
+        assert second.values("x") == [2.0]
+
+
+def test_a_capture_inside_a_run_is_refused() -> None:
+    with capture(), pytest.raises(otel_ml.OtelMLError, match="shutdown"), capture():
+        pass
