@@ -80,7 +80,7 @@ class FakeWriter:
         set_attributes(resource.resource.attributes, self.resource())
         scope = resource.scope_logs.add()
         scope.scope.name = "otel_ml"
-        record = scope.log_records.add(event_name=name, time_unix_nano=START)
+        record = scope.log_records.add(event_name=name, time_unix_nano=START + self.seq * SECOND + self.rank)
         set_attributes(record.attributes, {"ml.seq": self._next(), **(attributes or {})})
         set_value(record.body, body)
         return request

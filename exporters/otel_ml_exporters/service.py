@@ -34,6 +34,7 @@ from otel_ml_exporters.experiments.exporters import exporter_makers
 from otel_ml_exporters.experiments.leftovers import LeftoverSpools
 from otel_ml_exporters.experiments.loop import EngineLoop
 from otel_ml_exporters.experiments.run import RunSettings
+from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.receiver.admission import Admission
 from otel_ml_exporters.receiver.decode import Decoded, Signal
 from otel_ml_exporters.receiver.grpc import GrpcReceiver, ServerCertificate
@@ -70,6 +71,7 @@ class Service:
 
     Args:
         config: what to do.
+        makers: name → builds the exporter, in addition to those `config` names: for programs that bring their own.
         retry: of the exporters; tests make it quick.
         clock: seconds since the epoch.
     """
@@ -78,13 +80,16 @@ class Service:
         self,
         config: ServiceConfig,
         *,
+        makers: Mapping[str, Callable[[], Exporter]] | None = None,
         retry: RetryPolicy | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        makers, problems = exporter_makers(config.exporters)
+        configured, problems = exporter_makers(config.exporters)
+        makers = {**configured, **(makers or {})}
         if problems and config.embedded is None:
             raise ConfigError(*problems)
         self._config = config
+        self._exporters = tuple(makers)
         self._problems = problems
         self._clock = clock
         # Nobody types an embedded service's token; whoever can read the rendezvous folder has it.
@@ -102,12 +107,16 @@ class Service:
             ),
             retry or RetryPolicy(),
         )
+        self._admission = Admission(self._store, self._telemetry)
+        self._routes = Routes(self._admission, self, self._telemetry, token=self._token, version=_version())
+        self._http = HttpReceiver(self._routes, *config.http, _server_context(config.tls))
+        self._grpc = self._grpc_receiver()
+        # The files come last: nothing after this can fail and leave them locked.
         self._journal: Journal[Decoded] = Journal(
             self._state_folder() / "journal.db",
             self._committed,
             patience_s=_PREDECESSOR_S if config.embedded else 0.0,
         )
-        self._admission = Admission(self._store, self._telemetry)
         self._runs = RunBook(config.dir, settings, self._telemetry, journal=self._journal.identity)
         self._loop = EngineLoop(
             self._runs,
@@ -118,9 +127,6 @@ class Service:
             unreadable=self._set_aside,
             clock=clock,
         )
-        self._routes = Routes(self._admission, self, self._telemetry, token=self._token, version=_version())
-        self._http = HttpReceiver(self._routes, *config.http, _server_context(config.tls))
-        self._grpc = self._grpc_receiver()
         self._spools: LeftoverSpools | None = None
 
     def start(self) -> str:
@@ -130,17 +136,17 @@ class Service:
             ConfigError: an address cannot be bound, or an exporter's options are wrong.
             StorageError: a file of the service cannot be used.
         """
-        self._recover()
-        self._http_address = self._http.start()
         try:
+            self._recover()
+            self._http_address = self._http.start()
             self._grpc_address = None if self._grpc is None else self._grpc.start()
-        except ConfigError:
-            self._http.stop(0)
+            if self._config.embedded is not None:
+                self._announce(Rendezvous(self._config.embedded.rendezvous))
+        except BaseException:
+            self.stop(0)
             raise
         self._loop.start()
         self._journal.start()
-        if self._config.embedded is not None:
-            self._announce(Rendezvous(self._config.embedded.rendezvous))
         return self.endpoint
 
     @property
@@ -163,7 +169,7 @@ class Service:
     @property
     def exporters(self) -> tuple[str, ...]:
         """Names of the exporters of every run."""
-        return tuple(name for name in self._config.exporters)
+        return self._exporters
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the service has been stopped or, embedded, its run is over; False on time-out."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 import struct
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -69,6 +72,16 @@ def number_or_text(value: JsonValue) -> JsonValue:
     return float(value) if isinstance(value, (int, float)) else str(value)
 
 
+def largest_instead_of_infinite(value: float) -> float:
+    """Return what MLflow stores: its database has no infinity."""
+    return math.copysign(sys.float_info.max, value) if math.isinf(value) else value
+
+
+def as_text(value: JsonValue) -> JsonValue:
+    """Return a parameter as MLflow holds it."""
+    return json.dumps(value) if isinstance(value, (list, dict)) else str(value)
+
+
 MEDIA = frozenset({"texts", "tables", "images", "audio", "histograms"})
 
 CASES = [
@@ -81,6 +94,22 @@ CASES = [
         value=float32,
         param=number_or_text,
         cell=str,
+    ),
+    Case(
+        "mlflow",
+        made("mlflow"),
+        reader="mlflow",
+        stores=MEDIA | {"params", "summary", "artifacts", "tags", "status"},
+        package="mlflow",
+        value=largest_instead_of_infinite,
+        param=as_text,
+    ),
+    Case(
+        "wandb",
+        made("wandb", mode="offline"),
+        reader="wandb",
+        stores=MEDIA | {"params", "summary", "artifacts", "tags", "status"},
+        package="wandb",
     ),
 ]
 

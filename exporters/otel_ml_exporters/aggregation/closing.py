@@ -55,8 +55,9 @@ class Judge:
         progress = writer.progress.get(lane.number)
         if progress is None or progress.current is None or progress.left or writer.child or self.gone(writer, active):
             return False
-        # What a new writer sent before may still be under way: then it is waited for.
-        if progress.first is not None and step < progress.first and writer.gap_since is None:
+        if writer.gap_since is not None:
+            return True  # what it seems to have passed over may still be under way
+        if progress.first is not None and step < progress.first:
             return False
         previous = progress.previous
         return previous is None or not lane.known.any_between(previous, progress.current)

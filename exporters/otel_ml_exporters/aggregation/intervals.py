@@ -68,7 +68,7 @@ class IntervalSet:
     def any_between(self, low: int, high: int) -> bool:
         """Whether a number lies strictly between `low` and `high`."""
         place = bisect_left(self._highs, low + 1)
-        return place < len(self._lows) and self._lows[place] < high
+        return place < len(self._lows) and max(self._lows[place], low + 1) < high
 
     def prefix_end(self, start: int) -> int:
         """Return the largest n such that all of `start` … n are here; `start - 1` where `start` is not.

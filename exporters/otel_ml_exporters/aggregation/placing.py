@@ -79,7 +79,9 @@ class Placing:
     def _enthrone(self, writer: WriterState, time_ns: int) -> None:
         before = self._run.writers.predecessor(writer)
         if before is not None:
-            before.replaced_at, before.replaced_ns = self._run.active, time_ns
+            silent = self._run.settings.world_wait_s if self._dead(before) else 0.0
+            before.replaced_at, before.replaced_ns = self._run.active - silent, time_ns
+            self._run.clock.forget(before.number)
             self._run.writers.dirty.add(before.number)
         self._run.writers.enthrone(writer)
 

@@ -223,7 +223,7 @@ def _pairs(attributes: list[list[str]]) -> tuple[tuple[str, str], ...]:
 
 _WRITER_FIELDS = tuple(Writer.__dataclass_fields__)
 _PLAIN_WRITER = (
-    "attempt", "forgiven", "gap_since", "heard_at", "replaced_at", "replaced_ns", "first_step_seq",
+    "attempt", "forgiven", "gap_since", "heard_at", "replaced_at", "replaced_ns", "first_step_seq", "before",
     "native", "points", "lanes",
 )  # fmt: skip
 
@@ -274,7 +274,7 @@ def _track(track: Track) -> list[object]:
 def _restore_track(run: RunState, entry: list[Any]) -> None:
     role, axis, counts, published, reductions = entry
     track = run.lanes.track(role, axis)
-    track.tally = Tally(counts, published)
+    track.tally = Tally(**counts, published=published)
     track.reductions = reductions
 
 

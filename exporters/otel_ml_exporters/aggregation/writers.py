@@ -62,11 +62,13 @@ class WriterState:
         first_step_seq: the lowest running number that carried a step: where it started.
         native: it sends running numbers: it is one of ours.
         newest: it is the newest incarnation of its (role, rank) that delivered a step.
+        before: the number of the incarnation before it.
         lanes: axis → number of the lane it writes to.
     """
 
     __slots__ = (
         "attempt",
+        "before",
         "first_step_seq",
         "forgiven",
         "gap_since",
@@ -102,6 +104,7 @@ class WriterState:
         self.goodbye: Goodbye | None = None
         self.native = False
         self.newest = False
+        self.before: int | None = None
         self.points = 0
         self.lanes: dict[str, int] = {}
         self.progress: dict[int, Progress] = {}
@@ -213,7 +216,9 @@ class Writers:
         return None if parent is None else self._by_instance.get((state.writer.role, parent))
 
     def predecessor(self, state: WriterState) -> WriterState | None:
-        """Return the newest other incarnation of its (role, rank) that has delivered a step, or None."""
+        """Return the incarnation of its (role, rank) before it, if that has delivered a step."""
+        if state.before is not None:
+            return self.all[state.before]
         newest = self._newest.get((state.writer.role, state.writer.rank))
         return newest if newest is not state else None
 
@@ -221,6 +226,6 @@ class Writers:
         """Make `state` the newest incarnation of its (role, rank)."""
         before = self.predecessor(state)
         if before is not None:
-            before.newest = False
+            before.newest, state.before = False, before.number
         state.newest = True
         self._newest[state.writer.role, state.writer.rank] = state

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from otel_ml.exceptions import MissingDependencyError
 
-__all__ = ["DESCRIPTION", "Batch", "batches", "held_out_set", "training_set"]
+__all__ = ["DESCRIPTION", "Batch", "batches", "held_out_set", "save_digits", "training_set"]
+
+_FILE = "digits.npz"
 
 DESCRIPTION = (
     "Optical recognition of handwritten digits (E. Alpaydin, C. Kaynak, 1998), as shipped with scikit-learn: "
@@ -26,24 +29,35 @@ class Batch:
     labels: npt.NDArray[np.int64]
 
 
-def training_set() -> Batch:
-    """Return four fifths of the digits."""
-    return _digits(test=False)
+def save_digits(folder: Path) -> None:
+    """Write all digits into `folder`, once for all processes: importing scikit-learn takes each of them seconds.
 
-
-def held_out_set() -> Batch:
-    """Return the other fifth."""
-    return _digits(test=True)
-
-
-def _digits(*, test: bool) -> Batch:
+    Raises:
+        MissingDependencyError: scikit-learn is not installed.
+    """
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
         raise MissingDependencyError("The demo", package="scikit-learn", extra="demo") from error
-    bunch = load_digits()
-    chosen = (np.arange(len(bunch.target)) % 5 == 4) == test
-    return Batch((bunch.data[chosen] / 16).astype(np.float32), bunch.target[chosen].astype(np.int64))
+    images, labels = load_digits(return_X_y=True)
+    np.savez(folder / _FILE, images=(images / 16).astype(np.float32), labels=labels.astype(np.int64))
+
+
+def training_set(folder: Path) -> Batch:
+    """Return four fifths of the digits that `save_digits` wrote."""
+    return _digits(folder, test=False)
+
+
+def held_out_set(folder: Path) -> Batch:
+    """Return the other fifth."""
+    return _digits(folder, test=True)
+
+
+def _digits(folder: Path, *, test: bool) -> Batch:
+    with np.load(folder / _FILE) as archive:
+        images, labels = archive["images"], archive["labels"]
+    chosen = (np.arange(len(labels)) % 5 == 4) == test
+    return Batch(images[chosen], labels[chosen])
 
 
 def batches(data: Batch, *, rank: int, world_size: int, batch_size: int, steps: int, seed: int) -> Iterator[Batch]:

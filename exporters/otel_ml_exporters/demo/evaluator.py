@@ -22,7 +22,7 @@ from otel_ml_exporters.demo.settings import Settings
 def evaluate(folder: Path, settings: Settings) -> None:
     """Evaluate checkpoints as they appear, until the trainers are finished and none is left."""
     network = Network(settings.hidden, settings.seed)
-    data = digits.held_out_set()
+    data = digits.held_out_set(folder)
 
     with otel_ml.init("digits", role="evaluator", rank=0, world_size=1) as run:
         while (checkpoint := next_checkpoint(folder)) is not None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from otel_ml.exceptions import OtelMLError
 from otel_ml.wire.rendezvous import rendezvous_of
+from otel_ml_exporters.demo.digits import save_digits
 from otel_ml_exporters.demo.disturbance import KILL_EVALUATOR_AT
 
 __all__ = ["RANKS", "DemoFailedError", "Launch", "launch"]
@@ -80,6 +81,7 @@ def launch(job: Launch) -> None:
     """
     with tempfile.TemporaryDirectory(prefix="otel-ml-demo-") as name, _processes() as processes:
         folder = Path(name)
+        save_digits(folder)
         for rank in range(RANKS):
             processes[f"trainer-{rank}"] = _start(job, folder, "trainer", rank, RANKS)
         processes["evaluator"] = _start(job, folder, "evaluator", 0, 1)

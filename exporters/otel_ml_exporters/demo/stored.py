@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any
 
 from otel_ml.exceptions import OtelMLError
+from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import StepRecord
 from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.runs.follow import Follower
@@ -36,6 +37,11 @@ class Stored:
         """Take one value, in the order in which the backend counts them."""
         self.last[series, step] = value
         self.values += 1
+
+    @property
+    def extra(self) -> int:
+        """Values beyond one a point."""
+        return self.values - len(self.last)
 
 
 def read_jsonl(run: RunFolder, reference: History) -> Stored:
@@ -76,12 +82,20 @@ def read_mlflow(run: RunFolder, reference: History) -> Stored:
     if len(found) != 1:
         raise NotStoredError(f"{str(database)!r} holds {len(found)} runs of {run.id!r}; expected one.")
     stored = Stored()
-    for key in reference.series:
-        for metric in sorted(
-            client.get_metric_history(found[0].info.run_id, key.name), key=lambda point: point.timestamp
-        ):
-            stored.add(key, metric.step, metric.value)
+    axis_of = _mlflow_axes(found[0].data.tags)
+    for key in found[0].data.metrics:
+        axis = axis_of.get(key, DEFAULT_AXIS)
+        for point in sorted(client.get_metric_history(found[0].info.run_id, key), key=lambda point: point.timestamp):
+            series = SeriesName(axis, key.removesuffix(f"/over_{axis}"))
+            if series in reference.series:
+                stored.add(series, point.step, point.value)
     return stored
+
+
+def _mlflow_axes(tags: Mapping[str, str]) -> Mapping[str, str]:
+    """Return key → axis: MLflow knows no axes, so the exporter keeps in tags which keys are not on `step`."""
+    listed = (json.loads(value) for tag, value in tags.items() if tag.startswith("otel_ml.axes."))
+    return {key: axis for axes in listed for axis, keys in axes.items() for key in keys}
 
 
 def read_wandb(run: RunFolder, reference: History) -> Stored:
@@ -90,13 +104,14 @@ def read_wandb(run: RunFolder, reference: History) -> Stored:
     logs = sorted(folder.glob(f"offline-run-*-{run.id}/run-*.wandb"))
     if not logs:
         raise NotStoredError(f"{str(folder)!r} holds no offline run {run.id!r}.")
-    axes = {key.axis for key in reference.series}
+    axes = sorted({key.axis for key in reference.series}, key=lambda axis: axis != "time")
     stored = Stored()
     for row in chain.from_iterable(_wandb_rows(log.read_bytes()) for log in logs):
-        for axis in (axis for axis in axes if f"otel_ml/{axis}" in row):
-            for name, value in row.items():
-                if SeriesName(axis, name) in reference.series:
-                    stored.add(SeriesName(axis, name), int(row[f"otel_ml/{axis}"]), float(value))
+        # A row of the axis `time` also says which training step was current then, under that step's own key.
+        axis = next((axis for axis in axes if f"otel_ml/{axis}" in row), None)
+        for name, value in row.items():
+            if axis is not None and SeriesName(axis, name) in reference.series:
+                stored.add(SeriesName(axis, name), int(row[f"otel_ml/{axis}"]), float(value))
     return stored
 
 

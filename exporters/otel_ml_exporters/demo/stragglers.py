@@ -50,7 +50,13 @@ def straggler(run: History, ranks: int) -> Straggler | None:
     if best is None or best[0] <= 0:
         return None
     _, name, rank, first, last = best
-    extra = [seconds for step, (culprit, seconds) in phases[name].items() if first <= step <= last and culprit == rank]
+    late = {
+        step: seconds for step, (culprit, seconds) in phases[name].items() if first <= step <= last and culprit == rank
+    }
+    # A chance step beside the stretch is no part of it: it begins and ends with steps that are clearly slow.
+    clearly = fmean(late.values()) / 2
+    first, last = (edge(step for step, seconds in late.items() if seconds >= clearly) for edge in (min, max))
+    extra = [seconds for step, seconds in late.items() if first <= step <= last]
     total = sum(run.get(TOTAL).values())
     cost = sum(extra)
     return Straggler(

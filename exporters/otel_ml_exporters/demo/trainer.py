@@ -20,7 +20,7 @@ def train(folder: Path, rank: int, world_size: int, settings: Settings) -> None:
     """Train the network on this rank's share of every batch; rank 0 saves checkpoints into `folder`."""
     network = Network(settings.hidden, settings.seed)
     loader = digits.batches(
-        digits.training_set(),
+        digits.training_set(folder),
         rank=rank,
         world_size=world_size,
         batch_size=settings.batch_size,
@@ -34,7 +34,8 @@ def train(folder: Path, rank: int, world_size: int, settings: Settings) -> None:
     ):
         # Of every timer: the slowest rank's time, the mean over ranks, and who was the slowest.
         otel_ml.define_metric("time/*", within="sum", reduce=("max", "mean", "argmax"))
-        otel_ml.log_text("dataset", digits.DESCRIPTION)
+        if rank == 0:
+            otel_ml.log_text("dataset", digits.DESCRIPTION)
 
         for step, batch in enumerate(otel_ml.steps(loader)):  # records time/step and time/data
             with otel_ml.timed("forward"):

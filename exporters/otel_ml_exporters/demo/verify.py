@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from otel_ml_exporters.demo.stored import READERS, Point
+from otel_ml_exporters.demo.stored import READERS, Point, Stored
 from otel_ml_exporters.records import Record, StepRecord
 from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.runs.history import SeriesName, history
@@ -66,25 +66,28 @@ def compare(backend: str, run: RunFolder, records: Sequence[Record]) -> Comparis
         NotStoredError: the backend does not hold the run.
     """
     reference = history(records)
-    wanted: dict[Point, float] = {}
-    values = 0
-    for record in records:
-        if isinstance(record, StepRecord):
-            values += len(record.values)
-            wanted.update(
-                {(SeriesName(record.axis, name), record.step): value for name, value in record.values.items()}
-            )
+    wanted = _wanted(records)
     stored = READERS[backend](run, reference)
     as_stored = _STORED_AS.get(backend, float)
-    different = [point for point, value in wanted.items() if not _same(stored.last.get(point), as_stored(value))]
-    different += [point for point in stored.last if point not in wanted]
+    different = [point for point, value in wanted.last.items() if not _same(stored.last.get(point), as_stored(value))]
+    different += [point for point in stored.last if point not in wanted.last]
     return Comparison(
         backend=backend,
-        points=len(wanted) - len(different),
+        points=len(wanted.last) - len(different),
         different=different,
-        extra=stored.values - len(stored.last),
-        expected_extra=values - len(wanted),
+        extra=stored.extra,
+        expected_extra=wanted.extra,
     )
+
+
+def _wanted(records: Sequence[Record]) -> Stored:
+    """Return what a backend has to hold."""
+    wanted = Stored()
+    for record in records:
+        if isinstance(record, StepRecord):
+            for name, value in record.values.items():
+                wanted.add(SeriesName(record.axis, name), record.step, value)
+    return wanted
 
 
 def _same(stored: float | None, wanted: float) -> bool:

@@ -16,15 +16,16 @@ from typing import Any
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from otel_ml.wire import attributes as wire
-from otel_ml_exporters.aggregation.observation import Fragment, Partials, Writer
+from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment, Partials, Writer
 
 __all__ = ["append_late", "as_request"]
 
 _LENGTH = struct.Struct(">I")
 _DELTA = 1
+_TEMPORALITY = {"delta": _DELTA, "cumulative": 2}
 
 
-def append_late(path: Path, fragments: Sequence[Fragment]) -> None:
+def append_late(path: Path, fragments: Sequence[Fragment | ForeignPoint]) -> None:
     """Append `fragments` to the file and sync it."""
     if not fragments:
         return
@@ -37,20 +38,40 @@ def append_late(path: Path, fragments: Sequence[Fragment]) -> None:
         os.fsync(file.fileno())
 
 
-def as_request(fragment: Fragment) -> Any:
-    """Return a request that decodes to `fragment` again."""
+def as_request(late: Fragment | ForeignPoint) -> Any:
+    """Return a request that decodes to `late` again."""
     request = ExportMetricsServiceRequest()
     resource = request.resource_metrics.add()
-    _set_attributes(resource.resource.attributes, _resource(fragment.writer))
+    _set_attributes(resource.resource.attributes, _resource(late.writer))
     scope = resource.scope_metrics.add()
-    scope.scope.name = wire.SCOPE
-    where = {wire.REDUCTION: str(fragment.reduction), wire.SEQ: fragment.seq, wire.SEQ_POINTS: fragment.seq_points}
-    if fragment.step is not None and fragment.axis is not None:
-        where |= {wire.STEP: fragment.step, wire.AXIS: fragment.axis}
+    where: dict[str, Any] = {wire.STEP: late.step, wire.AXIS: late.axis}
+    where[wire.REDUCTION] = None if late.reduction is None else str(late.reduction)
+    if isinstance(late, Fragment):
+        scope.scope.name = wire.SCOPE
+        where |= {wire.SEQ: late.seq, wire.SEQ_POINTS: late.seq_points}
+        for row in range(len(late.partials.series)):
+            _add_point(scope.metrics.add(), late.partials, row)
+    else:
+        metric = scope.metrics.add()
+        _add_point(metric, late.partials, 0)
+        _set_kind(metric, late)
     _set_attributes(scope.scope.attributes, where)
-    for row in range(len(fragment.partials.series)):
-        _add_point(scope.metrics.add(), fragment.partials, row)
     return request
+
+
+def _set_kind(metric: Any, late: ForeignPoint) -> None:
+    """Make the one point of `metric` again what the other SDK sent."""
+    metric.unit = late.unit
+    if late.kind == "sum":
+        value, start_ns = float(late.partials.stats[0, 1]), late.start_ns
+        metric.sum.is_monotonic = bool(late.monotonic)
+        point = metric.sum.data_points.add(as_double=value, time_unix_nano=late.time_ns)
+        point.start_time_unix_nano = start_ns
+        _set_attributes(point.attributes, dict(late.attributes))
+    data = getattr(metric, metric.WhichOneof("data"))
+    data.data_points[0].start_time_unix_nano = late.start_ns
+    if late.kind != "gauge":
+        data.aggregation_temporality = _TEMPORALITY.get(late.temporality, 0)
 
 
 def _add_point(metric: Any, partials: Partials, row: int) -> None:

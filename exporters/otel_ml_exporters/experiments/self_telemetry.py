@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from otel_ml.wire.attributes import RESERVED_PREFIX
+from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.aggregation.observation import Attributes, ForeignPoint, Partials, SeriesKey, Writer
 from otel_ml_exporters.experiments.run import ExperimentRun
 
@@ -24,20 +25,12 @@ def self_points(run: ExperimentRun, now: float) -> list[ForeignPoint]:
 
 
 def _values(run: ExperimentRun) -> Iterator[tuple[str, Attributes, float]]:
-    status = run.status
-    counts = status.counts
-    yield "recorded", (), status.recorded
-    yield "duplicate", (), counts.duplicate
-    yield "late", (), counts.too_late
-    yield "amended", (), counts.amended
-    yield "open_steps", (), status.open_steps
-    yield "overhead", (), status.overhead_s
-    for reason, lost in status.lost.items():
-        yield "dropped", (("reason", reason),), lost
+    # What came in, and what became of it, the engine publishes itself; this is what only the service knows.
     for name, pipeline in run.pipelines.items():
-        yield "delivered", (("exporter", name),), pipeline.status.delivered
-        yield "lag", (("exporter", name),), pipeline.behind
-        yield "lost", (("exporter", name),), sum(pipeline.status.lost.values())
+        exporter: Attributes = (("exporter", name),)
+        yield "delivered", exporter, pipeline.status.delivered
+        yield "lag", exporter, pipeline.behind
+        yield "lost", exporter, sum(pipeline.status.lost.values())
 
 
 def _gauge(writer: Writer, name: str, attributes: Attributes, value: float, now: float) -> ForeignPoint:
@@ -56,7 +49,7 @@ def _gauge(writer: Writer, name: str, attributes: Attributes, value: float, now:
         monotonic=None,
         axis=None,
         step=None,
-        reduction=None,
+        reduction=Reduction(("last",)),
         start_ns=0,
         time_ns=time_ns,
         partials=Partials(series, stats, np.array([[time_ns, time_ns]], dtype=np.int64)),

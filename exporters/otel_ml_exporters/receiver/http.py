@@ -52,7 +52,6 @@ class HttpReceiver:
         self._host = host
         self._port = port
         self._tls = tls
-        self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="otel-ml-http", daemon=True)
         self._connections: set[_Connection] = set()
         self._server: asyncio.Server | None = None
@@ -63,6 +62,7 @@ class HttpReceiver:
         Raises:
             ConfigError: the address cannot be bound.
         """
+        self._loop = asyncio.new_event_loop()
         try:
             create = self._loop.create_server(
                 self._connection, self._host, self._port, ssl=self._tls, backlog=_BACKLOG, reuse_address=True

@@ -62,5 +62,7 @@ def record_of(line: bytes, folder: Path) -> Record:
     kind = row.pop("type", None)
     if kind is None:
         return StepRecord(**row)
+    if kind == "artifact":
+        row["type"] = row.pop("artifact_type")
     media = (folder / row.pop("path")).read_bytes() if kind in {"image", "audio"} else None
     return decode((kind, json.dumps(row), media))

@@ -28,7 +28,7 @@ def read(run_dir: Path, run_id: str) -> dict[str, object]:
         if run.data.tags.get("otel_ml.run_id") == run_id
     )
     tags = run.data.tags
-    summary = json.loads(tags.get("otel_ml.summary", "[]"))
+    summary = [key for key, axis in axes_in(tags).items() if axis == "(summary)"]
     scalars, amendments = points(client, run, amended(tags), skip=set(summary))
     files = {path: contents(client, run.info.run_id, path) for path in paths(client, run.info.run_id, "")}
     return {
@@ -47,6 +47,11 @@ def read(run_dir: Path, run_id: str) -> dict[str, object]:
     }
 
 
+def axes_in(tags: Mapping[str, str]) -> dict[str, str]:
+    parts = [json.loads(value) for key, value in tags.items() if key.startswith("otel_ml.axes.")]
+    return {key: axis for part in parts for axis, keys in part.items() for key in keys}
+
+
 def amended(tags: Mapping[str, str]) -> set[tuple[int, int]]:
     return {(step, time) for _, _, step, time in json.loads(tags.get("otel_ml.amended", "[]"))}
 
@@ -56,13 +61,16 @@ def points(
 ) -> tuple[list[object], list[object]]:
     scalars: list[object] = []
     amendments: list[object] = []
-    for name in run.data.metrics.keys() - skip:
-        history = client.get_metric_history(run.info.run_id, name)
+    axes = axes_in(run.data.tags)
+    for key in run.data.metrics.keys() - skip:
+        axis = axes.get(key, "step")
+        name = key.removesuffix(f"/over_{axis}")
+        history = client.get_metric_history(run.info.run_id, key)
         for point in sorted(history, key=lambda point: (point.timestamp, point.step)):
             if (point.step, point.timestamp) in amended:
-                amendments.append([name, "step", point.step, number(point.value)])
+                amendments.append([name, axis, point.step, number(point.value)])
             else:
-                scalars.append([name, "step", point.step, number(point.value), None])
+                scalars.append([name, axis, point.step, number(point.value), None])
     return scalars, amendments
 
 

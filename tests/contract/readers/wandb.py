@@ -15,6 +15,7 @@ from otel_ml_exporters.backends.wandb.transaction_log import records
 from tests.contract.readers import main, number
 
 AXIS = "otel_ml/"
+WANDB_KEYS = {"_step", "_timestamp", "_runtime"}
 OWN = {"otel_ml/attempt", "otel_ml/amendment"}
 STATUS = {0: "finished", 137: "killed"}
 
@@ -88,7 +89,7 @@ class Answer:
             ("step", None),
         )
         for name, value in row.items():
-            if not name.startswith(("_", AXIS)):
+            if name not in WANDB_KEYS and not name.startswith(AXIS):
                 self.on_value(name, axis, step, value, row)
 
     def on_value(self, name: str, axis: str, step: int | None, value: Any, row: Mapping[str, Any]) -> None:

@@ -15,7 +15,9 @@ Ordering:
 Non-finite values:
     NaN is stored as NaN, ±Inf as ±1.797e308.
 Names:
-    As published; parameters are flattened with dots. A summary value whose name is also a series is `summary/<name>`.
+    As published. A metric that two axes have is `<name>/over_<axis>` on the second one; a final value whose name is
+    also a metric is `summary/<name>`; the tags `otel_ml.axes.<n>` say which metrics are not on the axis `step`.
+    Parameters are flattened with dots.
 """
 
 from __future__ import annotations
@@ -38,16 +40,21 @@ class MlflowExporter(Exporter):
 
     Args:
         tracking_uri: where MLflow stores runs: `http://…`, `sqlite:///…`, `databricks`, ….
+        every: export only steps that are multiples of this.
     """
 
     max_batch = 1000
     max_delay = 2.0
 
-    def __init__(self, *, tracking_uri: str | None = None) -> None:
+    def __init__(self, *, tracking_uri: str | None = None, every: int = 1) -> None:
+        problems = []
         if tracking_uri is not None and (not isinstance(tracking_uri, str) or not tracking_uri):
-            raise ConfigError(
-                f"mlflow: tracking_uri: expected an address such as 'http://host:5000', got {tracking_uri!r}."
-            )
+            problems.append(f"mlflow.tracking_uri: expected text such as 'http://host:5000', got {tracking_uri!r}.")
+        if not isinstance(every, int) or every < 1:
+            problems.append(f"mlflow.every: expected a number of steps from 1, got {every!r}.")
+        if problems:
+            raise ConfigError(*problems)
+        self.every = every
         self._tracking_uri = tracking_uri
         self._session: Session | None = None
         self._url: str | None = None

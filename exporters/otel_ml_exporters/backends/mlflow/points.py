@@ -6,19 +6,19 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from otel_ml_exporters.backends.mlflow.axes import Axes
 from otel_ml_exporters.records import StepRecord, Summary
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Metric
 
-__all__ = ["AMENDED", "AMENDMENTS", "ATTEMPT", "SEQ", "SUMMARY", "Points"]
+__all__ = ["AMENDED", "AMENDMENTS", "ATTEMPT", "SEQ", "Points"]
 
 SEQ = "otel_ml.seq"
 ATTEMPT = "ml.attempt"
 AMENDMENTS = "otel_ml.amendments"
 AMENDED = "otel_ml.amended"
-SUMMARY = "otel_ml.summary"
 
 # MLflow takes 1,000 metrics, parameters and tags in a request; some room for the tags.
 _LIMIT = 990
@@ -42,8 +42,7 @@ class Points:
         self._metrics: list[Metric] = []
         self._sent_tags = dict(tags)
         self._tags: dict[str, str] = {}
-        self._summary: list[str] = json.loads(tags.get(SUMMARY, "[]"))
-        self._series = set(names) - set(self._summary)
+        self._axes = Axes(tags, names)
         self.stored = int(tags.get(SEQ, "0"))
 
     def reset(self) -> None:
@@ -57,26 +56,21 @@ class Points:
         milliseconds = round(record.time * 1000)
         if record.amendment:
             milliseconds += self._count_amendment(record, milliseconds)
-        self._add(record.values, milliseconds, record.step)
-        self._series.update(record.values)
+        values = {self._axes.key(name, record.axis): value for name, value in record.values.items()}
+        self._add(values, milliseconds, record.step)
         self._tags[ATTEMPT] = str(record.attempt)
 
     def add_summary(self, record: Summary) -> None:
-        """Add final values as metrics of their own names, or `summary/<name>` where that is a series already."""
+        """Add final values, at step 0."""
         self._make_room(record.seq, len(record.values))
-        keys = {name: f"summary/{name}"[:250] if name in self._series else name for name in record.values}
-        new = [key for key in keys.values() if key not in self._summary]
-        if new:
-            self._summary.extend(new)
-            names = json.dumps(self._summary)
-            # Before the metrics: a crash in between must not make them look like a series.
-            self._client.set_tag(self._run_id, SUMMARY, names if len(names) <= _MAX_TAG_VALUE else "[]")
-        self._add({keys[name]: value for name, value in record.values.items()}, round(record.time * 1000), 0)
+        values = {self._axes.summary_key(name): value for name, value in record.values.items()}
+        self._add(values, round(record.time * 1000), 0)
 
     def send(self, seq: int) -> None:
         """Send what is there; afterwards everything up to `seq` is stored."""
         from mlflow.entities import RunTag
 
+        self._send_axes()
         while len(self._metrics) > _LIMIT:
             self._client.log_batch(self._run_id, metrics=self._metrics[:_LIMIT], synchronous=True)
             del self._metrics[:_LIMIT]
@@ -87,6 +81,15 @@ class Points:
         self._sent_tags.update(changed)
         self.stored = seq
         self.reset()
+
+    def _send_axes(self) -> None:
+        """Write what explains new metrics before their points: a crash in between must leave none unexplained."""
+        from mlflow.entities import RunTag
+
+        tags = [RunTag(key, value) for key, value in self._axes.unsaid.items()]
+        if tags:
+            self._client.log_batch(self._run_id, tags=tags, synchronous=True)
+            self._axes.said()
 
     def _make_room(self, seq: int, count: int) -> None:
         if self._metrics and len(self._metrics) + count > _LIMIT:

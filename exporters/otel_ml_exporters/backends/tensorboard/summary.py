@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import wave
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 
 from otel_ml_exporters.backends.tensorboard.protobuf import double, field, float32, integer, text, varint
@@ -47,8 +47,12 @@ def event(time: float, step: int, values: bytes) -> bytes:
     return b"".join((_WALL_TIME, _DOUBLE.pack(time), at, field(_SUMMARY, values)))
 
 
+_MOST_SHAPES = 64
+"""Rows of one role and axis have few different sets of names; where they have many, remembering them is of no use."""
+
+
 class ScalarEncoder:
-    """Scalars of one role and axis: each name's bytes are made once, values are put behind them.
+    """Scalars of one role and axis: the bytes around the values are made once for a set of names.
 
     Where steps are not those of the default axis, the first value of a name carries a description
     that says so; TensorBoard shows it beside the chart.
@@ -56,23 +60,44 @@ class ScalarEncoder:
 
     def __init__(self, description: str) -> None:
         self._metadata = _described("scalars", description)
-        self._heads: dict[str, bytes] = {}
+        self._names: set[str] = set()
+        self._shapes: dict[tuple[str, ...], tuple[struct.Struct, list[bytes | float]]] = {}
 
     def encode(self, values: Mapping[str, float]) -> tuple[bytes, list[str]]:
         """Return the Summary's values, and the names not seen before."""
-        heads = map(self._heads.__getitem__, values)
-        try:
-            return b"".join(chain.from_iterable(zip(heads, map(_FLOAT.pack, values.values()), strict=True))), []
-        except (KeyError, OverflowError):  # a new name, or a value that is ±Inf as a float
-            return self._with_new_names(values)
+        names = tuple(values)
+        shape = self._shapes.get(names)
+        if shape is not None:
+            return _packed(shape, values), []
+        new = [name for name in names if name not in self._names]
+        self._names.update(new)
+        if new:
+            first = frozenset(new) if self._metadata else frozenset()
+            return _packed(_shape(names, first, self._metadata), values), new
+        if len(self._shapes) >= _MOST_SHAPES:
+            self._shapes.clear()
+        shape = self._shapes[names] = _shape(names, frozenset(), b"")
+        return _packed(shape, values), []
 
-    def _with_new_names(self, values: Mapping[str, float]) -> tuple[bytes, list[str]]:
-        new = [name for name in values if name not in self._heads]
-        self._heads.update((name, _scalar_head(name, self._metadata)) for name in new)
-        first = b"".join(self._heads[name] + float32(values[name]) for name in values)
-        if self._metadata:
-            self._heads.update((name, _scalar_head(name, b"")) for name in new)
-        return first, new
+
+def _shape(names: Iterable[str], described: Set[str], metadata: bytes) -> tuple[struct.Struct, list[bytes | float]]:
+    """Return how to pack a row of `names`, and what to pack: heads, each before the place of its value."""
+    heads = [_scalar_head(name, metadata if name in described else b"") for name in names]
+    parts: list[bytes | float] = []
+    for head in heads:
+        parts += head, 0.0
+    return struct.Struct("<" + "".join(f"{len(head)}sf" for head in heads)), parts
+
+
+def _packed(shape: tuple[struct.Struct, list[bytes | float]], values: Mapping[str, float]) -> bytes:
+    row, heads = shape
+    parts = heads.copy()
+    parts[1::2] = values.values()
+    try:
+        return row.pack(*parts)
+    except OverflowError:
+        parts[1::2] = [_FLOAT.unpack(float32(value))[0] for value in values.values()]
+        return row.pack(*parts)
 
 
 def _scalar_head(name: str, metadata: bytes) -> bytes:

@@ -53,6 +53,7 @@ class WandbExporter(Exporter):
         job_type: what kind of run.
         tags: besides the run's own.
         notes: instead of the run's own.
+        every: export only steps that are multiples of this.
     """
 
     def __init__(
@@ -65,9 +66,11 @@ class WandbExporter(Exporter):
         job_type: str | None = None,
         tags: Iterable[str] = (),
         notes: str | None = None,
+        every: int = 1,
     ) -> None:
         self._options = Options(mode, project, entity, group, job_type, tuple(tags), notes)
-        _check(self._options)
+        _check(self._options, every)
+        self.every = every
         self._opened: OpenRun | None = None
         self._session: Session | None = None
         self._tail: LogTail | None = None
@@ -169,15 +172,17 @@ class _Finishing(threading.Thread):
             raise self._failure
 
 
-def _check(options: Options) -> None:
+def _check(options: Options, every: int) -> None:
     problems = []
+    if not isinstance(every, int) or every < 1:
+        problems.append(f"wandb.every: expected a number of steps from 1, got {every!r}.")
     if options.mode not in MODES:
-        problems.append(f"wandb: mode: expected one of {', '.join(MODES)}, got {options.mode!r}.")
+        problems.append(f"wandb.mode: expected one of {', '.join(MODES)}, got {options.mode!r}.")
     for field in fields(options):
         value = getattr(options, field.name)
         if field.name != "tags" and value is not None and not isinstance(value, str):
-            problems.append(f"wandb: {field.name}: expected text, got {value!r}.")
+            problems.append(f"wandb.{field.name}: expected text, got {value!r}.")
     if not all(isinstance(tag, str) for tag in options.tags):
-        problems.append(f"wandb: tags: expected a list of texts, got {options.tags!r}.")
+        problems.append(f"wandb.tags: expected a list of texts, got {options.tags!r}.")
     if problems:
         raise ConfigError(*problems)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,9 @@ def load_wandb(root: Path) -> Any:
     os.environ.setdefault("WANDB_SILENT", "true")
     os.environ.setdefault("WANDB_DATA_DIR", str(root / "wandb" / "data"))
     os.environ.setdefault("WANDB_CACHE_DIR", str(root / "wandb" / "cache"))
+    if "wandb" not in sys.modules:
+        # Inherited from a training process that uses W&B itself: its `wandb-core` would end with it, and our run too.
+        os.environ.pop("WANDB_SERVICE", None)
     try:
         import wandb
     except ModuleNotFoundError as error:
@@ -106,10 +110,14 @@ def open_run(run: RunInfo, options: Options) -> OpenRun:
     before = memory.read_text().strip() if memory.exists() else None
     decision = decide(options.mode, before, api_key=settings.api_key, base_url=settings.base_url)
     opened, decision = _init(wandb, run, options, decision)
-    log = Path(opened.settings.sync_file) if decision.mode != "disabled" else run.dir
-    position = _position(opened, decision.mode, log, before)
-    memory.parent.mkdir(parents=True, exist_ok=True)
-    memory.write_text(decision.mode)
+    try:
+        log = Path(opened.settings.sync_file) if decision.mode != "disabled" else run.dir
+        position = _position(opened, decision.mode, log, before)
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        memory.write_text(decision.mode)
+    except OSError:
+        opened.finish(exit_code=1)  # else the next try finds the run in use
+        raise
     return OpenRun(opened, decision.mode, position, log, decision.notice)
 
 

@@ -1,16 +1,26 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import pytest
 
-from otel_ml_exporters.demo.digits import batches, held_out_set, training_set
-
-
-def test_every_digit_is_in_one_of_the_sets() -> None:
-    assert len(training_set().labels) + len(held_out_set().labels) == 1797
+from otel_ml_exporters.demo.digits import batches, held_out_set, save_digits, training_set
 
 
-def test_ranks_get_disjoint_shares_of_every_batch_of_an_epoch() -> None:
-    data = training_set()
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("digits")
+    save_digits(folder)
+    return folder
+
+
+def test_every_digit_is_in_one_of_the_sets(digits: Path) -> None:
+    assert len(training_set(digits).labels) + len(held_out_set(digits).labels) == 1797
+
+
+def test_ranks_get_disjoint_shares_of_every_batch_of_an_epoch(digits: Path) -> None:
+    data = training_set(digits)
     numbered = type(data)(np.arange(len(data.labels), dtype=np.float32)[:, None], data.labels)
     streams = [batches(numbered, rank=rank, world_size=4, batch_size=32, steps=11, seed=3) for rank in range(4)]
 
@@ -19,8 +29,8 @@ def test_ranks_get_disjoint_shares_of_every_batch_of_an_epoch() -> None:
         assert len(np.unique(images)) == 128
 
 
-def test_an_epoch_shows_every_digit_once() -> None:
-    data = training_set()
+def test_an_epoch_shows_every_digit_once(digits: Path) -> None:
+    data = training_set(digits)
     numbered = type(data)(np.arange(len(data.labels), dtype=np.float32)[:, None], data.labels)
     steps = len(data.labels) // 32
 

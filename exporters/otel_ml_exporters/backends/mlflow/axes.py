@@ -1,0 +1,82 @@
+"""Which axis the steps of a metric count: MLflow has one step for all, so the run's tags say it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+from otel_ml.wire.names import sanitised
+
+__all__ = ["AXES", "SUMMARY", "Axes", "axes_in"]
+
+AXES = "otel_ml.axes"
+"""Tags `otel_ml.axes.0`, `.1`, …: `{"axis": ["metric", …]}`; metrics that no tag names are on the axis `step`."""
+
+SUMMARY = "(summary)"
+"""What the tags say instead of an axis for final values."""
+
+_DEFAULT = "step"
+# MLflow's limit of a tag's value is 8,000 characters.
+_MAX_LENGTH = 7500
+
+
+def axes_in(tags: Mapping[str, str]) -> dict[str, str]:
+    """Return metric key → axis, as the tags of a run say.
+
+    Examples:
+        >>> axes_in({"otel_ml.axes.0": '{"eval": ["eval/accuracy"]}'})
+        {'eval/accuracy': 'eval'}
+    """
+    said = [json.loads(tags[key]) for key in _keys(tags)]
+    return {name: axis for part in said for axis, names in part.items() for name in names}
+
+
+class Axes:
+    """Gives every metric of an axis a key of its own, and keeps the tags that say which axis it counts.
+
+    Args:
+        tags: the run's, as stored.
+        names: the metrics it has.
+    """
+
+    def __init__(self, tags: Mapping[str, str], names: Iterable[str]) -> None:
+        self._axis = {**dict.fromkeys(names, _DEFAULT), **axes_in(tags)}
+        self._parts = [json.loads(tags[key]) for key in _keys(tags)]
+        self._changed: set[int] = set()
+
+    def key(self, name: str, axis: str) -> str:
+        """Return the metric's key: its name, or `<name>/over_<axis>` where another axis has that name already."""
+        key = name if self._axis.get(name, axis) == axis else sanitised(f"{name}/over_{axis}")
+        self._note(key, axis)
+        return key
+
+    def summary_key(self, name: str) -> str:
+        """Return the key of a final value: its name, or `summary/<name>` where that is a metric of an axis."""
+        name = sanitised(name)
+        key = name if self._axis.get(name, SUMMARY) == SUMMARY else sanitised(f"summary/{name}")
+        self._note(key, SUMMARY)
+        return key
+
+    @property
+    def unsaid(self) -> dict[str, str]:
+        """Tags to write before the points of new metrics."""
+        return {f"{AXES}.{part}": json.dumps(self._parts[part]) for part in sorted(self._changed)}
+
+    def said(self) -> None:
+        """Note that `unsaid` is stored."""
+        self._changed.clear()
+
+    def _note(self, key: str, axis: str) -> None:
+        if key in self._axis:
+            return
+        self._axis[key] = axis
+        if axis == _DEFAULT:
+            return
+        if not self._parts or len(json.dumps(self._parts[-1])) + len(key) > _MAX_LENGTH:
+            self._parts.append({})
+        self._parts[-1].setdefault(axis, []).append(key)
+        self._changed.add(len(self._parts) - 1)
+
+
+def _keys(tags: Mapping[str, str]) -> list[str]:
+    return sorted((key for key in tags if key.startswith(f"{AXES}.")), key=lambda key: int(key.rpartition(".")[2]))

@@ -1,0 +1,144 @@
+"""CONTRACT §5 «Attempts»: restarts with and without a launcher that counts, incarnations, zombies."""
+
+from __future__ import annotations
+
+from otel_ml_exporters.aggregation.attempts import Attempts
+from otel_ml_exporters.records import RunStatus
+from tests.strategies import START, Rank, Service
+
+
+def life(name: str, world: int = 2, start: float = START, **facts: object) -> list[Rank]:
+    """Return the ranks of one life of a job."""
+    return [Rank(rank, world_size=world, instance=f"{name}-{rank}", clock=start, **facts) for rank in range(world)]
+
+
+def test_a_restart_at_or_below_the_last_closed_step_opens_the_next_attempt() -> None:
+    service, first = Service(), life("a")
+    for step in range(10):
+        service.take(*[rank.step(step, {"x": 1.0}) for rank in first])
+    service.wait(20)
+    second = life("b", start=service.now)
+
+    for step in range(7, 12):
+        service.take(*[rank.step(step, {"x": 2.0}) for rank in second])
+
+    assert [(r.attempt, r.step) for r in service.steps()] == [(0, s) for s in range(10)] + [(1, s) for s in range(7, 12)]
+    assert service.rows()[7] == {"x": 2.0}
+    assert service.engine.status.counts.steps_redone == 3
+    assert service.amendments == 0
+
+
+def test_a_restart_above_the_last_closed_step_continues_the_attempt() -> None:
+    service, first = Service(), life("a")
+    for step in range(5):
+        service.take(*[rank.step(step, {"x": 1.0}) for rank in first])
+    service.wait(20)
+    second = life("b", start=service.now)
+
+    service.take(*[rank.step(5, {"x": 2.0}) for rank in second])
+
+    assert [(record.attempt, record.step) for record in service.steps()][-1] == (0, 5)
+
+
+def test_a_counting_launcher_decides_and_an_older_attempt_is_fenced() -> None:
+    service = Service()
+    first, second = life("a", attempt=0), life("b", attempt=1)
+    for step in range(3):
+        service.take(*[rank.step(step, {"x": 1.0}) for rank in first])
+    service.take(first[0].step(3, {"x": 1.0}), first[0].step(4, {"x": 1.0}))
+
+    service.take(second[0].record(4, {"x": 2.0}))
+    service.take(first[1].step(4, {"x": 9.0}))  # a zombie
+    service.take(second[0].done(4), second[1].step(4, {"x": 2.0}))
+
+    assert [(record.attempt, record.step) for record in service.steps()] == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 4)]
+    assert service.rows()[4] == {"x": 2.0}
+    assert service.engine.status.counts.superseded == 2
+    assert service.rows(own=True)[4]["otel_ml/superseded"] == 2.0
+
+
+def test_a_preempted_job_that_continues_under_the_same_id_is_a_new_attempt_though_its_launcher_counts_from_0() -> None:
+    service, first = Service(), life("a", attempt=0)
+    for step in range(5):
+        service.take(*[rank.step(step, {"x": 1.0}) for rank in first])
+    service.take(*[rank.bye("killed") for rank in first])
+    second = life("b", attempt=0, start=START + 60)
+
+    for step in range(3, 6):
+        service.take(*[rank.step(step, {"x": 2.0}) for rank in second])
+    service.take(*[rank.bye() for rank in second])
+
+    assert [(r.attempt, r.step) for r in service.steps()][-3:] == [(1, 3), (1, 4), (1, 5)]
+    assert [r.status for r in service.records if isinstance(r, RunStatus)] == ["killed", "running", "finished"]
+
+
+def test_the_newest_incarnation_replaces_one_that_died_within_a_step() -> None:
+    service, first = Service(), life("a")
+    for step in range(3):
+        service.take(*[rank.step(step, {"x": 1.0}) for rank in first])
+    service.take(first[0].step(3, {"x": 1.0}), first[1].record(3, {"x": 100.0}))  # rank 1 dies
+    service.wait(4, first[0])
+    reborn = Rank(1, world_size=2, instance="b-1", clock=service.now)
+
+    service.take(reborn.step(3, {"x": 3.0}))
+    service.wait(4, first[0], reborn)
+
+    assert service.rows()[3] == {"x": 2.0}
+    assert service.engine.status.counts.superseded == 1
+    assert service.amendments == 0
+
+
+def test_two_live_writers_of_one_rank_both_count_and_it_is_said() -> None:
+    service, one, two = Service(), Rank(0, instance="one"), Rank(0, instance="two")
+    service.take(one.step(0, {"x": 1.0}))
+    service.wait(1, one)
+    two.clock = service.now
+    service.take(two.step(0, {"x": 3.0}))
+    service.now += 1
+    one.clock = two.clock = service.now
+
+    service.take(one.step(1, {"x": 1.0}))
+    service.take(two.step(1, {"x": 3.0}))
+
+    assert service.rows()[1] == {"x": 2.0}
+    assert [notice for notice in service.notices if notice.startswith("Two live processes are rank 0 of role 'trainer'")]
+    assert {record.attempt for record in service.steps()} == {0}
+
+
+def test_a_beginning_that_arrives_late_still_opens_the_attempt() -> None:
+    service, first = Service(), life("a")
+    for step in range(10):
+        service.take(*[rank.step(step, {"x": 1.0}) for rank in first])
+    service.wait(20)
+    second = life("b", start=service.now)
+    sent = [[rank.step(step, {"x": 2.0}) for rank in second] for step in range(8, 12)]
+
+    for step in (2, 3, 0, 1):  # steps 10 and 11 overtake 8 and 9
+        service.take(*sent[step])
+
+    redone = [(record.attempt, record.step) for record in service.steps() if record.attempt == 1]
+    assert redone == [(1, 8), (1, 9), (1, 10), (1, 11)]
+    assert service.engine.status.counts.superseded == 0
+
+
+def test_a_role_that_did_not_restart_goes_on() -> None:
+    service, trainer, generator = Service(), Rank(0), Rank(0, role="generator")
+    for step in range(5):
+        service.take(trainer.step(step, {"x": 1.0}), generator.step(step, {"y": 1.0}))
+    service.wait(4, generator)
+    reborn = Rank(0, instance="b", clock=service.now)
+
+    service.take(reborn.step(3, {"x": 2.0}), generator.step(5, {"y": 1.0}))
+
+    assert [record.step for record in service.steps(role="generator")] == list(range(6))
+    assert service.engine.status.counts.superseded == 0
+
+
+def test_attempts_survive_a_restart_of_the_service() -> None:
+    attempts = Attempts()
+    attempts.of(1)
+    attempts.restart(0)
+
+    again = Attempts(*attempts.state())
+
+    assert [again.of(count) for count in (None, 0, 1)] == [attempts.of(count) for count in (None, 0, 1)] == [2, 2, 3]

@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from otel_ml_exporters import (
+    Exporter,
+    PermanentExportError,
+    Record,
+    RetryableExportError,
+    RunInfo,
+    RunStatus,
+    StepRecord,
+    Summary,
+)
+from otel_ml_exporters.delivery.pipeline import Pipeline
+from otel_ml_exporters.delivery.retry import Backoff, RetryPolicy
+from otel_ml_exporters.testing import FlakyExporter, RecordingExporter
+from tests.waiting import eventually
+
+QUICK = RetryPolicy(initial_s=0.001, maximum_s=0.01)
+
+
+class MemorySource:
+    """An outbox without a disk."""
+
+    def __init__(self, records: Sequence[Record] = ()) -> None:
+        self.records = list(records)
+        self.first_seq = 1
+        self.listeners: list[Callable[[], None]] = []
+
+    @property
+    def last_seq(self) -> int:
+        return self.records[-1].seq if self.records else 0
+
+    def read(self, after: int, limit: int) -> Sequence[Record]:
+        return [record for record in self.records if record.seq > max(after, self.first_seq - 1)][:limit]
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        self.listeners.append(listener)
+
+    def add(self, *records: Record) -> None:
+        self.records.extend(records)
+        for listener in self.listeners:
+            listener()
+
+
+class Driver:
+    """Runs a pipeline and remembers what it said."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.run = RunInfo("run-1", "default", "run-1", tmp_path, 0.0)
+        self.said: list[str] = []
+        self.marks: list[tuple[int, Mapping[str, int]]] = []
+        self.pipelines: list[Pipeline] = []
+
+    def start(self, exporter: Exporter, source: MemorySource, *, delivered: int = 0) -> Pipeline:
+        pipeline = Pipeline(
+            "test",
+            lambda: exporter,
+            self.run,
+            source,
+            delivered=delivered,
+            mark=lambda seq, lost: self.marks.append((seq, dict(lost))),
+            say=self.said.append,
+            retry=QUICK,
+        )
+        self.pipelines.append(pipeline)
+        pipeline.start()
+        return pipeline
+
+    def drain(self, exporter: Exporter, source: MemorySource, *, delivered: int = 0) -> Pipeline:
+        pipeline = self.start(exporter, source, delivered=delivered)
+        eventually(lambda: pipeline.status.delivered == source.last_seq)
+        pipeline.ask_to_stop(10)
+        assert pipeline.join()
+        return pipeline
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[Driver]:
+    found = Driver(tmp_path)
+    yield found
+    for pipeline in found.pipelines:
+        pipeline.ask_to_stop(0)
+        pipeline.join()
+
+
+def steps(count: int, first: int = 1) -> list[Record]:
+    return [StepRecord(seq, "", "step", seq, 0, 0.0, {"x": float(seq)}) for seq in range(first, first + count)]
+
+
+def seqs(exporter: RecordingExporter) -> list[int]:
+    return [record.seq for record in exporter.records]
+
+
+def test_every_record_arrives_once_and_in_order_and_the_end_is_told(driver: Driver) -> None:
+    source, exporter = MemorySource([*steps(1000), RunStatus(1001, 0.0, "finished")]), RecordingExporter()
+
+    driver.drain(exporter, source)
+
+    assert seqs(exporter) == list(range(1, 1002))
+    assert exporter.ended_with == RunStatus(1001, 0.0, "finished")
+    assert driver.marks[-1] == (1001, {})
+
+
+def test_records_that_come_later_are_delivered_without_being_asked_for(driver: Driver) -> None:
+    source, exporter = MemorySource(), RecordingExporter()
+    pipeline = driver.start(exporter, source)
+
+    source.add(*steps(3))
+
+    eventually(lambda: pipeline.status.delivered == 3)
+    assert seqs(exporter) == [1, 2, 3]
+
+
+def test_retryable_failures_delay_and_lose_nothing(driver: Driver) -> None:
+    source = MemorySource(steps(2000))
+    rng = random.Random(7)
+    exporter = FlakyExporter(lambda call, _: RetryableExportError("busy") if rng.random() < 0.5 else None)
+
+    pipeline = driver.drain(exporter, source)
+
+    assert seqs(exporter) == list(range(1, 2001))
+    assert pipeline.status.lost == {}
+    assert any("busy" in sentence for sentence in driver.said)
+
+
+def test_one_bad_record_does_not_take_the_others_with_it(driver: Driver) -> None:
+    def refuse_the_seventh(_: int, records: Sequence[Record]) -> Exception | None:
+        return PermanentExportError("seq 7 is bad") if any(record.seq == 7 for record in records) else None
+
+    source, exporter = MemorySource(steps(20)), FlakyExporter(refuse_the_seventh)
+
+    pipeline = driver.drain(exporter, source)
+
+    assert seqs(exporter) == [seq for seq in range(1, 21) if seq != 7]
+    assert pipeline.status.lost == {"seq 7 is bad": 1}
+    assert driver.marks[-1] == (20, {"seq 7 is bad": 1})
+
+
+def test_what_an_exporter_raises_unexpectedly_is_retried_a_few_times_and_then_counted(driver: Driver) -> None:
+    def stumble(_: int, records: Sequence[Record]) -> Exception | None:
+        return ZeroDivisionError("oops") if any(record.seq == 2 for record in records) else None
+
+    source, exporter = MemorySource(steps(3)), FlakyExporter(stumble)
+
+    pipeline = driver.drain(exporter, source)
+
+    assert seqs(exporter) == [1, 3]
+    assert pipeline.status.lost == {"unexpected ZeroDivisionError: oops": 1}
+
+
+def test_an_exporter_that_cannot_start_is_started_again_until_it_can(driver: Driver) -> None:
+    class SlowStarter(RecordingExporter):
+        starts = 0
+
+        def start(self, run: RunInfo) -> None:
+            self.starts += 1
+            if self.starts < 4:
+                raise RetryableExportError("no route to host")
+            super().start(run)
+
+    exporter = SlowStarter()
+
+    driver.drain(exporter, MemorySource(steps(5)))
+
+    assert seqs(exporter) == [1, 2, 3, 4, 5]
+    assert exporter.run == driver.run
+
+
+@pytest.mark.parametrize(("position", "stored", "expected"), [(None, 3, [4, 5]), (2, 3, [3, 4, 5]), (4, 3, [5])])
+def test_the_backends_own_position_counts_more_than_ours(
+    driver: Driver, position: int | None, stored: int, expected: list[int]
+) -> None:
+    class Remembering(RecordingExporter):
+        def position(self) -> int | None:
+            return position
+
+    exporter = Remembering()
+
+    driver.drain(exporter, MemorySource(steps(5)), delivered=stored)
+
+    assert seqs(exporter) == expected
+
+
+def test_every_thins_steps_and_nothing_else(driver: Driver) -> None:
+    exporter = RecordingExporter()
+    exporter.every = 10
+
+    driver.drain(exporter, MemorySource([*steps(25), Summary(26, 0.0, {"x": 1.0})]))
+
+    assert seqs(exporter) == [10, 20, 26]
+
+
+def test_a_batch_is_filled_within_the_delay_and_never_larger_than_allowed(driver: Driver) -> None:
+    class Batching(RecordingExporter):
+        max_batch = 4
+        max_delay = 30.0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.batches: list[int] = []
+
+        def export(self, records: Sequence[Record]) -> None:
+            self.batches.append(len(records))
+            super().export(records)
+
+    source, exporter = MemorySource(steps(2)), Batching()
+    pipeline = driver.start(exporter, source)
+
+    source.add(*steps(7, first=3))
+    eventually(lambda: pipeline.status.delivered == 8)
+    pipeline.ask_to_stop(10)
+    assert pipeline.join()
+
+    assert exporter.batches == [4, 4, 1]
+
+
+def test_records_that_are_no_longer_kept_are_counted_and_the_rest_goes_on(driver: Driver) -> None:
+    source, exporter = MemorySource(steps(10)), RecordingExporter()
+    source.first_seq = 6
+
+    pipeline = driver.drain(exporter, source)
+
+    assert seqs(exporter) == [6, 7, 8, 9, 10]
+    assert sum(pipeline.status.lost.values()) == 5
+
+
+def test_an_exporter_that_hangs_is_given_up_at_the_deadline(driver: Driver) -> None:
+    released = threading.Event()
+
+    class Hanging(RecordingExporter):
+        def export(self, records: Sequence[Record]) -> None:
+            released.wait(60)
+
+    pipeline = driver.start(Hanging(), MemorySource(steps(1)))
+    pipeline.ask_to_stop(0)
+
+    stopped = pipeline.join()
+    released.set()
+
+    assert not stopped
+
+
+def test_a_backend_that_is_away_at_the_end_keeps_its_place(driver: Driver) -> None:
+    exporter = FlakyExporter(lambda *_: RetryableExportError("away", retry_after=3600))
+    pipeline = driver.start(exporter, MemorySource(steps(5)))
+    eventually(lambda: pipeline.status.state == "retrying")
+
+    pipeline.ask_to_stop(0.1)
+
+    assert pipeline.join()
+    assert pipeline.status.delivered == 0
+    assert pipeline.status.lost == {}
+    assert exporter.is_closed
+
+
+def test_pauses_grow_stay_below_the_bound_and_respect_what_the_backend_asks() -> None:
+    backoff = Backoff(RetryPolicy(initial_s=1.0, maximum_s=8.0), random.Random(1))
+    draws = [[Backoff(RetryPolicy(1.0, 8.0), random.Random(seed)) for seed in range(200)] for _ in range(1)][0]
+
+    rounds = [[found.pause() for found in draws] for _ in range(6)]
+
+    assert [max(pauses) <= bound for pauses, bound in zip(rounds, (1, 2, 4, 8, 8, 8), strict=True)] == [True] * 6
+    assert [max(pauses) > bound / 2 for pauses, bound in zip(rounds, (1, 2, 4, 8, 8, 8), strict=True)] == [True] * 6
+    assert backoff.pause(retry_after=30.0) == 30.0
