@@ -124,7 +124,12 @@ def test_spans_and_inline_artifacts_arrive_and_no_name_leaves_the_runs_folder(
     writer = FakeWriter()
     sender.send("traces", writer.span("forward", 1))
     for name, path_in in (("model", "a/b.pt"), ("../../evil", "../../../etc/passwd")):
-        attributes = {"ml.name": name, "ml.artifact.path_in": path_in, "ml.artifact.type": "model", "ml.artifact.uri": "/x"}
+        attributes = {
+            "ml.name": name,
+            "ml.artifact.path_in": path_in,
+            "ml.artifact.type": "model",
+            "ml.artifact.uri": "/x",
+        }
         sender.send("logs", writer.event("ml.artifact", b"content", attributes))
     sender.send("metrics", writer.step(1, {"loss": 1.0}))
     sender.send("logs", writer.goodbye())
@@ -134,7 +139,9 @@ def test_spans_and_inline_artifacts_arrive_and_no_name_leaves_the_runs_folder(
     folder = bench.folder / "default" / "run-1" / "artifacts"
     assert [record.local.read_bytes() for record in artifacts if record.local] == [b"content", b"content"]
     assert all(folder in record.local.resolve().parents for record in artifacts if record.local)
-    assert [span.name for record in recording.records if isinstance(record, SpanBatch) for span in record.spans] == ["forward"]
+    assert [span.name for record in recording.records if isinstance(record, SpanBatch) for span in record.spans] == [
+        "forward"
+    ]
 
 
 def test_jobs_at_once_are_runs_of_their_own(bench: Bench) -> None:

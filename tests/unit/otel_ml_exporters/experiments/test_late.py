@@ -15,7 +15,9 @@ from tests.otlp import START, FakeWriter, foreign, set_attributes
 
 
 def weighted() -> Any:
-    request = FakeWriter(extra={"ml.topology.dp": 1, "ml.topology.dp.size": 4, "ml.prefix": ""}).step(3, {"a": 1.0, "b": 2.0})
+    request = FakeWriter(extra={"ml.topology.dp": 1, "ml.topology.dp.size": 4, "ml.prefix": ""}).step(
+        3, {"a": 1.0, "b": 2.0}
+    )
     point = request.resource_metrics[0].scope_metrics[0].metrics[1].histogram.data_points[0]
     point.count, point.min, point.max = 3, float("-inf"), float("nan")
     set_attributes(point.attributes, {"ml.m2": 2.0, "ml.wsum": 4.0, "ml.wxsum": 5.5, "task": "math"})

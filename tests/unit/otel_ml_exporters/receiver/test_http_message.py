@@ -8,8 +8,7 @@ from otel_ml_exporters.receiver.http_message import BadRequestError, Head, Reque
 
 POST = b"POST /v1/metrics?x=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = (
-    b"POST /v1/logs HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
-    b"3\r\nhel\r\n2;ext=1\r\nlo\r\n0\r\nTrailer: x\r\n\r\n"
+    b"POST /v1/logs HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;ext=1\r\nlo\r\n0\r\nTrailer: x\r\n\r\n"
 )
 GET = b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n"
 
