@@ -1,0 +1,38 @@
+"""What every test starts from: no variable of the machine, a folder of its own, the same seeds in CI."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Loaded machines are slow, not wrong: the deadline of one example would measure the neighbours.
+settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", parent=settings.get_profile("local"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+LAUNCHERS = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "GROUP_RANK",
+    "SLURM_",
+    "OMPI_",
+    "PMI_",
+    "PMIX_",
+    "RAY_",
+    "TORCHELASTIC_",
+)
+
+
+@pytest.fixture(autouse=True)
+def clean_environ(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Remove the variables of otel_ml, OpenTelemetry, launchers and backends; keep runs in the test's folder."""
+    for name in list(os.environ):
+        if name.startswith(("OTEL_", "WANDB_", "MLFLOW_", *LAUNCHERS)):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path / "otel-ml-runs"))
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")

@@ -1,0 +1,69 @@
+"""The parts of the documentation that are generated from the code: `python -m tests.docs.tables` writes them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from otel_ml_exporters.cli.env_command import markdown
+from otel_ml_exporters.registry import BUILT_IN, exporter_class
+from otel_ml_exporters.telemetry import CATALOGUE
+from tests.docs.messages import catalogue
+from tests.e2e.jobs import ROOT
+
+__all__ = ["filled", "pages"]
+
+_SECTION = re.compile(r"<!-- generated: (?P<name>[\w-]+) -->\n(?P<body>.*?)<!-- end -->", re.DOTALL)
+_CLAUSE = re.compile(r"^\*\*(Guarantee|Ordering|Non-finite values|Names)\*\*: ", re.MULTILINE)
+
+
+def telemetry() -> str:
+    rows = (f"| `{name}` | {kind} | {meaning} |" for name, (kind, meaning) in CATALOGUE.items())
+    return "\n".join(["| name | kind | meaning |", "|---|---|---|", *rows])
+
+
+def clauses(exporter: str) -> list[tuple[str, str]]:
+    """Return the four fixed clauses at the end of an exporter's docstring."""
+    _, *parts = _CLAUSE.split(inspect.getdoc(exporter_class(exporter)) or "")
+    texts = (" ".join(text.split()) for text in parts[1::2])
+    return list(zip(parts[::2], texts, strict=True))
+
+
+def guarantees(exporter: str) -> str:
+    rows = (f"| **{name}** | {text} |" for name, text in clauses(exporter))
+    return "\n".join(["| | |", "|---|---|", *rows])
+
+
+def exporters() -> str:
+    rows = (f"| [`{name}`]({name}.md) | {dict(clauses(name))['Guarantee']} |" for name in sorted(BUILT_IN))
+    return "\n".join(["| exporter | guarantee |", "|---|---|", *rows])
+
+
+SECTIONS: Mapping[str, Callable[[], str]] = {
+    "environment": markdown,
+    "telemetry": telemetry,
+    "exporters": exporters,
+    "messages": catalogue,
+    **{name: (lambda name=name: guarantees(name)) for name in BUILT_IN},
+}
+
+
+def pages() -> Iterator[Path]:
+    """Yield the pages that have a generated part."""
+    return (page for page in sorted((ROOT / "docs").rglob("*.md")) if _SECTION.search(page.read_text(encoding="utf-8")))
+
+
+def filled(text: str) -> str:
+    """Return a page's text with its generated parts as the code is now."""
+
+    def fill(match: re.Match[str]) -> str:
+        return f"<!-- generated: {match['name']} -->\n\n{SECTIONS[match['name']]()}\n\n<!-- end -->"
+
+    return _SECTION.sub(fill, text)
+
+
+if __name__ == "__main__":
+    for page in pages():
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,56 @@
+"""`import otel_ml` is cheap, and loads nothing that a training program did not ask for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from tests.e2e.jobs import environment
+
+HEAVY = {
+    "torch",
+    "wandb",
+    "mlflow",
+    "tensorboard",
+    "tensorflow",
+    "grpc",
+    "pandas",
+    "matplotlib",
+    "PIL",
+    "sklearn",
+    "ray",
+}
+
+
+def python(program: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_otel_ml_loads_no_backend_no_framework_and_no_service() -> None:
+    loaded = json.loads(python("import otel_ml, sys, json; print(json.dumps(sorted(sys.modules)))"))
+
+    packages = {name.partition(".")[0] for name in loaded}
+    assert packages & (HEAVY | {"otel_ml_exporters", "click", "rich", "yaml"}) == set()
+
+
+def test_importing_otel_ml_takes_less_than_150_ms() -> None:
+    """CPU time, the best of five: what the neighbours on the machine do is not otel_ml's cost."""
+    program = "import time; a = time.process_time(); import otel_ml; print(time.process_time() - a)"
+
+    assert min(float(python(program)) for _ in range(5)) < 0.150
+
+
+def test_importing_otel_ml_starts_no_thread_and_opens_no_file() -> None:
+    program = """
+import threading, sys
+opened = []
+sys.addaudithook(lambda event, args: opened.append(args[0]) if event == "socket.connect" else None)
+import otel_ml
+print(threading.active_count(), opened)
+"""
+    assert python(program) == "1 []\n"

@@ -1,0 +1,113 @@
+"""The wheel, installed without extras into a fresh environment, with nothing of this repository on the path."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.jobs import ROOT
+
+pytestmark = pytest.mark.timeout(300)  # it builds a wheel and installs seven packages
+
+OPTIONAL = ["tensorboard", "mlflow", "wandb", "torch", "grpc", "sklearn", "PIL", "matplotlib"]
+
+
+TRAIN = """
+import otel_ml
+with otel_ml.init("minimal", exporters="jsonl") as run:
+    for step in otel_ml.steps(range(3)):
+        otel_ml.log({"n": 1}, reduce="sum")
+"""
+
+LAUNCH = """
+import os, subprocess, sys
+def rank(number):
+    environment = {**os.environ, "RANK": str(number), "LOCAL_RANK": str(number), "WORLD_SIZE": "2"}
+    return subprocess.Popen([sys.executable, "train.py"], env=environment)
+sys.exit(max(process.wait() for process in [rank(0), rank(1)]))
+"""
+
+
+def run(command: list[object], cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command that sees neither this repository nor this environment."""
+    clean = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
+    return subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**clean, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def succeeded(command: list[object], cwd: Path, **variables: str) -> str:
+    done = run(command, cwd, **variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    succeeded([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT], folder)
+    [built] = folder.glob("otel_ml-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install it as the README says, and return the environment's `bin`."""
+    folder = tmp_path_factory.mktemp("minimal")
+    succeeded([sys.executable, "-m", "venv", "venv"], folder)
+    succeeded(["venv/bin/python", "-m", "pip", "install", "--quiet", wheel], folder)  # pip install otel-ml
+    return folder / "venv" / "bin"
+
+
+def test_the_wheel_holds_the_two_packages_and_their_types(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+
+    assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {"otel_ml", "otel_ml_exporters"}
+    assert {"otel_ml/py.typed", "otel_ml_exporters/py.typed"} <= set(names)
+
+
+@pytest.mark.parametrize("package", OPTIONAL)
+def test_no_optional_package_comes_with_the_base_install(installed: Path, tmp_path: Path, package: str) -> None:
+    assert "ModuleNotFoundError" in run([installed / "python", "-c", f"import {package}"], tmp_path).stderr
+
+
+def test_two_processes_land_in_one_jsonl_run_without_any_extra(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "launch.py").write_text(LAUNCH)
+
+    succeeded([installed / "python", "launch.py"], tmp_path, OTEL_ML_DIR="runs")
+
+    look = "import otel_ml, glob; [run] = glob.glob('runs/minimal/*'); print(otel_ml.read(run)['n'])"
+    assert succeeded([installed / "python", "-c", look], tmp_path) == "([0, 1, 2], [2.0, 2.0, 2.0])\n"
+
+
+@pytest.mark.parametrize("backend", ["tensorboard", "mlflow", "wandb"])
+def test_a_missing_backend_is_said_with_the_line_that_installs_it(
+    installed: Path, tmp_path: Path, backend: str
+) -> None:
+    done = run([installed / "otel-ml", "serve", "--to", backend], tmp_path)
+
+    assert done.returncode != 0
+    assert f"pip install 'otel-ml[{backend}]'" in done.stderr
+
+
+def test_grpc_is_said_with_the_line_that_installs_it(installed: Path, tmp_path: Path) -> None:
+    program = "import otel_ml; otel_ml.init('x'); otel_ml.shutdown()"
+    variables = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+
+    assert "pip install 'otel-ml[grpc]'" in run([installed / "python", "-c", program], tmp_path, **variables).stderr
+
+
+def test_the_command_line_works_without_any_extra(installed: Path, tmp_path: Path) -> None:
+    assert "tensorboard" in succeeded([installed / "otel-ml", "exporters"], tmp_path)
+    assert "OTEL_ML_DIR" in succeeded([installed / "otel-ml", "env"], tmp_path)

@@ -1,0 +1,57 @@
+"""The public names: a new one is a visible change of this file."""
+
+from __future__ import annotations
+
+import otel_ml
+
+PUBLIC = [
+    "ConfigError",
+    "MissingDependencyError",
+    "OtelMLError",
+    "Run",
+    "child_env",
+    "define_metric",
+    "event",
+    "flush",
+    "get_meter",
+    "init",
+    "log",
+    "log_artifact",
+    "log_audio",
+    "log_checkpoint",
+    "log_figure",
+    "log_histogram",
+    "log_image",
+    "log_params",
+    "log_table",
+    "log_text",
+    "read",
+    "record",
+    "set_step",
+    "shutdown",
+    "step",
+    "steps",
+    "timed",
+    "timer",
+]
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(otel_ml.__all__) == PUBLIC
+    assert len(PUBLIC) <= 30
+
+
+def test_every_public_name_exists_and_says_what_it_does() -> None:
+    for name in PUBLIC:
+        assert getattr(otel_ml, name).__doc__, name
+
+
+def test_nothing_else_is_visible() -> None:
+    """Submodules are visible once somebody imported them; imported names are not ours to show."""
+    visible = {name for name, value in vars(otel_ml).items() if not name.startswith("_") and not is_module(value)}
+
+    assert visible - {"annotations"} == set(PUBLIC)
+
+
+def is_module(value: object) -> bool:
+    return type(value).__name__ == "module"
