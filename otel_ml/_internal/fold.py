@@ -197,11 +197,16 @@ class Folder:
         waiting = []
         for record in self.deferred:
             series, step, value, time_ns = record
-            if not value.ready():
+            try:
+                values = value.read() if value.ready() else None
+            except Exception as error:  # noqa: BLE001 - whatever a device raises costs one value, not the collection
+                guard.dropped["device_error"] += 1
+                guard.say(f"Metric {series.definition.name!r}: the device did not give its value: {error}.")
+                values = []
+            if values is None:
                 waiting.append(record)
                 continue
             step.waiting -= 1
-            values = value.read()
             if values:
                 RECORDS.extend((series, step, values, time_ns))
         self.deferred = waiting
@@ -210,7 +215,7 @@ class Folder:
         """Give up on device values that never came; the lock is held by the caller."""
         for _, step, _, _ in self.deferred:
             step.waiting -= 1
-        guard.dropped["device_not_done"] += len(self.deferred)
+            guard.dropped["device_not_done"] += 1
         self.deferred = []
 
     def _count(self, values: int) -> None:

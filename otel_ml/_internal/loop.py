@@ -67,7 +67,7 @@ def _stop(timing: Timing | None) -> None:
         timing.__exit__(None, None, None)
 
 
-def steps(iterable: Iterable[T], *, start: int | None = None, axis: str = DEFAULT_AXIS) -> Iterable[T]:
+def steps(iterable: Iterable[T], *, start: int | None = None, axis: str = DEFAULT_AXIS) -> StepLoop[T]:
     """Iterate over `iterable`, each item in a step of its own.
 
     Sets the step before the loop's body and ends it after; records `time/data` (waiting for the item)

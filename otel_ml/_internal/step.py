@@ -111,6 +111,7 @@ class Steps:
     """All axes of the process; `STEPS` is the only one.
 
     Attributes:
+        wanted: what `set_step()` was told while recording was off, per axis.
         boundaries: grows whenever a step is entered or left.
         generation: grows at a fork: steps of the parent mean nothing to its child.
     """
@@ -136,6 +137,7 @@ class Steps:
         # Reentrant: a signal handler may set a step while the main thread is doing so.
         self.lock = threading.RLock()
         self.blocks_used = False
+        self.wanted: dict[object, object] = {}
         NOW.step = self.none
 
     def axis(self, name: str) -> Axis:
@@ -157,9 +159,10 @@ class Steps:
         return step
 
     def _forget_oldest(self, axis: Axis) -> None:
-        oldest = next(iter(axis.steps.values()))
-        if oldest.ended and oldest.points == oldest.said and oldest.pending is None and not oldest.waiting:
-            del axis.steps[oldest.index or 0]
+        index, oldest = next(iter(axis.steps.items()))
+        del axis.steps[index]
+        if not oldest.ended or oldest.points > oldest.said or oldest.pending is not None or oldest.waiting:
+            axis.steps[index] = oldest  # still needed: the last in line now
 
     def set(self, axis_name: str, index: int) -> None:
         """Make (axis, index) the process-wide current step."""
@@ -333,6 +336,7 @@ def set_step(index: int, *, axis: str = DEFAULT_AXIS) -> None:
     its context. An earlier step is complete once a later one is entered.
     """
     if NOW.off:
+        STEPS.wanted[axis] = index
         return
     if _accepted(index, axis, "set_step()"):
         STEPS.set(axis, int(index))

@@ -112,6 +112,18 @@ def test_at_the_end_values_that_never_come_are_counted(recorded):
     assert manifests(batch) == {("step", 0): 1}
 
 
+def test_a_device_that_fails_costs_its_value_and_nothing_else(recorded):
+    class Broken(Event):
+        def query(self) -> bool:
+            raise RuntimeError("device-side assert")
+
+    append("x", DeviceTensor(torch.tensor(1.0), Broken()))
+    log({"y": 1.0})
+
+    assert [point.name for point in points(recorded.collect(final=True))] == ["y"]
+    assert recorder.dropped == {"device_error": 1}
+
+
 class Asynchronous:
     """An array as JAX has it: immutable, computed in its own time."""
 
