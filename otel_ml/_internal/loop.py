@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from time import perf_counter_ns
 from typing import Generic, TypeVar
 
+from otel_ml._internal.axes import NOW, STEPS
 from otel_ml._internal.guard import guard
-from otel_ml._internal.step import NOW, STEPS, bad_axis, bad_step, is_step
+from otel_ml._internal.step import bad_axis, bad_step, is_step
 from otel_ml._internal.timing import Timing, watch_named
 from otel_ml.wire.attributes import DEFAULT_AXIS
 

@@ -7,10 +7,11 @@ import threading
 import numpy as np
 import pytest
 
+from otel_ml._internal.axes import STEPS, Steps
 from otel_ml._internal.guard import RecordingError
 from otel_ml._internal.log import log
 from otel_ml._internal.recorder import recorder
-from otel_ml._internal.step import STEPS, Steps, set_step, step
+from otel_ml._internal.step import set_step, step
 from tests.unit.otel_ml.record.decoded import manifests, points, positions, sums
 
 
