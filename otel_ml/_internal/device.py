@@ -97,7 +97,8 @@ class Weighted(Deferred):
         if len(weights) == 1:
             weights = weights * len(values)
         pairs = [pair for pair in zip(values, weights, strict=False) if pair[1] >= 0]
-        guard.dropped["bad_weight"] += len(values) - len(pairs)
+        if len(pairs) < len(values):
+            guard.dropped["bad_weight"] += len(values) - len(pairs)
         return pairs
 
 

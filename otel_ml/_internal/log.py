@@ -7,9 +7,10 @@ from time import time_ns
 from typing import Any
 
 from otel_ml._internal.append import append, append_row
+from otel_ml._internal.axes import NOW, current_step
 from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, bad_name, identity, reduction_from
 from otel_ml._internal.guard import guard
-from otel_ml._internal.step import NOW, current_step, step_for
+from otel_ml._internal.step import step_for
 
 __all__ = ["forget_names", "log", "record"]
 

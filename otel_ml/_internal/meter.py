@@ -7,12 +7,13 @@ from time import time_ns
 from typing import Any
 
 from otel_ml._internal.append import append, append_row
+from otel_ml._internal.axes import NOW, current_step
 from otel_ml._internal.buffer import LIMIT, RECORDS
 from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, identity, reduction_from
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
 from otel_ml._internal.instruments import Counter, Gauge, Histogram, UpDownCounter
-from otel_ml._internal.step import NOW, current_step, step_for
+from otel_ml._internal.step import step_for
 
 __all__ = ["Meter", "Metric", "get_meter"]
 

@@ -8,12 +8,13 @@ import sys
 import pytest
 import torch
 
+from otel_ml._internal.axes import current_step
 from otel_ml._internal.buffer import RECORDS
 from otel_ml._internal.definition import DEFINITIONS
 from otel_ml._internal.device import Deferred, DeviceElapsed, DeviceTensor, Weighted
 from otel_ml._internal.log import log, record
 from otel_ml._internal.recorder import recorder
-from otel_ml._internal.step import current_step, set_step
+from otel_ml._internal.step import set_step
 from otel_ml._internal.timing import timed
 from tests.unit.otel_ml.record.decoded import manifests, points
 
@@ -112,6 +113,18 @@ def test_at_the_end_values_that_never_come_are_counted(recorded):
     assert manifests(batch) == {("step", 0): 1}
 
 
+def test_a_device_that_fails_costs_its_value_and_nothing_else(recorded):
+    class Broken(Event):
+        def query(self) -> bool:
+            raise RuntimeError("device-side assert")
+
+    append("x", DeviceTensor(torch.tensor(1.0), Broken()))
+    log({"y": 1.0})
+
+    assert [point.name for point in points(recorded.collect(final=True))] == ["y"]
+    assert recorder.dropped == {"device_error": 1}
+
+
 class Asynchronous:
     """An array as JAX has it: immutable, computed in its own time."""
 
@@ -151,7 +164,7 @@ def test_a_cuda_timer_without_cuda_measures_on_the_cpu(recorded):
     assert point.raw.count == 1
 
 
-@pytest.mark.parametrize("module", ["torch", "numpy", "opentelemetry.sdk", "grpc", "asyncio", "inspect_nothing"])
+@pytest.mark.parametrize("module", ["torch", "numpy", "opentelemetry.sdk", "grpc"])
 def test_recording_plain_numbers_imports_no_framework(module):
     code = (
         "import sys, time\n"

@@ -382,7 +382,7 @@ def test_steps_is_as_long_as_its_loader_and_lets_its_exceptions_through(recorded
         yield 1
         raise OSError("disk")
 
-    assert len(steps([1, 2, 3])) == 3  # type: ignore[arg-type]
+    assert len(steps([1, 2, 3])) == 3
     with pytest.raises(OSError, match="disk"):
         list(steps(broken()))
 
