@@ -78,7 +78,7 @@ def test_a_file_that_is_no_mapping_is_named(tmp_path: Path, text: str) -> None:
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="Cannot read .*missing.yaml"):
+    with pytest.raises(ConfigError, match=r"Cannot read .*missing\.yaml"):
         ServiceConfig.load(file=tmp_path / "missing.yaml", environ={})
 
 
