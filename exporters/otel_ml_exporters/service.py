@@ -282,14 +282,20 @@ class Service:
         return GrpcReceiver(self._admission, self._telemetry, *self._config.grpc, token=self._token, tls=certificate)
 
 
-def serve(config: ServiceConfig, started: Callable[[Service], None] = lambda service: None) -> None:
+def serve(
+    config: ServiceConfig,
+    started: Callable[[Service], None] = lambda service: None,
+    *,
+    makers: Mapping[str, Callable[[], Exporter]] | None = None,
+) -> None:
     """Run a service until SIGTERM or, unless embedded, SIGINT; call from the main thread.
 
     Args:
         config: what to do.
         started: called once the service listens.
+        makers: exporters the program brings itself.
     """
-    service = Service(config)
+    service = Service(config, makers=makers)
     asked = threading.Event()
 
     def ask(_number: int, _frame: FrameType | None) -> None:

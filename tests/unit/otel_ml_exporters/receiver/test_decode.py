@@ -53,7 +53,9 @@ def test_a_step_becomes_one_fragment_and_its_manifest() -> None:
 def test_the_same_shape_and_the_same_writer_are_the_same_objects() -> None:
     decoder, writer = Decoder(), FakeWriter()
     first, second = (
-        decoder.protobuf("metrics", writer.step(step, {"a": 1.0, "b": 2.0}).SerializeToString()).observations["run-1"][0]
+        decoder.protobuf("metrics", writer.step(step, {"a": 1.0, "b": 2.0}).SerializeToString()).observations["run-1"][
+            0
+        ]
         for step in (1, 2)
     )
 
@@ -109,7 +111,11 @@ def test_a_point_of_another_sdk_keeps_its_own_coordinates() -> None:
 
 @pytest.mark.parametrize(
     ("field", "kind", "temporality"),
-    [("sum", "sum", "cumulative"), ("histogram", "histogram", "delta"), ("exponential_histogram", "exponential", "delta")],
+    [
+        ("sum", "sum", "cumulative"),
+        ("histogram", "histogram", "delta"),
+        ("exponential_histogram", "exponential", "delta"),
+    ],
 )
 def test_every_kind_of_point_yields_what_it_can(field: str, kind: str, temporality: str) -> None:
     request = ExportMetricsServiceRequest()
@@ -161,7 +167,8 @@ def test_a_rank_that_is_no_number_is_rejected() -> None:
 
 
 def test_numbers_in_the_resource_may_be_text_as_from_the_environment() -> None:
-    fragment = decoded(FakeWriter(extra={"ml.rank": "5", "ml.topology.dp": "1", "ml.topology.dp.size": "4"}).step(1, {"a": 1.0})).observations["run-1"][0]  # fmt: skip
+    writer = FakeWriter(extra={"ml.rank": "5", "ml.topology.dp": "1", "ml.topology.dp.size": "4"})
+    fragment = decoded(writer.step(1, {"a": 1.0})).observations["run-1"][0]
 
     assert fragment.writer.rank == 5
     assert fragment.writer.topology == (("dp", 1, 4),)
@@ -169,10 +176,14 @@ def test_numbers_in_the_resource_may_be_text_as_from_the_environment() -> None:
 
 def test_events_keep_their_body_and_a_goodbye_its_totals() -> None:
     writer = FakeWriter()
-    table = only(writer.event("ml.table", {"columns": ["a"], "rows": [[1], [2.5]]}, {"ml.name": "t", "ml.step": 3}), "logs")
+    table = only(
+        writer.event("ml.table", {"columns": ["a"], "rows": [[1], [2.5]]}, {"ml.name": "t", "ml.step": 3}), "logs"
+    )
     image = only(writer.event("ml.image", b"\x89PNG", {"ml.name": "i"}), "logs")
     end = only(
-        writer.event("ml.writer.end", None, {"ml.status": "failed", "otel_ml.recorded": 9, "otel_ml.dropped": {"full": 2}}),
+        writer.event(
+            "ml.writer.end", None, {"ml.status": "failed", "otel_ml.recorded": 9, "otel_ml.dropped": {"full": 2}}
+        ),
         "logs",
     )
 

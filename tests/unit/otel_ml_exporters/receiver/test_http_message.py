@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,8 +10,7 @@ from otel_ml_exporters.receiver.http_message import BadRequestError, Head, Reque
 
 POST = b"POST /v1/metrics?x=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = (
-    b"POST /v1/logs HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
-    b"3\r\nhel\r\n2;ext=1\r\nlo\r\n0\r\nTrailer: x\r\n\r\n"
+    b"POST /v1/logs HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;ext=1\r\nlo\r\n0\r\nTrailer: x\r\n\r\n"
 )
 GET = b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n"
 
@@ -35,7 +36,7 @@ def test_requests_are_the_same_wherever_the_network_cuts_them(cuts: list[int]) -
     stream = POST + CHUNKED + GET
     edges = [0, *sorted(cuts), len(stream)]
 
-    found = read([stream[start:end] for start, end in zip(edges, edges[1:], strict=False)])
+    found = read([stream[start:end] for start, end in pairwise(edges)])
 
     assert [(head.method, head.path, body) for head, body in found] == [
         ("POST", "/v1/metrics", b"hello"),
