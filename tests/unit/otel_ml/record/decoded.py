@@ -64,9 +64,7 @@ def points(batch: Batch, name: str | None = None) -> list[Point]:
 
 def manifests(batch: Batch) -> dict[tuple[str | None, int | None], int]:
     return {
-        (point.axis, point.step): point.raw.as_int
-        for point in every_point(batch)
-        if point.name == "otel_ml.step.points"
+        (point.axis, point.step): point.raw.as_int for point in every_point(batch) if point.name == "otel_ml.step.points"
     }
 
 
