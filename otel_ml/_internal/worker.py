@@ -190,8 +190,9 @@ class Worker:
         self._append("M", batch.scope_metrics, batch.points, batch.steps)
         self._append("S", batch.scope_spans)
         self._append("S", self._extra_spans())
-        for record in EVENTS.take():
-            self._append_record(record)
+        for _ in range(2):  # making the events may have had something to say: that is an event too
+            for record in EVENTS.take():
+                self._append_record(record)
 
     def _append(self, kind: Kind, bodies: Any, points: int = 0, steps: tuple[tuple[str, int, int], ...] = ()) -> None:
         """Write scope bodies into frames no larger than half a request."""

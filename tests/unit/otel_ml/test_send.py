@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from otel_ml._internal.answer import Answer
+from otel_ml._internal.send import MAX_BYTES, MAX_POINTS, Sender
+from otel_ml._internal.spool import Spool
+from otel_ml.wire.protobuf import field
+from otel_ml.wire.spool import Frame, request_body
+
+
+class Receiver:
+    """Answers what it is told to, then yes."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.got: list[tuple[str, bytes]] = []
+
+    def post(self, path: str, body: bytes, timeout: float) -> Answer:
+        answer = self.answers.pop(0) if self.answers else Answer("ok")
+        if answer.outcome == "ok":
+            self.got.append((path, body))
+        return answer
+
+    def get(self, path: str, timeout: float) -> bytes | None:
+        return None
+
+    def close(self) -> None: ...
+
+    def forget(self) -> None: ...
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def receiver() -> Receiver:
+    return Receiver()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def sender(tmp_path: Path, receiver: Receiver, clock: Clock, said: list[str]) -> Sender:
+    spool = Spool(tmp_path, "w", b"resource", limit=2**26, say=said.append)
+    sender = Sender(spool, b"resource", say=said.append, clock=clock)
+    sender.transport = receiver
+    return sender
+
+
+def test_pending_batches_merge_into_one_request_with_the_resource_once(sender: Sender, receiver: Receiver) -> None:
+    scopes = [field(2, b"a"), field(2, b"b"), field(2, b"c")]
+    for scope in scopes:
+        sender.spool.append(Frame("M", scope, 1))
+
+    assert sender.send(200.0)
+
+    assert receiver.got == [("/v1/metrics", request_body(b"resource", scopes))]
+    assert sender.delivered == 3
+
+
+def test_kinds_go_to_their_own_paths(sender: Sender, receiver: Receiver) -> None:
+    for kind in ("M", "L", "S"):
+        sender.spool.append(Frame(kind, b"x"))  # type: ignore[arg-type]
+
+    assert sender.send(200.0)
+
+    assert {path for path, _ in receiver.got} == {"/v1/metrics", "/v1/logs", "/v1/traces"}
+
+
+def test_requests_are_bounded_in_bytes_and_points(sender: Sender, receiver: Receiver) -> None:
+    for _ in range(10):
+        sender.spool.append(Frame("M", bytes(MAX_BYTES // 3), MAX_POINTS // 5))
+
+    assert sender.send(200.0)
+
+    assert len(receiver.got) == 4
+    assert max(len(body) for _, body in receiver.got) < MAX_BYTES + 100
+
+
+def test_a_frame_larger_than_a_request_still_goes(sender: Sender, receiver: Receiver) -> None:
+    sender.spool.append(Frame("L", bytes(3 * MAX_BYTES)))
+
+    assert sender.send(200.0)
+    assert len(receiver.got) == 1
+
+
+def test_after_a_failure_the_same_request_comes_again_and_nothing_twice(
+    sender: Sender, receiver: Receiver, clock: Clock
+) -> None:
+    sender.spool.append(Frame("M", b"m"))
+    sender.spool.append(Frame("L", b"l"))
+    receiver.answers = [Answer("ok"), Answer("retry", reason="HTTP 503")]
+
+    assert not sender.send(200.0)
+    assert sender.is_waiting
+    clock.now += 10
+    sender.spool.append(Frame("M", b"later"))
+    assert sender.send(200.0)
+
+    assert [path for path, _ in receiver.got] == ["/v1/metrics", "/v1/logs", "/v1/metrics"]
+
+
+def test_pauses_grow_to_five_seconds_and_follow_the_receivers_wish(
+    sender: Sender, receiver: Receiver, clock: Clock
+) -> None:
+    sender.spool.append(Frame("M", b"m"))
+    receiver.answers = [Answer("retry") for _ in range(50)]
+    pauses = []
+    for _ in range(50):
+        sender.send(1e9)
+        begun = clock.now
+        while sender.is_waiting:
+            clock.now += 0.01
+        pauses.append(clock.now - begun)
+    assert pauses[0] <= 0.11
+    assert 2.5 <= max(pauses) <= 5.01
+
+    receiver.answers = [Answer("retry", retry_after=30.0)]
+    sender.send(1e9)
+    clock.now += 29.0
+    assert sender.is_waiting
+    clock.now += 1.1
+    assert sender.send(1e9)
+
+
+def test_what_is_refused_is_counted_by_reason_and_the_rest_goes_on(
+    sender: Sender, receiver: Receiver, said: list[str]
+) -> None:
+    sender.spool.append(Frame("M", b"m", 4))
+    receiver.answers = [Answer("refused", reason="HTTP 400: no ml.experiment.id")]
+
+    assert sender.send(200.0)
+
+    assert sender.refused == {"HTTP 400: no ml.experiment.id": 4}
+    assert "HTTP 400: no ml.experiment.id" in said[0]
+
+
+def test_a_partial_success_is_counted_and_said(sender: Sender, receiver: Receiver, said: list[str]) -> None:
+    sender.spool.append(Frame("M", b"m", 4))
+    receiver.answers = [Answer("ok", rejected=1, message="metric 'x' has two reductions")]
+
+    assert sender.send(200.0)
+
+    assert (sender.delivered, sender.refused) == (3, {"rejected": 1})
+    assert "metric 'x' has two reductions" in said[0]
