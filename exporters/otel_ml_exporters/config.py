@@ -108,7 +108,7 @@ class ServiceConfig:
         problems: list[str] = []
         said = read_config_file(file, environ, problems) if file is not None else FileSettings()
         source = _Source(said, environ, problems)
-        embedded = None if rendezvous is None else _embedded(rendezvous, source)
+        embedded = None if rendezvous is None else _embedded(rendezvous, source, problems)
         http_default = ("127.0.0.1", 0) if embedded else env.LISTEN_HTTP.default
         found: dict[str, Any] = {
             "exporters": _exporters(exporters, said, source),
@@ -172,8 +172,10 @@ def _grpc(source: _Source, argument: str | None) -> Address | None:
     return source.value(env.LISTEN_GRPC, "grpc", argument)
 
 
-def _embedded(rendezvous: Path, source: _Source) -> EmbeddedRun:
+def _embedded(rendezvous: Path, source: _Source, problems: list[str]) -> EmbeddedRun:
     experiment = source.value(env.EXPERIMENT_ID, "experiment_id")
+    if not experiment:
+        problems.append(f"{env.EXPERIMENT_ID.name} is not set. Who starts an embedded service gives it its run.")
     return EmbeddedRun(
         experiment=experiment,
         experiment_name=source.value(env.EXPERIMENT_NAME, "experiment_name"),

@@ -1,4 +1,4 @@
-"""A service as a process of its own, with an exporter that appends to a file: `python file_service.py FOLDER [--embedded]`."""
+"""A service as a process: `python file_service.py FOLDER [--embedded]`; its exporter appends to a file."""
 
 from __future__ import annotations
 

@@ -11,7 +11,16 @@ import pytest
 from google.protobuf import json_format
 
 from otel_ml.exceptions import ConfigError
-from otel_ml_exporters import Artifact, Exporter, Record, RunStatus, SpanBatch, StepRecord
+from otel_ml_exporters import (
+    Artifact,
+    Exporter,
+    Record,
+    RetryableExportError,
+    RunInfo,
+    RunStatus,
+    SpanBatch,
+    StepRecord,
+)
 from otel_ml_exporters.config import ServiceConfig
 from otel_ml_exporters.service import Service
 from otel_ml_exporters.testing import RecordingExporter
@@ -332,3 +341,54 @@ def test_a_failed_job_is_a_failed_run(bench: Bench, recording: RecordingExporter
     eventually(lambda: recording.is_closed)
 
     assert [record.status for record in recording.records if isinstance(record, RunStatus)] == ["failed"]
+
+
+def test_what_an_exporter_had_not_taken_before_the_stop_it_gets_at_the_next_start(bench: Bench) -> None:
+    away = RecordingExporter()
+
+    class Away(RecordingExporter):
+        def start(self, run: RunInfo) -> None:
+            raise RetryableExportError("no route to host")
+
+    service = bench.service({"recording": Away})
+    sender, writer = bench.sender(service), FakeWriter()
+    train(sender, [writer], range(5))
+    sender.send("logs", writer.goodbye())
+    eventually(lambda: (sender.run() or {}).get("status") == "finished")
+    service.stop(0.1)
+
+    bench.service({"recording": lambda: away})
+    eventually(lambda: away.is_closed)
+
+    assert rows(away) == {step: {"loss": float(step)} for step in range(5)}
+
+
+def test_at_the_disk_limit_the_slowest_exporter_loses_its_place_and_the_other_goes_on(
+    bench: Bench, recording: RecordingExporter
+) -> None:
+    released = threading.Event()
+
+    class Stuck(RecordingExporter):
+        max_batch = 1
+
+        def export(self, records: Sequence[Record]) -> None:
+            released.wait(60)
+            super().export(records)
+
+    stuck = Stuck()
+    service = bench.service({"recording": lambda: recording, "stuck": lambda: stuck}, dir_max=1)
+    sender, writer = bench.sender(service), FakeWriter()
+    train(sender, [writer], range(50))
+    eventually(lambda: len(rows(recording)) >= 49)
+
+    service._loop._disk_at = 0.0
+    train(sender, [writer], range(50, 60))
+    eventually(lambda: any("OTEL_ML_DIR_MAX" in notice for notice in sender.run()["notices"]))
+    released.set()
+    sender.send("logs", writer.goodbye())
+    eventually(lambda: stuck.is_closed and recording.is_closed)
+
+    lost = sum(sender.run()["exporters"]["stuck"]["lost"].values())
+    assert lost > 0
+    assert len(stuck.records) + lost == len(recording.records)
+    assert rows(recording) == {step: {"loss": float(step)} for step in range(60)}

@@ -85,6 +85,7 @@ class Engine:
         if not (isinstance(observation, ForeignPoint) and run.native):  # a scraped GPU does not tell that the job lives
             run.clock.hear(writer.number, now, run.live)
             writer.heard_at = run.now
+            writer.since = writer.since or run.now
         run.writers.dirty.add(writer.number)
         self._takers[type(observation)](writer, observation)
 

@@ -38,7 +38,7 @@ class Placing:
         if writer.attempt is None and not writer.child:
             self._enthrone(writer, time_ns)
         elif writer.attempt is not None and attempt != writer.attempt:
-            self._move(writer, attempt)
+            self._move([writer, *self._contemporaries(writer)], attempt)
         writer.attempt = attempt
         return self._enter(writer, track, attempt, step)
 
@@ -71,6 +71,21 @@ class Placing:
             f"at {track.axis} {step}, and {track.axis} {lane.last_closed} had been closed."
         )
         return restarted
+
+    def _contemporaries(self, writer: WriterState) -> list[WriterState]:
+        """Return the writers of its role that began after its predecessor was heard last: they restarted with it."""
+        before = self._run.writers.predecessor(writer)
+        if before is None:
+            return []
+        return [
+            other
+            for other in self._run.writers
+            if other is not writer
+            and other.writer.role == writer.writer.role
+            and other.attempt == writer.attempt
+            and other.before is not None
+            and other.since > before.heard_at
+        ]
 
     def _dead(self, writer: WriterState) -> bool:
         """Whether an older incarnation is over: a live one would have sent its heartbeat."""
@@ -121,32 +136,40 @@ class Placing:
         lane.open, lane.order, lane.retained = {}, [], {}
         run.lanes.dirty.add(lane.number)
 
-    def _move(self, writer: WriterState, attempt: int) -> None:
-        """Carry what a writer already delivered over to another attempt: its beginning arrived late."""
-        run = self._run
-        for axis, number in list(writer.lanes.items()):
-            old = run.lanes.all[number]
-            progress = writer.progress.pop(number)
-            old.members.remove(writer.number)
-            old.watch = None
-            del writer.lanes[axis]
-            steps = [
-                step
-                for step, unit in old.open.items()
-                if {writer.number} & (unit.points.keys() | unit.manifests.keys())
-            ]
-            if steps:
+    def _move(self, writers: list[WriterState], attempt: int) -> None:
+        """Carry what writers already delivered over to another attempt: their beginning arrived late."""
+        opened: dict[int, int] = {}
+        for writer in writers:
+            writer.attempt = attempt
+            self._run.writers.dirty.add(writer.number)
+            for axis, number in list(writer.lanes.items()):
+                old = self._run.lanes.all[number]
                 known = attempt in old.track.lanes
-                lane = run.lanes.lane(old.track, attempt)
-                writer.lanes[axis] = lane.number
-                lane.members.append(writer.number)
-                writer.progress[lane.number] = progress
-                for step in steps:
-                    self._carry(writer, old, lane, old.open[step])
-                if not known:
-                    self._fence(old.track, lane, min(steps))
-                run.lanes.dirty.add(lane.number)
-            run.lanes.dirty.add(old.number)
+                lane = self._carry_axis(writer, axis, old, attempt)
+                if lane is not None and not known:
+                    opened[lane.number] = lane.order[0]
+        for number, step in opened.items():
+            lane = self._run.lanes.all[number]
+            self._fence(lane.track, lane, step)
+
+    def _carry_axis(self, writer: WriterState, axis: str, old: Lane, attempt: int) -> Lane | None:
+        progress = writer.progress.pop(old.number)
+        old.members.remove(writer.number)
+        old.watch = None
+        del writer.lanes[axis]
+        self._run.lanes.dirty.add(old.number)
+        mine = {writer.number}
+        steps = [step for step, unit in old.open.items() if mine & (unit.points.keys() | unit.manifests.keys())]
+        if not steps:
+            return None
+        lane = self._run.lanes.lane(old.track, attempt)
+        writer.lanes[axis] = lane.number
+        lane.members.append(writer.number)
+        writer.progress[lane.number] = progress
+        for step in steps:
+            self._carry(writer, old, lane, old.open[step])
+        self._run.lanes.dirty.add(lane.number)
+        return lane
 
     def _carry(self, writer: WriterState, old: Lane, lane: Lane, unit: Unit) -> None:
         target = lane.open.get(unit.step)

@@ -223,7 +223,7 @@ def _pairs(attributes: list[list[str]]) -> tuple[tuple[str, str], ...]:
 
 _WRITER_FIELDS = tuple(Writer.__dataclass_fields__)
 _PLAIN_WRITER = (
-    "attempt", "forgiven", "gap_since", "heard_at", "replaced_at", "replaced_ns", "first_step_seq", "before",
+    "attempt", "forgiven", "gap_since", "heard_at", "since", "replaced_at", "replaced_ns", "first_step_seq", "before",
     "native", "points", "lanes",
 )  # fmt: skip
 

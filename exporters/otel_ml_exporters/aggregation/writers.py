@@ -56,7 +56,7 @@ class WriterState:
         parts: running number → series, of those a Collector has split and of which a piece is missing.
         forgiven: gaps up to here are not waited for any more.
         gap_since: active time since when something the writer sent is known to be missing.
-        heard_at: seconds since the epoch.
+        since, heard_at: first and last time it was heard, seconds since the epoch.
         replaced_at: active time at which a newer incarnation of its (role, rank) delivered its first step, unless
             this one was heard with something newer (`replaced_ns`) since: then both are live.
         first_step_seq: the lowest running number that carried a step: where it started.
@@ -84,6 +84,7 @@ class WriterState:
         "received",
         "replaced_at",
         "replaced_ns",
+        "since",
         "source",
         "writer",
     )
@@ -98,6 +99,7 @@ class WriterState:
         self.forgiven = 0
         self.gap_since: float | None = None
         self.heard_at = 0.0
+        self.since = 0.0
         self.replaced_at: float | None = None
         self.replaced_ns = 0
         self.first_step_seq: int | None = None

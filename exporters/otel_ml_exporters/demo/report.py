@@ -63,24 +63,27 @@ class Report:
     def backends(self, run: RunFolder, compared: Mapping[str, Comparison | str], missing: Sequence[str]) -> None:
         """Print for each backend whether it holds exactly what was recorded, and where."""
         self._title("One run in each backend")
+        sentences = {
+            name: result if isinstance(result, str) else _sentence(result) for name, result in compared.items()
+        }
+        width = max(map(len, sentences.values()), default=0)
         for backend, result in compared.items():
-            if isinstance(result, str):
-                self._line(_BAD, backend, result)
-                continue
-            where = _shown(_place(run, backend))
-            self._line(_GOOD if result.is_identical else _BAD, backend, f"{_sentence(result)}   {where}")
+            mark = _GOOD if isinstance(result, Comparison) and result.is_identical else _BAD
+            self._line(mark, backend, f"{sentences[backend]:<{width}}  {_shown(_place(run, backend))}")
         for backend in missing:
             self._line(_NOTE, backend, f"not installed: pip install 'otel-ml[{backend}]'")
 
     def where(self, run: RunFolder, backends: Sequence[str]) -> None:
         """Print what to type next."""
         self._title("Look at it")
-        self._command(f"otel-ml show {run.id} loss evaluator/eval/accuracy 'time/*'", "plots, here")
-        viewers = [backend for backend in ("tensorboard", "mlflow") if backend in backends]
-        for backend in viewers:
-            self._command(f"otel-ml open {run.id} --with {backend}", "in the browser")
+        commands = [(f"otel-ml show {run.id} loss evaluator/eval/accuracy 'time/*'", "plots, here")]
+        viewers = (backend for backend in ("tensorboard", "mlflow") if backend in backends)
+        commands += [(f"otel-ml open {run.id} --with {viewer}", "in the browser") for viewer in viewers]
         if "wandb" in backends:
-            self._command(f"wandb sync {_shown(_place(run, 'wandb'))}", "to your W&B account")
+            commands.append((f"wandb sync {_shown(_place(run, 'wandb'))}", "to your W&B account"))
+        width = max(len(line) for line, _ in commands)
+        for line, what in commands:
+            self._print(Text.assemble("  ", (f"{line:<{width}}", "cyan"), (f"  # {what}", "dim")))
 
     def _title(self, text: str) -> None:
         self._console.print()
@@ -89,10 +92,11 @@ class Report:
     def _line(self, mark: tuple[str, str], label: str, text: str) -> None:
         sign, style = mark
         line = Text.assemble((f"  {sign:<1} ", style), (f"{label:<{_LABEL}}", "bold"), text)
-        self._console.print(line, soft_wrap=True)
+        self._print(line)
 
-    def _command(self, line: str, what: str) -> None:
-        self._console.print(Text.assemble("  ", (line, "cyan"), (f"   # {what}", "dim")), soft_wrap=True)
+    def _print(self, line: Text) -> None:
+        # A path or a command is copied whole, so a terminal may wrap it, and we may not.
+        self._console.print(line, soft_wrap=True)
 
 
 def _sentence(result: Comparison) -> str:

@@ -54,10 +54,11 @@ class RunBook:
 
     def reopen(self, folders: Iterable[Path] | None = None) -> None:
         """Open the runs a predecessor was not done with: their clocks and exporters go on."""
-        marks = self._base.glob(f"*/*/state/{_OPEN}") if folders is None else (f / "state" / _OPEN for f in folders)
-        for mark in marks:
+        known = self._base.glob("*/*") if folders is None else folders
+        marks = [folder / "state" / _OPEN for folder in known]
+        for mark in filter(Path.is_file, marks):
             try:
-                self._open(mark.read_text(encoding="utf-8"), mark.parent.parent)
+                self._open(mark.read_text(encoding="utf-8"), mark.parent.parent).resume()
             except (StorageError, OSError) as error:
                 _log.error("A run is left as it is: %s", error)
 

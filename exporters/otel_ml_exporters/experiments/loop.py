@@ -72,7 +72,7 @@ class EngineLoop:
         self._stopping = False
         self._taken = 0
         self._committed_at = 0.0
-        self._disk_at = 0.0
+        self._disk_at = clock()
         self._told_at: dict[str, float] = {}
         self._over_since: dict[str, float] = {}
         self._thread = threading.Thread(target=self._work, name="otel-ml-engine", daemon=True)
@@ -199,7 +199,10 @@ class EngineLoop:
         run = self._runs.get(max(sizes, key=lambda experiment: sizes[experiment]))
         if run is not None:
             box = run.outbox
-            up_to = box.first_seq + max(1, int((box.last_seq - box.first_seq + 1) * _TRIM))
+            # The quickest exporter keeps its place, whatever the others lose.
+            up_to = min(run.furthest, box.first_seq + int((box.last_seq - box.first_seq + 1) * _TRIM))
+            if up_to < box.first_seq:
+                return
             box.forget(up_to)
             run.say(
                 f"The limit of {self._dir_max} bytes (OTEL_ML_DIR_MAX) is reached: records up to {up_to} "

@@ -13,7 +13,7 @@ from otel_ml_exporters.aggregation.engine import Engine
 from otel_ml_exporters.aggregation.observation import Observation
 from otel_ml_exporters.aggregation.outcome import Status
 from otel_ml_exporters.aggregation.settings import EngineSettings
-from otel_ml_exporters.delivery.pipeline import Pipeline
+from otel_ml_exporters.delivery.pipeline import Pipeline, PipelineStatus
 from otel_ml_exporters.delivery.retry import RetryPolicy
 from otel_ml_exporters.experiments.artifacts import with_files
 from otel_ml_exporters.experiments.late import append_late
@@ -122,15 +122,24 @@ class ExperimentRun:
         self.info = self._run_info()
         self._deliver()
 
+    def resume(self) -> None:
+        """Go on delivering what a predecessor left in the outbox."""
+        self._deliver()
+
     @property
     def is_delivered(self) -> bool:
         """Whether every exporter has everything that there is."""
-        return all(pipeline.behind == 0 for pipeline in self.pipelines.values())
+        return all(self._behind(name) == 0 for name in self._settings.exporters)
 
     @property
     def is_over(self) -> bool:
         """Whether the run has ended, everything is delivered, and the exporters are closed."""
         return self.status.state != "running" and self.is_delivered and self._are_stopped()
+
+    @property
+    def furthest(self) -> int:
+        """The `seq` up to which the quickest exporter has everything."""
+        return max((self.outbox.last_seq - self._behind(name) for name in self._settings.exporters), default=0)
 
     def finish(self) -> None:
         """Close the exporters of a run that has ended, once they have everything."""
@@ -166,12 +175,10 @@ class ExperimentRun:
         )
 
     def _deliver(self) -> None:
-        """Start the exporters at the first record, and again where a run goes on after its end."""
-        if self.outbox.last_seq == 0:
-            return
+        """Start the exporters that have something to do: at the first record, and where a run goes on after its end."""
         for name, make in self._settings.exporters.items():
             pipeline = self.pipelines.get(name)
-            if pipeline is None or (pipeline.is_stopped and pipeline.behind):
+            if self._behind(name) and (pipeline is None or pipeline.is_stopped):
                 self.pipelines[name] = self._pipeline(name, make)
                 self.pipelines[name].start()
 
@@ -192,6 +199,11 @@ class ExperimentRun:
             say=self.say,
             retry=self._settings.retry,
         )
+
+    def _behind(self, name: str) -> int:
+        """Return how many records an exporter has still to write."""
+        pipeline = self.pipelines.get(name)
+        return self.outbox.last_seq - self.outbox.mark(name).seq if pipeline is None else pipeline.behind
 
     def _are_stopped(self) -> bool:
         return all(pipeline.is_stopped for pipeline in self.pipelines.values())
@@ -217,8 +229,8 @@ class ExperimentRun:
             queued: requests acknowledged that the engine has not taken yet.
         """
         status = self.status
-        exporters = {name: pipeline.status for name, pipeline in self.pipelines.items()}
-        behind = max((pipeline.behind for pipeline in self.pipelines.values()), default=self.outbox.last_seq)
+        exporters = {name: self._exporter_status(name) for name in self._settings.exporters}
+        behind = max((self._behind(name) for name in exporters), default=0)
         lost = {**status.lost}
         for name, exporter in exporters.items():
             lost |= {f"{name}: {reason}": count for reason, count in exporter.lost.items()}
@@ -244,6 +256,13 @@ class ExperimentRun:
             "overhead_s": status.overhead_s,
             "duration_s": status.duration_s,
         }
+
+    def _exporter_status(self, name: str) -> PipelineStatus:
+        pipeline = self.pipelines.get(name)
+        if pipeline is not None:
+            return pipeline.status
+        mark = self.outbox.mark(name)
+        return PipelineStatus("stopped" if self._behind(name) == 0 else "starting", mark.seq, mark.lost)
 
 
 def _delivered(status: Status, behind: int, lost: int) -> int:

@@ -71,7 +71,7 @@ class Answer:
         self.on_exit = lambda _: None  # type: ignore[method-assign]  # the run goes on in the next file
 
     def on_artifact(self, artifact: Any) -> None:
-        if artifact.user_created:
+        if artifact.type != "run_table":  # that one is made by W&B for a table
             for file in artifact.manifest.contents:
                 content = Path(file.local_path).read_bytes()
                 self.lists["artifacts"].append([artifact.name, file.path, hashlib.sha256(content).hexdigest()])

@@ -6,9 +6,10 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 
+from otel_ml.config import Endpoint
 from otel_ml_exporters import env
 from otel_ml_exporters.cli.checks.check import Check
-from otel_ml_exporters.cli.checks.probe import service_version
+from otel_ml_exporters.cli.checks.probe import probe, service_version
 
 __all__ = ["port_checks"]
 
@@ -20,14 +21,19 @@ def port_checks() -> Iterator[Check]:
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         if _is_free(host, port):
             yield Check("ok", f"{address} is free ({variable.name})")
-        elif (version := service_version(f"http://{address}")) is not None:
-            yield Check("ok", f"otel_ml {version} listens on {address} ({variable.name})")
+        elif _is_ours(address, is_grpc=variable is env.LISTEN_GRPC):
+            yield Check("ok", f"an otel_ml service listens on {address} ({variable.name})")
         else:
             yield Check(
                 "note",
                 f"{address} is in use by another program ({variable.name})",
                 f"embedded mode does not need it; for `otel-ml serve` set {variable.name} to a free address",
             )
+
+
+def _is_ours(address: str, *, is_grpc: bool) -> bool:
+    url = f"http://{address}"
+    return probe(Endpoint(url=url, protocol="grpc")).is_ours if is_grpc else service_version(url) is not None
 
 
 def _is_free(host: str, port: int) -> bool:

@@ -12,6 +12,7 @@ import ssl
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 
 from otel_ml.config import Endpoint
@@ -47,7 +48,7 @@ def service_version(url: str, endpoint: Endpoint | None = None) -> str | None:
     """Return the version of the otel_ml service at a base URL; None where none answers."""
     try:
         found = json.loads(_get(f"{url.rstrip('/')}/healthz", endpoint))
-    except (OSError, ValueError):
+    except (OSError, HTTPException, ValueError):
         return None
     return str(found.get("version")) if isinstance(found, dict) and found.get("service") == "otel_ml" else None
 
@@ -56,7 +57,7 @@ def rejected_so_far(url: str, endpoint: Endpoint | None = None) -> float:
     """Return how many points the service at a base URL has rejected; 0 where it does not say."""
     try:
         text = _get(f"{url.rstrip('/')}/metrics", endpoint)
-    except OSError:
+    except (OSError, HTTPException):
         return 0.0
     return sum(float(value) for value in _REJECTED.findall(text))
 
@@ -91,7 +92,7 @@ def _over_http(endpoint: Endpoint) -> Answer:
             return _answered(response.read())
     except urllib.error.HTTPError as error:
         return Answer(accepted=False, is_ours=False, detail=f"HTTP {error.code} {error.reason}")
-    except (OSError, ValueError) as error:
+    except (OSError, HTTPException, ValueError) as error:
         return Answer(accepted=False, is_ours=False, detail=str(getattr(error, "reason", error)))
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from otel_ml import env as worker
 from otel_ml.exceptions import MissingDependencyError, OtelMLError
-from otel_ml_exporters import env as service
 from otel_ml_exporters.cli.checks.check import Check
+from otel_ml_exporters.env import VARIABLES as SERVICE_VARIABLES
 from otel_ml_exporters.registry import exporter_class
 
 __all__ = ["setting_checks"]
@@ -15,7 +15,7 @@ __all__ = ["setting_checks"]
 
 def setting_checks() -> Iterator[Check]:
     """Yield what is wrong with variables, and exporters that are asked for and cannot be had."""
-    variables = {variable.name: variable for variable in (*worker.VARIABLES, *service.VARIABLES, *worker.STANDARD)}
+    variables = {variable.name: variable for variable in (*worker.VARIABLES, *SERVICE_VARIABLES, *worker.STANDARD)}
     problems = [setting.problem for variable in variables.values() if (setting := variable.read()).problem]
     for problem in problems:
         yield Check("wrong", str(problem), "otel-ml env lists all settings; until then the default is in effect")

@@ -262,7 +262,7 @@ def test_a_backend_that_is_away_at_the_end_keeps_its_place(driver: Driver) -> No
 
 def test_pauses_grow_stay_below_the_bound_and_respect_what_the_backend_asks() -> None:
     backoff = Backoff(RetryPolicy(initial_s=1.0, maximum_s=8.0), random.Random(1))
-    draws = [[Backoff(RetryPolicy(1.0, 8.0), random.Random(seed)) for seed in range(200)] for _ in range(1)][0]
+    draws = [Backoff(RetryPolicy(1.0, 8.0), random.Random(seed)) for seed in range(200)]
 
     rounds = [[found.pause() for found in draws] for _ in range(6)]
 

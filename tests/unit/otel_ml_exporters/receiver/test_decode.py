@@ -167,7 +167,8 @@ def test_a_rank_that_is_no_number_is_rejected() -> None:
 
 
 def test_numbers_in_the_resource_may_be_text_as_from_the_environment() -> None:
-    fragment = decoded(FakeWriter(extra={"ml.rank": "5", "ml.topology.dp": "1", "ml.topology.dp.size": "4"}).step(1, {"a": 1.0})).observations["run-1"][0]  # fmt: skip
+    writer = FakeWriter(extra={"ml.rank": "5", "ml.topology.dp": "1", "ml.topology.dp.size": "4"})
+    fragment = decoded(writer.step(1, {"a": 1.0})).observations["run-1"][0]
 
     assert fragment.writer.rank == 5
     assert fragment.writer.topology == (("dp", 1, 4),)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +36,7 @@ def test_requests_are_the_same_wherever_the_network_cuts_them(cuts: list[int]) -
     stream = POST + CHUNKED + GET
     edges = [0, *sorted(cuts), len(stream)]
 
-    found = read([stream[start:end] for start, end in zip(edges, edges[1:], strict=False)])
+    found = read([stream[start:end] for start, end in pairwise(edges)])
 
     assert [(head.method, head.path, body) for head, body in found] == [
         ("POST", "/v1/metrics", b"hello"),

@@ -1,0 +1,218 @@
+"""Commands that talk to a service or start a program: real processes, real sockets."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from otel_ml_exporters.runs.folders import RunFolder
+from otel_ml_exporters.runs.history import history
+from otel_ml_exporters.runs.source import records
+from tests.recorded_run import digits_records, write_run
+
+PROGRAM = [sys.executable, "-m", "otel_ml_exporters"]
+
+
+def environment(base: Path, **settings: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    return {**kept, "PYTHONPATH": path, "OTEL_ML_DIR": str(base), "XDG_RUNTIME_DIR": str(base), **settings}
+
+
+def otel_ml(base: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *arguments], env=environment(base, **settings), capture_output=True, text=True, check=False
+    )
+
+
+@contextmanager
+def served(base: Path, *arguments: str, **settings: str) -> Iterator[str]:
+    """Run `otel-ml serve` and yield the URL that it says."""
+    command = [*PROGRAM, "serve", "--to", "jsonl", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", *arguments]
+    process = subprocess.Popen(command, env=environment(base, **settings), stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        said = next(line for line in process.stderr if "OTLP/HTTP on" in line)
+        yield re.findall(r"http://\S+", said)[0]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+
+
+@contextmanager
+def stranger() -> Iterator[str]:
+    """Serve OTLP as a Collector does: everything is accepted, nothing is said."""
+
+    class Accepting(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Accepting)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_serve_answers_and_ends_on_sigterm(tmp_path: Path) -> None:
+    with served(tmp_path) as url, urllib.request.urlopen(f"{url}/healthz", timeout=5) as answer:
+        assert json.load(answer)["service"] == "otel_ml"
+
+
+def test_serve_refuses_an_open_address_without_a_token(tmp_path: Path) -> None:
+    done = otel_ml(tmp_path, "serve", "--http", "0.0.0.0:0")
+
+    assert done.returncode == 1
+    assert "OTEL_ML_TOKEN" in done.stderr
+
+
+def test_doctor_is_content_where_a_service_answers(tmp_path: Path) -> None:
+    with served(tmp_path) as url:
+        done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=url)
+
+    assert done.returncode == 0, done.stdout
+    assert f"an otel_ml service answers at {url}" in done.stdout
+    assert list(tmp_path.glob("*/*/metrics.jsonl")) == []
+
+
+def test_doctor_fails_where_something_else_takes_otlp(tmp_path: Path) -> None:
+    with stranger() as url:
+        done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=url)
+
+    assert done.returncode == 1
+    assert "is not an otel_ml service" in done.stdout
+    assert "otel-ml doctor --service" in done.stdout
+
+
+def test_doctor_fails_where_nobody_listens(tmp_path: Path) -> None:
+    done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
+
+    assert done.returncode == 1
+    assert "otel-ml serve" in done.stdout
+
+
+def test_doctor_fails_on_a_setting_that_cannot_be_read(tmp_path: Path) -> None:
+    done = otel_ml(tmp_path, "doctor", OTEL_ML_FLUSH_INTERVAL="5s")
+
+    assert done.returncode == 1
+    assert "OTEL_ML_FLUSH_INTERVAL" in done.stdout
+    assert "'5s'" in done.stdout
+
+
+def test_env_says_where_each_value_comes_from_and_masks_secrets(tmp_path: Path) -> None:
+    done = otel_ml(tmp_path, "env", OTEL_ML_TOKEN="hush", OTEL_ML_EXPORTERS="jsonl,wandb")
+
+    rows = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line.startswith("OTEL")}
+    assert done.returncode == 0, done.stderr
+    assert rows["OTEL_ML_TOKEN"] == ["***", "environment"]
+    assert rows["OTEL_ML_EXPORTERS"] == ["jsonl,wandb", "environment"]
+    assert rows["OTEL_ML_FLUSH_INTERVAL"] == ["1000", "ms", "default"]
+    assert "hush" not in done.stdout + done.stderr
+
+
+def test_env_fails_on_a_misspelt_setting_and_names_the_right_one(tmp_path: Path) -> None:
+    done = otel_ml(tmp_path, "env", OTEL_ML_EXPORTER="jsonl")
+
+    assert done.returncode == 1
+    assert "OTEL_ML_EXPORTER: there is no such setting. Did you mean OTEL_ML_EXPORTERS?" in done.stderr
+
+
+def test_replay_writes_a_run_to_another_exporter_with_every_value(tmp_path: Path) -> None:
+    recorded = digits_records(steps=20)
+    run = write_run(tmp_path, "01abc", recorded, exporters=[])
+
+    done = otel_ml(tmp_path, "replay", "01abc", "--to", "jsonl")
+
+    assert done.returncode == 0, done.stderr
+    assert "jsonl: 25 records" in done.stdout
+    run.database.unlink()  # what is left is what the exporter wrote
+    assert history(records(run)).series == history(recorded).series
+
+
+def test_replaying_twice_doubles_nothing(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=20), exporters=["jsonl"])
+    before = run.jsonl.read_bytes()
+
+    done = otel_ml(tmp_path, "replay", "01abc", "--to", "jsonl")
+
+    assert done.returncode == 0, done.stderr
+    assert run.jsonl.read_bytes() == before
+
+
+def test_replay_into_another_experiment_leaves_the_source_alone(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=20))
+
+    done = otel_ml(tmp_path, "replay", str(run.jsonl), "--to", "jsonl", "--experiment", "copies")
+
+    copy = RunFolder(tmp_path / "copies" / "01abc")
+    assert done.returncode == 0, done.stderr
+    assert copy.jsonl.read_bytes() == run.jsonl.read_bytes()
+
+
+def test_replay_names_an_unknown_exporter(tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=2))
+
+    done = otel_ml(tmp_path, "replay", "01abc", "--to", "jsonll")
+
+    assert done.returncode == 1
+    assert "Did you mean 'jsonl'?" in done.stderr
+
+
+def test_recover_finds_nothing_where_nothing_is_left(tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=2))
+
+    done = otel_ml(tmp_path, "recover")
+
+    assert done.returncode == 0, done.stderr
+    assert "Nothing to recover" in done.stdout
+
+
+def test_open_starts_tensorboard_on_the_run_and_says_where(tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=3), exporters=["tensorboard"])
+    command = [*PROGRAM, "open", "01abc", "--no-browser"]
+    process = subprocess.Popen(command, env=environment(tmp_path), stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        with urllib.request.urlopen(f"{url}data/plugins_listing", timeout=20) as answer:
+            assert "scalars" in json.load(answer)
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 130
+
+
+def test_open_says_how_to_get_there_where_the_run_is_in_no_viewer(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=3))
+
+    done = otel_ml(tmp_path, "open", "01abc", "--no-browser")
+
+    assert done.returncode == 1
+    assert f"otel-ml replay {run.path} --to tensorboard" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["show", "tail", "open", "replay"])
+def test_a_run_that_does_not_exist_is_said_with_what_there_is(tmp_path: Path, command: str) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=2))
+    arguments = ["--to", "jsonl"] if command == "replay" else []
+
+    done = otel_ml(tmp_path, command, "02xyz", *arguments)
+
+    assert done.returncode == 1
+    assert "01abc" in done.stderr

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from otel_ml.exceptions import ConfigError
+from otel_ml_exporters import env
+from otel_ml_exporters.config import ServiceConfig, default_exporters
+
+
+def load(tmp_path: Path, text: str = "", environ: dict[str, str] | None = None, **arguments: object) -> ServiceConfig:
+    file = tmp_path / "otel-ml.yaml"
+    file.write_text(text)
+    return ServiceConfig.load(file=file, environ=environ or {}, **arguments)  # type: ignore[arg-type]
+
+
+def problems(tmp_path: Path, text: str = "", environ: dict[str, str] | None = None) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text, environ)
+    return list(caught.value.problems)
+
+
+def test_without_anything_the_defaults_are_in_effect() -> None:
+    config = ServiceConfig.load(environ={})
+
+    assert tuple(config.exporters) == default_exporters()
+    assert (config.http, config.allowed_lateness_s, config.dir_max) == (("127.0.0.1", 4318), 10.0, 10 * 2**30)
+    assert config.dir == Path("otel-ml-runs").absolute()
+
+
+def test_an_argument_beats_the_file_which_beats_the_environment(tmp_path: Path) -> None:
+    environ = {"OTEL_ML_LISTEN_HTTP": "127.0.0.1:1", "OTEL_ML_DIR_MAX": "1 KiB", "OTEL_ML_ALLOWED_LATENESS": "1"}
+    text = "listen: {http: '127.0.0.1:2'}\ndir_max: 2 KiB\n"
+
+    config = load(tmp_path, text, environ, http="127.0.0.1:3")
+
+    assert (config.http[1], config.dir_max, config.allowed_lateness_s) == (3, 2048, 0.001)
+
+
+def test_exporters_of_the_file_keep_their_options_where_the_command_line_names_them(tmp_path: Path) -> None:
+    text = "exporters:\n  jsonl:\n  mlflow/remote: {every: 10}\n"
+
+    from_file = load(tmp_path, text, {"OTEL_ML_EXPORTERS": "wandb"})
+    from_arguments = load(tmp_path, text, exporters=["mlflow/remote", "console"])
+
+    assert from_file.exporters == {"jsonl": {}, "mlflow/remote": {"every": 10}}
+    assert from_arguments.exporters == {"mlflow/remote": {"every": 10}, "console": {}}
+    assert load(tmp_path, "exporters: [jsonl, console]").exporters == {"jsonl": {}, "console": {}}
+
+
+def test_variables_are_put_in_and_a_missing_one_is_said(tmp_path: Path) -> None:
+    text = "token: ${env:SECRET}\nexporters: {wandb: {entity: 'team-${env:TEAM}'}}"
+
+    config = load(tmp_path, text, {"SECRET": "s3", "TEAM": "rl"})
+
+    assert (config.token, config.exporters["wandb"]["entity"]) == ("s3", "team-rl")
+    assert "s3" not in repr(config)
+    assert "token: the variable SECRET is not set." in problems(tmp_path, text, {"TEAM": "x"})[0]
+
+
+def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
+    text = "exportes: {}\nlisten: {htp: x, http: nowhere}\nallowed_lateness: soon\n"
+
+    found = problems(tmp_path, text, {"OTEL_ML_DIR_MAX": "much"})
+
+    assert len(found) == 5
+    assert any("exportes: is no setting. Did you mean 'exporters'?" in problem for problem in found)
+    assert any("listen.htp: is no setting. Did you mean 'http'?" in problem for problem in found)
+    assert any(problem.startswith("http: expected host:port") for problem in found)
+    assert any(problem.startswith("allowed_lateness: expected a whole number") for problem in found)
+    assert any(problem.startswith("OTEL_ML_DIR_MAX: expected a size") for problem in found)
+
+
+@pytest.mark.parametrize("text", ["{", "- a", "\x00"])
+def test_a_file_that_is_no_mapping_is_named(tmp_path: Path, text: str) -> None:
+    assert "otel-ml.yaml" in problems(tmp_path, text)[0]
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"Cannot read .*missing\.yaml"):
+        ServiceConfig.load(file=tmp_path / "missing.yaml", environ={})
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "10.0.0.7", "gpu-node-1"])
+def test_an_address_others_can_reach_demands_a_token(host: str) -> None:
+    environ = {"OTEL_ML_LISTEN_HTTP": f"{host}:4318"}
+
+    with pytest.raises(ConfigError, match=r"OTEL_ML_LISTEN_HTTP=.*:4318 is not a loopback address.*OTEL_ML_TOKEN"):
+        ServiceConfig.load(environ=environ)
+    assert ServiceConfig.load(environ={**environ, "OTEL_ML_TOKEN": "x"}).http[1] == 4318
+
+
+def test_embedded_the_run_comes_from_the_environment_and_the_port_is_free(tmp_path: Path) -> None:
+    environ = {"OTEL_ML_EXPERIMENT_ID": "01JX", "OTEL_ML_EXPERIMENT_NAME": "digits"}
+
+    config = ServiceConfig.load(rendezvous=tmp_path, environ=environ)
+
+    assert config.embedded is not None
+    assert (config.embedded.experiment, config.embedded.experiment_name, config.embedded.run_name) == (
+        "01JX",
+        "digits",
+        "01JX",
+    )
+    assert (config.http, config.grpc) == (("127.0.0.1", 0), None)
+
+
+def test_embedded_without_an_experiment_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="OTEL_ML_EXPERIMENT_ID"):
+        ServiceConfig.load(rendezvous=tmp_path, environ={})
+
+
+def test_every_variable_says_what_it_means() -> None:
+    assert all(variable.doc and variable.name.startswith("OTEL_ML_") for variable in env.VARIABLES)
