@@ -13,12 +13,6 @@ from typing import TYPE_CHECKING, Any
 from otel_ml._internal.axes import Step
 from otel_ml._internal.encode_spans import encoded_spans
 from otel_ml._internal.guard import guard
-<<<<<<< HEAD
-from otel_ml.wire.protobuf import field, key_value, text
-from otel_ml._internal.step import Step
-from otel_ml.wire.attributes import AXIS, SCOPE, STEP, TIMER_LEVEL
-=======
->>>>>>> record
 
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
