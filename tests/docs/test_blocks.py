@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from tests.docs.page import Block, blocks_of
-from tests.e2e.jobs import ROOT, environment
+from tests.e2e.jobs import ROOT, environment, free_port
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN = {"python", "bash"}
 COMMANDS = {
     "python": 'exec "{python}" "$@"',
     "otel-ml": 'exec "{python}" -m otel_ml_exporters "$@"',
-    "torchrun": 'exec "{python}" -m torch.distributed.run --master-port 0 "$@"',
+    "torchrun": 'exec "{python}" -m torch.distributed.run --master-port "{port}" "$@"',
     # Resolves the extras for real, against this checkout; nothing is installed.
     "pip": 'exec "{python}" -m pip "${{@/#otel-ml/{root}}}" --quiet --dry-run',
 }
@@ -39,15 +39,12 @@ def with_commands(folder: Path) -> dict[str, str]:
     """Return an environment in which `otel-ml`, `python` and what `pip` finds as otel-ml are those of this checkout."""
     commands = folder / ".bin"
     commands.mkdir()
-    for name, arguments in {
-        "otel-ml": "-m otel_ml_exporters",
-        "python": "",
-        "torchrun": "-m torch.distributed.run",
-    }.items():
+    for name, program in COMMANDS.items():
         command = commands / name
-        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
+        filled = program.format(python=sys.executable, root=ROOT, port=free_port())
+        command.write_text(f"#!/usr/bin/env bash\n{filled}\n")
         command.chmod(0o755)
-    return environment(PATH=f"{commands}{os.pathsep}{os.environ['PATH']}", EXAMPLES=ROOT / "examples")
+    return environment(PATH=f"{commands}{os.pathsep}{os.environ['PATH']}")
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(map(runs_here, blocks_of(page)))], ids=relative)

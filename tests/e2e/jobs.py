@@ -44,7 +44,7 @@ def finished(command: Sequence[object], env: Mapping[str, str], cwd: Path, *, co
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
     assert done.returncode == code, done.stdout + done.stderr
@@ -77,7 +77,7 @@ def processes(
 
 def all_finished(started: Sequence[subprocess.Popen]) -> list[str]:
     """Wait for all processes, expect that none failed, and return what each said on stderr."""
-    said = [process.communicate(timeout=110)[1] for process in started]
+    said = [process.communicate(timeout=280)[1] for process in started]
     assert [process.returncode for process in started] == [0] * len(started), "\n".join(said)
     return said
 
@@ -119,7 +119,7 @@ Scalars = dict[str, dict[int, float]]
 def scalars_in(backend: str, run: Path) -> Scalars:
     """Return published name → step → last stored value, as the backend's own library reads it in another process."""
     command = [sys.executable, "-m", f"tests.contract.readers.{backend}", str(run), run.name]
-    done = subprocess.run(command, env=environment(), cwd=run, capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run(command, env=environment(), cwd=run, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout.splitlines()[-1])
     shown: Scalars = {}

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.jobs import all_finished, environment, processes, the_run_in
 from tests.e2e.straggler import LATE_AT, LATE_S, STEPS
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
 def test_a_step_closes_when_every_rank_is_done_with_it_not_when_a_timer_fires(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.e2e.jobs import BACKENDS, Scalars, all_finished, environment, process
 from tests.e2e.oracle import expected
 from tests.e2e.rank import written_in
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 ROLES = {"trainer": 6, "generator": 2, "critic": 1}
 

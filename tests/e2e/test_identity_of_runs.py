@@ -10,7 +10,7 @@ import pytest
 import otel_ml
 from tests.e2e.jobs import all_finished, environment, finished, processes, runs_in, torchrun
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 LOOP = ["-m", "tests.e2e.loop", 5]
 

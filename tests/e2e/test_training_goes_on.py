@@ -16,7 +16,7 @@ import pytest
 import otel_ml
 from tests.e2e.jobs import environment, processes, reach, services_of, the_run_in, until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 LONGEST_CALL_S = 0.5  # a call takes microseconds; a call that waits for a socket takes at least its time-out of seconds
 

@@ -31,6 +31,7 @@ def test_the_single_process_loop_records_a_falling_loss(tmp_path: Path) -> None:
     assert in_tensorboard(run)["loss"] == list(range(200))
 
 
+@pytest.mark.timeout(300)  # five processes import torch
 def test_the_ddp_example_is_one_run_in_every_backend_with_seven_lines(tmp_path: Path) -> None:
     script = EXAMPLES / "torchrun_ddp.py"
 
@@ -62,7 +63,7 @@ def test_the_async_generator_keeps_its_policy_versions_apart(tmp_path: Path) -> 
     assert shown[f"{prefix}/tokens"] == (list(range(12)), tokens)
     assert shown[f"{prefix}/reward"][1] == pytest.approx([v / 12 + 0.015 for v in range(12)])
     assert shown[f"{prefix}/time/generate"][0] == list(range(12))
-    assert not any(shown["otel_ml/amended"][1])
+    assert not any(shown.get("otel_ml/amended", ([], []))[1])
     assert in_tensorboard(run)[f"{prefix}/episodes"] == list(range(12))
 
 
