@@ -1,0 +1,135 @@
+"""CONTRACT §4: points of any OpenTelemetry SDK, the Collector's receivers, and records without a step."""
+
+from __future__ import annotations
+
+from otel_ml_exporters.aggregation.stepless import NO_STEP
+from tests.strategies import START, Rank, Service, cumulative, writer
+
+SDK = writer(0, instance="sdk")
+SCRAPER = writer(0, role="vllm", instance="scraper")
+
+
+def test_cumulative_points_become_what_was_added_since() -> None:
+    service, trainer = Service(), Rank(0)
+    service.take(trainer.step(0, {"x": 1.0}))
+
+    for second, total in ((0, 5.0), (10, 7.0), (20, 12.0)):
+        service.now = START + second
+        service.take([cumulative(SCRAPER, "tokens", total, start=START, time=START + second)])
+    service.wait(40, trainer)
+
+    assert service.rows(axis="time", role="vllm") == {
+        0: {"vllm/tokens": 5.0},
+        10: {"vllm/tokens": 2.0},
+        20: {"vllm/tokens": 5.0},
+    }
+
+
+def test_a_stream_that_began_before_the_run_is_a_baseline_only() -> None:
+    service = Service()
+    service.take(Rank(0).step(0, {"x": 1.0}))
+
+    service.take([cumulative(SCRAPER, "tokens", 1e9, start=START - 86400, time=START + 1)])
+    service.take([cumulative(SCRAPER, "tokens", 1e9 + 3, start=START - 86400, time=START + 2)])
+    service.wait(40, Rank(9))
+
+    assert service.rows(axis="time", role="vllm") == {0: {"vllm/tokens": 3.0}}
+    assert service.engine.status.counts.ignored == 1
+
+
+def test_a_new_start_or_a_lower_value_restarts_from_zero_and_an_older_time_is_ignored() -> None:
+    service = Service()
+    service.take(Rank(0).step(0, {"x": 1.0}))
+
+    service.take(
+        [
+            cumulative(SCRAPER, "tokens", 5.0, start=START, time=START + 1),
+            cumulative(SCRAPER, "tokens", 2.0, start=START, time=START + 2),
+            cumulative(SCRAPER, "tokens", 4.0, start=START + 3, time=START + 4),
+            cumulative(SCRAPER, "tokens", 99.0, start=START, time=START + 3),
+        ]
+    )
+    service.wait(40, Rank(9))
+
+    assert service.rows(axis="time", role="vllm") == {0: {"vllm/tokens": 5.0 + 2.0 + 4.0}}
+
+
+def test_the_same_point_again_changes_nothing() -> None:
+    service = Service()
+    point = cumulative(SCRAPER, "load", 3.0, start=0, time=START, kind="gauge", temporality="none")
+
+    service.take([point, point])
+    service.restart()
+    service.take([point])
+    service.wait(40, Rank(9))
+
+    assert service.rows(axis="time", role="vllm") == {0: {"vllm/load": 3.0}}
+    assert service.engine.status.counts.duplicate == 2
+
+
+def test_the_training_step_current_then_is_beside_a_window() -> None:
+    service, rank = Service(), Rank(0)
+    service.take(rank.inside(7))
+    service.now = rank.clock = START + 5
+    service.take(rank.inside(8))
+
+    service.take([cumulative(SCRAPER, "load", 3.0, start=0, time=START + 4, kind="gauge", temporality="none")])
+    service.wait(40, Rank(9))
+
+    assert service.rows(axis="time", role="vllm", own=True) == {0: {"vllm/load": 3.0, "vllm/otel_ml/step": 7.0}}
+
+
+def test_a_plain_sdk_program_with_steps_closes_a_step_at_its_first_point_of_a_later_one() -> None:
+    service = Service()
+
+    for step in range(4):
+        service.take([cumulative(SDK, "loss", 0.5, start=START, time=START + step, step=step, reduction="mean")])
+
+    assert service.rows() == {step: {"loss": 0.5} for step in range(3)}
+    service.wait(12, Rank(9))
+    assert 3 in service.rows()
+
+
+def test_a_time_in_the_future_becomes_the_receive_time() -> None:
+    service = Service()
+    service.take(Rank(0).step(0, {"x": 1.0}))
+
+    service.take([cumulative(SCRAPER, "load", 1.0, start=0, time=START + 9e6, kind="gauge", temporality="none")])
+    service.wait(40, Rank(9))
+
+    assert list(service.rows(axis="time", role="vllm")) == [0]
+
+
+def test_an_up_down_counter_is_a_level() -> None:
+    service = Service()
+
+    for second, level in ((1, 4.0), (2, 3.0)):
+        point = cumulative(SCRAPER, "queue", level, start=START, time=START + second, monotonic=False)
+        service.take([point])
+    service.wait(40, Rank(9))
+
+    assert service.rows(axis="time", role="vllm") == {0: {"vllm/queue": 3.0}}
+
+
+def test_a_record_without_a_step_goes_into_the_next_row_of_its_role() -> None:
+    service, rank = Service(), Rank(0)
+    service.take(rank.step(0, {"x": 1.0}))
+
+    service.take(rank.record(None, {"push_weights_s": 2.0}))
+    service.take(rank.step(1, {"x": 1.0}))
+    service.take(rank.record(None, {"push_weights_s": 3.0}), rank.bye())
+
+    assert service.rows() == {0: {"x": 1.0}, 1: {"x": 1.0, "push_weights_s": 2.5}}
+    assert service.notices == []
+
+
+def test_without_a_step_clock_records_go_to_windows_of_a_second_and_that_is_said_once() -> None:
+    service, rank = Service(), Rank(0)
+
+    for second in (0, 0, 1, 5):
+        service.now = rank.clock = START + second
+        service.take(rank.record(None, {"x": float(second)}))
+    service.take(rank.bye())
+
+    assert service.rows(axis="time") == {0: {"x": 0.0}, 1: {"x": 1.0}, 5: {"x": 5.0}}
+    assert service.notices == [NO_STEP]
