@@ -73,7 +73,7 @@ class LeftoverSpools:
                 self._take(signal, body).result(_STORED_S)
             path.unlink(missing_ok=True)
         except UndecodableError as error:
-            _log.error("The spool %s is set aside: %s", path, error)  # noqa: TRY400 (the sentence says it all)
+            _log.error("The spool %s is set aside: %s", path, error)
             path.rename(path.with_suffix(".unreadable"))
             return False
         except BlockingIOError:
