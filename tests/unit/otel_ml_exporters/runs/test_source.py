@@ -34,6 +34,15 @@ def test_a_run_that_a_service_has_open_is_live_and_read_from_jsonl(tmp_path: Pat
     assert not is_live(run)
 
 
+def test_looking_at_a_run_leaves_its_folder_as_it_was(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=5))
+    before = sorted((path, path.stat().st_mtime_ns) for path in run.path.rglob("*"))
+
+    is_live(run), facts(run), list(records(run))
+
+    assert sorted((path, path.stat().st_mtime_ns) for path in run.path.rglob("*")) == before
+
+
 def test_a_live_run_without_jsonl_says_what_to_do(tmp_path: Path) -> None:
     run = write_run(tmp_path, "01abc", digits_records(steps=5), exporters=[])
 
