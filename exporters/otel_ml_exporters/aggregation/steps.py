@@ -160,17 +160,17 @@ class Steps:
     def _export(self, lane: Lane, unit: Unit) -> None:
         run, track = self._run, lane.track
         row = row_of(unit, track, run.output.say)
-        absent = sorted(number for number in unit.missing if number not in unit.points)
-        values = dict(row.values)
         track.tally.closed += unit.count
         track.tally.quantile_coarse += row.coarse
-        if track.axis == TIME_AXIS and (training := run.training.at(row.time_ns)) is not None and values:
+        if not row.values and not row.histograms:
+            return
+        values = dict(row.values)
+        if track.axis == TIME_AXIS and (training := run.training.at(row.time_ns)) is not None:
             values[published_name(track.role, track.axis, f"{RESERVED_PREFIX}step")] = float(training)
+        absent = sorted(number for number in unit.missing if number not in unit.points)
         if absent:
             values[published_name(track.role, track.axis, f"{RESERVED_PREFIX}writers_missing")] = float(len(absent))
             self._say_missing(lane, unit, absent)
-        if not values and not row.histograms:
-            return
         for name, count in track.tally.news().items():
             values[published_name(track.role, track.axis, RESERVED_PREFIX + name)] = float(count)
         if track.axis == DEFAULT_AXIS:
