@@ -46,13 +46,11 @@ def every_point(batch: Batch) -> Iterator[Point]:
         found = []
         for metric in scope.metrics:
             kind = metric.WhichOneof("data")
-            for raw in getattr(metric, kind).data_points:
-                found.append(
-                    Point(
-                        known.get("ml.step"), known.get("ml.step.axis"), known.get("ml.reduction"), known["ml.seq"],
-                        metric.name, kind, plain(raw.attributes), raw,
-                    )
-                )  # fmt: skip
+            scoped = (known.get("ml.step"), known.get("ml.step.axis"), known.get("ml.reduction"), known["ml.seq"])
+            found += [
+                Point(*scoped, metric.name, kind, plain(raw.attributes), raw)
+                for raw in getattr(metric, kind).data_points
+            ]
         assert known["ml.seq.points"] == len(found)
         yield from found
 
@@ -64,7 +62,9 @@ def points(batch: Batch, name: str | None = None) -> list[Point]:
 
 def manifests(batch: Batch) -> dict[tuple[str | None, int | None], int]:
     return {
-        (point.axis, point.step): point.raw.as_int for point in every_point(batch) if point.name == "otel_ml.step.points"
+        (point.axis, point.step): point.raw.as_int
+        for point in every_point(batch)
+        if point.name == "otel_ml.step.points"
     }
 
 

@@ -7,10 +7,11 @@ import threading
 import numpy as np
 import pytest
 
+from otel_ml._internal.axes import STEPS, Steps
 from otel_ml._internal.guard import RecordingError
 from otel_ml._internal.log import log
 from otel_ml._internal.recorder import recorder
-from otel_ml._internal.step import STEPS, Steps, set_step, step
+from otel_ml._internal.step import set_step, step
 from tests.unit.otel_ml.record.decoded import manifests, points, positions, sums
 
 
@@ -254,6 +255,27 @@ def test_a_numpy_integer_is_a_step(recorded):
     log({"x": 1.0})
 
     assert steps_of(recorded.collect()) == [("step", 3)]
+
+
+def test_a_step_set_while_recording_is_off_holds_once_it_is_on(recorded):
+    recorder.enabled = False
+    set_step(5)
+    set_step(2, axis="rollout")
+    recorder.enabled = True
+    log({"x": 1.0})
+    log({"y": 1.0}, axis="rollout")
+
+    assert sums(recorded.collect()) == {("x", 5): 1.0, ("y", 2): 1.0}
+
+
+def test_a_block_that_never_ends_does_not_keep_other_steps_in_memory(recorded):
+    with step(0):
+        for i in range(1, 3 * Steps.KEPT):
+            set_step(i)
+        log({"x": 1.0})
+
+    assert len(STEPS.axes["step"].steps) <= Steps.KEPT + 2
+    assert steps_of(recorded.collect()) == [("step", 0)]
 
 
 def test_memory_of_old_steps_is_let_go(recorded):

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
+from otel_ml._internal.recorder import recorder
+from otel_ml._internal.stamp import StepStampProcessor
+from otel_ml._internal.step import set_step, step
+from otel_ml._internal.timing import timed, timer
+from tests.unit.otel_ml.record.decoded import plain, points, spans, sums
+
+
+@pytest.fixture
+def tracing(recorded):
+    recorded.configure(otel_tracing=True)
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(StepStampProcessor())
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    yield provider.get_tracer("user"), exporter
+    provider.shutdown()
+
+
+def by_name(found):
+    return {span.name: span for span in found}
+
+
+@pytest.mark.parametrize("otel_tracing", [False, True])
+def test_timers_nest(recorded, otel_tracing):
+    recorded.configure(otel_tracing=otel_tracing)
+    set_step(3)
+    with timed("outer"):
+        with timed("inner"):
+            pass
+        with timed("sibling"):
+            pass
+    with timed("next"):
+        pass
+
+    found = by_name(spans(recorded.collect()))
+    outer = found["outer"]
+    assert outer.parent_span_id == b""
+    assert found["inner"].parent_span_id == found["sibling"].parent_span_id == outer.span_id
+    assert found["inner"].trace_id == outer.trace_id
+    assert found["next"].trace_id != outer.trace_id
+    assert len({span.span_id for span in found.values()}) == 4
+    assert plain(outer.attributes) == {"ml.timer.level": 1, "ml.step": 3, "ml.step.axis": "step"}
+    assert outer.start_time_unix_nano <= found["inner"].start_time_unix_nano
+    assert found["inner"].end_time_unix_nano <= outer.end_time_unix_nano
+
+
+def test_timers_and_ordinary_spans_nest_both_ways(recorded, tracing):
+    tracer, exporter = tracing
+    set_step(1)
+    with tracer.start_as_current_span("user outer"), timed("timer"), tracer.start_as_current_span("user inner"):
+        pass
+
+    users = by_name(exporter.get_finished_spans())
+    (ours,) = spans(recorded.collect())
+    outer, inner = users["user outer"], users["user inner"]
+    assert int.from_bytes(ours.parent_span_id, "big") == outer.context.span_id
+    assert int.from_bytes(ours.trace_id, "big") == outer.context.trace_id
+    assert inner.parent.span_id == int.from_bytes(ours.span_id, "big")
+    assert inner.context.trace_id == outer.context.trace_id
+    assert trace.get_current_span() is trace.INVALID_SPAN
+
+
+def test_the_current_span_of_opentelemetry_is_the_timer(recorded, tracing):
+    with timed("t"):
+        current = trace.get_current_span()
+        assert current.is_recording()
+        current.set_attribute("note", "hello")
+        current.set_attributes({"n": 3})
+        current.add_event("halfway", {"done": 0.5})
+        current.record_exception(ValueError("odd"))
+        current.update_name("renamed")
+        current.set_status(StatusCode.ERROR, "bad luck")
+
+    (span,) = spans(recorded.collect())
+    assert span.name == "renamed"
+    assert plain(span.attributes) == {"ml.timer.level": 1, "note": "hello", "n": 3}
+    assert [event.name for event in span.events] == ["halfway", "exception"]
+    assert plain(span.events[1].attributes)["exception.message"] == "odd"
+    assert (span.status.code, span.status.message) == (2, "bad luck")
+
+
+@pytest.mark.parametrize("otel_tracing", [False, True])
+def test_tasks_keep_their_own_parents(recorded, otel_tracing):
+    recorded.configure(otel_tracing=otel_tracing, spans_per_step=1000)
+
+    @timed("child")
+    async def child() -> None:
+        await asyncio.sleep(0)
+
+    async def parent(i: int) -> None:
+        with timed(f"parent{i}"):
+            for _ in range(3):
+                await child()
+
+    async def job() -> None:
+        await asyncio.gather(*(parent(i) for i in range(10)))
+
+    asyncio.run(job())
+    found = spans(recorded.collect())
+    parents = {span.span_id for span in found if span.name.startswith("parent")}
+    children = [span.parent_span_id for span in found if span.name == "child"]
+    assert len(parents) == 10
+    assert sorted(children) == sorted(list(parents) * 3)
+
+
+def test_what_runs_between_start_and_stop_is_not_nested(recorded, tracing):
+    by_hand = timer("by hand")
+    by_hand.start()
+    with timed("block"):
+        by_hand.stop()
+
+    found = by_name(spans(recorded.collect()))
+    assert found["block"].parent_span_id == b""
+    assert trace.get_current_span() is trace.INVALID_SPAN
+
+
+def test_the_budget_keeps_the_first_spans_of_a_step_and_counts_the_rest(recorded):
+    recorded.configure(spans_per_step=5)
+    for i in range(2):
+        set_step(i)
+        for _ in range(8):
+            with timed("t"):
+                pass
+
+    batch = recorded.collect()
+    assert len(spans(batch)) == 10
+    assert sums(batch)["otel_ml/spans_over_budget", 0] == 3.0
+    assert {point.step: point.raw.count for point in points(batch, "time/t")} == {0: 8, 1: 8}
+    assert batch.values == 16, "what otel_ml counts itself is not the user's"
+
+
+def test_traces_off_keeps_metrics_only(recorded):
+    recorded.configure(traces="off", otel_tracing=True)
+    with timed("t"):
+        assert trace.get_current_span() is trace.INVALID_SPAN
+
+    batch = recorded.collect()
+    assert spans(batch) == []
+    assert len(points(batch)) == 1
+
+
+def test_span_false_keeps_the_metric_only(recorded):
+    with timed("t", span=False):
+        pass
+
+    batch = recorded.collect()
+    assert (len(spans(batch)), len(points(batch))) == (0, 1)
+
+
+def test_seeding_random_does_not_repeat_ids(recorded):
+    ids = set()
+    for _ in range(2):
+        random.seed(0)
+        recorder.after_fork_in_child()
+        with timed("t"):
+            pass
+        ids.add(spans(recorded.collect())[0].span_id)
+
+    assert len(ids) == 2
+
+
+def test_a_forked_child_does_not_finish_its_parents_spans(recorded):
+    read, write = os.pipe()
+    set_step(1)
+    with timed("parent"):
+        pid = os.fork()
+        if pid == 0:
+            recorder.after_fork_in_child()
+            with timed("child"):
+                pass
+    if pid == 0:
+        batch = recorded.collect(final=True)
+        os.write(write, repr(([s.name for s in spans(batch)], [p.name for p in points(batch)])).encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+    assert os.read(read, 1000).decode() == "(['child'], ['time/child'])"
+    assert [span.name for span in spans(recorded.collect())] == ["parent"]
+
+
+def test_users_spans_are_stamped_with_the_step(recorded, tracing):
+    tracer, exporter = tracing
+    tracer.start_span("no step").end()
+    set_step(4)
+    with step(2, axis="rollout"):
+        tracer.start_span("in block").end()
+
+    found = by_name(exporter.get_finished_spans())
+    assert dict(found["no step"].attributes) == {}
+    assert dict(found["in block"].attributes) == {"ml.step": 2, "ml.step.axis": "rollout"}
