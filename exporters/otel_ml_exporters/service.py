@@ -211,6 +211,11 @@ class Service:
         account = run.account(self._loop.queued)
         return account if writer is None else {**account, "last": run.status.last_writer == writer}
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the accounts include everything that was acknowledged."""
+        return self._loop.is_settled
+
     def notices(self, experiments: Iterable[str]) -> int:
         """Return how many notices these runs have."""
         runs = (self._runs.get(experiment) for experiment in experiments)

@@ -313,7 +313,7 @@ def test_notices_are_counted_in_every_answer_and_told_by_the_run(bench: Bench, r
     before = sender.send("metrics", writer.step(0, {"loss": 1.0})).headers["otel-ml-notices"]
     sender.send("logs", writer.event("ml.notice", sentence))
 
-    eventually(lambda: sentence in (sender.run() or {"notices": []})["notices"])
+    eventually(lambda: sentence in sender.run()["notices"])
 
     assert before == "0"
     assert sender.send("metrics", writer.step(1, {"loss": 1.0})).headers["otel-ml-notices"] == "1"
@@ -328,7 +328,7 @@ def test_health_and_metrics_are_there_for_machines(bench: Bench) -> None:
 
     assert health["service"] == "otel_ml"
     assert 'otel_ml_requests_total{signal="metrics"} 1' in metrics
-    eventually(lambda: [run["id"] for run in sender.request("GET", "/otel_ml/runs").json] == ["run-1"])
+    assert [run["id"] for run in sender.request("GET", "/otel_ml/runs").json] == ["run-1"]
     assert sender.request("GET", "/otel_ml/runs/nobody").status == 404
 
 
@@ -354,7 +354,7 @@ def test_what_an_exporter_had_not_taken_before_the_stop_it_gets_at_the_next_star
     sender, writer = bench.sender(service), FakeWriter()
     train(sender, [writer], range(5))
     sender.send("logs", writer.goodbye())
-    eventually(lambda: (sender.run() or {}).get("status") == "finished")
+    eventually(lambda: sender.run()["status"] == "finished")
     service.stop(0.1)
 
     bench.service({"recording": lambda: away})

@@ -70,7 +70,7 @@ class EngineLoop:
         self._changed = threading.Condition()
         self._queue: deque[tuple[int, Decoded]] = deque()
         self._stopping = False
-        self._taken = 0
+        self._offered = self._taken = self._committed = 0
         self._committed_at = 0.0
         self._disk_at = clock()
         self._told_at: dict[str, float] = {}
@@ -85,12 +85,18 @@ class EngineLoop:
         """Take entries that are in the journal."""
         with self._changed:
             self._queue.extend(entries)
+            self._offered = entries[-1][0]
             self._changed.notify()
 
     @property
     def queued(self) -> int:
         """Entries not taken yet."""
         return len(self._queue)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that was acknowledged is decided and committed."""
+        return self._committed >= self._offered
 
     def stop(self) -> None:
         """Take what is queued, commit, and end; safe twice."""
@@ -177,6 +183,7 @@ class EngineLoop:
                         return  # the journal still has it
                     time.sleep(_IDLE_S)
         self._committed_at = self._clock()
+        self._committed = self._taken
         self._drop(self._taken)
 
     def _look_after(self, now: float) -> None:

@@ -29,12 +29,19 @@ _JSON = "application/json"
 _LARGE = 256 * 1024
 """Bodies from here on are unpacked and decoded off the loop, so that small requests need not wait for them."""
 
+_SETTLE_S = 1.0
+_SETTLE_STEP_S = 0.01
+
 # google.rpc.Code, the body of every OTLP/HTTP error.
 _RPC_CODES: Mapping[int, int] = {400: 3, 401: 16, 404: 5, 413: 8, 415: 3, 500: 13, 503: 14}
 
 
 class RunsView(Protocol):
     """What the service tells about its runs; called on the receiver's thread."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the accounts include everything that was acknowledged."""
 
     def runs(self) -> list[Mapping[str, Any]]:
         """Return every run the service holds."""
@@ -88,7 +95,15 @@ class Routes:
             return await self._export(head, signal, body)
         if head.method not in {"GET", "HEAD"}:
             return _error(head, 405, f"{head.path} takes GET, not {head.method}.")
+        if head.path.startswith("/otel_ml/"):
+            await self._settled()
         return self._look(head)
+
+    async def _settled(self) -> None:
+        """Wait a moment for what was just acknowledged: who said goodbye and asks finds itself in the account."""
+        deadline = asyncio.get_running_loop().time() + _SETTLE_S
+        while not self._runs.is_settled and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(_SETTLE_STEP_S)
 
     async def _export(self, head: Head, signal: Signal, body: bytes) -> Response:
         try:
