@@ -187,15 +187,15 @@ def test_recover_finds_nothing_where_nothing_is_left(tmp_path: Path) -> None:
 def test_open_starts_tensorboard_on_the_run_and_says_where(tmp_path: Path) -> None:
     write_run(tmp_path, "01abc", digits_records(steps=3), exporters=["tensorboard"])
     command = [*PROGRAM, "open", "01abc", "--no-browser"]
-    process = subprocess.Popen(command, env=environment(tmp_path), stdout=subprocess.PIPE, text=True)
-    try:
+    with subprocess.Popen(command, env=environment(tmp_path), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         with urllib.request.urlopen(f"{url}data/plugins_listing", timeout=20) as answer:
-            assert "scalars" in json.load(answer)
-    finally:
+            found = json.load(answer)
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 130
+
+    assert "scalars" in found
+    assert process.returncode == 130
 
 
 def test_open_says_how_to_get_there_where_the_run_is_in_no_viewer(tmp_path: Path) -> None:
