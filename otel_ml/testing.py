@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from otel_ml._internal.answer import Answer
+from otel_ml._internal.isolation import forget_everything
 from otel_ml._internal.link import Reached
 from otel_ml._internal.runtime import RUNTIME
 from otel_ml.exceptions import OtelMLError
@@ -249,6 +250,7 @@ def capture(**arguments: Any) -> Iterator[Capture]:
         finally:
             RUNTIME.shutdown(5.0)
             RUNTIME.make_link = before
+            forget_everything()
 
 
 @contextmanager

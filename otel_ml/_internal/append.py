@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from otel_ml._internal.axes import Step
 from otel_ml._internal.buffer import LIMIT, RECORDS
 from otel_ml._internal.definition import Series
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
-from otel_ml._internal.step import Step
 from otel_ml._internal.values import Recordable, UnrecordableError, record_value, weighted_value
 
 __all__ = ["append", "append_row"]

@@ -20,6 +20,7 @@ __all__ = [
     "Definition",
     "Reduce",
     "Series",
+    "bad_name",
     "define_metric",
     "identity",
     "reduction_from",
@@ -147,7 +148,7 @@ class Definitions:
     ) -> Series | None:
         """Return the series, made at first sight; None (counted and said) where the name is not one."""
         if not isinstance(name, str) or not name or name.startswith(RESERVED_PREFIX) or name in {MANIFEST, POSITION}:
-            guard.drop("bad_name", _bad_name(name))
+            guard.drop("bad_name", bad_name(name))
             return None
         with self._lock:
             definition, conflict = self._definition(name, reduction, unit, description, default)
@@ -225,7 +226,8 @@ def _conflict(name: str, definition: Definition, reduction: Reduction) -> str:
     )
 
 
-def _bad_name(name: object) -> str:
+def bad_name(name: object) -> str:
+    """Say what is wrong with a name."""
     expected = f"expected a name that is a non-empty string and does not begin with {RESERVED_PREFIX!r}"
     return f"A metric's name: {expected}, got {name!r:.80}."
 
@@ -274,6 +276,6 @@ def define_metric(
     What was defined or recorded first stays; a different reduction later is said and not used.
     """
     if not isinstance(name, str) or not name:
-        guard.wrong(_bad_name(name))
+        guard.wrong(bad_name(name))
         return
     DEFINITIONS.declare(name, reduction_from(reduce, within, over, name) or _MEAN, unit, description)

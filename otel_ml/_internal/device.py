@@ -41,12 +41,11 @@ class DeviceTensor(Deferred):
         return self._event is None or bool(self._event.query())
 
     def read(self) -> list[float]:
-        # On a side stream: a copy on the default one would queue behind all that training has launched.
-        device_module = _device_module(self._copy.device.type)
-        stream = getattr(device_module, "Stream", None)
-        if self._event is None or stream is None:
+        if self._copy.device.type != "cuda":
             return _floats(self._copy)
-        with device_module.stream(_side_stream(device_module, self._copy.device)):
+        # On a side stream: a copy on the default one would queue behind all that training has launched.
+        cuda = sys.modules["torch"].cuda
+        with cuda.stream(_side_stream(cuda, self._copy.device)):
             return _floats(self._copy)
 
 
@@ -98,7 +97,8 @@ class Weighted(Deferred):
         if len(weights) == 1:
             weights = weights * len(values)
         pairs = [pair for pair in zip(values, weights, strict=False) if pair[1] >= 0]
-        guard.dropped["bad_weight"] += len(values) - len(pairs)
+        if len(pairs) < len(values):
+            guard.dropped["bad_weight"] += len(values) - len(pairs)
         return pairs
 
 
@@ -115,15 +115,11 @@ def _floats(tensor: Any) -> list[float]:
 _side_streams: dict[object, Any] = {}
 
 
-def _side_stream(device_module: Any, device: Any) -> Any:
+def _side_stream(cuda: Any, device: Any) -> Any:
     stream = _side_streams.get(device)
     if stream is None:
-        stream = _side_streams[device] = device_module.Stream(device=device)
+        stream = _side_streams[device] = cuda.Stream(device=device)
     return stream
-
-
-def _device_module(kind: str) -> Any:
-    return getattr(sys.modules["torch"], kind, None)
 
 
 def deferred_tensor(tensor: Any) -> Deferred:
@@ -132,21 +128,21 @@ def deferred_tensor(tensor: Any) -> Deferred:
     Raises:
         ValueError: where the stream is being captured into a graph: the copy would become part of it.
     """
+    torch = sys.modules["torch"]
     kind = tensor.device.type
-    device_module = _device_module(kind)
-    capturing = getattr(device_module, "is_current_stream_capturing", None)
-    if capturing is not None and capturing():
-        raise ValueError("is recorded while a CUDA graph is captured; record it outside of the captured region")
+    if kind == "cuda":
+        if torch.cuda.is_current_stream_capturing():
+            raise ValueError("is recorded while a CUDA graph is captured; record it outside of the captured region")
+        event = torch.cuda.Event()
+        copy = tensor.detach().clone()
+        event.record(torch.cuda.current_stream(tensor.device))
+        return DeviceTensor(copy, event)
+    event_type = getattr(getattr(torch, kind, None), "Event", None)
     copy = tensor.detach().clone()
-    event_type = getattr(device_module, "Event", None)
     if event_type is None:
         return DeviceTensor(copy, None)
     event = event_type()
-    current_stream = getattr(device_module, "current_stream", None)
-    if current_stream is None:
-        event.record()
-    else:
-        event.record(current_stream(tensor.device))
+    event.record()
     return DeviceTensor(copy, event)
 
 

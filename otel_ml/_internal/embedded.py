@@ -29,7 +29,7 @@ from otel_ml._internal.link import Reached
 from otel_ml.config import Config, Endpoint
 from otel_ml.wire.rendezvous import Rendezvous, Service, rendezvous_of, run_folder
 
-__all__ = ["EmbeddedLink", "service_command", "service_environ"]
+__all__ = ["EmbeddedLink", "answers", "endpoint_of", "service_command", "service_environ"]
 
 PATIENCE = 1.0
 """Seconds a service that was there may be silent before it is started again (CONTRACT §3)."""
@@ -97,7 +97,7 @@ class EmbeddedLink:
 
     def reach(self, now: float, *, failing_s: float) -> Reached | None:
         service = self.rendezvous.read_service()
-        if service is not None and service != self._reached and _answers(service):
+        if service is not None and service != self._reached and answers(service):
             return self._arrived(service)
         if self._process is not None:
             self._watch(self._process, now)
@@ -115,7 +115,7 @@ class EmbeddedLink:
         if self._silent_since is None:
             self._silent_since = now
         silent_s = max(failing_s, now - self._silent_since)
-        return silent_s >= PATIENCE and not (service == self._reached and _answers(service))
+        return silent_s >= PATIENCE and not (service == self._reached and answers(service))
 
     def _arrived(self, service: Service) -> Reached:
         if self._lock is not None:
@@ -125,7 +125,7 @@ class EmbeddedLink:
         self._failures = 0
         self._silent_since = None
         folder = Path(service.run_dir)
-        endpoint = Endpoint(url=service.endpoint, headers={"authorization": f"Bearer {service.token}"})
+        endpoint = endpoint_of(service)
         return Reached(
             HttpTransport(endpoint),
             shown_path(folder),
@@ -138,7 +138,7 @@ class EmbeddedLink:
         if now < self._not_before or not self._acquire():
             return
         service = self.rendezvous.read_service()
-        if service is not None and _answers(service):
+        if service is not None and answers(service):
             self._release()  # another process was quicker; the next look finds it
             return
         try:
@@ -198,9 +198,14 @@ class EmbeddedLink:
             self._process = None
 
 
-def _answers(service: Service) -> bool:
-    endpoint = Endpoint(url=service.endpoint, headers={"authorization": f"Bearer {service.token}"})
-    transport = HttpTransport(endpoint)
+def endpoint_of(service: Service) -> Endpoint:
+    """Return where and how to send to an announced service."""
+    return Endpoint(url=service.endpoint, headers={"authorization": f"Bearer {service.token}"})
+
+
+def answers(service: Service) -> bool:
+    """Whether the service is alive; waits a quarter of a second at most."""
+    transport = HttpTransport(endpoint_of(service))
     try:
         return transport.get("/healthz", HEALTH_TIMEOUT) is not None
     finally:

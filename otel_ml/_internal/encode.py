@@ -13,7 +13,7 @@ from itertools import groupby
 
 from otel_ml._internal.buckets import ExponentialBuckets
 from otel_ml._internal.definition import Series
-from otel_ml._internal.fold import Moments, Pending
+from otel_ml._internal.pending import Moments, Pending
 from otel_ml.wire.protobuf import field, key_value, text, varint
 from otel_ml.wire.attributes import AXIS, M2, REDUCTION, SCOPE, SEQ, SEQ_POINTS, STEP, WSUM, WXSUM
 
@@ -172,23 +172,24 @@ def _exponential(series: Series, pending: Pending, state: Moments, buckets: Expo
             _value_attributes(1, series, pending),
             times,
             _COUNT_SUM(0x21, state[0], 0x29, state[1]),
-            b"\x30" + varint(_zigzag(buckets.scale)),
-            b"\x39" + buckets.zeros.to_bytes(8, "little"),
-            field(8, _side(buckets.positive)),
-            field(9, _side(buckets.negative)),
+            b"\x30" + varint(_zigzag(buckets.scale)) if buckets.scale else b"",
+            b"\x39" + buckets.zeros.to_bytes(8, "little") if buckets.zeros else b"",
+            _side(8, buckets.positive),
+            _side(9, buckets.negative),
             _range(series, state, 0x61, 0x69),
         )
     )
     return _metric_prefix(series, _EXPONENTIAL, len(point), len(_DELTA)) + point + _DELTA
 
 
-def _side(side: dict[int, int]) -> bytes:
-    """Encode Buckets: offset 1 (zigzag), counts 2 (packed)."""
+def _side(number: int, side: dict[int, int]) -> bytes:
+    """Encode a field of Buckets: offset 1 (zigzag), counts 2 (packed)."""
     if not side:
         return b""
     low, high = min(side), max(side)
     counts = b"".join(varint(side.get(index, 0)) for index in range(low, high + 1))
-    return b"\x08" + varint(_zigzag(low)) + field(2, counts)
+    offset = b"\x08" + varint(_zigzag(low)) if low else b""
+    return field(number, offset + field(2, counts))
 
 
 def _zigzag(number: int) -> int:

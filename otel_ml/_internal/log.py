@@ -7,9 +7,10 @@ from time import time_ns
 from typing import Any
 
 from otel_ml._internal.append import append, append_row
-from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, identity, reduction_from
+from otel_ml._internal.axes import NOW, current_step
+from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, bad_name, identity, reduction_from
 from otel_ml._internal.guard import guard
-from otel_ml._internal.step import NOW, current_step, step_for
+from otel_ml._internal.step import step_for
 
 __all__ = ["forget_names", "log", "record"]
 
@@ -103,6 +104,9 @@ def record(
     """Record one value; the arguments are those of `log()`."""
     if NOW.off:
         return
+    if not isinstance(name, str):
+        guard.drop("bad_name", bad_name(name))
+        return
     log(
         {name: value},
         step=step,
@@ -121,14 +125,13 @@ _Options = tuple[Any, Any, Any, Any, Any]
 
 def _table(options: _Options) -> dict[str, Series]:
     prefix, reduce, within, over, attributes = options
-    key = (
-        prefix,
-        reduce if reduce is None or isinstance(reduce, str) else tuple(reduce),
-        within,
-        over,
-        None if attributes is None else tuple(attributes.items()),
-    )
-    table = _TABLES.get(key)
+    try:
+        several = reduce if reduce is None or isinstance(reduce, str) else tuple(reduce)
+        key = (prefix, several, within, over, None if attributes is None else tuple(attributes.items()))
+        table = _TABLES.get(key)
+    except TypeError:
+        # Something that cannot be a key: what it means, or that it means nothing, is found out without the cache.
+        return {}
     if table is None:
         if len(_TABLES) >= _MAX_TABLES:
             _TABLES.clear()

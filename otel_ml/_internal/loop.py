@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from time import perf_counter_ns
 from typing import Generic, TypeVar
 
+from otel_ml._internal.axes import NOW, STEPS
 from otel_ml._internal.guard import guard
-from otel_ml._internal.step import NOW, STEPS, bad_axis, bad_step, is_step
+from otel_ml._internal.step import bad_axis, bad_step, is_step
 from otel_ml._internal.timing import Timing, watch_named
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
@@ -67,7 +68,7 @@ def _stop(timing: Timing | None) -> None:
         timing.__exit__(None, None, None)
 
 
-def steps(iterable: Iterable[T], *, start: int | None = None, axis: str = DEFAULT_AXIS) -> Iterable[T]:
+def steps(iterable: Iterable[T], *, start: int | None = None, axis: str = DEFAULT_AXIS) -> StepLoop[T]:
     """Iterate over `iterable`, each item in a step of its own.
 
     Sets the step before the loop's body and ends it after; records `time/data` (waiting for the item)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from otel_ml._internal.step import Step
+from otel_ml._internal.axes import Step
 
 __all__ = ["is_done"]
 

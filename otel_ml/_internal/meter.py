@@ -7,12 +7,13 @@ from time import time_ns
 from typing import Any
 
 from otel_ml._internal.append import append, append_row
+from otel_ml._internal.axes import NOW, current_step
 from otel_ml._internal.buffer import LIMIT, RECORDS
 from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, identity, reduction_from
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
 from otel_ml._internal.instruments import Counter, Gauge, Histogram, UpDownCounter
-from otel_ml._internal.step import NOW, current_step, step_for
+from otel_ml._internal.step import step_for
 
 __all__ = ["Meter", "Metric", "get_meter"]
 
@@ -79,14 +80,16 @@ class Metric:
     def _with(self, attributes: Mapping[str, object]) -> Series | None:
         if self._series is None:
             return None
-        key = tuple(attributes.items())
-        known = self._by_attributes.get(key)
-        if known is not None:
-            return known
-        series = DEFINITIONS.series(self.name, identity(attributes))
-        if series is not None:
-            self._by_attributes[key] = series
-        return series
+        given = tuple(attributes.items())
+        try:
+            return self._by_attributes[given]
+        except KeyError:
+            series = DEFINITIONS.series(self.name, identity(attributes))
+            if series is not None:
+                self._by_attributes[given] = series
+            return series
+        except TypeError:  # a value that cannot be a key, such as a list: it counts as its text
+            return DEFINITIONS.series(self.name, identity(attributes))
 
 
 class Meter:

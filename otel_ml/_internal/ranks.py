@@ -22,6 +22,7 @@ class Place:
         job: the launcher's id of the job, or empty.
         is_unique: whether `job` differs between two runs of the same command.
         hosts: how many hosts the job spans.
+        host: which of them this is; global rank 0 is on 0.
         attempt: how many restarts came before, where the launcher counts them.
     """
 
@@ -33,6 +34,7 @@ class Place:
     is_unique: bool = False
     hosts: int = 1
     attempt: int | None = None
+    host: int = 0
 
 
 def _number(environ: Environ, *names: str) -> int | None:
@@ -60,6 +62,7 @@ def torchrun(environ: Environ) -> Place | None:
         is_unique=not named and slurm_job is not None,
         hosts=_number(environ, "GROUP_WORLD_SIZE") or 1,
         attempt=_number(environ, "TORCHELASTIC_RESTART_COUNT"),
+        host=_number(environ, "GROUP_RANK") or 0,
     )
 
 
@@ -80,6 +83,7 @@ def slurm(environ: Environ) -> Place | None:
         is_unique=True,
         hosts=_number(environ, "SLURM_STEP_NUM_NODES", "SLURM_NNODES") or 1,
         attempt=_number(environ, "SLURM_RESTART_COUNT"),
+        host=_number(environ, "SLURM_NODEID") or 0,
     )
 
 
@@ -96,6 +100,7 @@ def open_mpi(environ: Environ) -> Place | None:
         launcher="mpi",
         job=_clean(environ.get("PMIX_NAMESPACE") or environ.get("OMPI_MCA_ess_base_jobid") or ""),
         hosts=-(-world_size // local),
+        host=rank // local,
     )
 
 
@@ -112,6 +117,7 @@ def hydra(environ: Environ) -> Place | None:
         launcher="mpi",
         job=_clean(environ.get("PMI_JOBID") or environ.get("HYDRA_JOBID") or ""),
         hosts=-(-world_size // local),
+        host=rank // local,
     )
 
 
@@ -149,6 +155,7 @@ def torch_env(environ: Environ) -> Place | None:
         local_rank=_number(environ, "LOCAL_RANK") or rank % local,
         launcher="environment",
         hosts=-(-world_size // local),
+        host=rank // local,
     )
 
 

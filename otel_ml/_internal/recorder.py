@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from otel_ml._internal import spans
+from otel_ml._internal.axes import NOW, STEPS, Step
 from otel_ml._internal.buffer import RECORDS
 from otel_ml._internal.definition import DEFINITIONS, QUANTILE_COARSE
 from otel_ml._internal.encode import encoded_gauge, encoded_scopes, scope_bytes
-from otel_ml._internal.fold import FOLDER, Pending
+from otel_ml._internal.fold import FOLDER
 from otel_ml._internal.guard import guard
 from otel_ml._internal.manifest import is_done
+from otel_ml._internal.pending import Pending
 from otel_ml._internal.sequence import Sequence
-from otel_ml._internal.step import NOW, STEPS, Step
+from otel_ml._internal.step import set_step
 from otel_ml.wire.attributes import MANIFEST, POSITION
 
 __all__ = ["Batch", "RecordSettings", "Recorder", "recorder"]
@@ -82,6 +84,9 @@ class Recorder:
     def enabled(self, value: bool) -> None:
         NOW.off = not value
         NOW.level = self._settings.timer_level if value else -1
+        wanted, STEPS.wanted = STEPS.wanted, {}
+        for axis, step in wanted.items():
+            set_step(step, axis=axis)  # type: ignore[arg-type] # not looked at until now
 
     def collect(self, now_ns: int, *, final: bool = False) -> Batch:
         """Take everything recorded so far as wire bytes. Called by the background thread only.

@@ -15,6 +15,7 @@ from otel_ml._internal.embedded import EmbeddedLink
 from otel_ml._internal.events import EVENTS, log_params
 from otel_ml._internal.exit import ExitHooks
 from otel_ml._internal.guard import guard
+from otel_ml._internal.hosts import FirstHostLink, OtherHostLink
 from otel_ml._internal.identity import Identity, identify, new_instance
 from otel_ml._internal.inherit import WrittenEnvironment, child_environ
 from otel_ml._internal.link import Link, Reached, RemoteLink
@@ -37,9 +38,12 @@ LinkMaker = Callable[[Config, Identity, Callable[[str], None]], Link]
 
 
 def link_for(config: Config, identity: Identity, say: Callable[[str], None]) -> Link:
-    """Return how this process reaches its service: the endpoint, or embedded."""
+    """Return how this process reaches its service: the endpoint, or embedded on one host or several."""
     if config.is_remote:
         return RemoteLink(config)
+    if identity.place.hosts > 1:
+        kind = FirstHostLink if identity.place.host == 0 else OtherHostLink
+        return kind(config, identity.run_id, say=say)
     return EmbeddedLink(config, identity.run_id, say=say)
 
 

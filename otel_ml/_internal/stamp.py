@@ -5,7 +5,7 @@ from __future__ import annotations
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import Span, SpanProcessor
 
-from otel_ml._internal.step import current_step
+from otel_ml._internal.axes import current_step
 from otel_ml.wire.attributes import AXIS, STEP
 
 __all__ = ["StepStampProcessor"]

@@ -10,13 +10,13 @@ from typing import Any, TypeVar, overload
 
 from otel_ml._internal import device as device_values
 from otel_ml._internal import spans
+from otel_ml._internal.axes import NOW, STEPS, Step, current_step
 from otel_ml._internal.buffer import LIMIT, RECORDS
 from otel_ml._internal.definition import DEFINITIONS, SPANS_OVER_BUDGET, Reduce, reduction_from
 from otel_ml._internal.device import DeviceElapsed
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
 from otel_ml._internal.spans import STATE, Recording, Watch
-from otel_ml._internal.step import NOW, STEPS, Step, current_step
 from otel_ml._internal.timed_calls import timed_calls
 from otel_ml.wire.reduction import Reduction
 
@@ -178,7 +178,7 @@ def watch_named(
     device: str | None = None,
 ) -> Watch | None:
     """Return the timer of this name, made at first sight; None (said) where the name is not one."""
-    watch = _WATCHES.get(name)
+    watch = _WATCHES.get(name) if isinstance(name, str) else None
     if watch is not None:
         return watch
     reduction = None

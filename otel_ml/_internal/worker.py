@@ -6,7 +6,6 @@ Only this thread touches recorder.collect, spool, sender and link. Others hand i
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, Literal
 
-from otel_ml._internal.answer import Transport
 from otel_ml._internal.console import Console, finished_line, started_line
 from otel_ml._internal.events import EVENTS
 from otel_ml._internal.guard import guard
 from otel_ml._internal.identity import Identity
 from otel_ml._internal.link import Link, Reached
 from otel_ml._internal.logrecord import LogRecord, encode_scope_logs
+from otel_ml._internal.notices import Notices, run_status
 from otel_ml._internal.recorder import Recorder
 from otel_ml._internal.resource import encode_resource
 from otel_ml._internal.send import MAX_BYTES, Sender
@@ -36,6 +35,9 @@ Status = Literal["finished", "failed", "killed"]
 
 TICK = 0.1
 """Seconds between looks; what a `kill -9` may cost (CONTRACT §3: the spool is written every 100 ms)."""
+
+PATIENCE_WITH_NOBODY = 5.0
+"""Seconds until what is to be said is printed here, while no receiver has answered at all."""
 
 PATIENCE_WITH_SERVICE = 1.0
 """Seconds the service has to say whether this writer was the last."""
@@ -91,8 +93,7 @@ class Worker:
         self._extra_spans = extra_spans
         self._console = Console(is_quiet=config.is_quiet)
         self._requests: SimpleQueue[Request] = SimpleQueue()
-        self._notices: list[str] = []
-        self._notices_shown = 0
+        self._notices = Notices(self._console, identity)
         self._started = time.monotonic()
         self._last_send = self._started
         self._boundary = 0
@@ -140,10 +141,8 @@ class Worker:
         self._link.close()
 
     def say(self, sentence: str) -> None:
-        """Say something once for the job: through the service, or here if there is none."""
-        self._notices.append(sentence)
-        notice = LogRecord(keys.EVENT_NOTICE, sentence, is_warning=True)
-        EVENTS.put("notice", lambda: (notice,))
+        """Say something once for the job."""
+        self._notices.say(sentence)
 
     def _loop(self) -> None:
         while True:
@@ -348,27 +347,13 @@ class Worker:
             )
 
     def _tell(self, *, is_last: bool = False) -> None:
-        """Print the service's notices on global rank 0; where no service answers, our own on local rank 0."""
-        if self.sender.notices is None:
-            waited = time.monotonic() - self._started > 5.0 or self.sender.has_answered or is_last
-            if self._notices and waited:
-                said, self._notices = self._notices, []
-                if self.identity.place.local_rank == 0:
-                    for sentence in said:
-                        self._console.line(sentence)
-            return
-        self._notices.clear()
-        if self.sender.notices > self._notices_shown and self._is_speaker():
-            self._show_notices(self._ask())
-
-    def _is_speaker(self) -> bool:
-        return self.identity.place.rank == 0 and self.identity.parent is None
-
-    def _show_notices(self, run: Mapping[str, Any] | None) -> None:
-        notices = [str(notice) for notice in (run or {}).get("notices", ())]
-        for notice in notices[self._notices_shown :]:
-            self._console.line(notice)
-        self._notices_shown = max(self._notices_shown, len(notices))
+        """Print what is to be said by now."""
+        count = self.sender.notices
+        if count is None:
+            if is_last or self.sender.has_answered or time.monotonic() - self._started > PATIENCE_WITH_NOBODY:
+                self._notices.print_own()
+        elif self._notices.has_more(count):
+            self._notices.print_of(self._ask())
 
     def _ask(self, query: str = "") -> Mapping[str, Any] | None:
         return run_status(self.sender.transport, f"{self.identity.run_id}{query}") if self.sender.transport else None
@@ -381,10 +366,11 @@ class Worker:
         quiet_since = time.monotonic()
         while True:
             run = self._ask(f"?writer={self.identity.instance}")
-            is_last = None if run is None else run.get("last")  # None: the service has not got to our goodbye yet
-            if is_last is False:
-                return
-            left = int(run.get("pending", 0)) if run is not None and is_last else None
+            is_last = run is not None and bool(run.get("last"))
+            pending_now = None if run is None else int(run.get("pending", 0))
+            if pending_now == 0 and not is_last:
+                return  # the service has read our goodbye, and others are live
+            left = pending_now if is_last else None
             now = time.monotonic()
             if left is not None and (pending is None or left < pending):
                 pending, quiet_since = left, now
@@ -394,16 +380,6 @@ class Worker:
             time.sleep(0.05)
         if run is None or not is_last:
             return
-        self._show_notices(run)
+        self._notices.print_of(run)
         share = self.overhead_s() / max(time.monotonic() - self._started, 1e-9)
         self._console.line(finished_line(run, share))
-
-
-def run_status(transport: Transport, run: str) -> Mapping[str, Any] | None:
-    """Return what the service behind `transport` says of a run, or None."""
-    content = transport.get(f"/otel_ml/runs/{run}", timeout=1.0)
-    try:
-        found = json.loads(content) if content else None
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None

@@ -194,3 +194,30 @@ def test_urls_come_from_the_service(environ: dict[str, str], tmp_path: Path) -> 
     output, _ = run(program, environ, tmp_path)
 
     assert output.split() == [str(folder(tmp_path)), str(folder(tmp_path) / "metrics.jsonl"), "True"]
+
+
+def test_hosts_that_share_the_folder_meet_in_one_run(environ: dict[str, str], tmp_path: Path) -> None:
+    launched = {**environ, "MASTER_ADDR": "127.0.0.1", "GROUP_WORLD_SIZE": "2", "WORLD_SIZE": "2"}
+    launched |= {"TORCHELASTIC_RUN_ID": "one", "OTEL_ML_EXPERIMENT_ID": "one"}
+    program = """
+        import otel_ml
+        otel_ml.init("digits")
+        otel_ml.log({"loss": 1}, step=0)
+        print(otel_ml.flush(30), flush=True)
+        input()
+    """
+    processes = []
+    for host in range(2):
+        (tmp_path / f"host{host}").mkdir()
+        place = {"RANK": f"{host}", "GROUP_RANK": f"{host}", "XDG_RUNTIME_DIR": str(tmp_path / f"host{host}")}
+        processes.append(start(program, {**launched, **place}, tmp_path))
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "True\n"
+    for process in processes:
+        process.communicate("go\n", timeout=30)
+
+    assert len(starts(tmp_path)) == 1
+    found = eventually(lambda: len(points(tmp_path)) == 2 and points(tmp_path))
+    assert sorted(point[3] for point in found) == [0, 1]
+    assert list((tmp_path / "host1").glob("*/*/service.json")) == []

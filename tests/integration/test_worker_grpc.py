@@ -23,7 +23,7 @@ class Receiver(metrics_service_pb2_grpc.MetricsServiceServicer, logs_service_pb2
         self.metadata: dict[str, str] = {}
         self.refusals = 1
 
-    def Export(self, request: Any, context: Any) -> Any:
+    def Export(self, request: Any, context: Any) -> Any:  # noqa: N802 (the name of the RPC)
         self.metadata = dict(context.invocation_metadata())
         if self.refusals:
             self.refusals -= 1

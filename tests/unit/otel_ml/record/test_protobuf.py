@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
-from otel_ml._internal.protobuf import any_value, key_value
+from otel_ml.wire.protobuf import any_value, key_value
 
 scalars = (
     st.none()

@@ -1,0 +1,262 @@
+"""The steps of this process: axes, the current step of each, and which step is current where."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from otel_ml.wire.attributes import DEFAULT_AXIS
+
+if TYPE_CHECKING:
+    from otel_ml._internal.pending import Pending
+    from otel_ml._internal.step import StepBlock
+
+__all__ = ["NOW", "STEPS", "Axis", "Step", "Steps", "current_step"]
+
+
+class Step:
+    """One step of one axis (or, with `index` None, no step at all): what a record points to.
+
+    Attributes:
+        ended: nobody is inside it any more; may become False again.
+        ended_ns: when it ended last.
+        blocks: `with step()` blocks open on it.
+        points: sent for it so far, without those the spool dropped.
+        said: points in its last manifest.
+        last_ns: time of its newest record that was collected.
+        waiting: device values not read yet; its manifest waits for them.
+        spans: timers begun in it that kept their span.
+        pending: what the next collection will encode; guarded by the fold lock.
+        generation: of the process, see `Steps.generation`.
+    """
+
+    __slots__ = (
+        "axis", "blocks", "ended", "ended_ns", "generation", "index", "last_ns",
+        "pending", "points", "said", "spans", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, axis: Axis | None, index: int | None, generation: int) -> None:
+        self.axis = axis
+        self.index = index
+        self.generation = generation
+        self.ended = True
+        self.ended_ns = 0
+        self.blocks = 0
+        self.points = 0
+        self.said = 0
+        self.last_ns = 0
+        self.waiting = 0
+        self.spans = 0
+        self.pending: Pending | None = None
+
+    def __repr__(self) -> str:
+        return f"Step({self.axis.name if self.axis else None!r}, {self.index})"
+
+
+class Axis:
+    """The steps of one axis.
+
+    Attributes:
+        current: the process-wide step, or None.
+        latest: the largest step entered.
+        explicit: `set_step()` or `step()` was used on it: `log(step=)` moves nothing from then on.
+        open: the steps that have open blocks.
+    """
+
+    __slots__ = ("current", "explicit", "latest", "name", "open", "steps")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.steps: dict[int, Step] = {}
+        self.current: Step | None = None
+        self.latest = -1
+        self.explicit = False
+        self.open: dict[Step, None] = {}
+
+    def inside(self) -> Step | None:
+        """The largest step the process is inside of by `set_step()` or `step()`, or None."""
+        if not self.explicit:
+            return None
+        candidates = list(self.open)
+        if self.current is not None:
+            candidates.append(self.current)
+        return max(candidates, key=lambda step: step.index or 0, default=None)
+
+
+class Now:
+    """What recording calls look at first; one attribute load each.
+
+    Attributes:
+        off: recording does nothing.
+        level: timers above it cost a lookup; -1 while recording is off.
+        step: the process-wide step, or None where a context has to be asked (`step()` was used).
+    """
+
+    __slots__ = ("level", "off", "step")
+
+    def __init__(self) -> None:
+        self.off = True
+        self.level = -1
+        self.step: Step | None = None
+
+
+NOW = Now()
+
+
+class Steps:
+    """All axes of the process; `STEPS` is the only one.
+
+    Attributes:
+        wanted: what `set_step()` was told while recording was off, per axis.
+        boundaries: grows whenever a step is entered or left.
+        generation: grows at a fork: steps of the parent mean nothing to its child.
+    """
+
+    KEPT = 4096
+    """Steps remembered per axis, so that a record at an old one adds to its running total."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Start with no axis and no step; whatever still points to an old step has none."""
+        for axis in getattr(self, "axes", {}).values():
+            for step in axis.steps.values():
+                step.index, step.axis, step.ended, step.pending = None, None, True, None
+        self.generation += 1
+        self.axes: dict[str, Axis] = {}
+        self.none = Step(None, None, self.generation)
+        self.process = self.none
+        self.boundaries = 0
+        self.blocks: ContextVar[StepBlock | None] = ContextVar("otel_ml_step", default=None)
+        # Reentrant: a signal handler may set a step while the main thread is doing so.
+        self.lock = threading.RLock()
+        self.blocks_used = False
+        self.wanted: dict[object, object] = {}
+        NOW.step = self.none
+
+    def axis(self, name: str) -> Axis:
+        """Return the axis, made at first sight."""
+        axis = self.axes.get(name)
+        if axis is None:
+            with self.lock:
+                axis = self.axes.setdefault(name, Axis(name))
+        return axis
+
+    def step(self, axis: Axis, index: int) -> Step:
+        """Return the one `Step` object of (axis, index)."""
+        step = axis.steps.get(index)
+        if step is None:
+            with self.lock:
+                step = axis.steps.setdefault(index, Step(axis, index, self.generation))
+                if len(axis.steps) > self.KEPT:
+                    self._forget_oldest(axis)
+        return step
+
+    def _forget_oldest(self, axis: Axis) -> None:
+        index, oldest = next(iter(axis.steps.items()))
+        del axis.steps[index]
+        if not oldest.ended or oldest.points > oldest.said or oldest.pending is not None or oldest.waiting:
+            axis.steps[index] = oldest  # still needed: the last in line now
+
+    def set(self, axis_name: str, index: int) -> None:
+        """Make (axis, index) the process-wide current step."""
+        axis = self.axis(axis_name)
+        with self.lock:
+            axis.explicit = True
+            self._move(axis, self.step(axis, index))
+            self.boundaries += 1
+            if axis_name == DEFAULT_AXIS or self._default_axis_unset():
+                self._use(axis.current or self.none)
+
+    def end(self, axis_name: str) -> None:
+        """Leave the current step of the axis: nothing is current then."""
+        axis = self.axis(axis_name)
+        with self.lock:
+            step, axis.current = axis.current, None
+            if step is not None:
+                if not step.blocks:
+                    self._end(step)
+                self.boundaries += 1
+                if self.process is step:
+                    self._use(self.none)
+
+    def at(self, axis_name: str, index: int) -> Step:
+        """Return the step of a `log(step=)`; moves the current one only where nothing else does."""
+        axis = self.axes.get(axis_name) or self.axis(axis_name)
+        step = axis.steps.get(index) or self.step(axis, index)
+        if not axis.explicit and axis.current is not step:
+            with self.lock:
+                self._move(axis, step)
+                if axis_name == DEFAULT_AXIS:
+                    self._use(step)
+        return step
+
+    def open(self, block: StepBlock, axis_name: str, index: int) -> Step:
+        """Enter a block."""
+        axis = self.axis(axis_name)
+        with self.lock:
+            self.blocks_used = axis.explicit = True
+            NOW.step = None
+            step = self.step(axis, index)
+            step.blocks += 1
+            step.ended = False
+            axis.open[step] = None
+            axis.latest = max(axis.latest, index)
+            self.boundaries += 1
+        return step
+
+    def close(self, step: Step) -> None:
+        """Leave a block."""
+        with self.lock:
+            step.blocks -= 1
+            if step.axis is not None and not step.blocks:
+                step.axis.open.pop(step, None)
+                if step.axis.current is not step:
+                    self._end(step)
+            self.boundaries += 1
+
+    def current(self, axis_name: str) -> Step:
+        """Return the current step on one axis: of the innermost block on it, else the process-wide one."""
+        block = self.blocks.get()
+        while block is not None:
+            if block.step.axis is not None and block.step.axis.name == axis_name:
+                return block.step
+            block = block.outer
+        axis = self.axes.get(axis_name)
+        return (axis.current if axis is not None else None) or self.none
+
+    def _default_axis_unset(self) -> bool:
+        default = self.axes.get(DEFAULT_AXIS)
+        return default is None or default.current is None
+
+    def _move(self, axis: Axis, step: Step) -> None:
+        before = axis.current
+        axis.current = step
+        step.ended = False
+        axis.latest = max(axis.latest, step.index or 0)
+        if before is not None and before is not step and not before.blocks:
+            self._end(before)
+
+    def _end(self, step: Step) -> None:
+        step.ended_ns = time.time_ns()
+        step.ended = True
+
+    def _use(self, step: Step) -> None:
+        self.process = step
+        NOW.step = None if self.blocks_used else step
+
+
+STEPS = Steps()
+
+
+def current_step() -> Step:
+    """Return the step a record without `step=` belongs to; `STEPS.none` where there is none.
+
+    The innermost block decides; else axis `step` where it is set; else the axis set last.
+    """
+    block = STEPS.blocks.get()
+    return STEPS.process if block is None else block.step

@@ -1,0 +1,63 @@
+"""What is said once for the whole job: by the service where there is one, else here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from otel_ml._internal.answer import Transport
+from otel_ml._internal.console import Console
+from otel_ml._internal.events import EVENTS
+from otel_ml._internal.identity import Identity
+from otel_ml._internal.logrecord import LogRecord
+from otel_ml.wire import attributes as keys
+
+__all__ = ["Notices", "run_status"]
+
+
+def run_status(transport: Transport, run: str) -> Mapping[str, Any] | None:
+    """Return what the service behind `transport` says of a run, or None."""
+    content = transport.get(f"/otel_ml/runs/{run}", timeout=1.0)
+    try:
+        found = json.loads(content) if content else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+class Notices:
+    """Sends sentences to the service, and prints: the service's on global rank 0; without one, ours on local rank 0."""
+
+    def __init__(self, console: Console, identity: Identity) -> None:
+        self._console = console
+        self._is_speaker = identity.place.rank == 0 and identity.parent is None
+        self._is_first_here = identity.place.local_rank == 0
+        self._unsaid: list[str] = []
+        self._shown = 0
+
+    def say(self, sentence: str) -> None:
+        """Say something once for the job."""
+        self._unsaid.append(sentence)
+        notice = LogRecord(keys.EVENT_NOTICE, sentence, is_warning=True)
+        EVENTS.put("notice", lambda: (notice,))
+
+    def print_own(self) -> None:
+        """Print what no service will say."""
+        said, self._unsaid = self._unsaid, []
+        if self._is_first_here:
+            for sentence in said:
+                self._console.line(sentence)
+
+    def has_more(self, count: int) -> bool:
+        """Whether the service, which has `count` notices, has some that this process is to print."""
+        self._unsaid.clear()
+        return count > self._shown and self._is_speaker
+
+    def print_of(self, run: Mapping[str, Any] | None) -> None:
+        """Print the run's notices that are new."""
+        notices = [str(notice) for notice in (run or {}).get("notices", ())]
+        if self._is_speaker:
+            for notice in notices[self._shown :]:
+                self._console.line(notice)
+        self._shown = max(self._shown, len(notices))

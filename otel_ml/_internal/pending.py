@@ -1,0 +1,127 @@
+"""What one step has gathered: records become, per series, the partial that travels."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from otel_ml._internal.buckets import ExponentialBuckets
+from otel_ml._internal.definition import Series
+
+__all__ = ["Moments", "Order", "Pending"]
+
+Moments = tuple[int, float, float, float]
+"""count, sum, min, max"""
+
+
+class Order(NamedTuple):
+    """The first and the last record of a series in a step, by time."""
+
+    first_ns: int
+    first: float
+    last_ns: int
+    last: float
+
+
+class Pending:
+    """What one step has gathered since the last collection.
+
+    Attributes:
+        groups: records not yet reduced, of the fold in progress.
+        moments: per series; all but those of which only the order matters.
+        m2: sum of squared deviations from the mean, where `std` is asked for.
+        weights: Σw and Σwx, where a record had a weight; one without counts as weight 1.
+    """
+
+    __slots__ = ("buckets", "first_ns", "groups", "last_ns", "m2", "moments", "order", "weights")
+
+    def __init__(self, first_ns: int) -> None:
+        self.first_ns = self.last_ns = first_ns
+        self.groups: dict[Series, list[float]] = {}
+        self.moments: dict[Series, Moments] = {}
+        self.m2: dict[Series, float] = {}
+        self.buckets: dict[Series, ExponentialBuckets] = {}
+        self.order: dict[Series, Order] = {}
+        self.weights: dict[Series, tuple[float, float]] = {}
+
+    def add_special(self, series: Series, value: float, weight: float | None, time_ns: int) -> None:
+        """Add one record whose order or weight matters, or the first one of its series."""
+        series.settle()
+        if weight is not None and not series.weighted:
+            series.use_weights()
+        if series.weighted:
+            self._add_weight(series, value, 1.0 if weight is None else weight)
+        if series.ordered:
+            self._add_order(series, value, time_ns)
+        if series.moments or series.buckets:
+            self.groups.setdefault(series, []).append(value)
+
+    def _add_weight(self, series: Series, value: float, weight: float) -> None:
+        sums = self.weights.get(series)
+        if sums is None:
+            # Records of this step that came before the first weight count as weight 1.
+            count, total, _, _ = self.moments.get(series, (0, 0.0, 0.0, 0.0))
+            group = self.groups.get(series, ())
+            sums = (float(count + len(group)), total + sum(group))
+        self.weights[series] = (sums[0] + weight, sums[1] + weight * value)
+
+    def _add_order(self, series: Series, value: float, time_ns: int) -> None:
+        seen = self.order.get(series)
+        if seen is None:
+            self.order[series] = Order(time_ns, value, time_ns, value)
+        elif time_ns >= seen.last_ns:
+            self.order[series] = seen._replace(last_ns=time_ns, last=value)
+        elif time_ns < seen.first_ns:
+            self.order[series] = seen._replace(first_ns=time_ns, first=value)
+
+    def reduce(self) -> None:
+        """Merge the groups into the partials and let the records go."""
+        moments = self.moments
+        for series, values in self.groups.items():
+            if len(values) == 1:
+                value = values[0]
+                new = (1, value, value, value)
+            else:
+                new = _moments(values)
+            if series.m2:
+                self._merge_m2(series, values, new)
+            if series.buckets:
+                self.buckets.setdefault(series, ExponentialBuckets()).add(values)
+            old = moments.get(series)
+            moments[series] = new if old is None else _merged(old, new)
+        self.groups = {}
+
+    def _merge_m2(self, series: Series, values: list[float], new: Moments) -> None:
+        mean = new[1] / new[0]
+        m2 = sum([(value - mean) * (value - mean) for value in values])
+        old = self.moments.get(series)
+        if old is not None:
+            # Chan, Golub, LeVeque 1979
+            delta = mean - old[1] / old[0]
+            m2 += self.m2[series] + delta * delta * old[0] * new[0] / (old[0] + new[0])
+        self.m2[series] = m2
+
+    @property
+    def size(self) -> int:
+        """How many partials it holds."""
+        return len(self.moments) + len(self.order)
+
+    @property
+    def records(self) -> int:
+        """How many records it holds, at least: of those reduced by order alone, one a series."""
+        alone = sum(1 for series in self.order if series not in self.moments)
+        return alone + sum(moments[0] for moments in self.moments.values())
+
+
+def _moments(values: list[float]) -> Moments:
+    total = sum(values)
+    if total != total and any(value != value for value in values):
+        # min() and max() skip a NaN or not depending on where it stands.
+        return len(values), total, total, total
+    return len(values), float(total), min(values), max(values)
+
+
+def _merged(old: Moments, new: Moments) -> Moments:
+    nan = old[2] + new[2]
+    if nan != nan and (old[2] != old[2] or new[2] != new[2]):
+        return old[0] + new[0], nan, nan, nan
+    return old[0] + new[0], old[1] + new[1], min(old[2], new[2]), max(old[3], new[3])

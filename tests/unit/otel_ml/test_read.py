@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import otel_ml
+
+
+def write(folder: Path, *rows: dict[str, Any], tail: str = "") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows) + tail)
+    return folder
+
+
+def row(seq: int, step: int, attempt: int = 0, **values: float) -> dict[str, Any]:
+    return {"seq": seq, "role": "trainer", "axis": "step", "step": step, "attempt": attempt, "values": values}
+
+
+def test_steps_and_values_by_name(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path, row(1, 0, loss=3.0), {"seq": 2, "type": "params", "params": {}}, row(3, 1, loss=2.0, lr=0.1)
+    )
+
+    assert otel_ml.read(folder) == {"loss": ([0, 1], [3.0, 2.0]), "lr": ([1], [0.1])}
+    assert otel_ml.read(folder / "metrics.jsonl") == otel_ml.read(str(folder))
+
+
+def test_an_amendment_supersedes_and_a_newer_attempt_wins(tmp_path: Path) -> None:
+    amended = {**row(3, 0, loss=2.5), "amendment": True}
+    folder = write(tmp_path, row(1, 0, loss=3.0), row(2, 1, loss=2.0), amended, row(4, 1, attempt=1, loss=1.0))
+
+    assert otel_ml.read(folder) == {"loss": ([0, 1], [2.5, 1.0])}
+
+
+def test_non_finite_values_are_values(tmp_path: Path) -> None:
+    folder = write(tmp_path, row(1, 0, loss=math.nan), row(2, 1, loss=-math.inf))
+
+    steps, values = otel_ml.read(folder)["loss"]
+
+    assert steps == [0, 1]
+    assert math.isnan(values[0])
+    assert values[1] == -math.inf
+
+
+def test_a_line_that_is_being_written_is_not_read_yet(tmp_path: Path) -> None:
+    folder = write(tmp_path, row(1, 0, loss=3.0), tail='{"seq": 2, "step"')
+
+    assert otel_ml.read(folder) == {"loss": ([0], [3.0])}
+
+
+def test_a_run_is_found_by_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path))
+    write(tmp_path / "digits" / "01JX", row(1, 0, loss=3.0))
+
+    assert otel_ml.read("01JX") == {"loss": ([0], [3.0])}
+
+
+def test_a_run_that_is_not_there_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(otel_ml.OtelMLError, match=r"looked for .*metrics\.jsonl"):
+        otel_ml.read(tmp_path)
