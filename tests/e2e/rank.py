@@ -23,6 +23,7 @@ import otel_ml
 from tests.e2e.oracle import Recorded
 
 STEPS = 15
+NOTHING: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Process:
         self.topology = {"dp": rank // 2}  # two ranks each hold a copy of the same
         self.written: list[Recorded] = []
 
-    def record_some(self, axis: str, step: int, **where: Any) -> None:
+    def record_some(self, axis: str, step: int, where: Mapping[str, Any] = NOTHING) -> None:
         for metric in self.random.sample(METRICS, k=len(METRICS) // 2):
             if not metric.alone or step % self.world_size == self.rank:
                 for _ in range(self.random.randint(1, 4)):
@@ -107,7 +108,7 @@ class Process:
             with otel_ml.step(step // 2, axis="rollout"):
                 self.record_some("rollout", step // 2)
             if step % 5 == 0:
-                self.record_some("eval", step, step=step, axis="eval")
+                self.record_some("eval", step, {"step": step, "axis": "eval"})
 
 
 def written_in(folder: Path) -> Iterator[Recorded]:
