@@ -226,6 +226,4 @@ class RunStatus:
     status: Literal["running", "finished", "failed", "killed"]
 
 
-Record = Union[
-    StepRecord, Params, Summary, Text, Table, Image, Audio, HistogramValue, Artifact, SpanBatch, RunStatus
-]
+Record = Union[StepRecord, Params, Summary, Text, Table, Image, Audio, HistogramValue, Artifact, SpanBatch, RunStatus]
