@@ -215,6 +215,7 @@ class Engine:
 
     def _settle(self, writer: WriterState) -> None:
         """Something arrived: what waited for it may be done now."""
+        self._run.writers.dirty.add(writer.number)
         writer.settle_gaps(self._run.active, self._run.settings.allowed_lateness_s)
         writer.raise_done()
         self._run.lanes.dirty.update(writer.lanes.values())
