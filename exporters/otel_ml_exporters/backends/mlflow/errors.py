@@ -21,7 +21,8 @@ def export_error(error: Exception) -> ExportError:
     MLflow gives a connection that failed the code of an internal error (500), and a locked SQLite file
     TEMPORARILY_UNAVAILABLE (503); both are worth another attempt, as is whatever the operating system refuses.
     """
-    message = f"MLflow: {type(error).__name__}: {error}"
+    reason = next(iter(str(error).splitlines()), "")  # the SQL statement that may follow says nothing to a person
+    message = f"MLflow: {type(error).__name__}: {reason}"
     if _is_permanent(error):
         return PermanentExportError(message)
     return RetryableExportError(message)
