@@ -33,7 +33,7 @@ def _is_permanent(error: Exception) -> bool:
 
     if isinstance(error, InvalidUrlException):
         return True
-    if isinstance(error, MlflowException):
+    if isinstance(error, MlflowException) and hasattr(error, "error_code"):  # a subclass may come without one
         status: int = error.get_http_status_code()
         return status == _NOT_IMPLEMENTED or (400 <= status < 500 and status not in _PASSING_STATUS)
     return isinstance(error, (FileNotFoundError, TypeError, ValueError, AttributeError, LookupError))
