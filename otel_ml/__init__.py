@@ -22,7 +22,7 @@ from otel_ml._internal.loop import steps
 from otel_ml._internal.meter import get_meter
 from otel_ml._internal.step import set_step, step
 from otel_ml._internal.timing import timed, timer
-from otel_ml._internal.wake import arm
+from otel_ml._internal.wake import arm as _arm
 from otel_ml.exceptions import ConfigError, MissingDependencyError, OtelMLError
 
 if TYPE_CHECKING:
@@ -95,4 +95,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-arm()
+_arm()

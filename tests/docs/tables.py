@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tests.e2e.jobs import ROOT
 __all__ = ["filled", "pages"]
 
 _SECTION = re.compile(r"<!-- generated: (?P<name>[\w-]+) -->\n(?P<body>.*?)<!-- end -->", re.DOTALL)
-_CLAUSE = re.compile(r"^\*\*(Guarantee|Ordering|Non-finite values|Names)\*\*: ", re.MULTILINE)
+_CLAUSE = re.compile(r"^(?:\*\*)?(Guarantee|Ordering|Non-finite values|Names)(?:\*\*)?:\s", re.MULTILINE)
 
 
 def telemetry() -> str:
@@ -25,8 +26,9 @@ def telemetry() -> str:
 
 
 def clauses(exporter: str) -> list[tuple[str, str]]:
-    """Return the four fixed clauses at the end of an exporter's docstring."""
-    _, *parts = _CLAUSE.split(inspect.getdoc(exporter_class(exporter)) or "")
+    """Return the four fixed clauses at the end of an exporter's docstring, or of its module's."""
+    found = exporter_class(exporter)
+    _, *parts = _CLAUSE.split("\n".join(filter(None, (inspect.getdoc(found), sys.modules[found.__module__].__doc__))))
     texts = (" ".join(text.split()) for text in parts[1::2])
     return list(zip(parts[::2], texts, strict=True))
 
@@ -37,7 +39,8 @@ def guarantees(exporter: str) -> str:
 
 
 def exporters() -> str:
-    rows = (f"| [`{name}`]({name}.md) | {dict(clauses(name))['Guarantee']} |" for name in sorted(BUILT_IN))
+    promises = {name: re.split(r"[:.] ", dict(clauses(name))["Guarantee"])[0] for name in sorted(BUILT_IN)}
+    rows = (f"| [`{name}`]({name}.md) | {promise.rstrip('.')} |" for name, promise in promises.items())
     return "\n".join(["| exporter | guarantee |", "|---|---|", *rows])
 
 

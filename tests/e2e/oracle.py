@@ -133,7 +133,7 @@ def mean(group: Values) -> float | None:
         return None
     weighted = [record.value for record in group]
     if not all(map(math.isfinite, weighted)):
-        return math.fsum(value * weight for value, weight in zip(weighted, weights, strict=True))
+        return sum(value * weight for value, weight in zip(weighted, weights, strict=True)) / total
     return float(
         sum((Fraction(v) * Fraction(w) for v, w in zip(weighted, weights, strict=True)), Fraction(0)) / Fraction(total)
     )

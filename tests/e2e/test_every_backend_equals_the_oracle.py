@@ -91,11 +91,15 @@ def sub_runs(runs: Path) -> set[Path]:
 def test_every_backend_shows_the_same_last_values(job: Path, jsonl: Scalars, backend: str) -> None:
     shown = users(scalars_in(backend, the_run_in(job / "runs")))
 
-    stored = {
-        name: {step: as_stored(backend, value) for step, value in values.items()}
+    wanted = {
+        (name, step): as_stored(backend, value)
         for name, values in users(jsonl).items()
+        for step, value in values.items()
     }
-    assert repr(ordered(shown)) == repr(ordered(stored))
+    found = {(name, step): value for name, values in shown.items() for step, value in values.items()}
+    assert found.keys() == wanted.keys()
+    different = {key: (found[key], value) for key, value in wanted.items() if repr(found[key]) != repr(value)}
+    assert different == {}
 
 
 def as_stored(backend: str, value: float) -> float:
@@ -105,7 +109,3 @@ def as_stored(backend: str, value: float) -> float:
     if backend == "mlflow" and math.isinf(value):
         return math.copysign(sys.float_info.max, value)
     return value
-
-
-def ordered(shown: Scalars) -> list[tuple[str, list[tuple[int, float]]]]:
-    return [(name, sorted(values.items())) for name, values in sorted(shown.items())]
