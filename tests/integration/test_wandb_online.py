@@ -165,3 +165,22 @@ def test_the_death_of_the_client_s_own_process_asks_for_a_restart(server: FakeWa
     assert "the process wandb-core is gone" in said
     assert rows_of(server.runs[RUN_ID]) == expected(60)
     assert server.runs[RUN_ID].exit_code == 0
+
+
+def test_the_files_of_a_run_killed_offline_are_synchronised_exactly_once(server: FakeWandb, run_dir: Path) -> None:
+    last = 0
+    for batches in (3, 7):
+        life = begin("wandb", run_dir, ENDLESS, options={"mode": "offline"})
+        assert life.stdout is not None
+        last = [int(line) for line, _ in zip(life.stdout, range(batches), strict=False)][-1]
+        life.kill()
+        life.communicate()
+    begin("wandb", run_dir, last + 200, options={"mode": "offline"}).communicate(timeout=WAIT)
+    files = sorted((run_dir.parents[1] / "wandb").glob(f"offline-run-*-{RUN_ID}*"))
+
+    command = [sys.executable, "-m", "wandb", "sync", *map(str, files)]
+    done = subprocess.run(command, env=environment(), cwd=run_dir, capture_output=True, text=True, check=False)
+
+    assert len(files) == 3
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert rows_of(server.runs[RUN_ID]) == expected(last + 200)
