@@ -115,7 +115,9 @@ class Rank:
         """Leave a step: its manifest."""
         return [Manifest(self.writer, axis, step, self._points.get((axis, step), 0), next(self._seq))]
 
-    def step(self, step: int, values: Mapping[str, float], reduce: str = "mean", axis: str = "step") -> list[Observation]:
+    def step(
+        self, step: int, values: Mapping[str, float], reduce: str = "mean", axis: str = "step"
+    ) -> list[Observation]:
         """Record values at a step and leave it."""
         return self.record(step, values, reduce, axis=axis) + self.done(step, axis=axis)
 

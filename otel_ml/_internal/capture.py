@@ -53,7 +53,8 @@ def redacted_arguments(arguments: list[str]) -> list[str]:
 class Capture:
     """Looks in a thread of its own: git may take seconds, and the spool is written every 100 ms."""
 
-    def __init__(self) -> None:
+    def __init__(self, role: str) -> None:
+        self._role = role
         self._thread = threading.Thread(target=self._look, name="otel_ml_capture", daemon=True)
 
     def start(self) -> None:
@@ -65,13 +66,14 @@ class Capture:
         self._thread.join(timeout)
 
     def _look(self) -> None:
-        records = list(captured())
+        records = list(captured(self._role))
         EVENTS.put("capture", lambda: records)
 
 
-def captured() -> Iterator[LogRecord]:
-    """Yield params and artifacts that tell what ran."""
-    yield LogRecord(keys.EVENT_PARAMS, {"otel_ml": {**_program(), **_git()}})
+def captured(role: str) -> Iterator[LogRecord]:
+    """Yield params and artifacts that tell what ran; each program of the job has its own command line."""
+    facts = {**_program(), **_git()}
+    yield LogRecord(keys.EVENT_PARAMS, {"otel_ml": facts if role in keys.UNNAMED_ROLES else {role: facts}})
     packages = sorted(f"{item.metadata['Name']}=={item.version}" for item in distributions() if item.metadata["Name"])
     yield _artifact("packages.txt", "\n".join(dict.fromkeys(packages)) + "\n")
     diff = _run_git("diff", "HEAD", "--no-ext-diff", "--no-color")

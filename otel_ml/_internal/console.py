@@ -57,24 +57,37 @@ def shown_path(path: Path) -> str:
         return str(path)
 
 
-def finished_line(run: Mapping[str, Any], overhead: float) -> str:
+def finished_line(run: Mapping[str, Any]) -> str:
     """Return the line at the end, from the service's account of the run.
 
     Args:
         run: what `GET /otel_ml/runs/<id>` says.
-        overhead: recording time as a share of training time.
 
     Examples:
-        >>> run = {"writers": 5, "recorded": 48210, "delivered": 48210, "lost": {}}
-        >>> finished_line(run, 0.0004).replace("otel-ml open", "…")
+        >>> run = {"writers": 5, "recorded": 48210, "delivered": 48210, "overhead_s": 0.04, "duration_s": 100.0}
+        >>> finished_line(run).replace("otel-ml open", "…")
         'finished. 5 processes, 48,210 values recorded, 48,210 delivered, 0 lost. 0.04 % of training time. Look: …'
+        >>> run |= {"last_seq": 9, "exporters": {"jsonl": {"delivered_seq": 9}, "mlflow": {"delivered_seq": 3}}}
+        >>> finished_line(run).split(". ")[1]
+        '5 processes, 48,210 values recorded, 0 lost, delivered to jsonl, still on their way to mlflow'
     """
     lost = run.get("lost") or {}
     total = sum(int(count) for count in lost.values())
     why = f" ({', '.join(f'{reason}: {count:,}' for reason, count in lost.items())})" if total else ""
     writers = int(run.get("writers", 1))
+    share = float(run.get("overhead_s", 0.0)) / max(float(run.get("duration_s", 0.0)), 1e-9)
     return (
         f"finished. {writers} {'process' if writers == 1 else 'processes'}, {int(run.get('recorded', 0)):,} values "
-        f"recorded, {int(run.get('delivered', 0)):,} delivered, {total:,} lost{why}. {overhead:.2%}".replace("%", " %")
-        + " of training time. Look: otel-ml open"
+        f"recorded, {_delivery(run, f'{total:,} lost{why}')}. {share * 100:.2f} % of training time. Look: otel-ml open"
     )
+
+
+def _delivery(run: Mapping[str, Any], lost: str) -> str:
+    last = int(run.get("last_seq", 0))
+    exporters: Mapping[str, Mapping[str, Any]] = run.get("exporters") or {}
+    behind = [name for name, exporter in exporters.items() if int(exporter.get("delivered_seq", 0)) < last]
+    if not behind:
+        return f"{int(run.get('delivered', 0)):,} delivered, {lost}"
+    there = [name for name in exporters if name not in behind]
+    arrived = f", delivered to {', '.join(there)}" if there else ""
+    return f"{lost}{arrived}, still on their way to {', '.join(behind)}"

@@ -137,7 +137,7 @@ class Runtime:
         self._exit.install()
         self._tracing.activate()
         if config.capture != "off" and identity.place.rank == 0 and identity.parent is None:
-            self._capture = Capture()
+            self._capture = Capture(config.role)
             self._capture.start()
 
     def _make_worker(self, config: Config, identity: Identity) -> Worker:

@@ -381,5 +381,4 @@ class Worker:
         if run is None or not is_last:
             return
         self._notices.print_of(run)
-        share = self.overhead_s() / max(time.monotonic() - self._started, 1e-9)
-        self._console.line(finished_line(run, share))
+        self._console.line(finished_line(run))

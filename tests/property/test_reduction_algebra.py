@@ -26,7 +26,9 @@ def pieces_of(records: Records, reduce: str, *, fragments: int = 1, weights: Rec
     pieces = []
     for number, values in enumerate(records):
         rank = Rank(number, topology=(("dp", number // 2, 4), ("tp", number % 2, 2)))
-        source = Source(number, number, rank.writer.instance, rank.writer.instance, {"dp": number // 2, "tp": number % 2})
+        source = Source(
+            number, number, rank.writer.instance, rank.writer.instance, {"dp": number // 2, "tp": number % 2}
+        )
         size = max(1, math.ceil(len(values) / fragments))
         for start in range(0, len(values), size):
             rank.clock += 1
@@ -130,7 +132,9 @@ def test_rank_gives_each_ranks_mean_and_arg_the_lowest_rank_that_holds_the_extre
     assert result[2, None] == min(range(len(records)), key=lambda rank: (min(records[rank]), rank))
 
 
-@given(records=st.lists(st.lists(finite, min_size=1, max_size=20), min_size=1, max_size=5), quantile=st.integers(0, 100))
+@given(
+    records=st.lists(st.lists(finite, min_size=1, max_size=20), min_size=1, max_size=5), quantile=st.integers(0, 100)
+)
 @QUICK
 def test_quantiles_are_within_0_6_percent_of_the_nearest_rank(records: Records, quantile: int) -> None:
     values = sorted(everything(records))

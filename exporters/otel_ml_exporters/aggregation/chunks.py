@@ -38,7 +38,7 @@ def encode_pieces(pieces: Sequence[Piece]) -> bytes:
                 "seqs": [piece.seq for piece in members],
                 "columns": "".join(columns),
                 "shared": shared,
-                "buckets": [piece.partials.buckets for piece in members],
+                "buckets": _stored([piece.partials.buckets for piece in members]),
             }
         )
         body += [stats[:, :, column].tobytes() for column, mode in enumerate(columns) if mode == _VALUES]
@@ -73,17 +73,27 @@ def decode_pieces(data: bytes, shape: Callable[[int], Shape], source: Callable[[
         times = np.broadcast_to(kept, (rows, width, 2)).copy()
         reduction = Reduction.parse(header["reduction"])
         for row, (number, seq) in enumerate(zip(header["writers"], header["seqs"], strict=True)):
-            partials = Partials(form.series, stats[row], times[row], _buckets(header["buckets"][row]))
+            partials = Partials(
+                form.series, stats[row], times[row], _buckets(header["buckets"] and header["buckets"][row])
+            )
             yield Piece(source(number), seq, reduction, form, partials)
 
 
+def _stored(buckets: list[tuple[Buckets | None, ...] | None]) -> list[tuple[Buckets | None, ...] | None] | None:
+    return buckets if any(entry is not None for entry in buckets) else None
+
+
 def _mode(stats: npt.NDArray[np.float64], column: int) -> str:
+    """Return how a column is told; its first value says which ways are worth trying."""
     values = stats[:, :, column]
-    if column != SUM and np.isnan(values).all():
+    if column == SUM or not values.size:
+        return _VALUES
+    first = values[0, 0]
+    if first != first and np.isnan(values).all():
         return _NAN
-    if (values == 1.0).all() and column != SUM:
+    if first == 1.0 and (values == 1.0).all():
         return _ONE
-    if column != SUM and _same_bits(values, stats[:, :, SUM]):
+    if first == stats[0, 0, SUM] and _same_bits(values, stats[:, :, SUM]):
         return _SUM
     return _VALUES
 

@@ -96,8 +96,8 @@ class Engine:
         run.clock.advance(run.now)
         patience = run.settings.allowed_lateness_s
         for writer in run.writers:
-            if writer.gap_since is not None and writer.settle_gaps(run.active, patience):
-                self._floor_rose(writer)
+            if writer.gap_since is not None and run.active - writer.gap_since >= patience:
+                self._settle(writer)
         self._steps.settle()
         self._foreign.forget_idle()
         self._spans.emit()
@@ -148,7 +148,7 @@ class Engine:
         rows = writer.take(fragment.seq, fragment.seq_points, partials.series)
         if rows is not None:
             tally.duplicate += points - len(rows)
-        self._floor_rose(writer)
+        self._settle(writer)
         if not points or rows == []:
             return
         self._ending.heard()
@@ -178,7 +178,6 @@ class Engine:
         if self._once(writer, manifest.seq, manifest.axis):
             self._ending.heard()
             self._steps.manifest(writer, manifest)
-            self._floor_rose(writer)
 
     def _position(self, writer: WriterState, position: Position) -> None:
         if not self._once(writer, position.seq, position.axis):
@@ -196,7 +195,6 @@ class Engine:
             writer.goodbye = goodbye
             self._ending.last_goodbye = self._run.now
             self._run.clock.forget(writer.number)
-            self._floor_rose(writer)
 
     def _event(self, writer: WriterState, event: Event) -> None:
         if event.seq is not None:
@@ -211,12 +209,13 @@ class Engine:
     def _once(self, writer: WriterState, seq: int, axis: str) -> bool:
         """Whether this running number is new; everything but points has one point, itself."""
         writer.native = self._run.native = True
-        fresh = writer.received.add(seq)
-        self._floor_rose(writer)
+        fresh = writer.receive(seq)
+        self._settle(writer)
         return fresh
 
-    def _floor_rose(self, writer: WriterState) -> None:
+    def _settle(self, writer: WriterState) -> None:
         """Something arrived: what waited for it may be done now."""
+        self._run.writers.dirty.add(writer.number)
         writer.settle_gaps(self._run.active, self._run.settings.allowed_lateness_s)
         writer.raise_done()
         self._run.lanes.dirty.update(writer.lanes.values())

@@ -7,7 +7,7 @@ give the same bits however they arrived. The columns of one matrix are independe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,8 @@ __all__ = ["COUNT", "M2", "MAX", "MIN", "SUM", "WSUM", "WXSUM", "Rows", "fold_ro
 
 COUNT, SUM, MIN, MAX, M2, WSUM, WXSUM = range(7)
 """Columns of `Partials.stats`."""
+
+ALL = frozenset((COUNT, SUM, MIN, MAX, M2, WSUM, WXSUM))
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -59,34 +61,40 @@ def layers(rows: Rows) -> Iterator[tuple[Ints, Ints]]:
         yield chosen, order[starts[chosen] + np.arange(height)[:, None]]
 
 
-def fold_rows(rows: Rows) -> Floats:
+def fold_rows(rows: Rows, wanted: Collection[int] = ALL) -> Floats:
     """Return [columns, 7]: each column's rows combined; count 0 where a column has none.
+
+    COUNT and SUM are always there, of the others only the `wanted` ones: a mean need not pay for a variance.
 
     M2 by Chan, Golub, LeVeque (1979), which does not cancel as E[x²] − E[x]² does. M2 is NaN where a row of
     several records did not bring it; WSUM, WXSUM are NaN where no row had weights, else a row without
     weights counts with weight 1 per record. MIN, MAX are NaN where a row did not bring them.
     """
-    result = np.zeros((rows.columns, 7))
+    result = np.full((rows.columns, 7), np.nan)
+    result[:, COUNT] = 0.0
     # NaN and Inf are data here: inf - inf is NaN, as IEEE says, and not worth a warning.
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         for chosen, index in layers(rows):
             block = rows.stats.reshape(*index.shape, 7) if rows.rectangular else rows.stats[index]
-            result[chosen] = _fold_block(block)
+            result[chosen] = _fold_block(block, wanted)
     return result
 
 
-def _fold_block(block: Floats) -> Floats:
-    count, total = block[:, :, COUNT], block[:, :, SUM]
-    if not count.all():
+def _fold_block(block: Floats, wanted: Collection[int]) -> Floats:
+    if not block[:, :, COUNT].all():
         block = _without_empty(block)
-        count, total = block[:, :, COUNT], block[:, :, SUM]
-    out = np.empty((block.shape[1], 7))
+    count, total = block[:, :, COUNT], block[:, :, SUM]
+    out = np.full((block.shape[1], 7), np.nan)
     counts, sums = np.add.accumulate(count, axis=0), np.add.accumulate(total, axis=0)
     out[:, COUNT], out[:, SUM] = counts[-1], sums[-1]
-    out[:, MIN] = np.minimum.reduce(block[:, :, MIN], axis=0)
-    out[:, MAX] = np.maximum.reduce(block[:, :, MAX], axis=0)
-    out[:, M2] = _chan(count, total, _m2(block), counts, sums)
-    out[:, WSUM], out[:, WXSUM] = _weights(block, count, total)
+    if MIN in wanted:
+        out[:, MIN] = np.minimum.reduce(block[:, :, MIN], axis=0)
+    if MAX in wanted:
+        out[:, MAX] = np.maximum.reduce(block[:, :, MAX], axis=0)
+    if M2 in wanted:
+        out[:, M2] = _chan(count, total, _m2(block), counts, sums)
+    if WSUM in wanted:
+        out[:, WSUM], out[:, WXSUM] = _weights(block, count, total)
     return out
 
 

@@ -218,6 +218,7 @@ class Lane:
                 if unit.first_done is not None:
                     break
                 unit.first_done = active
+                self.watch = None  # from now on others may be late
 
 
 class Track:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otel_ml.wire.reduction import Reduction, is_quantile, quantile_of
-from otel_ml_exporters.aggregation.fold import COUNT, M2, MAX, MIN, SUM, Rows, fold_rows, layers, mean_of
+from otel_ml_exporters.aggregation.fold import COUNT, M2, MAX, MIN, SUM, WSUM, Rows, fold_rows, layers, mean_of
 from otel_ml_exporters.aggregation.observation import Attributes
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.quantiles import FULL_SCALE, Distribution, Part, merged, nearest_rank
@@ -56,7 +56,7 @@ def reduce_pieces(reduction: Reduction, pieces: Sequence[Piece]) -> Reduced:
     table = tabulate(reduction, pieces)
     if reduction.within is not None:
         table = _combined_within(table, reduction.within)
-    folded = fold_rows(table.rows)
+    folded = fold_rows(table.rows, {_NEEDS[across] for across in reduction.across if across in _NEEDS})
     result = Reduced([], [], 0)
     for place, across in enumerate(reduction.across):
         if across == "histogram" or is_quantile(across):
@@ -108,6 +108,8 @@ _ACROSS: dict[str, Callable[[Floats], Picked]] = {
     "count": _always(COUNT),
     "std": _std,
 }
+_NEEDS = {"mean": WSUM, "min": MIN, "max": MAX, "std": M2}
+"""The statistic a reduction needs besides count and sum."""
 _EXTREMES = {"argmax": (MAX, np.argmax), "argmin": (MIN, np.argmin)}
 
 
@@ -138,7 +140,7 @@ def _ordered(table: Table, across: str) -> Found:
 
 def _each_rank(result: Reduced, table: Table, place: int) -> None:
     rows, column, rank = table.by_rank()
-    means, present = mean_of(folded := fold_rows(rows))
+    means, present = mean_of(folded := fold_rows(rows, {WSUM}))
     present &= folded[:, COUNT] > 0
     for row in np.flatnonzero(present).tolist():
         if table.moments[column[row]]:
@@ -153,7 +155,7 @@ def _combined_within(table: Table, within: str) -> Table:
         values, present = rows.stats[:, SUM], rows.stats[:, COUNT] == 1
         return table.of_values(rows, values, present)
     per_writer = table.by_writer()
-    folded = fold_rows(per_writer.rows)
+    folded = fold_rows(per_writer.rows, {_NEEDS[within]} if within in _NEEDS else ())
     values, present = _ACROSS[within](folded)
     present = present & (folded[:, COUNT] > 0)
     return table.of_values(per_writer.outer, values, present)

@@ -14,15 +14,25 @@ from typing import Any
 from otel_ml_exporters.aggregation.attempts import Attempts
 from otel_ml_exporters.aggregation.chunks import bucket_of, decode_pieces, encode_pieces
 from otel_ml_exporters.aggregation.ending import Ending
+from otel_ml_exporters.aggregation.entries import (
+    lane_entry,
+    pairs,
+    restore_lane,
+    restore_track,
+    restore_unit,
+    restore_writer,
+    track_entry,
+    unit_entry,
+    writer_entry,
+)
 from otel_ml_exporters.aggregation.foreign import Foreign, Stream, StreamKey
 from otel_ml_exporters.aggregation.intervals import IntervalSet
-from otel_ml_exporters.aggregation.lanes import Lane, Tally, Track, Unit
-from otel_ml_exporters.aggregation.observation import Goodbye, SeriesKey, Writer
+from otel_ml_exporters.aggregation.lanes import Unit
+from otel_ml_exporters.aggregation.observation import SeriesKey
 from otel_ml_exporters.aggregation.parameters import Parameters
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.spans import SpanIntake
 from otel_ml_exporters.aggregation.training import TrainingClock
-from otel_ml_exporters.aggregation.writers import Progress, WriterState
 
 __all__ = ["Snapshot"]
 
@@ -48,7 +58,7 @@ class Snapshot:
         run = self._run
         out: dict[str, bytes | None] = {}
         out.update(self._units())
-        out.update((f"writer/{number}", _dump(_writer(run.writers[number]))) for number in run.writers.dirty)
+        out.update((f"writer/{number}", _dump(writer_entry(run.writers[number]))) for number in run.writers.dirty)
         run.writers.dirty.clear()
         run.shapes.tidy()
         out.update((f"shape/{shape.number}", _dump(shape.series)) for shape in run.shapes.fresh)
@@ -70,9 +80,9 @@ class Snapshot:
     def _compared(self) -> Iterator[tuple[str, bytes]]:
         """Entries that are few: written where their bytes differ from the last ones."""
         for number, track in enumerate(self._run.lanes.tracks.values()):
-            yield from self._if_new(f"track/{number}", _track(track))
+            yield from self._if_new(f"track/{number}", track_entry(track))
         for lane in self._run.lanes:
-            yield from self._if_new(f"lane/{lane.number}", _lane(lane))
+            yield from self._if_new(f"lane/{lane.number}", lane_entry(lane))
         yield from self._if_new("run", self._run_entry())
 
     def _if_new(self, key: str, value: object) -> Iterator[tuple[str, bytes]]:
@@ -113,7 +123,7 @@ class Snapshot:
             if unit.stored < len(unit.pieces):
                 yield f"unit/{number}/{unit.chunks}", encode_pieces(unit.pieces[unit.stored :])
                 unit.stored, unit.chunks = len(unit.pieces), unit.chunks + 1
-            yield f"unit/{number}", _dump(_unit(lane, unit))
+            yield f"unit/{number}", _dump(unit_entry(lane, unit))
         run.changed_units.clear()
 
     def _streams(self) -> Iterator[tuple[str, bytes | None]]:
@@ -142,14 +152,14 @@ class Snapshot:
             kind, _, rest = key.partition("/")
             entries.setdefault(kind, {})[rest] = state[key]
         for data in entries.get("writer", {}).values():
-            _restore_writer(self._run, json.loads(data))
+            restore_writer(self._run, json.loads(data))
         for number, data in entries.get("shape", {}).items():
-            series = tuple(SeriesKey(name, _pairs(attributes), kind) for name, attributes, kind in json.loads(data))
+            series = tuple(SeriesKey(name, pairs(attributes), kind) for name, attributes, kind in json.loads(data))
             self._run.shapes.restore(int(number), series)
         for data in entries.get("track", {}).values():
-            _restore_track(self._run, json.loads(data))
+            restore_track(self._run, json.loads(data))
         for data in entries.get("lane", {}).values():
-            _restore_lane(self._run, json.loads(data))
+            restore_lane(self._run, json.loads(data))
         self._restore_units(entries.get("unit", {}))
         self._restore_rest(entries)
         self._restore_run(json.loads(state["run"]))
@@ -168,7 +178,7 @@ class Snapshot:
         for key, data in entries.items():
             number, _, chunk = key.partition("/")
             if not chunk:
-                units[number] = _restore_unit(run, int(number), json.loads(data))
+                units[number] = restore_unit(run, int(number), json.loads(data))
         for key, data in entries.items():
             number, _, chunk = key.partition("/")
             if chunk:
@@ -187,7 +197,7 @@ class Snapshot:
         for data in entries.get("stream", {}).values():
             (writer, metric, attributes, axis, step), stored = json.loads(data)
             start, time, stats, buckets, received_at = stored
-            key: StreamKey = (writer, metric, _pairs(attributes), axis, step)
+            key: StreamKey = (writer, metric, pairs(attributes), axis, step)
             kept = None if buckets is None else bucket_of(buckets)
             self._foreign.streams[key] = Stream(start, time, tuple(stats), kept, received_at)
         for path, role, rank, text in json.loads(entries.get("params", {}).get("", b"[]")):
@@ -215,111 +225,3 @@ def _dump(value: object) -> bytes:
 def _natural(key: str) -> list[tuple[int, int, str]]:
     """Sort `unit/2/10` after `unit/2/9`."""
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in key.split("/")]
-
-
-def _pairs(attributes: list[list[str]]) -> tuple[tuple[str, str], ...]:
-    return tuple((key, value) for key, value in attributes)
-
-
-_WRITER_FIELDS = tuple(Writer.__dataclass_fields__)
-_PLAIN_WRITER = (
-    "attempt", "forgiven", "gap_since", "heard_at", "since", "replaced_at", "replaced_ns", "first_step_seq", "before",
-    "native", "points", "lanes",
-)  # fmt: skip
-
-
-def _writer(state: WriterState) -> dict[str, object]:
-    goodbye = state.goodbye
-    return {
-        "number": state.number,
-        "writer": [getattr(state.writer, name) for name in _WRITER_FIELDS],
-        "pool": state.source.pool,
-        "received": state.received.pairs(),
-        "parts": [[seq, sorted(keys)] for seq, keys in state.parts.items()],
-        "goodbye": None if goodbye is None else [getattr(goodbye, name) for name in _GOODBYE_FIELDS],
-        "progress": [[lane, *(getattr(p, name) for name in Progress.__slots__)] for lane, p in state.progress.items()],
-        "newest": state.newest,
-        **{name: getattr(state, name) for name in _PLAIN_WRITER},
-    }
-
-
-_GOODBYE_FIELDS = tuple(name for name in Goodbye.__dataclass_fields__ if name != "writer")
-
-
-def _restore_writer(run: RunState, entry: dict[str, Any]) -> None:
-    fields = dict(zip(_WRITER_FIELDS, entry["writer"], strict=True))
-    fields["topology"] = tuple((name, coordinate, size) for name, coordinate, size in fields["topology"])
-    fields["tags"] = tuple(fields["tags"])
-    state = run.writers.add(Writer(**fields), entry["pool"])
-    for name in _PLAIN_WRITER:
-        setattr(state, name, entry[name])
-    run.native |= state.native
-    state.received = IntervalSet(entry["received"])
-    for seq, keys in entry["parts"]:
-        state.parts[seq] = {SeriesKey(name, _pairs(attributes), kind) for name, attributes, kind in keys}
-    if entry["goodbye"] is not None:
-        state.goodbye = Goodbye(state.writer, **dict(zip(_GOODBYE_FIELDS, entry["goodbye"], strict=True)))
-    for lane, *values in entry["progress"]:
-        fields = dict(zip(Progress.__slots__, values, strict=True))
-        fields["manifests"] = [(seq, step) for seq, step in fields["manifests"]]
-        state.progress[lane] = Progress(**fields)
-    if entry["newest"]:
-        run.writers.enthrone(state)
-
-
-def _track(track: Track) -> list[object]:
-    return [track.role, track.axis, track.tally.counts(), track.tally.published, track.reductions]
-
-
-def _restore_track(run: RunState, entry: list[Any]) -> None:
-    role, axis, counts, published, reductions = entry
-    track = run.lanes.track(role, axis)
-    track.tally = Tally(**counts, published=published)
-    track.reductions = reductions
-
-
-_PLAIN_LANE = ("attempt", "last_closed", "horizon", "closes", "intervals", "closed_at", "fenced", "members")
-
-
-def _lane(lane: Lane) -> dict[str, object]:
-    plain = {name: getattr(lane, name) for name in _PLAIN_LANE}
-    return {"track": [lane.track.role, lane.track.axis], "known": lane.known.pairs(), **plain}
-
-
-def _restore_lane(run: RunState, entry: dict[str, Any]) -> None:
-    lane = run.lanes.lane(run.lanes.track(*entry["track"]), entry["attempt"])
-    for name in _PLAIN_LANE:
-        setattr(lane, name, entry[name])
-    lane.known = IntervalSet(entry["known"])
-    run.lanes.dirty.add(lane.number)
-
-
-_PLAIN_UNIT = ("step", "opened", "first_done", "due", "exported", "histograms", "late_since", "waiting", "named")
-
-
-def _unit(lane: Lane, unit: Unit) -> dict[str, object]:
-    plain = {name: getattr(unit, name) for name in _PLAIN_UNIT}
-    return {
-        "lane": lane.number,
-        "closed": unit.step in lane.retained and lane.retained[unit.step] is unit,
-        "points": list(unit.points.items()),
-        "manifests": [[number, *entry] for number, entry in unit.manifests.items()],
-        "excused": sorted(unit.excused),
-        "missing": sorted(unit.missing),
-        **plain,
-    }
-
-
-def _restore_unit(run: RunState, number: int, entry: dict[str, Any]) -> Unit:
-    lane = run.lanes.all[entry["lane"]]
-    unit = Unit(number, entry["step"], entry["opened"])
-    unit.points = dict(entry["points"])
-    unit.manifests = {writer: (points, seq) for writer, points, seq in entry["manifests"]}
-    unit.excused, unit.missing = set(entry["excused"]), set(entry["missing"])
-    if entry["closed"]:
-        lane.retained[unit.step] = unit
-    else:
-        lane.insert(unit)
-    for name in _PLAIN_UNIT:
-        setattr(unit, name, entry[name])
-    return unit

@@ -134,9 +134,9 @@ class Steps:
         """Whether the writer that held the unit when asked last still does, so that nobody else need be asked."""
         if lane.watch is None or (lane.due is not None and lane.due <= self._run.active):
             return False
-        writer = self._run.writers[lane.watch]
-        active = self._run.active
-        return not self.judge.gone(writer, active) and not self.judge.done(writer, lane, unit, active)
+        writer, active = self._run.writers[lane.watch], self._run.active
+        member = self.judge.is_member(writer, lane, unit.step, active)
+        return member and not self.judge.done(writer, lane, unit, active)
 
     def _close(self, lane: Lane, holders: list[int]) -> None:
         run, track = self._run, lane.track

@@ -35,7 +35,7 @@ class Table(NamedTuple):
         order: columns that `last` and `first` may use.
         moments: columns that every other reduction may use.
         pool: [rows], which writer (with its children) a row is from.
-        lone: every writer has at most one row a column.
+        lone, lone_ranks: every writer, or rank, has at most one row a column.
         exact: rows are single values, after `within`.
         buckets: one entry a row; empty where no row has buckets.
     """
@@ -46,6 +46,7 @@ class Table(NamedTuple):
     rows: Rows
     pool: Ints
     lone: bool
+    lone_ranks: bool
     exact: bool
     buckets: Sequence[Buckets | None]
 
@@ -58,12 +59,12 @@ class Table(NamedTuple):
 
     def by_rank(self) -> tuple[Rows, Ints, Ints]:
         """Return rows with a column for each (series, rank), and the series and rank of each such column."""
-        rows, column, rank = self._keyed(self.rows.rank)
+        rows, column, rank = self._keyed(self.rows.rank, distinct=self.lone_ranks)
         return rows, column, rank
 
     def by_writer(self) -> PerWriter:
         """Return rows with a column for each (series, writer)."""
-        rows, column, _ = self._keyed(self.pool)
+        rows, column, _ = self._keyed(self.pool, distinct=self.lone)
         first = _edge_rows(rows, last=False)
         last = _edge_rows(rows, last=True)
         times = np.stack((self.rows.times[first, 0], self.rows.times[last, 1]), axis=1)
@@ -74,7 +75,7 @@ class Table(NamedTuple):
         """Return the first or last row of each (series, writer)."""
         if self.lone:
             return self.rows
-        rows, column, _ = self._keyed(self.pool)
+        rows, column, _ = self._keyed(self.pool, distinct=self.lone)
         chosen = _edge_rows(rows, last=which == "last")
         return Rows(
             self.rows.stats[chosen], self.rows.times[chosen], self.rows.rank[chosen], column, self.rows.columns, False
@@ -88,11 +89,14 @@ class Table(NamedTuple):
         stats[:, 1 : MAX + 1] = values[kept, None]
         rows = Rows(stats, outer.times[kept], outer.rank[kept], outer.column[kept], outer.columns, False)
         everything = np.ones(len(self.series), dtype=bool)
-        return Table(self.series, everything, everything, rows, np.arange(len(kept)), True, True, ())
+        return Table(self.series, everything, everything, rows, np.arange(len(kept)), True, False, True, ())
 
-    def _keyed(self, label: Ints) -> tuple[Rows, Ints, Ints]:
+    def _keyed(self, label: Ints, *, distinct: bool) -> tuple[Rows, Ints, Ints]:
         """Split each column by `label`; return the rows, and the (old column, label) of each new column."""
         rows = self.rows
+        if distinct:
+            alone = rows._replace(column=np.arange(len(label)), columns=len(label), rectangular=True)
+            return alone, rows.column, label
         width = int(label.max(initial=0)) + 1
         keys, column = np.unique(rows.column * width + label, return_inverse=True)
         return rows._replace(column=column, columns=len(keys), rectangular=False), keys // width, keys % width
@@ -117,8 +121,11 @@ def tabulate(reduction: Reduction, pieces: Sequence[Piece]) -> Table:
     split = reduction.needs_order and reduction.needs_moments
     ids = {id(piece.shape): piece.shape.split if split else piece.shape.joined for piece in pieces}
     numbers: dict[ColumnId, int] = {}
-    columns = {shape: [numbers.setdefault(key, len(numbers)) for key in keys] for shape, keys in ids.items()}
-    distinct = all(len(set(column)) == len(column) for column in columns.values())
+    columns = {
+        shape: np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+        for shape, keys in ids.items()
+    }
+    distinct = all(len(set(keys)) == len(keys) for keys in ids.values())
     sizes = [len(piece.partials.series) for piece in pieces]
     pools: dict[str, int] = {}
     pool = [pools.setdefault(piece.source.pool, len(pools)) for piece in pieces]
@@ -126,7 +133,7 @@ def tabulate(reduction: Reduction, pieces: Sequence[Piece]) -> Table:
         np.concatenate([piece.partials.stats for piece in pieces]),
         np.concatenate([piece.partials.times for piece in pieces]),
         np.repeat(np.array([piece.source.rank for piece in pieces], dtype=np.int64), sizes),
-        np.concatenate([columns[id(piece.shape)] for piece in pieces]).astype(np.int64),
+        np.concatenate([columns[id(piece.shape)] for piece in pieces]),
         len(numbers),
         distinct and len(columns) == 1,
     )
@@ -138,6 +145,7 @@ def tabulate(reduction: Reduction, pieces: Sequence[Piece]) -> Table:
         rows,
         np.repeat(np.array(pool, dtype=np.int64), sizes),
         distinct and len(pools) == len(pieces),
+        distinct and len({piece.source.rank for piece in pieces}) == len(pieces),
         False,
         _buckets(pieces),
     )

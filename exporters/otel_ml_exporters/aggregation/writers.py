@@ -43,6 +43,13 @@ class Progress:
         elif step < self.current and (self.previous is None or step > self.previous):
             self.previous = step
 
+    def raise_to(self, floor: int) -> None:
+        """Count the manifests that had to wait for what was sent before them."""
+        reached = [step for seq, step in self.manifests if seq <= floor]
+        if reached:
+            self.manifests = [entry for entry in self.manifests if entry[0] > floor]
+            self.done_through = max(self.done_through, *reached)
+
     def leave(self) -> None:
         """Stop counting as a member until two further steps in a row are delivered."""
         self.left, self.previous, self.current = True, None, None
@@ -54,6 +61,7 @@ class WriterState:
     Attributes:
         received: running numbers that arrived whole.
         parts: running number → series, of those a Collector has split and of which a piece is missing.
+        floor: all running numbers up to here arrived, or are not waited for any more.
         forgiven: gaps up to here are not waited for any more.
         gap_since: active time since when something the writer sent is known to be missing.
         since, heard_at: first and last time it was heard, seconds since the epoch.
@@ -70,6 +78,7 @@ class WriterState:
         "attempt",
         "before",
         "first_step_seq",
+        "floor",
         "forgiven",
         "gap_since",
         "goodbye",
@@ -96,6 +105,7 @@ class WriterState:
         self.attempt: int | None = None
         self.received = IntervalSet()
         self.parts: dict[int, set[SeriesKey]] = {}
+        self.floor = 0
         self.forgiven = 0
         self.gap_since: float | None = None
         self.heard_at = 0.0
@@ -123,55 +133,54 @@ class WriterState:
         return self.writer.parent is not None
 
     @property
-    def floor(self) -> int:
-        """All running numbers up to here arrived, or are not waited for any more."""
-        return self.received.prefix_end(self.forgiven + 1)
-
-    @property
     def ended(self) -> bool:
         """It said goodbye, and everything it sent before has arrived."""
         return self.goodbye is not None and self.goodbye.seq <= self.floor
+
+    def receive(self, seq: int) -> bool:
+        """Note that a running number arrived whole; False where it was known."""
+        if not self.received.add(seq):
+            return False
+        if seq == self.floor + 1:
+            self.floor = self.received.prefix_end(seq)
+        return True
 
     def take(self, seq: int, total: int, series: tuple[SeriesKey, ...]) -> list[int] | None:
         """Note that points of running number `seq` arrived; return the rows that are new, None for all.
 
         Only whole running numbers enter the intervals; a split one is tracked point by point until complete.
         """
-        if seq in self.received:
-            return []
         have = self.parts.get(seq)
         if have is None and len(series) >= total:
-            self.received.add(seq)
-            return None
+            return None if self.receive(seq) else []
+        if have is None and seq in self.received:
+            return []
         have = self.parts.setdefault(seq, set())
         fresh = [row for row, key in enumerate(series) if key not in have]
         have.update(series)
         if len(have) >= total:
-            self.received.add(seq)
+            self.receive(seq)
             del self.parts[seq]
         return None if len(fresh) == len(series) else fresh
 
-    def settle_gaps(self, active: float, patience: float) -> bool:
-        """Start, stop or end waiting for what is missing; True where the floor may have risen by that."""
-        highest = max(self.received.highest or 0, max(self.parts, default=0))
+    def settle_gaps(self, active: float, patience: float) -> None:
+        """Start, stop or end waiting for what is missing."""
+        highest = self.received.highest or 0
+        if self.parts:
+            highest = max(highest, *self.parts)
         if self.floor >= highest:
             self.gap_since = None
         elif self.gap_since is None:
             self.gap_since = active
         elif active - self.gap_since >= patience:
-            self.forgiven, self.gap_since = highest, None
-            return True
-        return False
+            self.floor = self.forgiven = highest
+            self.gap_since = None
 
     def raise_done(self) -> None:
         """Move every lane's `done_through` up to the manifests before which nothing is missing any more."""
-        floor = self.floor
         for progress in self.progress.values():
             if progress.manifests:
-                reached = [step for seq, step in progress.manifests if seq <= floor]
-                if reached:
-                    progress.manifests = [entry for entry in progress.manifests if entry[0] > floor]
-                    progress.done_through = max(progress.done_through, *reached)
+                progress.raise_to(self.floor)
 
 
 def _source(number: int, writer: Writer, pool: str) -> Source:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -14,6 +14,7 @@ from otel_ml_exporters.cli.figures import compact, plural
 from otel_ml_exporters.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_exporters.cli.plot import plot, spark
 from otel_ml_exporters.cli.screen import Screen, screen
+from otel_ml_exporters.records import JsonValue
 from otel_ml_exporters.runs.folders import RunFolder, find
 from otel_ml_exporters.runs.history import History, Series, SeriesName, history
 from otel_ml_exporters.runs.source import records
@@ -92,20 +93,33 @@ def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Ch
     output.line(f"{folder.experiment}/{folder.id}  {read.status}", style="bold")
     output.line(f"{folder.path}", style="dim")
     output.line()
-    for title, values in (("params", read.params), ("summary", read.summary)):
-        if values:
-            output.line(f"{title}  " + "  ".join(f"{name}={_shown(value)}" for name, value in values.items()))
+    for title, values in (("params", _flat(read.params)), ("summary", read.summary)):
+        ours = {name: value for name, value in values.items() if not name.startswith(("otel_ml/", "otel_ml."))}
+        if ours:
+            output.line(f"{title}  " + "  ".join(f"{name}={_shown(value)}" for name, value in ours.items()))
     counts = [plural(count, kind.lower()) for kind, count in sorted(read.others.items()) if kind not in _IN_HEADER]
     output.line(", ".join([plural(read.rows, "row"), *counts, plural(read.amendments, "amended value")]), style="dim")
     output.line()
     output.table(
         ["metric", "axis", "steps", "last", "min", "max", ""],
-        [_row(key, series) for key, series in chosen],
+        # What a user recorded first, what otel_ml says about itself last.
+        [_row(key, series) for key, series in sorted(chosen, key=lambda entry: "otel_ml/" in entry[0].name)],
         right=["steps", "last", "min", "max"],
     )
 
 
 _IN_HEADER = frozenset({"Params", "Summary", "RunStatus", "SpanBatch"})
+
+
+def _flat(values: Mapping[str, JsonValue], prefix: str = "") -> dict[str, JsonValue]:
+    """Return nested parameters with dotted names."""
+    flat: dict[str, JsonValue] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
 
 
 def _shown(value: object) -> str:

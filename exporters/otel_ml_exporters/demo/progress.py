@@ -43,7 +43,7 @@ def progress_bar(
                         progress.update(task, completed=record.step + 1)
             progress.update(task, figures=_shown(figures))
 
-        yield move, lambda sentence: console.print(f"  {sentence}", markup=False, highlight=False)
+        yield move, lambda sentence: console.print(f"  {sentence}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _shown(figures: dict[str, float]) -> str:

@@ -53,9 +53,11 @@ def straggler(run: History, ranks: int) -> Straggler | None:
     late = {
         step: seconds for step, (culprit, seconds) in phases[name].items() if first <= step <= last and culprit == rank
     }
-    # A chance step beside the stretch is no part of it: it begins and ends with steps that are clearly slow.
-    clearly = fmean(late.values()) / 2
-    first, last = (edge(step for step, seconds in late.items() if seconds >= clearly) for edge in (min, max))
+    # One very slow step far from the others must not stretch it: now every step has one vote, slow or not.
+    slow = {step for step, seconds in late.items() if seconds >= median(late.values()) / 2}
+    _, first, last = _largest_sum(
+        (step, 1.0 if step in slow else -1.0) for step in phases[name] if first <= step <= last
+    )
     extra = [seconds for step, seconds in late.items() if first <= step <= last]
     total = sum(run.get(TOTAL).values())
     cost = sum(extra)

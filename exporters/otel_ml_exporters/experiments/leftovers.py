@@ -12,6 +12,7 @@ from pathlib import Path
 
 from otel_ml.wire.spool import PATHS, SUFFIX, Frame, Kind, Leftover, read_spool, request_body
 from otel_ml_exporters.receiver.decode import Signal
+from otel_ml_exporters.receiver.rejection import UndecodableError
 
 __all__ = ["LeftoverSpools", "requests_of"]
 
@@ -71,6 +72,10 @@ class LeftoverSpools:
             for signal, body in requests_of(read_spool(path)):
                 self._take(signal, body).result(_STORED_S)
             path.unlink(missing_ok=True)
+        except UndecodableError as error:
+            _log.error("The spool %s is set aside: %s", path, error)
+            path.rename(path.with_suffix(".unreadable"))
+            return False
         except BlockingIOError:
             return False
         finally:

@@ -73,6 +73,7 @@ class EngineLoop:
         self._offered = self._taken = self._committed = 0
         self._committed_at = 0.0
         self._disk_at = clock()
+        self._defects: set[str] = set()
         self._told_at: dict[str, float] = {}
         self._over_since: dict[str, float] = {}
         self._thread = threading.Thread(target=self._work, name="otel-ml-engine", daemon=True)
@@ -112,8 +113,7 @@ class EngineLoop:
             now = self._clock()
             ended = self._observe(entries, now)
             for run in self._runs:
-                self._self_telemetry(run, now, is_ending=run.experiment in ended)
-                run.advance(now)
+                self._advance(run, now, is_ending=run.experiment in ended)
             if stopping or entries or now - self._committed_at >= _COMMIT_S:
                 self._commit()
             self._look_after(now)
@@ -163,6 +163,20 @@ class EngineLoop:
         run.observe(number, observations, now)
         return any(isinstance(observation, Goodbye) for observation in observations)
 
+    def _advance(self, run: ExperimentRun, now: float, *, is_ending: bool) -> None:
+        try:
+            self._self_telemetry(run, now, is_ending=is_ending)
+            run.advance(now)
+        except Exception:  # noqa: BLE001 (a defect of ours must not take the other runs with it)
+            self._defective(run)
+
+    def _defective(self, run: ExperimentRun) -> None:
+        """Say a defect once; until a restart the journal keeps everything from here on."""
+        if run.experiment not in self._defects:
+            self._defects.add(run.experiment)
+            _log.exception("Run %s: an internal error. Please report it with this log.", run.experiment)
+            run.say("The service has an internal error, see its log. What arrives is kept in the journal.")
+
     def _self_telemetry(self, run: ExperimentRun, now: float, *, is_ending: bool) -> None:
         # Only beside data: points of our own must not keep a silent run from ending.
         told = self._told_at.setdefault(run.experiment, now)
@@ -182,9 +196,13 @@ class EngineLoop:
                     if self._stopping:
                         return  # the journal still has it
                     time.sleep(_IDLE_S)
+                except Exception:  # noqa: BLE001 (as in _advance)
+                    self._defective(run)
+                    break
         self._committed_at = self._clock()
         self._committed = self._taken
-        self._drop(self._taken)
+        if not self._defects:
+            self._drop(self._taken)
 
     def _look_after(self, now: float) -> None:
         for run in self._runs:

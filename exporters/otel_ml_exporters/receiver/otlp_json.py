@@ -35,6 +35,8 @@ def parse_json(body: bytes, message: M) -> M:
     """
     try:
         content = _translated(json.loads(body), "")
+        if not isinstance(content, dict):
+            raise UndecodableError(f"the body is not OTLP/JSON: expected an object, got {type(content).__name__}.")
         json_format.ParseDict(content, message, ignore_unknown_fields=True)  # type: ignore[type-var]
     except (ValueError, json_format.ParseError, RecursionError) as error:
         raise UndecodableError(f"the body is not OTLP/JSON: {str(error)[:200]}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,19 +49,25 @@ class Coordinates(NamedTuple):
     reduction: str | None
 
 
-class _Row(NamedTuple):
-    series: SeriesKey
-    stats: Stats
-    first_ns: int
-    last_ns: int
-    buckets: Buckets | None
+class _Columns:
+    """Points under way into `Partials`: flat lists, because numpy takes them ten times faster than rows."""
+
+    __slots__ = ("buckets", "series", "stats", "times")
+
+    def __init__(self) -> None:
+        self.series: list[SeriesKey] = []
+        self.stats: list[float] = []
+        self.times: list[int] = []
+        self.buckets: dict[int, Buckets] = {}
+
+    def __len__(self) -> int:
+        return len(self.series)
 
 
 class MetricsDecoder:
-    """Decodes `ScopeMetrics` messages; keeps one object per series and per shape."""
+    """Decodes `ScopeMetrics` messages; equal shapes become the same object."""
 
     def __init__(self) -> None:
-        self._series: dict[SeriesKey, SeriesKey] = {}
         self._shapes: dict[tuple[SeriesKey, ...], tuple[SeriesKey, ...]] = {}
 
     def scope(self, writer: Writer, scope_metrics: Any, rejections: Rejections) -> list[Observation]:
@@ -89,28 +95,32 @@ class MetricsDecoder:
         rejections: Rejections,
     ) -> list[Observation]:
         found: list[Observation] = []
-        groups: dict[Coordinates, list[_Row]] = {}
+        main = _Columns()
+        groups: dict[Coordinates, _Columns] = {where: main}
         for metric in metrics:
             if metric.name in _PROTOCOL:
                 found += [_PROTOCOL[metric.name](writer, where, seq, point) for point in metric.gauge.data_points]
                 continue
-            for kind, point in _points(metric, rejections):
+            kind, points = _points(metric, rejections)
+            for point in points:
                 try:
                     here, identity, values = _point_attributes(point, where)
-                    row = _READ[kind](SeriesKey(metric.name, identity, _KINDS[kind]), point, values)
-                    groups.setdefault(here, []).append(row)
+                    columns = main if here is where else groups.setdefault(here, _Columns())
+                    _READ[kind](columns, SeriesKey(metric.name, identity, _KINDS[kind]), point, values)
                 except (ValueError, WireError) as error:
                     rejections.add(str(error))
         announced = scope.get(wire.SEQ_POINTS)
         total = announced if isinstance(announced, int) else sum(map(len, groups.values()))
-        for here, rows in groups.items():
+        for here, columns in groups.items():
+            if not columns:
+                continue
             try:
                 reduction = Reduction.parse(here.reduction or _DEFAULT_REDUCTION)
             except WireError as error:
-                rejections.add(str(error), len(rows))
+                rejections.add(str(error), len(columns))
                 continue
             axis = None if here.step is None else here.axis
-            found.append(Fragment(writer, axis, here.step, reduction, seq, total, self._partials(rows)))
+            found.append(Fragment(writer, axis, here.step, reduction, seq, total, self._partials(columns)))
         return found
 
     # What any other SDK sends
@@ -118,7 +128,8 @@ class MetricsDecoder:
     def _foreign(self, writer: Writer, metrics: Any, scope: Coordinates, rejections: Rejections) -> list[Observation]:
         found: list[Observation] = []
         for metric in metrics:
-            for kind, point in _points(metric, rejections):
+            kind, points = _points(metric, rejections)
+            for point in points:
                 try:
                     found.append(self._foreign_point(writer, metric, kind, point, scope))
                 except (ValueError, WireError) as error:
@@ -127,7 +138,8 @@ class MetricsDecoder:
 
     def _foreign_point(self, writer: Writer, metric: Any, kind: str, point: Any, scope: Coordinates) -> ForeignPoint:
         here, identity, values = _point_attributes(point, scope)
-        row = _READ[kind](SeriesKey(metric.name, identity, _KINDS[kind]), point, values)
+        columns = _Columns()
+        _READ[kind](columns, SeriesKey(metric.name, identity, _KINDS[kind]), point, values)
         data = getattr(metric, metric.WhichOneof("data"))
         return ForeignPoint(
             writer=writer,
@@ -142,23 +154,23 @@ class MetricsDecoder:
             reduction=Reduction.parse(here.reduction) if here.reduction else None,
             start_ns=point.start_time_unix_nano,
             time_ns=point.time_unix_nano,
-            partials=self._partials([row]),
+            partials=self._partials(columns),
         )
 
-    def _partials(self, rows: Sequence[_Row]) -> Partials:
-        intern = self._series
-        shape = tuple(intern.setdefault(row.series, row.series) for row in rows)
+    def _partials(self, columns: _Columns) -> Partials:
+        shape = tuple(columns.series)
         known = self._shapes.get(shape)
         if known is None:
             if len(self._shapes) >= _SHAPES:
                 self._shapes.clear()
-                intern.clear()
             known = self._shapes[shape] = shape
+        points = len(columns)
+        found = columns.buckets
         return Partials(
             series=known,
-            stats=np.array([row.stats for row in rows], dtype=np.float64),
-            times=np.array([(row.first_ns, row.last_ns) for row in rows], dtype=np.int64),
-            buckets=tuple(row.buckets for row in rows) if any(row.buckets for row in rows) else None,
+            stats=np.array(columns.stats, dtype=np.float64).reshape(points, 7),
+            times=np.array(columns.times, dtype=np.int64).reshape(points, 2),
+            buckets=tuple(found.get(row) for row in range(points)) if found else None,
         )
 
 
@@ -187,12 +199,12 @@ def count_points(scope_metrics: Any) -> int:
     )
 
 
-def _points(metric: Any, rejections: Rejections) -> list[tuple[str, Any]]:
+def _points(metric: Any, rejections: Rejections) -> tuple[str, Any]:
     kind = metric.WhichOneof("data")
     if kind is None:
         rejections.add(f"the metric {metric.name!r} is of no kind that OTLP has.")
-        return []
-    return [(kind, point) for point in getattr(metric, kind).data_points]
+        return "", ()
+    return kind, getattr(metric, kind).data_points
 
 
 def _point_attributes(point: Any, scope: Coordinates) -> tuple[Coordinates, Attributes, Mapping[str, JsonValue]]:
@@ -212,16 +224,19 @@ def _point_attributes(point: Any, scope: Coordinates) -> tuple[Coordinates, Attr
     return here, identity, found
 
 
-def _moments(series: SeriesKey, point: Any, values: Mapping[str, JsonValue]) -> _Row:
-    count, total = point.count, point.sum if point.HasField("sum") else _NAN
-    alone = total if count == 1 else _NAN  # a sender may leave out min and max of a single value
-    low = point.min if point.HasField("min") else alone
-    high = point.max if point.HasField("max") else alone
-    m2, wsum, wxsum = (_number(values.get(key)) for key in (wire.M2, wire.WSUM, wire.WXSUM)) if values else _NO_EXTRAS
-    return _Row(series, (float(count), total, low, high, m2, wsum, wxsum), *_times(point), None)
+def _moments(columns: _Columns, series: SeriesKey, point: Any, values: Mapping[str, JsonValue]) -> None:
+    count, total = point.count, point.sum
+    if count == 1 and point.HasField("sum"):
+        low = high = total  # a sender may leave out min and max of a single value
+    else:
+        total = total if point.HasField("sum") else _NAN
+        low = point.min if point.HasField("min") else _NAN
+        high = point.max if point.HasField("max") else _NAN
+    m2, wsum, wxsum = _extras(values) if values else _NO_EXTRAS
+    _append(columns, series, point, (count, total, low, high, m2, wsum, wxsum))
 
 
-def _exponential(series: SeriesKey, point: Any, values: Mapping[str, JsonValue]) -> _Row:
+def _exponential(columns: _Columns, series: SeriesKey, point: Any, values: Mapping[str, JsonValue]) -> None:
     buckets = Buckets(
         point.scale,
         point.zero_count,
@@ -230,28 +245,35 @@ def _exponential(series: SeriesKey, point: Any, values: Mapping[str, JsonValue])
         point.negative.offset,
         tuple(point.negative.bucket_counts),
     )
-    return _moments(series, point, values)._replace(buckets=buckets)
+    _moments(columns, series, point, values)
+    columns.buckets[len(columns) - 1] = buckets
 
 
-def _value(series: SeriesKey, point: Any, _values: Mapping[str, JsonValue]) -> _Row:
+def _value(columns: _Columns, series: SeriesKey, point: Any, _values: Mapping[str, JsonValue]) -> None:
     kind = point.WhichOneof("value")
     if kind is None:
         raise ValueError(f"a point of {series.name!r} has no value; expected as_double or as_int.")
     value = float(getattr(point, kind))
-    return _Row(series, (1.0, value, value, value, _NAN, _NAN, _NAN), *_times(point), None)
+    _append(columns, series, point, (1.0, value, value, value, *_NO_EXTRAS))
 
 
-def _summary(series: SeriesKey, point: Any, _values: Mapping[str, JsonValue]) -> _Row:
+def _summary(columns: _Columns, series: SeriesKey, point: Any, _values: Mapping[str, JsonValue]) -> None:
     # Quantiles of different processes do not combine; count and sum do.
-    return _Row(series, (float(point.count), point.sum, _NAN, _NAN, _NAN, _NAN, _NAN), *_times(point), None)
+    _append(columns, series, point, (point.count, point.sum, _NAN, _NAN, *_NO_EXTRAS))
 
 
-def _times(point: Any) -> tuple[int, int]:
+def _append(columns: _Columns, series: SeriesKey, point: Any, stats: Stats) -> None:
     last = point.time_unix_nano
-    first = point.start_time_unix_nano or last
     if last >= _INT64:
         raise ValueError(f"time_unix_nano={last} is beyond the year 2262.")
-    return (first, last) if first <= last else (last, last)
+    first = point.start_time_unix_nano
+    columns.series.append(series)
+    columns.stats.extend(stats)
+    columns.times.extend((first if 0 < first <= last else last, last))
+
+
+def _extras(values: Mapping[str, JsonValue]) -> tuple[float, float, float]:
+    return _number(values.get(wire.M2)), _number(values.get(wire.WSUM)), _number(values.get(wire.WXSUM))
 
 
 def _number(value: JsonValue) -> float:
@@ -289,7 +311,7 @@ _PROTOCOL: Mapping[str, Callable[[Writer, Coordinates, int, Any], Observation]] 
     wire.MANIFEST: _manifest,
     wire.POSITION: _position,
 }
-_READ: Mapping[str, Callable[[SeriesKey, Any, Mapping[str, JsonValue]], _Row]] = {
+_READ: Mapping[str, Callable[[_Columns, SeriesKey, Any, Mapping[str, JsonValue]], None]] = {
     "histogram": _moments,
     "exponential_histogram": _exponential,
     "gauge": _value,

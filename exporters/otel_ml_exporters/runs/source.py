@@ -61,8 +61,8 @@ def records(run: RunFolder) -> Iterator[Record]:
 
 def is_live(run: RunFolder) -> bool:
     """Whether a service has the run open now."""
-    if not run.database.exists():
-        return False
+    if not run.database.exists() or not _log_of(run.database).exists():
+        return False  # a service has the log as long as it has the run
     try:
         with _opened(run.database) as connection:
             connection.execute("SELECT 1 FROM records LIMIT 1").fetchone()
@@ -98,5 +98,14 @@ def _from_database(path: Path) -> Iterator[Record]:
 
 
 def _opened(path: Path) -> closing[sqlite3.Connection]:
-    """Open a database for reading only; closed at the end of the block."""
-    return closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=0))
+    """Open a database for reading only; closed at the end of the block.
+
+    One that was closed in order (no log beside it) is opened as immutable: SQLite would else leave a new log behind,
+    and looking at a run must not make it look newer.
+    """
+    how = "mode=ro" if _log_of(path).exists() else "immutable=1"
+    return closing(sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True, timeout=0))
+
+
+def _log_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
+from mlflow.store.tracking.dbmodels.models import SqlMetric
 
 from tests.contract.readers import main, number
 
@@ -62,16 +64,29 @@ def points(
     scalars: list[object] = []
     amendments: list[object] = []
     axes = axes_in(run.data.tags)
-    for key in run.data.metrics.keys() - skip:
-        axis = axes.get(key, "step")
-        name = key.removesuffix(f"/over_{axis}")
-        history = client.get_metric_history(run.info.run_id, key)
-        for point in sorted(history, key=lambda point: (point.timestamp, point.step)):
-            if (point.step, point.timestamp) in amended:
-                amendments.append([name, axis, point.step, number(point.value)])
-            else:
-                scalars.append([name, axis, point.step, number(point.value), None])
+    for point in stored(client, run.info.run_id):
+        if point.key in skip:
+            continue
+        axis = axes.get(point.key, "step")
+        name = point.key.removesuffix(f"/over_{axis}")
+        value = number(math.nan if point.is_nan else point.value)
+        if (point.step, point.timestamp) in amended:
+            amendments.append([name, axis, point.step, value])
+        else:
+            scalars.append([name, axis, point.step, value, None])
     return scalars, amendments
+
+
+def stored(client: MlflowClient, run_id: str) -> list[Any]:
+    """Return all points in the order of their times.
+
+    With MLflow's own tables: its client asks for one metric at a time, which takes a minute for ten thousand.
+    """
+    with client._tracking_client.store.ManagedSessionMaker() as session:
+        found = session.query(SqlMetric).filter(SqlMetric.run_uuid == run_id)
+        found = found.order_by(SqlMetric.timestamp, SqlMetric.step).all()
+        session.expunge_all()
+    return list(found)
 
 
 def paths(client: MlflowClient, run_id: str, folder: str) -> Iterator[str]:

@@ -41,6 +41,7 @@ class Answer:
         self.config: dict[str, object] = {}
         self.summary: dict[str, object] = {}
         self.tags: list[str] = []
+        self.drawn: set[str] = set()
 
     def as_json(self) -> dict[str, object]:
         params = dict(leaves("", {key: value for key, value in self.config.items() if key != "_wandb"}))
@@ -58,6 +59,10 @@ class Answer:
     def on_config(self, config: Any) -> None:
         for item in config.update:
             self.config[item.key] = json.loads(item.value_json)
+
+    def on_metric(self, metric: Any) -> None:
+        if metric.step_metric:
+            self.drawn.add(metric.name)
 
     def on_summary(self, summary: Any) -> None:
         for item in summary.update:
@@ -84,13 +89,10 @@ class Answer:
             for part in outer:
                 place = place.setdefault(part, {})
             place[key] = json.loads(item.value_json)
-        axis, step = next(
-            ((key.removeprefix(AXIS), value) for key, value in row.items() if key.startswith(AXIS) and key not in OWN),
-            ("step", None),
-        )
-        for name, value in row.items():
-            if name not in WANDB_KEYS and not name.startswith(AXIS):
-                self.on_value(name, axis, step, value, row)
+        places = {key for key in row if key.startswith(AXIS)} - OWN - self.drawn
+        axis, step = next(((key.removeprefix(AXIS), row[key]) for key in places), ("step", None))
+        for name in row.keys() - WANDB_KEYS - OWN - places:
+            self.on_value(name, axis, step, row[name], row)
 
     def on_value(self, name: str, axis: str, step: int | None, value: Any, row: Mapping[str, Any]) -> None:
         if isinstance(value, dict):

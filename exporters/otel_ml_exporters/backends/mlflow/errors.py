@@ -21,7 +21,8 @@ def export_error(error: Exception) -> ExportError:
     MLflow gives a connection that failed the code of an internal error (500), and a locked SQLite file
     TEMPORARILY_UNAVAILABLE (503); both are worth another attempt, as is whatever the operating system refuses.
     """
-    message = f"MLflow: {type(error).__name__}: {error}"
+    reason = next(iter(str(error).splitlines()), "")  # the SQL statement that may follow says nothing to a person
+    message = f"MLflow: {type(error).__name__}: {reason}"
     if _is_permanent(error):
         return PermanentExportError(message)
     return RetryableExportError(message)
@@ -32,7 +33,7 @@ def _is_permanent(error: Exception) -> bool:
 
     if isinstance(error, InvalidUrlException):
         return True
-    if isinstance(error, MlflowException):
+    if isinstance(error, MlflowException) and hasattr(error, "error_code"):  # a subclass may come without one
         status: int = error.get_http_status_code()
         return status == _NOT_IMPLEMENTED or (400 <= status < 500 and status not in _PASSING_STATUS)
     return isinstance(error, (FileNotFoundError, TypeError, ValueError, AttributeError, LookupError))

@@ -76,8 +76,10 @@ def open_run(run: RunInfo, uri: str) -> OpenRun:
 
     Two processes that open the same run at once get the same one: MLflow cannot create by id, so they take turns.
     """
-    client = load_mlflow().MlflowClient(uri)
+    mlflow = load_mlflow()
     with _one_at_a_time(_root(run) / ".mlflow.lock"):
+        _create_database(mlflow, uri)
+        client = mlflow.MlflowClient(uri)
         experiment_id = _experiment(client, run, uri)
         found = client.search_runs([experiment_id], f"tags.`{RUN_ID}` = {_quoted(run.id)}", max_results=1)
         entity = found[0] if found else _create(client, run, experiment_id)
@@ -129,6 +131,22 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
                     ) from None
                 time.sleep(0.02)
         yield
+
+
+def _create_database(mlflow: Any, uri: str) -> None:
+    """Make a new SQLite file whole before it gets its name.
+
+    MLflow makes its tables by some sixty migrations; a process that dies among them leaves a file that no later one can
+    open.
+    """
+    path = Path(uri.removeprefix("sqlite:///"))
+    if not uri.startswith("sqlite:///") or path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
+    unfinished.unlink(missing_ok=True)
+    mlflow.MlflowClient(f"sqlite:///{unfinished}")
+    unfinished.replace(path)
 
 
 def _experiment(client: MlflowClient, run: RunInfo, uri: str) -> str:

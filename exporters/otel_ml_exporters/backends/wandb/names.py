@@ -18,7 +18,7 @@ def identifier(text: str, limit: int = 64) -> str:
         >>> identifier("grpo-dev")
         'grpo-dev'
         >>> identifier("team/run")
-        'team-run-3caab741'
+        'team-run-a3e54ec8'
     """
     if text and len(text) <= limit and not _FORBIDDEN.search(text):
         return text

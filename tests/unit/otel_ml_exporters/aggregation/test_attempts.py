@@ -22,7 +22,9 @@ def test_a_restart_at_or_below_the_last_closed_step_opens_the_next_attempt() -> 
     for step in range(7, 12):
         service.take(*[rank.step(step, {"x": 2.0}) for rank in second])
 
-    assert [(r.attempt, r.step) for r in service.steps()] == [(0, s) for s in range(10)] + [(1, s) for s in range(7, 12)]
+    assert [(r.attempt, r.step) for r in service.steps()] == [(0, s) for s in range(10)] + [
+        (1, s) for s in range(7, 12)
+    ]
     assert service.rows()[7] == {"x": 2.0}
     assert service.engine.status.counts.steps_redone == 3
     assert service.amendments == 0
@@ -101,7 +103,9 @@ def test_two_live_writers_of_one_rank_both_count_and_it_is_said() -> None:
     service.take(two.step(1, {"x": 3.0}))
 
     assert service.rows()[1] == {"x": 2.0}
-    assert [notice for notice in service.notices if notice.startswith("Two live processes are rank 0 of role 'trainer'")]
+    assert [
+        notice for notice in service.notices if notice.startswith("Two live processes are rank 0 of role 'trainer'")
+    ]
     assert {record.attempt for record in service.steps()} == {0}
 
 

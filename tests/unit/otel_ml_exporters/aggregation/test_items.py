@@ -13,7 +13,10 @@ def test_rank_0_keeps_the_name_and_others_append_theirs() -> None:
     service.take(*[rank.event("ml.text", "hello", 3, name="sample") for rank in ranks])
 
     texts = [record for record in service.records if isinstance(record, Text)]
-    assert [(text.name, text.step, text.text) for text in texts] == [("sample", 3, "hello"), ("sample/rank_1", 3, "hello")]
+    assert [(text.name, text.step, text.text) for text in texts] == [
+        ("sample", 3, "hello"),
+        ("sample/rank_1", 3, "hello"),
+    ]
 
 
 def test_the_same_event_again_changes_nothing_even_after_a_restart() -> None:

@@ -96,7 +96,12 @@ def test_three_policy_versions_in_flight_close_in_order_when_each_is_done() -> N
     axis = "policy_version"
 
     for newest in range(2, 10):
-        batches = [rank.record(newest - age, {"reward": 1.0}, axis=axis) for rank in ranks for age in (1, 0, 2) if newest - age >= 0]
+        batches = [
+            rank.record(newest - age, {"reward": 1.0}, axis=axis)
+            for rank in ranks
+            for age in (1, 0, 2)
+            if newest - age >= 0
+        ]
         service.take(*batches)
         service.take(*[rank.done(newest - 2, axis=axis) for rank in ranks])
         assert [record.step for record in service.steps(axis=axis, role="generator")] == list(range(newest - 1))

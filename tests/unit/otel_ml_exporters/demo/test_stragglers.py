@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from otel_ml_exporters.demo.stragglers import straggler
@@ -16,6 +18,17 @@ def test_the_slow_rank_its_phase_its_steps_and_its_cost_are_found() -> None:
     assert found.extra_s == pytest.approx(0.025, rel=0.05)
     assert found.cost_s == pytest.approx(11 * 0.025, rel=0.05)
     assert found.waited_in == "sync"
+
+
+def test_one_very_slow_step_long_before_does_not_stretch_the_finding() -> None:
+    records = digits_records(slow_rank=2, slow_steps=range(20, 31))
+    first = next(record for record in records if isinstance(record, StepRecord))
+    spike = {**first.values, "time/forward": 0.4, "time/forward/mean": 0.1, "time/forward/argmax": 2.0}
+
+    found = straggler(history([*records, replace(first, values=spike)]), ranks=4)
+
+    assert found is not None
+    assert (found.rank, found.phase, found.first, found.last) == (2, "forward", 20, 30)
 
 
 def test_a_healthy_job_has_no_straggler() -> None:

@@ -1,0 +1,140 @@
+"""State entries of writers, tracks, lanes and units: plain data out, plain data in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from otel_ml_exporters.aggregation.intervals import IntervalSet
+from otel_ml_exporters.aggregation.lanes import Lane, Tally, Track, Unit
+from otel_ml_exporters.aggregation.observation import Attributes, Goodbye, SeriesKey, Writer
+from otel_ml_exporters.aggregation.run_state import RunState
+from otel_ml_exporters.aggregation.writers import Progress, WriterState
+
+__all__ = [
+    "lane_entry",
+    "pairs",
+    "restore_lane",
+    "restore_track",
+    "restore_unit",
+    "restore_writer",
+    "track_entry",
+    "unit_entry",
+    "writer_entry",
+]
+
+
+def pairs(attributes: list[list[str]]) -> Attributes:
+    """Return identity attributes from their JSON form."""
+    return tuple((key, value) for key, value in attributes)
+
+
+_WRITER_FIELDS = tuple(Writer.__dataclass_fields__)
+_PLAIN_WRITER = (
+    "attempt", "floor", "forgiven", "gap_since", "heard_at", "since", "replaced_at", "replaced_ns",
+    "first_step_seq", "before", "native", "points", "lanes",
+)  # fmt: skip
+
+
+def writer_entry(state: WriterState) -> dict[str, object]:
+    """Return all there is to a writer."""
+    goodbye = state.goodbye
+    return {
+        "number": state.number,
+        "writer": [getattr(state.writer, name) for name in _WRITER_FIELDS],
+        "pool": state.source.pool,
+        "received": state.received.pairs(),
+        "parts": [[seq, sorted(keys)] for seq, keys in state.parts.items()],
+        "goodbye": None if goodbye is None else [getattr(goodbye, name) for name in _GOODBYE_FIELDS],
+        "progress": [[lane, *(getattr(p, name) for name in Progress.__slots__)] for lane, p in state.progress.items()],
+        "newest": state.newest,
+        **{name: getattr(state, name) for name in _PLAIN_WRITER},
+    }
+
+
+_GOODBYE_FIELDS = tuple(name for name in Goodbye.__dataclass_fields__ if name != "writer")
+
+
+def restore_writer(run: RunState, entry: dict[str, Any]) -> None:
+    """Add the writer of an entry."""
+    fields = dict(zip(_WRITER_FIELDS, entry["writer"], strict=True))
+    fields["topology"] = tuple((name, coordinate, size) for name, coordinate, size in fields["topology"])
+    fields["tags"] = tuple(fields["tags"])
+    state = run.writers.add(Writer(**fields), entry["pool"])
+    for name in _PLAIN_WRITER:
+        setattr(state, name, entry[name])
+    run.native |= state.native
+    state.received = IntervalSet(entry["received"])
+    for seq, keys in entry["parts"]:
+        state.parts[seq] = {SeriesKey(name, pairs(attributes), kind) for name, attributes, kind in keys}
+    if entry["goodbye"] is not None:
+        state.goodbye = Goodbye(state.writer, **dict(zip(_GOODBYE_FIELDS, entry["goodbye"], strict=True)))
+    for lane, *values in entry["progress"]:
+        fields = dict(zip(Progress.__slots__, values, strict=True))
+        fields["manifests"] = [(seq, step) for seq, step in fields["manifests"]]
+        state.progress[lane] = Progress(**fields)
+    if entry["newest"]:
+        run.writers.enthrone(state)
+
+
+def track_entry(track: Track) -> list[object]:
+    """Return a track without its lanes."""
+    return [track.role, track.axis, track.tally.counts(), track.tally.published, track.reductions]
+
+
+def restore_track(run: RunState, entry: list[Any]) -> None:
+    """Add the track of an entry."""
+    role, axis, counts, published, reductions = entry
+    track = run.lanes.track(role, axis)
+    track.tally = Tally(**counts, published=published)
+    track.reductions = reductions
+
+
+_PLAIN_LANE = ("attempt", "last_closed", "horizon", "closes", "intervals", "closed_at", "fenced", "members")
+
+
+def lane_entry(lane: Lane) -> dict[str, object]:
+    """Return a lane without its units."""
+    plain = {name: getattr(lane, name) for name in _PLAIN_LANE}
+    return {"track": [lane.track.role, lane.track.axis], "known": lane.known.pairs(), **plain}
+
+
+def restore_lane(run: RunState, entry: dict[str, Any]) -> None:
+    """Add the lane of an entry."""
+    lane = run.lanes.lane(run.lanes.track(*entry["track"]), entry["attempt"])
+    for name in _PLAIN_LANE:
+        setattr(lane, name, entry[name])
+    lane.known = IntervalSet(entry["known"])
+    run.lanes.dirty.add(lane.number)
+
+
+_PLAIN_UNIT = ("step", "opened", "first_done", "due", "exported", "histograms", "late_since", "waiting", "named")
+
+
+def unit_entry(lane: Lane, unit: Unit) -> dict[str, object]:
+    """Return a unit without its points."""
+    plain = {name: getattr(unit, name) for name in _PLAIN_UNIT}
+    return {
+        "lane": lane.number,
+        "closed": unit.step in lane.retained and lane.retained[unit.step] is unit,
+        "points": list(unit.points.items()),
+        "manifests": [[number, *entry] for number, entry in unit.manifests.items()],
+        "excused": sorted(unit.excused),
+        "missing": sorted(unit.missing),
+        **plain,
+    }
+
+
+def restore_unit(run: RunState, number: int, entry: dict[str, Any]) -> Unit:
+    """Add the unit of an entry to its lane."""
+    lane = run.lanes.all[entry["lane"]]
+    unit = Unit(number, entry["step"], entry["opened"])
+    unit.points = dict(entry["points"])
+    unit.manifests = {writer: (points, seq) for writer, points, seq in entry["manifests"]}
+    unit.excused, unit.missing = set(entry["excused"]), set(entry["missing"])
+    if entry["closed"]:
+        lane.retained[unit.step] = unit
+    else:
+        lane.insert(unit)
+    for name in _PLAIN_UNIT:
+        setattr(unit, name, entry[name])
+    return unit

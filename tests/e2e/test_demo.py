@@ -1,0 +1,95 @@
+"""`otel-ml demo` as a user runs it: one command in an empty folder; then its run is read back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from otel_ml_exporters.demo.stragglers import straggler
+from otel_ml_exporters.runs.folders import RunFolder, find
+from otel_ml_exporters.runs.history import History, history
+from otel_ml_exporters.runs.source import facts, records
+
+pytestmark = pytest.mark.e2e
+
+STEPS = 140
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo")
+
+
+@pytest.fixture(scope="module")
+def output(folder: Path) -> str:
+    """What the demo prints; it has to succeed."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    env = {**kept, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    command = [sys.executable, "-m", "otel_ml_exporters", "demo", "--to", "jsonl,tensorboard", "--steps", str(STEPS)]
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path, output: str) -> RunFolder:
+    return find("latest", folder / "otel-ml-runs")
+
+
+@pytest.fixture(scope="module")
+def recorded(run: RunFolder) -> History:
+    return history(records(run))
+
+
+def test_the_model_learns(recorded: History) -> None:
+    accuracy = recorded.get("evaluator/eval/accuracy")
+
+    assert accuracy[STEPS - 1] >= 0.90
+
+
+def test_no_step_of_any_rank_is_lost(recorded: History) -> None:
+    assert recorded.get("samples") == dict.fromkeys(range(STEPS), 4 * 32.0)
+
+
+def test_the_evaluator_that_was_killed_has_evaluated_every_model(recorded: History) -> None:
+    assert list(recorded.get("evaluator/eval/accuracy")) == list(range(19, STEPS, 20))
+    assert recorded.others["Image"] >= 7
+    assert recorded.others["Table"] >= 7
+
+
+def test_the_slow_rank_is_found_where_and_when_it_was_slow(recorded: History) -> None:
+    found = straggler(recorded, ranks=4)
+
+    assert found is not None
+    assert (found.rank, found.phase, found.waited_in) == (2, "forward", "sync")
+    assert abs(found.first - 40) <= 3
+    assert abs(found.last - 80) <= 3
+    assert found.extra_s >= 0.020
+
+
+def test_parameters_summary_and_the_model_are_in_the_run(run: RunFolder, recorded: History) -> None:
+    model = recorded.artifacts["model.npz", "model.npz"]
+
+    assert recorded.params["batch_size"] == 32
+    assert recorded.summary["evaluator/test/accuracy"] >= 0.90
+    assert model.local is not None
+    assert model.local.stat().st_size == model.size
+    assert recorded.status == "finished"
+
+
+def test_everything_is_delivered(run: RunFolder) -> None:
+    known = facts(run)
+
+    assert known is not None
+    assert {mark.name: mark.seq for mark in known.exporters} == dict.fromkeys(("jsonl", "tensorboard"), known.last_seq)
+
+
+def test_the_summary_says_what_was_found_and_what_to_type_next(run: RunFolder, output: str) -> None:
+    assert "rank 2 in forward, steps" in output
+    assert "nothing: every step has the samples of all 4 ranks" in output
+    assert "✗" not in output
+    assert f"otel-ml open {run.id} --with tensorboard" in output

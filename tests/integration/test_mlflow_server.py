@@ -1,0 +1,253 @@
+"""MLflow over its own HTTP server, and several exporters on one database."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from otel_ml_exporters.backends.mlflow import MlflowExporter
+from otel_ml_exporters.errors import PermanentExportError, RetryableExportError
+from otel_ml_exporters.records import Params, RunStatus, StepRecord, Summary
+from tests.contract.stored import environment
+from tests.contract.stream import AT, run_info, scalars, step, training
+from tests.integration.exporter_life import ENDLESS, RUN_ID, begin
+
+WAIT = 110.0
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("mlflow-server")
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command += [
+        "--backend-store-uri",
+        f"sqlite:///{folder / 'server.db'}",
+        "--artifacts-destination",
+        str(folder / "files"),
+    ]
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen(command, env={**environment(), **QUIET}, cwd=folder, stdout=log, stderr=log)
+    try:
+        wait_until_healthy(f"http://127.0.0.1:{port}/health", server)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        end(server)
+
+
+QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+
+
+def wait_until_healthy(url: str, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + WAIT
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=1.0):
+                return
+        except OSError:  # noqa: PERF203
+            assert server.poll() is None, "the server ended"
+            assert time.monotonic() < deadline, "the server does not answer"
+            time.sleep(0.1)
+
+
+def end(server: subprocess.Popen[bytes]) -> None:
+    processes = [*psutil.Process(server.pid).children(recursive=True), psutil.Process(server.pid)]
+    for process in processes:
+        process.kill()
+    psutil.wait_procs(processes)
+    server.wait()
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs" / "digits" / RUN_ID
+    folder.mkdir(parents=True)
+    return folder
+
+
+def stored_points(uri: str) -> Counter[tuple[str, int, int, str]]:
+    """Return (metric, step, milliseconds, value) of each point of the one run, as MLflow's client reads it."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri)
+    (run,) = [run for run in client.search_runs(["0", "1", "2"]) if run.data.tags.get("otel_ml.run_id") == RUN_ID]
+    histories = [client.get_metric_history(run.info.run_id, key) for key in run.data.metrics]
+    return Counter((p.key, p.step, p.timestamp, repr(p.value)) for history in histories for p in history)
+
+
+def test_over_http_a_writer_killed_twice_stores_every_scalar_exactly_once(address: str, run_dir: Path) -> None:
+    last = 0
+    for batches in (2, 9):
+        life = begin("mlflow", run_dir, ENDLESS, options={"tracking_uri": address})
+        assert life.stdout is not None
+        last = [int(line) for line, _ in zip(life.stdout, range(batches + 1), strict=False)][-1]
+        life.kill()
+        life.communicate()
+    last_life = begin("mlflow", run_dir, last + 400, options={"tracking_uri": address})
+    last_life.communicate(timeout=WAIT)
+
+    found = stored_points(address)
+
+    records = [training(seq) for seq in range(1, last + 401)]
+    assert last_life.returncode == 0
+    assert sorted((key, at, value) for key, at, _, value in found) == sorted(
+        (name, at, repr(float(value))) for record in records for name, _, at, value in scalars(record)
+    )
+    assert set(found.values()) == {1}
+    assert {ms - round(AT * 1000) - at * 1000 for key, at, ms, _ in found if key == "tokens"} == {0}
+
+
+OPEN = """
+import sys
+from pathlib import Path
+from otel_ml_exporters.backends.mlflow import MlflowExporter
+from tests.contract.stream import run_info
+exporter = MlflowExporter()
+sys.stdin.readline()
+exporter.start(run_info(Path(sys.argv[1]), sys.argv[2]))
+"""
+
+
+def test_exporters_that_open_one_run_at_once_get_the_same_run_and_the_same_new_database(run_dir: Path) -> None:
+    command = [sys.executable, "-c", OPEN, str(run_dir), RUN_ID]
+    racers = [
+        subprocess.Popen(command, env=environment(), cwd=run_dir, stdin=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    for racer in racers:
+        racer.communicate(timeout=WAIT)
+
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{run_dir.parents[1] / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("digits")
+    assert [racer.returncode for racer in racers] == [0, 0, 0]
+    assert len(client.search_runs([experiment.experiment_id])) == 1
+    assert Path(experiment.artifact_location).is_relative_to(run_dir.parents[1])
+
+
+def test_a_server_that_is_away_is_worth_another_try_at_once(run_dir: Path) -> None:
+    began = time.monotonic()
+
+    with pytest.raises(RetryableExportError, match="MLflow"):
+        MlflowExporter(tracking_uri="http://127.0.0.1:9").start(run_info(run_dir, RUN_ID))
+
+    # MLflow's own client would retry for four minutes; its import takes most of this.
+    assert time.monotonic() - began < 60
+
+
+@pytest.fixture
+def exporter(run_dir: Path) -> MlflowExporter:
+    made = MlflowExporter()
+    made.start(run_info(run_dir, RUN_ID))
+    return made
+
+
+def only_run(run_dir: Path) -> object:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{run_dir.parents[1] / 'mlflow.db'}")
+    (run,) = client.search_runs([client.get_experiment_by_name("digits").experiment_id])
+    return run
+
+
+def test_a_second_value_of_a_parameter_is_said_and_raises_nothing(exporter: MlflowExporter, run_dir: Path) -> None:
+    exporter.export([Params(1, AT, {"lr": 0.1, "note": "x" * 7000})])
+
+    exporter.export([Params(2, AT, {"lr": 0.2, "seed": 3})])
+
+    data = only_run(run_dir).data
+    assert (data.params["lr"], data.params["seed"], len(data.params["note"])) == ("0.1", "3", 6000)
+    assert data.tags["otel_ml.param_conflicts"].splitlines() == [
+        "note: cut to 6000 of 7000 characters",
+        "lr: kept '0.1', not '0.2'",
+    ]
+
+
+def test_a_final_value_does_not_add_a_point_to_the_series_of_that_name(exporter: MlflowExporter, run_dir: Path) -> None:
+    exporter.export([step(1, 7, {"loss": 0.5}), Summary(2, AT, {"loss": 0.1, "test/accuracy": 0.9})])
+
+    metrics = only_run(run_dir).data.metrics
+    assert metrics == {"loss": 0.5, "summary/loss": 0.1, "test/accuracy": 0.9}
+
+
+def test_the_newest_of_several_amendments_is_the_newest_point_also_after_a_restart(
+    exporter: MlflowExporter, run_dir: Path
+) -> None:
+    exporter.export([step(1, 1, {"loss": 1.0}), step(2, 1, {"loss": 2.0}, amendment=True, time=AT + 1)])
+    exporter.shutdown(1.0, None)
+    again = MlflowExporter()
+    again.start(run_info(run_dir, RUN_ID))
+    again.export([step(3, 1, {"loss": 3.0}, amendment=True, time=AT + 1)])
+
+    run = only_run(run_dir)
+    assert run.data.metrics["loss"] == 3.0
+    assert run.data.tags["otel_ml.amendments"] == "2"
+
+
+def test_a_record_sent_again_after_an_answer_that_got_lost_changes_nothing(
+    exporter: MlflowExporter, run_dir: Path
+) -> None:
+    records = [training(seq) for seq in range(1, 40)]
+    exporter.export(records)
+    uri = f"sqlite:///{run_dir.parents[1] / 'mlflow.db'}"
+    before = stored_points(uri)
+
+    # As if the tag with the position had not been written: a crash between a request's points and its tags.
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri)
+    run_id = only_run(run_dir).info.run_id
+    for tag, value in {"otel_ml.seq": "0", "otel_ml.amendments": "0", "otel_ml.amended": "[]"}.items():
+        client.set_tag(run_id, tag, value)
+    again = MlflowExporter()
+    again.start(run_info(run_dir, RUN_ID))
+    again.export(records)
+
+    assert stored_points(uri) == before
+
+
+def test_a_row_wider_than_a_request_is_stored_whole(exporter: MlflowExporter, run_dir: Path) -> None:
+    record = StepRecord(1, "trainer", "step", 1, 0, AT, {f"m{at}": float(at) for at in range(2500)})
+
+    exporter.export([record, step(2, 2, {"m0": 1.0})])
+
+    assert exporter.position() == 2
+    assert len(only_run(run_dir).data.metrics) == 2500
+
+
+def test_a_run_deleted_by_hand_is_a_permanent_error(exporter: MlflowExporter, run_dir: Path) -> None:
+    from mlflow import MlflowClient
+
+    uri = f"sqlite:///{run_dir.parents[1] / 'mlflow.db'}"
+    MlflowClient(uri).delete_run(only_run(run_dir).info.run_id)
+
+    with pytest.raises(PermanentExportError, match="MLflow"):
+        exporter.export([step(1, 1, {"loss": 1.0})])
+
+
+def test_the_status_of_the_run_is_kept_and_a_later_start_reopens_it(exporter: MlflowExporter, run_dir: Path) -> None:
+    exporter.shutdown(1.0, RunStatus(1, AT + 60, "killed"))
+    ended = only_run(run_dir).info
+    again = MlflowExporter()
+    again.start(run_info(run_dir, RUN_ID))
+
+    assert (ended.status, ended.end_time) == ("KILLED", round((AT + 60) * 1000))
+    assert only_run(run_dir).info.status == "RUNNING"
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"

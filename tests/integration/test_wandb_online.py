@@ -1,0 +1,167 @@
+"""The real W&B client against a server of ours: what it holds is what was exported, once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.contract.stored import environment
+from tests.contract.stream import training
+from tests.fakes.wandb_server import API_KEY, FakeRun, FakeWandb
+from tests.integration.exporter_life import ENDLESS, RUN_ID, begin
+
+WAIT = 60.0
+
+
+@pytest.fixture
+def server() -> Iterator[FakeWandb]:
+    with FakeWandb() as fake:
+        yield fake
+
+
+@pytest.fixture(autouse=True)
+def online(server: FakeWandb, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WANDB_BASE_URL", server.address)
+    monkeypatch.setenv("WANDB_API_KEY", API_KEY)
+    monkeypatch.setenv("WANDB__FILE_STREAM_TRANSMIT_INTERVAL", "1")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "runs" / "digits" / RUN_ID
+    folder.mkdir(parents=True)
+    return folder
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def rows_of(run: FakeRun) -> list[tuple[int, dict[str, float]]]:
+    """Return (`_step`, values) of every history row, values as text: NaN equals NaN."""
+    return [
+        (
+            row["_step"],
+            {key: repr(float(value)) for key, value in row.items() if key[0] != "_" and key[:8] != "otel_ml/"},
+        )
+        for row in run.history
+    ]
+
+
+def expected(last: int) -> list[tuple[int, dict[str, float]]]:
+    return [
+        (seq, {key: repr(float(value)) for key, value in training(seq).values.items()}) for seq in range(1, last + 1)
+    ]
+
+
+def test_a_run_killed_again_and_again_is_on_the_server_exactly_once(server: FakeWandb, run_dir: Path) -> None:
+    for more in (60, 250, 400):
+        before = len(server.runs[RUN_ID].history) if RUN_ID in server.runs else 0
+        life = begin("wandb", run_dir, ENDLESS)
+        until(lambda: RUN_ID in server.runs and len(server.runs[RUN_ID].history) >= before + more)  # noqa: B023
+        life.kill()
+        life.communicate()
+    stored = len(server.runs[RUN_ID].history)
+
+    last_life = begin("wandb", run_dir, stored + 300)
+    last_life.communicate(timeout=WAIT)
+
+    run = server.runs[RUN_ID]
+    assert last_life.returncode == 0
+    assert rows_of(run) == expected(stored + 300)
+    assert (run.opened, run.exit_code, run.tags) == (4, 0, ["contract"])
+
+
+def test_every_metric_is_drawn_over_its_own_axis(server: FakeWandb, run_dir: Path) -> None:
+    begin("wandb", run_dir, 20).communicate(timeout=WAIT)
+
+    run = server.runs[RUN_ID]
+    # `m` is W&B's own form of what `define_metric` said: 1 is the name, 5 the number of the step metric in the list.
+    metrics = run.config["_wandb"]["value"]["m"]
+    drawn_over = {metric["1"]: metrics[metric["5"] - 1]["1"] for metric in metrics if "5" in metric}
+    assert drawn_over["loss"] == "otel_ml/step"
+    assert drawn_over["rollout/reward"] == "otel_ml/rollout"
+    assert drawn_over["gpu/memory"] == "otel_ml/time"
+    assert {row["otel_ml/rollout"] for row in run.history if "rollout/reward" in row} == {5, 12, 19}
+
+
+def test_the_api_key_is_in_no_file(run_dir: Path) -> None:
+    begin("wandb", run_dir, 5).communicate(timeout=WAIT)
+
+    files = [path for path in run_dir.parents[1].rglob("*") if path.is_file()]
+    assert [path.name for path in files if path.suffix == ".wandb"] == [f"run-{RUN_ID}.wandb"]
+    assert [path for path in files if API_KEY.encode() in path.read_bytes()] == []
+
+
+def scenario(name: str, run_dir: Path, env: Mapping[str, str] = {}) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.integration.wandb_scenarios", name, str(run_dir)],
+        env={**environment(), **env},
+        cwd=run_dir,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_run_that_began_online_waits_for_its_server(run_dir: Path) -> None:
+    begin("wandb", run_dir, 5).communicate(timeout=WAIT)
+
+    said, _ = scenario("the_server_is_away", run_dir, {"WANDB_BASE_URL": "http://127.0.0.1:9"}).communicate(
+        timeout=WAIT
+    )
+
+    assert said.splitlines() == [
+        "RetryableExportError: W&B: http://127.0.0.1:9 does not answer; the run is on the server and waits for it.",
+        "ConfigError: wandb: this run is on the server already and cannot go on offline. "
+        "Unset WANDB_MODE and `mode`, or begin a run of another id.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("env", "reason"),
+    [
+        ({"WANDB_API_KEY": ""}, "no API key (run `wandb login` or set WANDB_API_KEY)"),
+        ({"WANDB_BASE_URL": "http://127.0.0.1:9"}, "http://127.0.0.1:9 does not answer"),
+    ],
+)
+def test_without_key_or_network_the_run_is_kept_offline_and_stays_so(
+    server: FakeWandb, run_dir: Path, env: dict[str, str], reason: str
+) -> None:
+    no_netrc = {"NETRC": str(run_dir / "none")}
+    first, _ = scenario("a_start_without_a_key", run_dir, {**no_netrc, **env}).communicate(timeout=WAIT)
+    second, _ = scenario("a_start_without_a_key", run_dir).communicate(timeout=WAIT)
+
+    assert first == f"W&B: {reason}; the run is kept offline.\n"
+    assert second == "W&B: the run goes on offline, as it began.\n"
+    assert server.runs == {}
+
+
+def test_what_a_broken_server_did_not_take_is_delivered_by_the_next_start(server: FakeWandb, run_dir: Path) -> None:
+    first = scenario("the_upload_is_slow", run_dir)
+    until(lambda: RUN_ID in server.runs and len(server.runs[RUN_ID].history) == 30)
+    server.broken.set()
+    said, _ = first.communicate("go on\n", timeout=WAIT)
+    server.broken.clear()
+
+    begin("wandb", run_dir, 90).communicate(timeout=WAIT)
+
+    assert said == "W&B: the upload was not finished within 0.3 s.\n"
+    assert rows_of(server.runs[RUN_ID]) == expected(90)
+
+
+def test_the_death_of_the_client_s_own_process_asks_for_a_restart(server: FakeWandb, run_dir: Path) -> None:
+    said, _ = scenario("the_service_dies", run_dir).communicate(timeout=WAIT)
+
+    assert "the process wandb-core is gone" in said
+    assert rows_of(server.runs[RUN_ID]) == expected(60)
+    assert server.runs[RUN_ID].exit_code == 0

@@ -1,0 +1,90 @@
+"""What can happen to the W&B client within one process: `python -m tests.integration.wandb_scenarios NAME RUN_DIR`.
+
+The client keeps the address of its server for the life of a process, so each scenario has a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from otel_ml.exceptions import ConfigError
+from otel_ml_exporters.backends.wandb import WandbExporter
+from otel_ml_exporters.errors import RestartExporterError, RetryableExportError
+from otel_ml_exporters.records import RunStatus
+from tests.contract.stream import AT, run_info, training
+from tests.integration.exporter_life import RUN_ID
+
+WAIT = 30.0
+
+
+def opened(run_dir: Path) -> WandbExporter:
+    """Start as the pipeline does: again after a retryable failure."""
+    deadline = time.monotonic() + WAIT
+    while True:
+        exporter = WandbExporter()
+        try:
+            exporter.start(run_info(run_dir, RUN_ID))
+        except RetryableExportError:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return exporter
+
+
+def the_service_dies(run_dir: Path) -> None:
+    """Kill `wandb-core` after 30 records, go on with a new exporter, finish at 60."""
+    first = opened(run_dir)
+    first.export([training(seq) for seq in range(1, 31)])
+    cores = [child for child in psutil.Process().children(recursive=True) if child.name() == "wandb-core"]
+    for core in cores:
+        core.kill()
+    psutil.wait_procs(cores)
+    try:
+        # The socket may take one row or two before it says that nobody reads.
+        for seq in range(31, 61):
+            first.export([training(seq)])
+    except RestartExporterError as error:
+        print(error)
+    second = opened(run_dir)
+    second.export([training(seq) for seq in range((second.position() or 0) + 1, 61)])
+    second.shutdown(WAIT, RunStatus(61, AT, "finished"))
+
+
+def the_upload_is_slow(run_dir: Path) -> None:
+    """Shut down within a time that is too short for a server that does not answer."""
+    exporter = opened(run_dir)
+    exporter.export([training(seq) for seq in range(1, 31)])
+    sys.stdin.readline()
+    exporter.export([training(seq) for seq in range(31, 61)])
+    try:
+        exporter.shutdown(0.3, None)
+    except RetryableExportError as error:
+        print(error)
+
+
+def the_server_is_away(run_dir: Path) -> None:
+    """Start online and offline while nothing listens."""
+    for mode in ("auto", "offline"):
+        try:
+            WandbExporter(mode=mode).start(run_info(run_dir, RUN_ID))
+        except (RetryableExportError, ConfigError) as error:  # noqa: PERF203
+            print(f"{type(error).__name__}: {error}")
+
+
+def a_start_without_a_key(run_dir: Path) -> None:
+    """Start where nobody logged in, twice; the second process is told that the first began offline."""
+    exporter = opened(run_dir)
+    print(exporter.notice)
+    exporter.export([training(seq) for seq in range((exporter.position() or 0) + 1, 11)])
+    exporter.shutdown(WAIT, RunStatus(11, AT, "finished"))
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](Path(sys.argv[2]))
+    sys.stdout.flush()
+    os._exit(0)

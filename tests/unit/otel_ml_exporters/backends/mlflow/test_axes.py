@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from otel_ml_exporters.backends.mlflow.axes import Axes, axes_in
+
+
+def test_metrics_of_other_axes_are_said_once_and_known_after_a_restart() -> None:
+    first = Axes({}, [])
+    assert [first.key("loss", "step"), first.key("eval/accuracy", "eval"), first.summary_key("best")] == [
+        "loss",
+        "eval/accuracy",
+        "best",
+    ]
+    tags = first.unsaid
+    first.said()
+
+    again = Axes(tags, ["loss", "eval/accuracy", "best"])
+
+    assert axes_in(tags) == {"eval/accuracy": "eval", "best": "(summary)"}
+    assert first.unsaid == again.unsaid == {}
+    assert [again.key("eval/accuracy", "eval"), again.summary_key("best")] == ["eval/accuracy", "best"]
+
+
+def test_a_name_on_two_axes_gets_a_key_for_the_second_also_after_a_restart() -> None:
+    first = Axes({}, [])
+    keys = [first.key("loss", "time"), first.key("loss", "step"), first.summary_key("loss")]
+
+    again = Axes(first.unsaid, keys)
+
+    assert keys == ["loss", "loss/over_step", "summary/loss"]
+    assert [again.key("loss", "time"), again.key("loss", "step"), again.summary_key("loss")] == keys
+
+
+def test_a_metric_that_no_tag_names_is_on_the_axis_step() -> None:
+    assert Axes({}, ["loss"]).key("loss", "time") == "loss/over_time"
+
+
+def test_ten_thousand_names_fit_into_tags_of_eight_thousand_characters() -> None:
+    axes = Axes({}, [])
+    names = [f"eval/layer_{at}/{'n' * 60}" for at in range(10_000)]
+    for name in names:
+        axes.key(name, "eval")
+
+    assert max(map(len, axes.unsaid.values())) <= 8000
+    assert axes_in(axes.unsaid) == dict.fromkeys(names, "eval")
