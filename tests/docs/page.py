@@ -6,6 +6,7 @@ says what the language cannot::
     <!-- output -->                     the block is what the block before it prints; `…` stands for any text
     <!-- file: train.py -->             the block is the content of that file in the page's folder
     <!-- run by: .ci/run -->            the block's lines are run by that file of the repository, not by the page's test
+    <!-- when written -->               the block runs once the services of the page's runs have ended
 """
 
 from __future__ import annotations

@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.docs.page import Block, blocks_of
+from tests.e2e.jobs import services_of, until
 
 
 def main() -> None:
@@ -29,7 +31,9 @@ def run(block: Block, namespace: dict[str, object]) -> str | None:
     if block.marker == "file":
         Path(block.argument or "").write_text(block.code, encoding="utf-8")
         return None
-    if block.marker is not None:
+    if block.marker == "when written":
+        until(lambda: not services_of(DOCS_PAGE=os.environ["DOCS_PAGE"]))
+    elif block.marker is not None:
         return None
     if block.language == "python":
         return run_python(block, namespace)

@@ -32,7 +32,7 @@ def relative(page: Path) -> str:
 
 
 def runs_here(block: Block) -> bool:
-    return block.language in RUN and block.marker is None
+    return block.language in RUN and block.marker in {None, "when written"}
 
 
 def with_commands(folder: Path) -> dict[str, str]:
@@ -44,7 +44,7 @@ def with_commands(folder: Path) -> dict[str, str]:
         filled = program.format(python=sys.executable, root=ROOT, port=free_port())
         command.write_text(f"#!/usr/bin/env bash\n{filled}\n")
         command.chmod(0o755)
-    return environment(PATH=f"{commands}{os.pathsep}{os.environ['PATH']}")
+    return environment(PATH=f"{commands}{os.pathsep}{os.environ['PATH']}", DOCS_PAGE=folder)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(map(runs_here, blocks_of(page)))], ids=relative)
@@ -81,7 +81,9 @@ def matches(promised: str, printed: str) -> bool:
 def test_every_block_has_a_language_and_a_marker_that_mean_something(page: Path) -> None:
     for block in blocks_of(page):
         assert block.language in RUN | READ, f"{page}:{block.line}: {block.language!r}"
-        assert block.marker in {None, "output", "file", "run by"}, f"{page}:{block.line}: {block.marker!r}"
+        assert block.marker in {None, "output", "file", "run by", "when written"}, (
+            f"{page}:{block.line}: {block.marker!r}"
+        )
         if block.language == "python":
             ast.parse(block.code)
 

@@ -43,6 +43,7 @@ def run(command: list[object], cwd: Path, **variables: str) -> subprocess.Comple
         capture_output=True,
         text=True,
         check=False,
+        timeout=60,
     )
 
 
