@@ -9,6 +9,7 @@ from otel_ml_exporters.errors import (
     ExporterClosedError,
     ExportError,
     PermanentExportError,
+    RestartExporterError,
     RetryableExportError,
     UnknownExporterError,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "Params",
     "PermanentExportError",
     "Record",
+    "RestartExporterError",
     "RetryableExportError",
     "RunInfo",
     "RunStatus",

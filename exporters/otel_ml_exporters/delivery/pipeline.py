@@ -4,6 +4,7 @@
 
     outbox ──read──▶ thin (every) ──▶ batch (max_batch, max_delay) ──▶ export ──▶ mark
                                                     │ RetryableExportError: pause, the same batch again
+                                                    │ RestartExporterError: a new exporter, from its own position
                                                     └ PermanentExportError: one by one; the bad one is counted as lost
 
 Nothing here waits for another exporter, and nothing else waits for this one.
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from otel_ml_exporters.delivery.retry import Backoff, RetryPolicy
-from otel_ml_exporters.errors import PermanentExportError, RetryableExportError
+from otel_ml_exporters.errors import PermanentExportError, RestartExporterError, RetryableExportError
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, RunStatus, StepRecord
 
@@ -107,6 +108,7 @@ class Pipeline:
         self._wake = threading.Event()
         self._deadline: float | None = None
         self._last_status: RunStatus | None = None
+        self._notice: str | None = None
         self.status = PipelineStatus("starting", delivered, dict(self._lost))
         self._thread = threading.Thread(target=self._work, name=f"otel-ml-{name}", daemon=True)
 
@@ -143,18 +145,29 @@ class Pipeline:
     # The thread
 
     def _work(self) -> None:
-        exporter: Exporter | None = None
         try:
-            exporter = self._start_exporter()
-            self._resume(exporter)
-            while self._step(exporter):
+            while self._lives_again():
                 pass
         except _StoppedError:
             pass
         finally:
-            if exporter is not None:
-                self._shut_down(exporter)
             self._set(state="stopped")
+
+    def _lives_again(self) -> bool:
+        """Deliver with one exporter until it is time to stop; True where another one has to take over."""
+        exporter = self._start_exporter()
+        ended = None
+        try:
+            self._resume(exporter)
+            while self._step(exporter):
+                pass
+            ended = self._last_status
+        except RestartExporterError as error:
+            self._failed(error, state="retrying")
+            return True
+        finally:
+            self._shut_down(exporter, ended)
+        return False
 
     def _start_exporter(self) -> Exporter:
         while True:
@@ -168,6 +181,9 @@ class Pipeline:
             else:
                 self._recovered()
                 self._set(state="running", url=exporter.url)
+                if exporter.notice is not None and exporter.notice != self._notice:
+                    self._notice = exporter.notice
+                    self._say(exporter.notice)
                 return exporter
 
     def _resume(self, exporter: Exporter) -> None:
@@ -232,6 +248,8 @@ class Pipeline:
         while True:
             try:
                 exporter.export(records)
+            except RestartExporterError:
+                raise
             except RetryableExportError as error:
                 self._failed(error, state="retrying")
                 self._pause(error.retry_after)
@@ -262,9 +280,9 @@ class Pipeline:
             self._wake.wait(max(0.0, min(until, self._deadline or until) - self._clock()))
             self._wake.clear()
 
-    def _shut_down(self, exporter: Exporter) -> None:
+    def _shut_down(self, exporter: Exporter, status: RunStatus | None) -> None:
         left = max(_SHUTDOWN_GRACE_S, (self._deadline or 0.0) - self._clock())
-        ended = self._last_status if self._last_status and self._last_status.status != "running" else None
+        ended = status if status is not None and status.status != "running" else None
         try:
             exporter.force_flush(left)
             exporter.shutdown(left, ended)

@@ -11,6 +11,7 @@ from otel_ml_exporters import (
     Exporter,
     PermanentExportError,
     Record,
+    RestartExporterError,
     RetryableExportError,
     RunInfo,
     RunStatus,
@@ -59,9 +60,12 @@ class Driver:
         self.pipelines: list[Pipeline] = []
 
     def start(self, exporter: Exporter, source: MemorySource, *, delivered: int = 0) -> Pipeline:
+        return self.start_with(lambda: exporter, source, delivered=delivered)
+
+    def start_with(self, make: Callable[[], Exporter], source: MemorySource, *, delivered: int = 0) -> Pipeline:
         pipeline = Pipeline(
             "test",
-            lambda: exporter,
+            make,
             self.run,
             source,
             delivered=delivered,
@@ -269,3 +273,41 @@ def test_pauses_grow_stay_below_the_bound_and_respect_what_the_backend_asks() ->
     assert [max(pauses) <= bound for pauses, bound in zip(rounds, (1, 2, 4, 8, 8, 8), strict=True)] == [True] * 6
     assert [max(pauses) > bound / 2 for pauses, bound in zip(rounds, (1, 2, 4, 8, 8, 8), strict=True)] == [True] * 6
     assert backoff.pause(retry_after=30.0) == 30.0
+
+
+class DyingExporter(RecordingExporter):
+    """Stores at once, and dies as wandb-core does: the store stays, the exporter is of no use any more."""
+
+    def __init__(self, store: list[Record]) -> None:
+        super().__init__()
+        self.records = store
+        self.is_first = not store
+
+    def position(self) -> int | None:
+        return self.records[-1].seq if self.records else 0
+
+    def export(self, records: Sequence[Record]) -> None:
+        if self.is_first and self.records:
+            raise RestartExporterError("the process behind it is gone")
+        super().export(records)
+
+    @property
+    def notice(self) -> str | None:
+        return "Kept offline."
+
+
+def test_an_exporter_that_asks_for_it_is_replaced_and_goes_on_from_its_own_position(driver: Driver) -> None:
+    source = MemorySource(steps(600))
+    store: list[Record] = []
+    made: list[DyingExporter] = []
+
+    def make() -> Exporter:
+        made.append(DyingExporter(store))
+        return made[-1]
+
+    pipeline = driver.start_with(make, source)
+    eventually(lambda: pipeline.status.delivered == 600)
+
+    assert [record.seq for record in store] == list(range(1, 601))
+    assert [exporter.is_closed for exporter in made] == [True, False]
+    assert driver.said.count("Kept offline.") == 1
