@@ -81,6 +81,9 @@ class Piece(NamedTuple):
         return sum(8 * (len(b.positive) + len(b.negative)) + 120 for b in self.partials.buckets if b is not None)
 
 
-def fold_order(piece: Piece) -> tuple[int, str, int]:
-    """Sort key: (rank, instance, seq); all pieces of a unit have one role."""
-    return piece.source.rank, piece.source.instance, piece.seq
+def fold_order(piece: Piece) -> tuple[int, str, int, tuple[SeriesKey, ...]]:
+    """Sort key: (rank, instance, seq); all pieces of a unit have one role.
+
+    Pieces of one split running number hold different series; the first one tells them apart.
+    """
+    return piece.source.rank, piece.source.instance, piece.seq, piece.shape.series[:1]
