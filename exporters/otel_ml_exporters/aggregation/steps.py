@@ -167,7 +167,7 @@ class Steps:
         values = dict(row.values)
         if track.axis == TIME_AXIS and (training := run.training.at(row.time_ns)) is not None:
             values[published_name(track.role, track.axis, f"{RESERVED_PREFIX}step")] = float(training)
-        absent = sorted(number for number in unit.missing if number not in unit.points)
+        absent = self._absent(unit)
         if absent:
             values[published_name(track.role, track.axis, f"{RESERVED_PREFIX}writers_missing")] = float(len(absent))
             self._say_missing(lane, unit, absent)
@@ -187,6 +187,11 @@ class Steps:
             writers_missing=len(absent),
         )
         emit_histograms(run.output, track, unit, row)
+
+    def _absent(self, unit: Unit) -> list[int]:
+        """Return who is missing; an incarnation that was replaced is not, its successor would be."""
+        writers = self._run.writers
+        return sorted(n for n in unit.missing if n not in unit.points and writers[n].replaced_at is None)
 
     def _drop_replaced(self, lane: Lane, unit: Unit) -> None:
         """Let the newest incarnation of a rank replace one that died in the middle of the step."""

@@ -146,3 +146,16 @@ def test_attempts_survive_a_restart_of_the_service() -> None:
     again = Attempts(*attempts.state())
 
     assert [again.of(count) for count in (None, 0, 1)] == [attempts.of(count) for count in (None, 0, 1)] == [2, 2, 3]
+
+
+def test_an_incarnation_that_was_replaced_is_not_missing_in_the_steps_of_its_successor() -> None:
+    """An evaluator is killed in a step, started again at once, and the job ends within the second."""
+    service = Service()
+    [first], [second] = life("a", world=1), life("b", world=1)
+    service.take(first.step(0, {"x": 1.0}), first.record(1, {"x": 1.0}))
+
+    service.take(second.step(1, {"x": 2.0}), second.step(2, {"x": 2.0}), second.bye())
+
+    assert service.rows(own=True)[2] == {"x": 2.0}
+    assert [record.writers_missing for record in service.steps()] == [0, 0, 0]
+    assert not [notice for notice in service.notices if "closed without" in notice]
