@@ -11,9 +11,15 @@ _SETTLING_NS = 10_000_000
 
 
 def is_done(step: Step, now_ns: int, lateness_ns: int) -> bool:
-    """Whether a later step was entered, no block of this one is open, and all its values are there."""
+    """Whether a later step was entered, no block of this one is open, and all its values are there.
+
+    A block of an older step holds it back, too: a manifest tells the service that the steps passed over have nothing,
+    and with versions 7 and 8 in flight 8 may be done first.
+    """
     axis, index = step.axis, step.index
     if axis is None or index is None or step.blocks or step.waiting:
+        return False
+    if any(other.index is not None and other.index < index for other in list(axis.open)):
         return False
     passed = axis.latest > index
     if axis.explicit:

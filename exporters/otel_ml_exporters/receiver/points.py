@@ -80,7 +80,8 @@ class MetricsDecoder:
                 return self._own(writer, scope_metrics.metrics, scope, where, seq, rejections)
         except (ValueError, WireError) as error:
             rejections.add(str(error), count_points(scope_metrics))
-            return []
+            is_own = scope_metrics.scope.name == wire.SCOPE and isinstance(scope.get(wire.SEQ), int)
+            return [self._nothing(writer, scope[wire.SEQ])] if is_own else []
         return self._foreign(writer, scope_metrics.metrics, where, rejections)
 
     # What a writer of ours sends
@@ -97,6 +98,7 @@ class MetricsDecoder:
         found: list[Observation] = []
         main = _Columns()
         groups: dict[Coordinates, _Columns] = {where: main}
+        rejected_before = rejections.total
         for metric in metrics:
             if metric.name in _PROTOCOL:
                 found += [_PROTOCOL[metric.name](writer, where, seq, point) for point in metric.gauge.data_points]
@@ -110,7 +112,8 @@ class MetricsDecoder:
                 except (ValueError, WireError) as error:
                     rejections.add(str(error))
         announced = scope.get(wire.SEQ_POINTS)
-        total = announced if isinstance(announced, int) else sum(map(len, groups.values()))
+        rejected = rejections.total - rejected_before
+        total = announced - rejected if isinstance(announced, int) else sum(map(len, groups.values()))
         for here, columns in groups.items():
             if not columns:
                 continue
@@ -121,7 +124,11 @@ class MetricsDecoder:
                 continue
             axis = None if here.step is None else here.axis
             found.append(Fragment(writer, axis, here.step, reduction, seq, total, self._partials(columns)))
-        return found
+        return found or [self._nothing(writer, seq)]
+
+    def _nothing(self, writer: Writer, seq: int) -> Fragment:
+        """Return what a rejected ScopeMetrics becomes: its running number is no gap that steps would wait for."""
+        return Fragment(writer, None, None, Reduction.parse(_DEFAULT_REDUCTION), seq, 0, self._partials(_Columns()))
 
     # What any other SDK sends
 

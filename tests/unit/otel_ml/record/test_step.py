@@ -170,6 +170,19 @@ def test_an_open_block_holds_the_manifest_back(recorded):
         assert manifests(recorded.collect(after_s=60)) == {("policy_version", 3): 1}
 
 
+def test_an_open_block_of_an_older_step_holds_back_the_manifest_of_a_newer_one(recorded):
+    """A manifest says that the steps passed over have nothing; version 7 is in flight and has not recorded yet."""
+    with step(7, axis="policy_version"):
+        with step(8, axis="policy_version"):
+            log({"x": 1.0})
+        with step(9, axis="policy_version"):
+            log({"x": 1.0})
+        assert manifests(recorded.collect(after_s=60)) == {}
+        log({"x": 1.0})
+
+    assert manifests(recorded.collect(after_s=61)) == {("policy_version", 7): 1, ("policy_version", 8): 1}
+
+
 def test_log_with_steps_in_the_order_5_3_4_is_done_with_each_at_once(recorded):
     log({"x": 1.0}, step=5)
     log({"x": 1.0}, step=3)

@@ -97,7 +97,7 @@ def test_a_position_is_a_heartbeat() -> None:
     metric = request.resource_metrics[0].scope_metrics[1].metrics[0]
     metric.name = "otel_ml.position"
 
-    assert [type(found) for found in decoded(request).observations["run-1"]] == [Position]
+    assert [type(found) for found in decoded(request).observations["run-1"]][1:] == [Position]
 
 
 def test_a_point_of_another_sdk_keeps_its_own_coordinates() -> None:
@@ -157,7 +157,23 @@ def test_an_unknown_reduction_is_rejected_with_the_nearest_known_one() -> None:
 
     assert found.rejections.total == 2
     assert "Did you mean 'mean'?" in found.rejections.message
-    assert [type(kept) for kept in found.observations["run-1"]] == [Manifest]
+    nothing, manifest = found.observations["run-1"]
+    assert isinstance(nothing, Fragment)
+    assert (nothing.seq, nothing.seq_points, len(nothing.partials.series)) == (1, 0, 0), "no gap that steps wait for"
+    assert isinstance(manifest, Manifest)
+
+
+def test_a_rejected_scope_of_our_own_leaves_no_gap_in_the_running_numbers() -> None:
+    request = FakeWriter().step(1, {"a": 1.0})
+    for attribute in request.resource_metrics[0].scope_metrics[0].scope.attributes:
+        if attribute.key == "ml.step":
+            attribute.value.int_value = -1
+
+    nothing, manifest = decoded(request).observations["run-1"]
+
+    assert isinstance(nothing, Fragment)
+    assert (nothing.seq, nothing.seq_points) == (1, 0)
+    assert isinstance(manifest, Manifest)
 
 
 def test_a_rank_that_is_no_number_is_rejected() -> None:
