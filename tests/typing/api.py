@@ -21,7 +21,7 @@ def runs() -> None:
     assert_type(run.name, str)
     assert_type(run.role, str)
     assert_type(run.rank, int)
-    folder: Path | str = run.dir
+    folder: Path | None = run.dir
     urls: Mapping[str, str] = run.urls
     run.summary({"test/accuracy": 0.93})
     with otel_ml.init() as same:
@@ -29,7 +29,7 @@ def runs() -> None:
     otel_ml.flush(timeout=2.0)
     otel_ml.shutdown(timeout=5.0)
     environment: dict[str, str] = otel_ml.child_env()
-    for steps, values in otel_ml.read(folder).values():
+    for steps, values in otel_ml.read(folder or run).values():
         print(list(steps), list(values))
     print(environment, urls)
 
@@ -109,7 +109,7 @@ def everything_else() -> None:
 
 def mistakes() -> None:
     """`warn_unused_ignores` is on: each line must be an error."""
-    otel_ml.log("loss", 0.5)  # type: ignore[arg-type]
+    otel_ml.log("loss")  # type: ignore[arg-type]
     otel_ml.set_step("ten")  # type: ignore[arg-type]
     bare(1)  # type: ignore[arg-type]
     otel_ml.init(["name"])  # type: ignore[arg-type]
