@@ -68,7 +68,7 @@ class Exporter(ABC):
             RetryableExportError, PermanentExportError, ExporterClosedError
         """
 
-    def force_flush(self, timeout: float) -> None:
+    def force_flush(self, timeout: float) -> None:  # noqa: B027 (most backends buffer nothing: an exporter may leave it out)
         """Hand everything exported so far to the backend, within `timeout` seconds."""
 
     @abstractmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Union
+from typing import Literal, TypeAlias
 
 __all__ = [
     "Artifact",
@@ -25,7 +25,7 @@ __all__ = [
     "Text",
 ]
 
-JsonValue = Union[None, bool, int, float, str, Sequence["JsonValue"], Mapping[str, "JsonValue"]]
+JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,4 +226,6 @@ class RunStatus:
     status: Literal["running", "finished", "failed", "killed"]
 
 
-Record = Union[StepRecord, Params, Summary, Text, Table, Image, Audio, HistogramValue, Artifact, SpanBatch, RunStatus]
+Record: TypeAlias = (
+    StepRecord | Params | Summary | Text | Table | Image | Audio | HistogramValue | Artifact | SpanBatch | RunStatus
+)

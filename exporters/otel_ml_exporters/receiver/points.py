@@ -73,15 +73,15 @@ class MetricsDecoder:
     def scope(self, writer: Writer, scope_metrics: Any, rejections: Rejections) -> list[Observation]:
         """Return the observations of one ScopeMetrics; what cannot be used is added to `rejections`."""
         scope = attributes(scope_metrics.scope.attributes)
+        found = scope.get(wire.SEQ)
+        seq = found if isinstance(found, int) and scope_metrics.scope.name == wire.SCOPE else None
         try:
             where = coordinates(scope)
-            seq = scope.get(wire.SEQ)
-            if scope_metrics.scope.name == wire.SCOPE and isinstance(seq, int):
+            if seq is not None:
                 return self._own(writer, scope_metrics.metrics, scope, where, seq, rejections)
         except (ValueError, WireError) as error:
             rejections.add(str(error), count_points(scope_metrics))
-            is_own = scope_metrics.scope.name == wire.SCOPE and isinstance(scope.get(wire.SEQ), int)
-            return [self._nothing(writer, scope[wire.SEQ])] if is_own else []
+            return [] if seq is None else [self._nothing(writer, seq)]
         return self._foreign(writer, scope_metrics.metrics, where, rejections)
 
     # What a writer of ours sends
