@@ -243,7 +243,7 @@ class Service:
         assert embedded is not None
         run = self._runs.of(Writer(embedded.experiment, role="", instance="", experiment_name=embedded.experiment_name))
         for problem in self._problems:
-            run.say(problem)
+            run.say(f"{problem} The run goes on with: {', '.join(self._exporters) or 'no exporter'}.")
         rendezvous.create()
         self._spools = LeftoverSpools(rendezvous.spool, lambda signal, body: self._admission.take(signal, body).stored)
         self._spools.start()
