@@ -193,8 +193,10 @@ class Service:
         for run in self._runs:
             run.ask_to_stop(timeout)
         for run in self._runs:
-            run.close()
+            self._runs.put_away(run)
         self._journal.close()
+        if self._config.embedded is not None:
+            Rendezvous(self._config.embedded.rendezvous).remove()
         self._ended.set()
 
     # What routes ask (RunsView); on the receiver's thread
