@@ -59,12 +59,6 @@ _NOBODY_S = 120.0
 _PREDECESSOR_S = 40.0
 """How long an embedded service waits for the one before it to finish delivering; a run has one at a time."""
 
-_SILENCE_S = 300.0
-"""A run of which nobody was heard for this long has ended (CONTRACT §5)."""
-
-_EMBEDDED_SILENCE_S = 30.0
-"""The same in embedded mode."""
-
 
 class Service:
     """Receives, reduces and delivers until it is stopped.
@@ -101,10 +95,7 @@ class Service:
         self._grpc_address: tuple[str, int] | None = None
         settings = RunSettings(
             makers,
-            EngineSettings(
-                allowed_lateness_s=config.allowed_lateness_s,
-                end_silence_s=_EMBEDDED_SILENCE_S if config.embedded else _SILENCE_S,
-            ),
+            EngineSettings(allowed_lateness_s=config.allowed_lateness_s, end_silence_s=config.end_silence_s),
             retry or RetryPolicy(),
         )
         self._admission = Admission(self._store, self._telemetry)
