@@ -52,6 +52,9 @@ class ServiceConfig:
         http: address of OTLP/HTTP; port 0 picks a free one.
         grpc: address of OTLP/gRPC, or None.
         token: bearer token, or "".
+        allowed_lateness_s: how long a step waits for a rank that is quiet.
+        end_silence_s: a run of which nobody was heard for this long has ended.
+        tls: certificates of both receivers, or None.
         embedded: set in embedded mode.
     """
 
@@ -61,7 +64,8 @@ class ServiceConfig:
     http: Address = env.LISTEN_HTTP.default
     grpc: Address | None = None
     token: str = field(default="", repr=False)
-    allowed_lateness_s: float = 10.0
+    allowed_lateness_s: float = env.ALLOWED_LATENESS.default / 1000
+    end_silence_s: float = env.END_SILENCE.default / 1000
     tls: TlsFiles | None = None
     embedded: EmbeddedRun | None = None
 
@@ -109,6 +113,7 @@ class ServiceConfig:
         said = read_config_file(file, environ, problems) if file is not None else FileSettings()
         source = _Source(said, environ, problems)
         embedded = None if rendezvous is None else _embedded(rendezvous, source, problems)
+        silence_default = env.EMBEDDED_END_SILENCE if embedded else env.END_SILENCE.default
         http_default = ("127.0.0.1", 0) if embedded else env.LISTEN_HTTP.default
         found: dict[str, Any] = {
             "exporters": _exporters(exporters, said, source),
@@ -118,6 +123,7 @@ class ServiceConfig:
             "grpc": None if embedded else _grpc(source, grpc),
             "token": source.value(env.TOKEN, "token"),
             "allowed_lateness_s": source.value(env.ALLOWED_LATENESS, "allowed_lateness") / 1000,
+            "end_silence_s": source.value(env.END_SILENCE, "end_silence", default=silence_default) / 1000,
             "tls": _tls(said, file, problems),
             "embedded": embedded,
         }

@@ -59,12 +59,19 @@ TOKEN: Final = Variable(
 ALLOWED_LATENESS: Final = Variable(
     "OTEL_ML_ALLOWED_LATENESS", integer(0), 10_000, "How long a step waits for a rank that is quiet.", unit="ms"
 )
+END_SILENCE: Final = Variable(
+    "OTEL_ML_END_SILENCE", integer(1), 300_000,
+    "A run of which nobody was heard for this long has ended; programs that never say goodbye end so.",
+    unit="ms", shown_default="`300000`; embedded `30000`",
+)  # fmt: skip
+EMBEDDED_END_SILENCE: Final = 30_000
+"""The same in embedded mode, where the job starts and ends with its service."""
 EXPERIMENT_ID: Final = Variable("OTEL_ML_EXPERIMENT_ID", text, "", "Identity of the run.")
 EXPERIMENT_NAME: Final = Variable("OTEL_ML_EXPERIMENT_NAME", text, "default", "W&B project, MLflow experiment, folder.")
 RUN_NAME: Final = Variable("OTEL_ML_RUN_NAME", text, "", "Display name of the run.", shown_default="the id")
 
 VARIABLES: Final[Sequence[AnyVariable]] = (
-    EXPORTERS, DIR, DIR_MAX, LISTEN_GRPC, LISTEN_HTTP, TOKEN, ALLOWED_LATENESS,
+    EXPORTERS, DIR, DIR_MAX, LISTEN_GRPC, LISTEN_HTTP, TOKEN, ALLOWED_LATENESS, END_SILENCE,
     EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME,
 )  # fmt: skip
 """The service's variables; those it shares with the worker have the same meaning there."""

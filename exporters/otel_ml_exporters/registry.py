@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 
 from otel_ml.exceptions import MissingDependencyError
 from otel_ml_exporters.errors import UnknownExporterError
 from otel_ml_exporters.exporter import Exporter
 
-__all__ = ["GROUP", "exporter_class", "registered", "split_name"]
+__all__ = ["GROUP", "PACKAGES", "check_installed", "exporter_class", "registered", "split_name"]
 
 GROUP = "otel_ml.exporters"
 
@@ -21,6 +22,9 @@ BUILT_IN: Mapping[str, str] = {
     "tensorboard": "otel_ml_exporters.backends.tensorboard:TensorBoardExporter",
     "wandb": "otel_ml_exporters.backends.wandb:WandbExporter",
 }
+
+PACKAGES: Mapping[str, str] = {"mlflow": "mlflow", "tensorboard": "tensorboard", "wandb": "wandb"}
+"""Built-in exporter → the package it needs; the extra of the same name brings it."""
 
 
 def registered() -> Mapping[str, str]:
@@ -40,7 +44,7 @@ def exporter_class(name: str) -> type[Exporter]:
 
     Raises:
         UnknownExporterError: with the nearest known name.
-        MissingDependencyError: its package is not installed.
+        MissingDependencyError: its module cannot be imported without a package that is not installed.
     """
     kind, _ = split_name(name)
     known = registered()
@@ -56,3 +60,15 @@ def exporter_class(name: str) -> type[Exporter]:
     if not (isinstance(found, type) and issubclass(found, Exporter)):
         raise TypeError(f"{known[kind]} is not an Exporter. Subclass otel_ml_exporters.Exporter.")
     return found
+
+
+def check_installed(name: str) -> None:
+    """Find out whether the package of an exporter is there, without importing it: W&B and MLflow take seconds.
+
+    Raises:
+        MissingDependencyError: it is not; with the line that installs it.
+    """
+    kind, _ = split_name(name)
+    package = PACKAGES.get(kind)
+    if package is not None and find_spec(package) is None:
+        raise MissingDependencyError(f"Exporter {kind!r}", package=package, extra=kind)

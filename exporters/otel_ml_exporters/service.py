@@ -59,12 +59,6 @@ _NOBODY_S = 120.0
 _PREDECESSOR_S = 40.0
 """How long an embedded service waits for the one before it to finish delivering; a run has one at a time."""
 
-_SILENCE_S = 300.0
-"""A run of which nobody was heard for this long has ended (CONTRACT §5)."""
-
-_EMBEDDED_SILENCE_S = 30.0
-"""The same in embedded mode."""
-
 
 class Service:
     """Receives, reduces and delivers until it is stopped.
@@ -101,10 +95,7 @@ class Service:
         self._grpc_address: tuple[str, int] | None = None
         settings = RunSettings(
             makers,
-            EngineSettings(
-                allowed_lateness_s=config.allowed_lateness_s,
-                end_silence_s=_EMBEDDED_SILENCE_S if config.embedded else _SILENCE_S,
-            ),
+            EngineSettings(allowed_lateness_s=config.allowed_lateness_s, end_silence_s=config.end_silence_s),
             retry or RetryPolicy(),
         )
         self._admission = Admission(self._store, self._telemetry)
@@ -193,8 +184,10 @@ class Service:
         for run in self._runs:
             run.ask_to_stop(timeout)
         for run in self._runs:
-            run.close()
+            self._runs.put_away(run)
         self._journal.close()
+        if self._config.embedded is not None:
+            Rendezvous(self._config.embedded.rendezvous).remove()
         self._ended.set()
 
     # What routes ask (RunsView); on the receiver's thread
@@ -243,7 +236,7 @@ class Service:
         assert embedded is not None
         run = self._runs.of(Writer(embedded.experiment, role="", instance="", experiment_name=embedded.experiment_name))
         for problem in self._problems:
-            run.say(problem)
+            run.say(f"{problem} The run goes on with: {', '.join(self._exporters) or 'no exporter'}.")
         rendezvous.create()
         self._spools = LeftoverSpools(rendezvous.spool, lambda signal, body: self._admission.take(signal, body).stored)
         self._spools.start()

@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -177,16 +176,9 @@ class EmbeddedLink:
         )
 
     def _acquire(self) -> bool:
-        if self._lock is not None:
-            return True
-        handle = os.open(self.rendezvous.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(handle)
-            return False
-        self._lock = handle
-        return True
+        if self._lock is None:
+            self._lock = self.rendezvous.acquire()
+        return self._lock is not None
 
     def _release(self) -> None:
         if self._lock is not None:

@@ -11,6 +11,7 @@ import fcntl
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -24,6 +25,9 @@ StepPoints = tuple[str, int, int]
 
 SEGMENT_BYTES = 4 * 2**20
 """Size after which a new file begins: the oldest file is what goes when the spool is full."""
+
+_FOLDER_TRIES = 20
+"""How often the folder is made again; each time another service would have to end just then."""
 
 MEMORY_BYTES = 16 * 2**20
 """Bound where no file can be written: an unwritable disk must not fill the memory instead."""
@@ -140,7 +144,7 @@ class Spool:
     """This writer's unacknowledged frames, oldest first.
 
     Args:
-        folder: where the files are; created by the caller.
+        folder: where the files are; made again where the service of an earlier life of the job has just removed it.
         writer: names the files.
         resource: the encoded Resource that every file begins with.
         limit: most bytes kept; beyond it the oldest file goes.
@@ -231,12 +235,20 @@ class Spool:
             self._segments.append(MemorySegment())
             return
         try:
-            self._segments.append(
-                FileSegment(self._folder / f"{self._writer}-{self._number:06d}{SUFFIX}", self._resource)
-            )
+            self._segments.append(self._new_file())
         except OSError as error:
             self._move_to_memory(error)
         self._number += 1
+
+    def _new_file(self) -> Segment:
+        path = self._folder / f"{self._writer}-{self._number:06d}{SUFFIX}"
+        for _ in range(_FOLDER_TRIES):
+            with suppress(FileNotFoundError):
+                return FileSegment(path, self._resource)
+            with suppress(FileNotFoundError):
+                for folder in (self._folder.parent, self._folder):
+                    folder.mkdir(mode=0o700, exist_ok=True)
+        return FileSegment(path, self._resource)
 
     def _move_to_memory(self, error: OSError) -> Segment:
         self._in_memory = True

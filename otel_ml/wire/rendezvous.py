@@ -3,13 +3,14 @@
 ::
 
     <runtime dir>/otel-ml-<uid>/<32 hex of SHA-256(experiment id, boot id)>/      0700
-        lock            flock: who holds it starts the service
+        lock            flock: who holds it starts the service, or removes the folder
         service.json    0600: endpoint, token, pid, run_dir, exporters; written by rename, removed at exit
         spool/          one file a writer: what is not acknowledged yet
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -120,6 +121,47 @@ class Rendezvous:
                 raise PermissionError(f"{folder} is not a folder of user {os.getuid()}. Set XDG_RUNTIME_DIR to one.")
             if stat.S_IMODE(found.st_mode) & 0o077:
                 folder.chmod(0o700)
+
+    def acquire(self) -> int | None:
+        """Take the lock and return its handle, which whoever closes it gives back; None where another process has it.
+
+        Raises:
+            OSError: the folder cannot be used.
+        """
+        self.create()
+        try:
+            handle = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            return None  # the folder is being removed; it is there again at the next look
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The file may have been removed since it was opened: its lock then excludes nobody.
+            if os.fstat(handle).st_ino == self.lock.stat().st_ino:
+                return handle
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        os.close(handle)
+        return None
+
+    def remove(self) -> bool:
+        """Remove the folder; False where it is in use: a spool is left, a service is announced or being started.
+
+        A process that starts meanwhile makes it anew (`acquire`, and a spool that finds no folder).
+        """
+        handle = None
+        try:
+            handle = self.acquire()
+            if handle is None or self.service_file.exists():
+                return False
+            self.spool.rmdir()
+            self.lock.unlink()
+            self.folder.rmdir()
+        except OSError:
+            return False
+        finally:
+            if handle is not None:
+                os.close(handle)
+        return True
 
     def read_service(self) -> Service | None:
         """Return the service that has announced itself, or None."""

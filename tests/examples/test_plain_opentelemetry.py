@@ -18,7 +18,8 @@ from tests.examples.running import EXAMPLES
 def service(cwd: Path) -> Iterator[str]:
     """Run `otel-ml serve`; yield its HTTP endpoint once it answers."""
     http, grpc = free_port(), free_port()
-    env = environment(OTEL_ML_LISTEN_HTTP=f"127.0.0.1:{http}", OTEL_ML_LISTEN_GRPC=f"127.0.0.1:{grpc}")
+    listen = {"OTEL_ML_LISTEN_HTTP": f"127.0.0.1:{http}", "OTEL_ML_LISTEN_GRPC": f"127.0.0.1:{grpc}"}
+    env = environment(OTEL_ML_END_SILENCE=2000, **listen)
     with processes([([sys.executable, "-m", "otel_ml_exporters", "serve", "--to", "jsonl"], env)], cwd) as [process]:
         until(lambda: answers(http, process), seconds=30)
         yield f"http://127.0.0.1:{http}"
@@ -40,8 +41,8 @@ def test_any_program_with_an_opentelemetry_sdk_is_a_writer_in_any_language(tmp_p
         program = [sys.executable, EXAMPLES / "plain_opentelemetry.py"]
         finished(program, environment(OTEL_EXPORTER_OTLP_ENDPOINT=endpoint), tmp_path)
 
-        # A program without manifests is done with its last step after the allowed lateness of 10 s.
-        until(lambda: shown(tmp_path, wanted) == wanted, seconds=60)
+        # It never says goodbye: its last step closes with the run, when nobody was heard for OTEL_ML_END_SILENCE.
+        until(lambda: shown(tmp_path, wanted) == wanted, seconds=30)
 
 
 def shown(folder: Path, names: dict[str, object]) -> dict[str, object]:

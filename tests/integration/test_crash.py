@@ -138,6 +138,8 @@ def test_embedded_the_service_ignores_ctrl_c_ends_with_its_run_and_takes_its_add
     assert losses(process) == dict.fromkeys(range(5), 1.0)
     assert Path(service.run_dir) == process.folder / "runs" / "default" / "run-1"
     assert process.rendezvous.read_service() is None
+    assert not process.rendezvous.folder.exists()
+    assert not (Path(service.run_dir) / "state" / "open").exists()
 
 
 def test_embedded_spools_of_killed_workers_are_taken_in_and_those_of_live_ones_are_left(process: Process) -> None:
@@ -155,6 +157,9 @@ def test_embedded_spools_of_killed_workers_are_taken_in_and_those_of_live_ones_a
         eventually(process.ended)
 
         assert losses(process) == dict.fromkeys(range(5), 0.25)
+        assert live.exists()
+        assert process.process is not None
+        assert process.process.wait(30) == 0
         assert live.exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from otel_ml_exporters import (
     SpanBatch,
     StepRecord,
 )
-from otel_ml_exporters.config import ServiceConfig
+from otel_ml_exporters.config import EmbeddedRun, ServiceConfig
 from otel_ml_exporters.service import Service
 from otel_ml_exporters.testing import RecordingExporter
 from tests.integration.conftest import Bench, Sender
@@ -291,6 +292,40 @@ def test_unknown_exporters_and_options_are_all_said_before_anything_starts(tmp_p
     assert len(caught.value.problems) == 2
     assert "Did you mean 'wandb'?" in str(caught.value)
     assert "Did you mean 'jsonl'?" in str(caught.value)
+
+
+def test_missing_packages_are_all_said_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("mlflow", "wandb", "tensorboard"):
+        monkeypatch.setitem(sys.modules, package, None)
+    config = ServiceConfig(exporters={"mlflow/remote": {}, "wandb": {}, "tensorboard": {}, "jsonnl": {}}, dir=tmp_path)
+
+    with pytest.raises(ConfigError) as caught:
+        Service(config)
+
+    assert len(caught.value.problems) == 4
+    assert all(f"pip install 'otel-ml[{extra}]'" in str(caught.value) for extra in ("mlflow", "wandb", "tensorboard"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_embedded_the_run_goes_on_with_the_exporters_there_are_and_says_the_others_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    rendezvous = bench.folder.parent / "rendezvous"
+    run = EmbeddedRun(experiment="run-1", experiment_name="digits", run_name="run-1", rendezvous=rendezvous)
+    for _ in range(2):
+        service = bench.service(exporters={"mlflow": {}, "jsonll": {}, "jsonl": {}}, embedded=run)
+        sender = bench.sender(service)
+        sender.send("metrics", FakeWriter().step(1, {"loss": 1.0}))
+        account = eventually(lambda sender=sender: (sender.run() or {}).get("notices") and sender.run())
+        service.stop(5)
+
+    assert list(account["exporters"]) == ["jsonl"]
+    assert sum("pip install 'otel-ml[mlflow]'" in notice for notice in account["notices"]) == 1
+    assert sum("Did you mean 'jsonl'?" in notice for notice in account["notices"]) == 1
+    assert (bench.folder / "digits" / "run-1" / "metrics.jsonl").exists()
 
 
 def test_a_damaged_run_is_set_aside_and_other_runs_go_on(bench: Bench, recording: RecordingExporter) -> None:

@@ -9,10 +9,10 @@ import sys
 import click
 
 from otel_ml.exceptions import MissingDependencyError
-from otel_ml_exporters.cli.packages import BACKEND_PACKAGES, installed_version
+from otel_ml_exporters.cli.packages import installed_version
 from otel_ml_exporters.cli.screen import screen
 from otel_ml_exporters.exporter import Exporter
-from otel_ml_exporters.registry import exporter_class, registered
+from otel_ml_exporters.registry import PACKAGES, exporter_class, registered
 
 __all__ = ["command", "guarantee"]
 
@@ -36,7 +36,7 @@ def command(as_json: bool) -> None:
 
 def _state(name: str) -> tuple[str, str]:
     """Return (installed or the line to type, guarantee)."""
-    package = BACKEND_PACKAGES.get(name)
+    package = PACKAGES.get(name)
     try:
         promise = guarantee(exporter_class(name))
     except MissingDependencyError as error:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
-__all__ = ["BACKEND_PACKAGES", "OPTIONAL_PACKAGES", "installed_version"]
-
-BACKEND_PACKAGES: Mapping[str, str] = {"mlflow": "mlflow", "tensorboard": "tensorboard", "wandb": "wandb"}
-"""Exporter → the package it needs."""
+__all__ = ["OPTIONAL_PACKAGES", "installed_version"]
 
 OPTIONAL_PACKAGES: Mapping[str, str] = {
     "tensorboard": "tensorboard",

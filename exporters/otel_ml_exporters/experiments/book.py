@@ -68,6 +68,12 @@ class RunBook:
         (run.folder / "state" / _OPEN).unlink(missing_ok=True)
         del self._runs[run.experiment]
 
+    def put_away(self, run: ExperimentRun) -> None:
+        """Close a run at the end of the service; the next one opens it again unless it is over."""
+        run.close()
+        if run.is_over:
+            (run.folder / "state" / _OPEN).unlink(missing_ok=True)
+
     def size(self) -> Mapping[str, int]:
         """Return the bytes of each open run's outbox."""
         return {experiment: run.outbox.size() for experiment, run in self._runs.items()}

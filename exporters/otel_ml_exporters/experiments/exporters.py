@@ -10,7 +10,7 @@ from typing import Any
 
 from otel_ml.exceptions import ConfigError, MissingDependencyError
 from otel_ml_exporters.exporter import Exporter
-from otel_ml_exporters.registry import exporter_class
+from otel_ml_exporters.registry import check_installed, exporter_class
 
 __all__ = ["exporter_makers"]
 
@@ -24,6 +24,7 @@ def exporter_makers(
     for name, options in exporters.items():
         try:
             found = exporter_class(name)
+            check_installed(name)
             _check_names(name, found, options)
             found(**options)  # the constructor checks values; it opens nothing
         except (ConfigError, MissingDependencyError, TypeError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -47,15 +46,20 @@ def recover(run: Unfinished, base: Path, timeout: float) -> bool:
     Raises:
         ConfigError, StorageError: the service cannot start; the message says why.
     """
-    with _alone(run.rendezvous) as is_alone:
-        if not is_alone:
-            return False
-        service = Service(ServiceConfig.load(rendezvous=run.rendezvous.folder, environ=_environment(run, base)))
-        service.start()
-        try:
-            return service.wait(timeout)
-        finally:
-            service.stop()
+    try:
+        with _alone(run.rendezvous) as is_alone:
+            return is_alone and _served(run, base, timeout)
+    finally:
+        run.rendezvous.remove()
+
+
+def _served(run: Unfinished, base: Path, timeout: float) -> bool:
+    service = Service(ServiceConfig.load(rendezvous=run.rendezvous.folder, environ=_environment(run, base)))
+    service.start()
+    try:
+        return service.wait(timeout)
+    finally:
+        service.stop()
 
 
 def _of_folders(base: Path) -> Iterator[Unfinished]:
@@ -118,13 +122,12 @@ def _is_running(pid: int) -> bool:
 @contextmanager
 def _alone(rendezvous: Rendezvous) -> Iterator[bool]:
     """Hold the right to serve the run; False where another process has it."""
-    rendezvous.create()
-    handle = os.open(rendezvous.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    handle = rendezvous.acquire()
+    if handle is None:
+        yield False
+        return
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         service = rendezvous.read_service()
         yield service is None or not _is_running(service.pid)
-    except BlockingIOError:
-        yield False
     finally:
         os.close(handle)

@@ -38,6 +38,16 @@ def test_an_argument_beats_the_file_which_beats_the_environment(tmp_path: Path) 
     assert (config.http[1], config.dir_max, config.allowed_lateness_s) == (3, 2048, 0.001)
 
 
+def test_a_silent_run_ends_after_five_minutes_embedded_after_thirty_seconds_or_as_said(tmp_path: Path) -> None:
+    embedded = {"OTEL_ML_EXPERIMENT_ID": "one"}
+
+    assert load(tmp_path).end_silence_s == 300.0
+    assert load(tmp_path, environ=embedded, rendezvous=tmp_path).end_silence_s == 30.0
+    assert load(tmp_path, "end_silence: 1500").end_silence_s == 1.5
+    assert load(tmp_path, environ={**embedded, "OTEL_ML_END_SILENCE": "2000"}, rendezvous=tmp_path).end_silence_s == 2.0
+    assert "OTEL_ML_END_SILENCE" in problems(tmp_path, environ={"OTEL_ML_END_SILENCE": "2s"})[0]
+
+
 def test_exporters_of_the_file_keep_their_options_where_the_command_line_names_them(tmp_path: Path) -> None:
     text = "exporters:\n  jsonl:\n  mlflow/remote: {every: 10}\n"
 

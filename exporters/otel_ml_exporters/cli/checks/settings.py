@@ -8,7 +8,7 @@ from otel_ml import env as worker
 from otel_ml.exceptions import MissingDependencyError, OtelMLError
 from otel_ml_exporters.cli.checks.check import Check
 from otel_ml_exporters.env import VARIABLES as SERVICE_VARIABLES
-from otel_ml_exporters.registry import exporter_class
+from otel_ml_exporters.registry import check_installed, exporter_class
 
 __all__ = ["setting_checks"]
 
@@ -28,6 +28,7 @@ def setting_checks() -> Iterator[Check]:
 def _exporter_check(name: str) -> Iterator[Check]:
     try:
         exporter_class(name)
+        check_installed(name)
     except MissingDependencyError as error:
         yield Check("wrong", f"OTEL_ML_EXPORTERS names {name!r}, and {error.package!r} is not installed",
                     f"pip install 'otel-ml[{error.extra}]'")  # fmt: skip
