@@ -88,6 +88,7 @@ class EmbeddedLink:
         self._on_started = on_started
         self._listen = listen
         self._lock: int | None = None
+        self._is_locked_out = False
         self._process: subprocess.Popen[bytes] | None = None
         self._started_at = 0.0
         self._not_before = 0.0
@@ -104,6 +105,11 @@ class EmbeddedLink:
         elif self._is_gone(service, now, failing_s):
             self._start(now)
         return None
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether the service was started, by this process or by another one that holds the lock."""
+        return self._process is not None or self._is_locked_out
 
     def close(self) -> None:
         self._release()
@@ -122,6 +128,7 @@ class EmbeddedLink:
             self._on_started(service)
         self._release()
         self._reached = service
+        self._is_locked_out = False
         self._failures = 0
         self._silent_since = None
         folder = Path(service.run_dir)
@@ -184,7 +191,9 @@ class EmbeddedLink:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(handle)
+            self._is_locked_out = True
             return False
+        self._is_locked_out = False
         self._lock = handle
         return True
 
