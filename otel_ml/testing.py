@@ -125,6 +125,8 @@ class Capture:
 class _Memory:
     """A receiver in memory; also the link to itself."""
 
+    is_starting = False
+
     def __init__(self) -> None:
         self.rank: int | None = None
         self.points: list[Point] = []

@@ -87,6 +87,7 @@ class EmbeddedLink:
         self._on_started = on_started
         self._listen = listen
         self._lock: int | None = None
+        self._is_locked_out = False
         self._process: subprocess.Popen[bytes] | None = None
         self._started_at = 0.0
         self._not_before = 0.0
@@ -103,6 +104,11 @@ class EmbeddedLink:
         elif self._is_gone(service, now, failing_s):
             self._start(now)
         return None
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether the service was started, by this process or by another one that holds the lock."""
+        return self._process is not None or self._is_locked_out
 
     def close(self) -> None:
         self._release()
@@ -121,6 +127,7 @@ class EmbeddedLink:
             self._on_started(service)
         self._release()
         self._reached = service
+        self._is_locked_out = False
         self._failures = 0
         self._silent_since = None
         folder = Path(service.run_dir)
@@ -178,6 +185,7 @@ class EmbeddedLink:
     def _acquire(self) -> bool:
         if self._lock is None:
             self._lock = self.rendezvous.acquire()
+        self._is_locked_out = self._lock is None
         return self._lock is not None
 
     def _release(self) -> None:

@@ -86,6 +86,10 @@ class OtherHostLink:
             self._stay_alone()
         return None
 
+    @property
+    def is_starting(self) -> bool:
+        return self._joined is None if self._own is None else self._own.is_starting
+
     def close(self) -> None:
         if self._own is not None:
             self._own.close()

@@ -43,6 +43,10 @@ class Link(Protocol):
             failing_s: how long nothing could be sent; 0 before anything was reached.
         """
 
+    @property
+    def is_starting(self) -> bool:
+        """Whether a service that does not answer yet is about to: worth waiting for at the end of a short job."""
+
     def close(self) -> None:
         """Let go of what is held."""
 
@@ -79,6 +83,10 @@ class RemoteLink:
         del now, failing_s
         reached, self._reached = self._reached, None
         return reached
+
+    @property
+    def is_starting(self) -> bool:
+        return False  # it is not ours to start, and may never be there
 
     def close(self) -> None:
         """The transport is closed by who uses it."""

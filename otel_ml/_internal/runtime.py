@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -239,11 +240,12 @@ class Runtime:
         with self._lock:
             worker, self._worker = self._worker, None
             was_fine = True
+            deadline = time.monotonic() + timeout
             capture, self._capture = self._capture, None
             if capture is not None:
-                capture.wait(CAPTURE_TIMEOUT)
+                capture.wait(min(CAPTURE_TIMEOUT, timeout))
             if worker is not None:
-                was_fine = worker.request("end", timeout, status)
+                was_fine = worker.request("end", deadline - time.monotonic(), status)
             recorder.enabled = False
             guard.connect(None)
             if worker is not None:

@@ -40,10 +40,13 @@ PATIENCE_WITH_NOBODY = 5.0
 """Seconds until what is to be said is printed here, while no receiver has answered at all."""
 
 PATIENCE_WITH_SERVICE = 1.0
-"""Seconds the service has to say whether this writer was the last."""
+"""Seconds a service that answers has to say whether this writer was the last."""
 
 PATIENCE_AT_EXIT = 2.0
-"""Seconds the process waits at its end for a receiver that does not answer (ARCHITECTURE «exit»)."""
+"""Seconds the process waits at its end for a receiver that does not answer (ARCHITECTURE «exit»).
+
+A service that is being started answers soon: it is waited for as long as acknowledgements arrive, to the deadline.
+"""
 
 
 @dataclass(slots=True)
@@ -297,7 +300,7 @@ class Worker:
 
         def patience() -> float:
             nonlocal delivered, quiet_since
-            if self.sender.delivered != delivered:
+            if self.sender.delivered != delivered or self._link.is_starting:
                 delivered, quiet_since = self.sender.delivered, time.monotonic()
             return quiet_since + PATIENCE_AT_EXIT
 
@@ -374,7 +377,7 @@ class Worker:
             now = time.monotonic()
             if left is not None and (pending is None or left < pending):
                 pending, quiet_since = left, now
-            patience = PATIENCE_AT_EXIT if is_last else PATIENCE_WITH_SERVICE
+            patience = PATIENCE_WITH_SERVICE if run is not None and not is_last else PATIENCE_AT_EXIT
             if left == 0 or now >= deadline or now - quiet_since >= patience:
                 break
             time.sleep(0.05)

@@ -1,0 +1,90 @@
+"""A job that is over before its service runs: delivered, and told how it went. The service is the real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.integration.worker_process import environment, run, start
+from tests.otlp_server import eventually
+
+SHORT = """
+    import otel_ml, time
+    otel_ml.init("short", id="one", exporters="jsonl")
+    for i in range(4):
+        otel_ml.set_step(i)
+        otel_ml.log({"loss": i})
+        time.sleep(0.05)
+"""
+
+SLOW_START = """
+import os, pathlib, sys, time
+if "otel_ml_exporters" in sys.orig_argv:
+    pathlib.Path(os.environ["OTEL_ML_DIR"], "pid").write_text(str(os.getpid()))
+    time.sleep({seconds})
+"""
+
+
+def delivered(folder: Path) -> list[float]:
+    lines = (folder / "runs" / "short" / "one" / "metrics.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    return [row["values"]["loss"] for row in rows if "loss" in row.get("values", {})]
+
+
+def slow_machine(tmp_path: Path, seconds: float) -> Mapping[str, str]:
+    """The environment on a machine where the service needs so many seconds more to start."""
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text(SLOW_START.format(seconds=seconds))
+    return environment(tmp_path, path=slow)
+
+
+@pytest.fixture
+def slow_service(tmp_path: Path) -> Mapping[str, str]:
+    """Slower to start than a receiver that cannot be reached is waited for."""
+    return slow_machine(tmp_path, 2.5)
+
+
+def test_a_job_of_a_fifth_of_a_second_delivers_and_says_so(tmp_path: Path) -> None:
+    _, errors = run(SHORT, environment(tmp_path), tmp_path)
+
+    assert errors.splitlines()[-1].startswith(
+        "otel_ml: finished. 1 process, 4 values recorded, 4 delivered, 0 lost. "
+    ), errors
+    assert delivered(tmp_path) == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_a_job_waits_for_its_service_while_that_starts(slow_service: Mapping[str, str], tmp_path: Path) -> None:
+    _, errors = run(SHORT, slow_service, tmp_path)
+
+    assert errors.splitlines()[-1].startswith(
+        "otel_ml: finished. 1 process, 4 values recorded, 4 delivered, 0 lost. "
+    ), errors
+    assert delivered(tmp_path) == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_a_rank_waits_for_the_service_that_another_one_starts(slow_service: Mapping[str, str], tmp_path: Path) -> None:
+    first = start(SHORT + "\n    input()\n", slow_service, tmp_path)
+    eventually(lambda: (tmp_path / "runs" / "short" / "one" / "service.log").exists())
+
+    _, errors = run(SHORT.replace('"jsonl"', '"jsonl", rank=1'), slow_service, tmp_path)
+
+    assert "not acknowledged" not in errors
+    _, said = first.communicate("go\n", timeout=30)
+    assert "finished. 2 processes, 8 values recorded, 8 delivered, 0 lost." in said
+
+
+def test_a_service_that_never_answers_is_waited_for_five_seconds(tmp_path: Path) -> None:
+    begun = time.monotonic()
+
+    _, errors = run(SHORT, slow_machine(tmp_path, 60), tmp_path)
+
+    os.kill(int((tmp_path / "runs" / "pid").read_text()), signal.SIGKILL)
+    assert "4 points of rank 0 are not acknowledged" in errors
+    assert 4.0 < time.monotonic() - begun < 12.0
