@@ -1,7 +1,7 @@
 # Every target sets up what it needs. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check e2e bench chaos docs full clean
+.PHONY: help setup demo test check e2e collector bench chaos docs full clean
 
 PYTHON ?= python3
 VENV   := .venv
@@ -13,7 +13,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 help:  ## This list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## Make .venv with everything the other targets use
 $(STAMP): pyproject.toml
@@ -34,7 +34,10 @@ check: $(STAMP)  ## ruff, mypy --strict, import-linter, typing as a user writes 
 	lint-imports
 	mkdocs build --strict --quiet --site-dir build/site
 
-e2e: $(STAMP)  ## Real processes to real backends, compared value by value with an oracle
+collector:  ## The Collector of collector-config/: the one OTELCOL names, one on the PATH, or built with Go
+	.ci/collector
+
+e2e: $(STAMP) collector  ## Real processes, the real Collector, real backends, compared value by value with an oracle
 	python -m pytest -m e2e
 
 bench: $(STAMP)  ## Measure: cost of a call, throughput of the service

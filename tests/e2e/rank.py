@@ -1,6 +1,6 @@
 """One process of the random job: record random values under every reduction, and write down what was recorded.
 
-    python -m tests.e2e.rank SEED FILE
+    python -m tests.e2e.rank SEED FOLDER [STEPS PAUSE]
 
 The role and the rank come from the environment, as from a launcher. Which metrics are recorded at a step, how often,
 with which attributes and on which axis is random and different on every rank.
@@ -101,14 +101,16 @@ class Process:
             return self.random.choice(metric.special)
         return self.random.uniform(0.5, 2.0) * 10 ** self.random.randint(-2, 3)
 
-    def run(self) -> None:
-        for step in range(STEPS):
+    def run(self, steps: int, pause: float) -> None:
+        for step in range(steps):
             otel_ml.set_step(step)
+            print("step", step, flush=True)
             self.record_some("step", step)
             with otel_ml.step(step // 2, axis="rollout"):
                 self.record_some("rollout", step // 2)
             if step % 5 == 0:
                 self.record_some("eval", step, {"step": step, "axis": "eval"})
+            time.sleep(pause)
 
 
 def written_in(folder: Path) -> Iterator[Recorded]:
@@ -119,9 +121,10 @@ def written_in(folder: Path) -> Iterator[Recorded]:
 
 def main() -> None:
     seed, folder = int(sys.argv[1]), Path(sys.argv[2])
+    steps, pause = (int(sys.argv[3]), float(sys.argv[4])) if len(sys.argv) > 3 else (STEPS, 0.0)
     process = Process(seed, os.environ["OTEL_SERVICE_NAME"], int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
     with otel_ml.init("oracle", topology={"dp": (process.topology["dp"], 3)}):
-        process.run()
+        process.run(steps, pause)
     file = folder / f"{process.role}-{process.rank}.json"
     file.write_text(json.dumps([vars(record) for record in process.written]))
 

@@ -1,0 +1,178 @@
+"""Start the programs between a rank and a backend, as an operator does: the real Collector and the real service."""
+
+from __future__ import annotations
+
+import json
+
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from tests.e2e.jobs import ROOT, environment, free_port, until
+
+OTELCOL = ROOT / ".cache" / "collector" / "otelcol"
+CONFIG = ROOT / "collector-config"
+
+P = TypeVar("P", bound="Program")
+
+
+class Program:
+    """A process that can be killed and started again with the same command; what it says goes to one file."""
+
+    def __init__(self, name: str, command: Sequence[object], env: Mapping[str, str], folder: Path, health: str) -> None:
+        self.name = name
+        self.command = [str(part) for part in command]
+        self.env = dict(env)
+        self.health = health
+        self.log = folder / f"{name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self: P) -> P:
+        """Start it, and wait until it is healthy."""
+        self.launch()
+        until(self.is_healthy, seconds=60)
+        return self
+
+    def launch(self) -> None:
+        """Start it without waiting."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command, env=self.env, cwd=self.log.parent, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def is_healthy(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, f"{self.name} ended by itself:\n{self.said}"
+        return answers(self.health)
+
+    def kill(self) -> None:
+        """Kill -9."""
+        self.end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it in order."""
+        self.end(signal.SIGTERM)
+
+    def end(self, how: signal.Signals) -> None:
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                self.process.send_signal(how)
+            self.process.wait(timeout=60)
+
+    @property
+    def said(self) -> str:
+        """Everything it wrote."""
+        return self.log.read_text(errors="replace")
+
+    def __enter__(self: P) -> P:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.kill()
+        if error is not None:
+            print(f"--- {self.name}\n{self.said[-6000:]}")
+
+
+class Collector(Program):
+    """`collector-config/<name>.yaml` … with free ports.
+
+    Args:
+        folder: for its queue and its log.
+        configs: names of files in `collector-config/`, merged from left to right.
+        variables: `OTEL_ML_…` of the configuration.
+    """
+
+    def __init__(self, folder: Path, *configs: str, name: str = "collector", **variables: object) -> None:
+        self.grpc, self.http = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        health = f"127.0.0.1:{free_port()}"
+        agent = "AGENT" if configs[0] == "agent" else "GATEWAY"
+        env = environment(
+            **{
+                f"OTEL_ML_{agent}_GRPC": self.grpc,
+                f"OTEL_ML_{agent}_HTTP": self.http,
+                f"OTEL_ML_{agent}_HEALTH": health,
+                "OTEL_ML_QUEUE": folder / f"{name}-queue",
+                **variables,
+            }
+        )
+        super().__init__(name, collector_command(*configs), env, folder, f"http://{health}/")
+
+    @property
+    def endpoint(self) -> str:
+        """Base URL of its OTLP/HTTP."""
+        return f"http://{self.http}"
+
+
+def collector_command(*configs: str) -> list[object]:
+    """Return the command of a Collector with these configurations."""
+    assert OTELCOL.exists(), "There is no Collector to test with. Run: make collector"
+    return [OTELCOL, *(part for config in configs for part in ("--config", CONFIG / f"{config}.yaml"))]
+
+
+class Service(Program):
+    """`otel-ml serve` with free ports, for several runs."""
+
+    def __init__(
+        self, folder: Path, to: str = "jsonl", *, name: str = "service", options: Sequence[object] = (), **env: object
+    ) -> None:
+        self.grpc, self.http = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        self.runs = folder / f"{name}-runs"
+        command = [sys.executable, "-m", "otel_ml_exporters", "serve", "--to", to, "--dir", self.runs]
+        command += ["--http", self.http, "--grpc", self.grpc, *options]
+        super().__init__(name, command, environment(**env), folder, f"http://{self.http}/healthz")
+
+    def account(self, experiment: str) -> Mapping[str, Any]:
+        """Return what the service says about a run; empty where it knows none."""
+        try:
+            with urllib.request.urlopen(f"http://{self.http}/otel_ml/runs/{experiment}", timeout=5) as answer:
+                return dict(json.load(answer))
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return {}
+
+    def wait_for_the_end_of(self, experiment: str, *, seconds: float = 120) -> Mapping[str, Any]:
+        """Wait until the run has ended and every exporter has everything; return its account."""
+        return until(lambda: self.ended(experiment), seconds=seconds)
+
+    def ended(self, experiment: str) -> Mapping[str, Any]:
+        account = self.account(experiment)
+        over = account and account["status"] != "running" and not account["pending"]
+        delivered = over and all(one["delivered_seq"] == account["last_seq"] for one in account["exporters"].values())
+        return account if delivered else {}
+
+    def run_of(self, experiment: str) -> Path:
+        """Return the folder of a run."""
+        [folder] = self.runs.glob(f"*/{experiment}")
+        return folder
+
+
+def answers(url: str) -> bool:
+    """Whether `GET url` succeeds."""
+    try:
+        with urllib.request.urlopen(url, timeout=2):
+            return True
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return False
+
+
+def ranks(
+    folder: Path, endpoint: str, *, seed: int, roles: Mapping[str, int], steps: int, pause: float, **env: object
+) -> list[tuple[list[object], dict[str, str]]]:
+    """Return the commands of a job whose ranks record random values, and write down what they recorded."""
+    written = folder / "written"
+    written.mkdir(exist_ok=True)
+    command: list[object] = [sys.executable, "-m", "tests.e2e.rank", seed, written, steps, pause]
+    shared = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, **env}
+    return [
+        (command, environment(OTEL_SERVICE_NAME=role, RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=size, **shared))
+        for role, size in roles.items()
+        for rank in range(size)
+    ]
+
+
