@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-
 import signal
 import subprocess
 import sys
@@ -174,5 +173,3 @@ def ranks(
         for role, size in roles.items()
         for rank in range(size)
     ]
-
-

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -88,9 +86,7 @@ def test_a_service_killed_with_kill_9_and_down_for_most_of_the_run(tmp_path: Pat
 def test_a_network_that_loses_a_third_doubles_a_tenth_and_reorders(tmp_path: Path, seed: int) -> None:
     with ExitStack() as stack:
         service = stack.enter_context(Service(tmp_path))
-        network = stack.enter_context(
-            UnreliableNetwork(service.grpc, seed=seed, lost=1 / 3, doubled=0.1, delayed=0.5)
-        )
+        network = stack.enter_context(UnreliableNetwork(service.grpc, seed=seed, lost=1 / 3, doubled=0.1, delayed=0.5))
         collector = stack.enter_context(Collector(tmp_path, "gateway", OTEL_ML_SERVICE=network.address))
         with processes(job(tmp_path, collector.endpoint, seed), tmp_path) as started:
             all_finished(started)

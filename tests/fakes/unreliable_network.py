@@ -82,6 +82,4 @@ class _Everything(grpc.GenericRpcHandler):
         self._forward = forward
 
     def service(self, details: grpc.HandlerCallDetails) -> Any:
-        return grpc.unary_unary_rpc_method_handler(
-            lambda body, context: self._forward(details.method, body, context)
-        )
+        return grpc.unary_unary_rpc_method_handler(lambda body, context: self._forward(details.method, body, context))

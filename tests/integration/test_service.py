@@ -294,9 +294,7 @@ def test_unknown_exporters_and_options_are_all_said_before_anything_starts(tmp_p
     assert "Did you mean 'jsonl'?" in str(caught.value)
 
 
-def test_missing_packages_are_all_said_before_anything_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_packages_are_all_said_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("mlflow", "wandb", "tensorboard"):
         monkeypatch.setitem(sys.modules, package, None)
     config = ServiceConfig(exporters={"mlflow/remote": {}, "wandb": {}, "tensorboard": {}, "jsonnl": {}}, dir=tmp_path)

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import inspect
 
+import mlflow.exceptions as mlflow_exceptions
 import pytest
 
 from otel_ml_exporters.backends.mlflow.errors import export_error, translated
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, RetryableExportError
-
-mlflow_exceptions = pytest.importorskip("mlflow.exceptions")
 
 MADE = {
     "MlflowException": (lambda kind: kind("connection refused"), RetryableExportError),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from wandb import errors
 
 from otel_ml_exporters.backends.wandb.errors import export_error, translated
 from otel_ml_exporters.errors import (
@@ -9,8 +10,6 @@ from otel_ml_exporters.errors import (
     RestartExporterError,
     RetryableExportError,
 )
-
-errors = pytest.importorskip("wandb.errors")
 
 
 @pytest.mark.parametrize(
