@@ -1,4 +1,4 @@
-"""A network between the Collector and the service that answers UNAVAILABLE, doubles and delays, as seeded chance has it."""
+"""A network between Collector and service that answers UNAVAILABLE, doubles and delays, as seeded chance has it."""
 
 from __future__ import annotations
 
