@@ -71,8 +71,9 @@ class FakeWriter:
         self._manifest(resource, step, len(values), axis)
         return request
 
-    def goodbye(self, status: str = "finished") -> Any:
-        return self.event("ml.writer.end", attributes={"ml.status": status, "otel_ml.recorded": self.recorded})
+    def goodbye(self, status: str = "finished", dropped: Mapping[str, int] | None = None) -> Any:
+        said = {"ml.status": status, "otel_ml.recorded": self.recorded, "otel_ml.dropped": dropped}
+        return self.event("ml.writer.end", attributes={key: value for key, value in said.items() if value is not None})
 
     def event(self, name: str, body: Any = None, attributes: Mapping[str, Any] | None = None) -> Any:
         request = ExportLogsServiceRequest()

@@ -146,21 +146,24 @@ class EngineLoop:
         """Feed the engines; return the runs of which a writer said goodbye."""
         ended = set()
         for number, decoded in entries:
-            for experiment, observations in decoded.observations.items():
-                if self._feed(number, decoded, observations, now):
+            for experiment in decoded.observations.keys() | decoded.rejections.experiments.keys():
+                if self._feed(number, decoded, experiment, now):
                     ended.add(experiment)
             self._digested(len(decoded.body))
             self._taken = max(self._taken, number)
         return ended
 
-    def _feed(self, number: int, decoded: Decoded, observations: Sequence[Observation], now: float) -> bool:
+    def _feed(self, number: int, decoded: Decoded, experiment: str, now: float) -> bool:
+        observations: Sequence[Observation] = decoded.observations.get(experiment, ())
         try:
-            run = self._runs.of(observations[0].writer)
+            run = self._runs.of(observations[0].writer) if observations else self._runs.get(experiment)
         except (StorageError, OSError) as error:
             _log.error("A request is set aside: %s", error)
             self._unreadable(number, decoded)
             return False
-        run.observe(number, observations, now)
+        if run is None:
+            return False  # nothing but rejected points: no run begins with that
+        run.observe(number, observations, now, rejected=decoded.rejections.experiments[experiment])
         return any(isinstance(observation, Goodbye) for observation in observations)
 
     def _advance(self, run: ExperimentRun, now: float, *, is_ending: bool) -> None:

@@ -36,11 +36,15 @@ class RunSettings:
 
     Attributes:
         exporters: name → builds the exporter; called on the exporter's own thread.
+        experiment_name: of runs whose writers do not say it.
+        run_name: the same; the id where it is empty.
     """
 
     exporters: Mapping[str, Callable[[], Exporter]]
     engine: EngineSettings = field(default_factory=EngineSettings)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    experiment_name: str = "default"
+    run_name: str = ""
 
 
 class ExperimentRun:
@@ -65,6 +69,7 @@ class ExperimentRun:
         consumed = self.outbox.consumed
         self._consumed = consumed[1] if consumed is not None and consumed[0] == journal else 0
         self.is_touched = False
+        self.rejected = int(self.outbox.facts.get("rejected", "0"))
         self._unstored: Commit | None = None
         self._said: deque[str] = deque()
         self.pipelines: dict[str, Pipeline] = {}
@@ -73,10 +78,18 @@ class ExperimentRun:
 
     # Engine thread
 
-    def observe(self, entry: int, observations: Iterable[Observation], now: float) -> None:
-        """Take the observations of a journal entry; one seen before the last restart is skipped."""
+    def observe(self, entry: int, observations: Iterable[Observation], now: float, *, rejected: int = 0) -> None:
+        """Take the observations of a journal entry; one seen before the last restart is skipped.
+
+        Args:
+            entry: its number.
+            observations: of this run.
+            now: seconds since the epoch.
+            rejected: items of this run in the same request that will never be accepted.
+        """
         if entry <= self._consumed:
             return
+        self.rejected += rejected
         for observation in observations:
             try:
                 self._engine.observe(observation, now)
@@ -172,6 +185,7 @@ class ExperimentRun:
             changes=outcome.changes,
             consumed=(self._journal, self._consumed),
             notices=(*outcome.notices, *said),
+            facts={"rejected": str(self.rejected)} if self.rejected else {},
         )
 
     def _deliver(self) -> None:
@@ -212,8 +226,8 @@ class ExperimentRun:
         facts = self._engine.facts
         return RunInfo(
             id=self.experiment,
-            experiment=facts.experiment_name or "default",
-            name=facts.run_name or self.experiment,
+            experiment=facts.experiment_name or self._settings.experiment_name,
+            name=facts.run_name or self._settings.run_name or self.experiment,
             dir=self.folder,
             started_at=facts.started_at,
             tags=facts.tags,
