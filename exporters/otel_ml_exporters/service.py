@@ -102,7 +102,7 @@ class Service:
         )
         if config.embedded is not None:
             names = config.embedded
-            settings = replace(settings, experiment_name=names.experiment_name, run_name=names.run_name)
+            settings = replace(settings, experiment_name=names.experiment_name, run_name=names.run_name, log="")
         self._admission = Admission(self._store, self._telemetry)
         self._routes = Routes(self._admission, self, self._telemetry, token=self._token, version=_version())
         self._http = HttpReceiver(self._routes, *config.http, _server_context(config.tls))

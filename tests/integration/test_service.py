@@ -177,6 +177,29 @@ def test_jobs_at_once_are_runs_of_their_own(bench: Bench) -> None:
     assert sorted(path.name for path in (bench.folder / "digits").iterdir()) == ["job-a", "job-b"]
 
 
+def test_each_run_has_a_log_of_what_concerns_it(bench: Bench) -> None:
+    class Refusing(RecordingExporter):
+        def export(self, records: Sequence[Record]) -> None:
+            assert self.run is not None
+            raise PermanentExportError(f"no room for {self.run.id}.")
+
+    service = bench.service({"refusing": Refusing})
+    sender = bench.sender(service)
+    for experiment in ("job-a", "job-b"):
+        writer = FakeWriter(experiment=experiment)
+        sender.send("metrics", writer.step(1, {"loss": 1.0}))
+        sender.send("logs", writer.event("ml.notice", f"Said by {experiment}."))
+        sender.send("logs", writer.goodbye())
+    logs = {name: bench.folder / "default" / name / "service.log" for name in ("job-a", "job-b")}
+    eventually(lambda: all(sender.run(name)["exporters"]["refusing"]["state"] == "stopped" for name in logs))
+
+    for name, other in (("job-a", "job-b"), ("job-b", "job-a")):
+        text = logs[name].read_text()
+        assert f"Said by {name}." in text
+        assert f"no room for {name}." in text
+        assert other not in text
+
+
 def test_a_stop_in_mid_run_keeps_everything_for_the_next_start(bench: Bench) -> None:
     first, second = RecordingExporter(), RecordingExporter()
     service = bench.service({"recording": lambda: first})

@@ -113,7 +113,8 @@ class EngineLoop:
             now = self._clock()
             ended = self._observe(entries, now)
             for run in self._runs:
-                self._advance(run, now, is_ending=run.experiment in ended)
+                with run.log.speaking():
+                    self._advance(run, now, is_ending=run.experiment in ended)
             if stopping or entries or now - self._committed_at >= _COMMIT_S:
                 self._commit()
             self._look_after(now)
@@ -163,7 +164,8 @@ class EngineLoop:
             return False
         if run is None:
             return False  # nothing but rejected points: no run begins with that
-        run.observe(number, observations, now, rejected=decoded.rejections.experiments[experiment])
+        with run.log.speaking():
+            run.observe(number, observations, now, rejected=decoded.rejections.experiments[experiment])
         return any(isinstance(observation, Goodbye) for observation in observations)
 
     def _advance(self, run: ExperimentRun, now: float, *, is_ending: bool) -> None:
@@ -190,22 +192,25 @@ class EngineLoop:
     def _commit(self) -> None:
         """Commit every run; a full disk holds everything up, and senders are told to come back."""
         for run in self._runs:
-            while True:
-                try:
-                    run.commit()
-                    break
-                except (StorageError, OSError) as error:
-                    _log.error("Run %s cannot be stored: %s", run.experiment, error)
+            with run.log.speaking():
+                while not self._is_committed(run):
                     if self._stopping:
                         return  # the journal still has it
                     time.sleep(_IDLE_S)
-                except Exception:  # noqa: BLE001 (as in _advance)
-                    self._defective(run)
-                    break
         self._committed_at = self._clock()
         self._committed = self._taken
         if not self._defects:
             self._drop(self._taken)
+
+    def _is_committed(self, run: ExperimentRun) -> bool:
+        try:
+            run.commit()
+        except (StorageError, OSError) as error:
+            _log.error("Run %s cannot be stored: %s", run.experiment, error)
+            return False
+        except Exception:  # noqa: BLE001 (as in _advance)
+            self._defective(run)
+        return True
 
     def _look_after(self, now: float) -> None:
         for run in self._runs:

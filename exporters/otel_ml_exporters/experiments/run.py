@@ -17,6 +17,7 @@ from otel_ml_exporters.delivery.pipeline import Pipeline, PipelineStatus
 from otel_ml_exporters.delivery.retry import RetryPolicy
 from otel_ml_exporters.experiments.artifacts import with_files
 from otel_ml_exporters.experiments.late import append_late
+from otel_ml_exporters.experiments.run_log import RunLog
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import RunInfo
 from otel_ml_exporters.storage.outbox import Commit, Mark, Outbox
@@ -38,6 +39,7 @@ class RunSettings:
         exporters: name → builds the exporter; called on the exporter's own thread.
         experiment_name: of runs whose writers do not say it.
         run_name: the same; the id where it is empty.
+        log: name of the log in the run's folder; empty in embedded mode, where the process' output is that file.
     """
 
     exporters: Mapping[str, Callable[[], Exporter]]
@@ -45,6 +47,7 @@ class RunSettings:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     experiment_name: str = "default"
     run_name: str = ""
+    log: str = "service.log"
 
 
 class ExperimentRun:
@@ -65,6 +68,7 @@ class ExperimentRun:
         self._telemetry = telemetry
         self._journal = journal
         self.outbox = Outbox(folder / "state" / "run.db")
+        self.log = RunLog(experiment, folder / settings.log if settings.log else None)
         self._engine = Engine(experiment, settings.engine, self.outbox.state())
         consumed = self.outbox.consumed
         self._consumed = consumed[1] if consumed is not None and consumed[0] == journal else 0
@@ -171,6 +175,7 @@ class ExperimentRun:
         for pipeline in self.pipelines.values():
             pipeline.join()
         self.outbox.close()
+        self.log.close()
 
     def say(self, sentence: str) -> None:
         """Add a notice, from any thread; it is kept with the next commit."""
@@ -194,7 +199,8 @@ class ExperimentRun:
             pipeline = self.pipelines.get(name)
             if self._behind(name) and (pipeline is None or pipeline.is_stopped):
                 self.pipelines[name] = self._pipeline(name, make)
-                self.pipelines[name].start()
+                with self.log.speaking():
+                    self.pipelines[name].start()
 
     def _pipeline(self, name: str, make: Callable[[], Exporter]) -> Pipeline:
         mark = self.outbox.mark(name)
