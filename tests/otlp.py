@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from otel_ml.wire.spool import HEADER, Frame, encode_frame
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -71,8 +74,9 @@ class FakeWriter:
         self._manifest(resource, step, len(values), axis)
         return request
 
-    def goodbye(self, status: str = "finished") -> Any:
-        return self.event("ml.writer.end", attributes={"ml.status": status, "otel_ml.recorded": self.recorded})
+    def goodbye(self, status: str = "finished", dropped: Mapping[str, int] | None = None) -> Any:
+        said = {"ml.status": status, "otel_ml.recorded": self.recorded, "otel_ml.dropped": dropped}
+        return self.event("ml.writer.end", attributes={key: value for key, value in said.items() if value is not None})
 
     def event(self, name: str, body: Any = None, attributes: Mapping[str, Any] | None = None) -> Any:
         request = ExportLogsServiceRequest()
@@ -134,3 +138,21 @@ def foreign(points: Sequence[Mapping[str, Any]], resource: Mapping[str, Any] | N
         point.time_unix_nano = START
         set_attributes(point.attributes, {key: v for key, v in given.items() if key not in {"name", "value"}})
     return request
+
+
+def write_spool(path: Path, writer: FakeWriter, steps: range) -> None:
+    """Write what a worker would have sent, and was killed in the middle of writing."""
+    first = writer.step(0, {}).resource_metrics[0].resource
+    first.ClearField("attributes")
+    set_attributes(first.attributes, writer.resource())
+    frames = [Frame("R", first.SerializeToString())]
+    writer.seq = 0
+    for step in steps:
+        for scope in writer.step(step, {"loss": 0.25}).resource_metrics[0].scope_metrics:
+            body = scope.SerializeToString()
+            frames.append(Frame("M", b"\x12" + _varint(len(body)) + body))
+    path.write_bytes(HEADER + b"".join(encode_frame(frame) + frame.payload for frame in frames) + b"M torn")
+
+
+def _varint(value: int) -> bytes:
+    return bytes([value]) if value < 0x80 else bytes([value & 0x7F | 0x80, value >> 7])

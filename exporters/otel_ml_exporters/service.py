@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import FrameType
@@ -34,6 +35,7 @@ from otel_ml_exporters.experiments.exporters import exporter_makers
 from otel_ml_exporters.experiments.leftovers import LeftoverSpools
 from otel_ml_exporters.experiments.loop import EngineLoop
 from otel_ml_exporters.experiments.run import RunSettings
+from otel_ml_exporters.experiments.self_telemetry import run_measures
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.receiver.admission import Admission
 from otel_ml_exporters.receiver.decode import Decoded, Signal
@@ -41,7 +43,7 @@ from otel_ml_exporters.receiver.grpc import GrpcReceiver, ServerCertificate
 from otel_ml_exporters.receiver.http import HttpReceiver
 from otel_ml_exporters.receiver.routes import Routes
 from otel_ml_exporters.storage.journal import Journal
-from otel_ml_exporters.telemetry import Telemetry
+from otel_ml_exporters.telemetry import Measure, Telemetry
 
 __all__ = ["Service", "serve"]
 
@@ -98,6 +100,9 @@ class Service:
             EngineSettings(allowed_lateness_s=config.allowed_lateness_s, end_silence_s=config.end_silence_s),
             retry or RetryPolicy(),
         )
+        if config.embedded is not None:
+            names = config.embedded
+            settings = replace(settings, experiment_name=names.experiment_name, run_name=names.run_name, log="")
         self._admission = Admission(self._store, self._telemetry)
         self._routes = Routes(self._admission, self, self._telemetry, token=self._token, version=_version())
         self._http = HttpReceiver(self._routes, *config.http, _server_context(config.tls))
@@ -208,6 +213,11 @@ class Service:
     def is_settled(self) -> bool:
         """Whether the accounts include everything that was acknowledged."""
         return self._loop.is_settled
+
+    def measures(self) -> Iterable[Measure]:
+        """Return the self-telemetry of the runs, and of what waits for them."""
+        found = [measure for run in self._runs for measure in run_measures(run)]
+        return [*found, ("journal_bytes", (), self._admission.held)]
 
     def notices(self, experiments: Iterable[str]) -> int:
         """Return how many notices these runs have."""

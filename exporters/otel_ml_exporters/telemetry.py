@@ -6,10 +6,10 @@ Names exist in this file only, so that they cannot drift between `/metrics`, a r
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-__all__ = ["CATALOGUE", "Telemetry"]
+__all__ = ["CATALOGUE", "Labels", "Measure", "Telemetry"]
 
 CATALOGUE: Final[Mapping[str, tuple[str, str]]] = {
     "requests": ("counter", "OTLP requests acknowledged, by signal."),
@@ -18,19 +18,22 @@ CATALOGUE: Final[Mapping[str, tuple[str, str]]] = {
     "received": ("counter", "Points that arrived, duplicates included."),
     "recorded": ("counter", "Values recorded by the users' programs."),
     "duplicate": ("counter", "Points that arrived again and changed nothing."),
-    "late": ("counter", "Points that came after the fold state of their step was gone; kept in late.otlp."),
+    "too_late": ("counter", "Points that came after the fold state of their step was gone; kept in late.otlp."),
     "amended": ("counter", "Values that changed after they were exported."),
     "dropped": ("counter", "Values lost, by reason."),
     "delivered": ("gauge", "Newest record an exporter's backend holds, by exporter."),
-    "lost": ("counter", "Records an exporter's backend did not take, by exporter and reason."),
+    "lost": ("counter", "Records an exporter's backend did not take, by exporter."),
     "lag": ("gauge", "Records an exporter has still to write, by exporter."),
     "open_steps": ("gauge", "Steps that wait for a rank."),
-    "overhead": ("gauge", "Seconds the users' threads spent recording."),
+    "overhead_s": ("gauge", "Seconds the users' threads spent recording."),
     "journal_bytes": ("gauge", "Bytes acknowledged and not yet decided."),
 }
 """Name → (Prometheus type, meaning). In a run they are called `otel_ml/<name>`, in Prometheus `otel_ml_<name>`."""
 
 Labels = tuple[tuple[str, str], ...]
+
+Measure = tuple[str, Labels, float]
+"""(name of the catalogue, labels, value)."""
 
 
 class Telemetry:
@@ -47,19 +50,16 @@ class Telemetry:
         with self._lock:
             self._values[key] = self._values.get(key, 0) + amount
 
-    def gauge(self, name: str, value: float, **labels: str) -> None:
-        """Set a gauge of the catalogue."""
-        key = (_known(name), tuple(sorted(labels.items())))
-        with self._lock:
-            self._values[key] = value
-
     def value(self, name: str, **labels: str) -> float:
         """Return one value, 0 where nothing was counted."""
         with self._lock:
             return self._values.get((_known(name), tuple(sorted(labels.items()))), 0)
 
-    def prometheus(self) -> str:
+    def prometheus(self, measured: Iterable[Measure] = ()) -> str:
         """Return everything in the Prometheus text format.
+
+        Args:
+            measured: what is not counted but looked up when it is asked for.
 
         Examples:
             >>> telemetry = Telemetry()
@@ -71,6 +71,7 @@ class Telemetry:
         """
         with self._lock:
             values = dict(self._values)
+        values |= {(_known(name), tuple(sorted(labels))): value for name, labels, value in measured}
         lines = []
         for name, (kind, meaning) in CATALOGUE.items():
             full = f"otel_ml_{name}_total" if kind == "counter" else f"otel_ml_{name}"

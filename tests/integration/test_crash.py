@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from otel_ml.wire.rendezvous import Rendezvous
-from otel_ml.wire.spool import HEADER, Frame, encode_frame
 from tests.integration.conftest import Sender
-from tests.otlp import FakeWriter, set_attributes
+from tests.otlp import FakeWriter, write_spool
 from tests.waiting import eventually
 
 SCRIPT = Path(__file__).with_name("file_service.py")
@@ -146,8 +145,8 @@ def test_embedded_spools_of_killed_workers_are_taken_in_and_those_of_live_ones_a
     process.rendezvous.create()
     dead, live = (process.rendezvous.spool / f"{name}-0.spool" for name in ("dead", "live"))
     writer = FakeWriter(rank=0, world_size=1)
-    _spool(dead, writer, range(5))
-    _spool(live, FakeWriter(rank=1), range(5))
+    write_spool(dead, writer, range(5))
+    write_spool(live, FakeWriter(rank=1), range(5))
     with live.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
 
@@ -161,21 +160,3 @@ def test_embedded_spools_of_killed_workers_are_taken_in_and_those_of_live_ones_a
         assert process.process is not None
         assert process.process.wait(30) == 0
         assert live.exists()
-
-
-def _spool(path: Path, writer: FakeWriter, steps: range) -> None:
-    """Write what a worker would have sent."""
-    first = writer.step(0, {}).resource_metrics[0].resource
-    first.ClearField("attributes")
-    set_attributes(first.attributes, writer.resource())
-    frames = [Frame("R", first.SerializeToString())]
-    writer.seq = 0
-    for step in steps:
-        for scope in writer.step(step, {"loss": 0.25}).resource_metrics[0].scope_metrics:
-            body = scope.SerializeToString()
-            frames.append(Frame("M", b"\x12" + _varint(len(body)) + body))
-    path.write_bytes(HEADER + b"".join(encode_frame(frame) + frame.payload for frame in frames) + b"M torn")
-
-
-def _varint(value: int) -> bytes:
-    return bytes([value]) if value < 0x80 else bytes([value & 0x7F | 0x80, value >> 7])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from otel_ml_exporters.cli.figures import plural
+from otel_ml_exporters.cli.figures import plural, thousands
 from otel_ml_exporters.cli.parameters import dir_option
-from otel_ml_exporters.cli.screen import screen
-from otel_ml_exporters.runs.recover import recover, unfinished
+from otel_ml_exporters.cli.screen import Screen, screen
+from otel_ml_exporters.runs.recover import Recovered, Unfinished, recover, unfinished
 
 __all__ = ["command"]
 
@@ -36,10 +39,33 @@ def command(base: Path, dry_run: bool, timeout: float) -> None:
         output.line(f"{run.experiment}/{run.id}: not finished{spools}")
         if dry_run:
             continue
-        if recover(run, base.absolute(), timeout):
-            output.line("  delivered")
+        done = _recovered(run, base.absolute(), timeout, output)
+        if done.is_done:
+            output.line(f"  {_account(done)}")
         else:
             left += 1
             output.line(f"  not done within {timeout:.0f} s; see {base / run.experiment / run.id}, and run it again")
     if left:
         raise click.exceptions.Exit(1)
+
+
+def _recovered(run: Unfinished, base: Path, timeout: float, output: Screen) -> Recovered:
+    with Progress(
+        TextColumn("{task.description}"), TimeElapsedColumn(),
+        console=output.err, transient=True, disable=not output.is_terminal,
+    ) as bar:  # fmt: skip
+        task = bar.add_task(f"{run.id}: starting", total=None)
+
+        def show(account: Mapping[str, Any]) -> None:
+            delivered, pending = account.get("delivered", 0), account.get("pending", 0)
+            bar.update(task, description=f"{run.id}: {thousands(delivered)} values delivered, {pending} records left")
+
+        return recover(run, base, timeout, show)
+
+
+def _account(done: Recovered) -> str:
+    """Return what was done in one line."""
+    sources = f"{plural(done.spools, 'spool')} and the journal" if done.spools else "the journal"
+    lost = sum(done.lost.values())
+    missing = f", {thousands(lost)} lost: {', '.join(done.lost)}" if lost else ", 0 lost"
+    return f"{plural(done.values, 'value')} of {sources} delivered to {', '.join(done.exporters)}{missing}"

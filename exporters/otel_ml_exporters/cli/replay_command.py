@@ -17,6 +17,7 @@ from otel_ml_exporters.cli.screen import screen
 from otel_ml_exporters.config import ServiceConfig
 from otel_ml_exporters.experiments.exporters import exporter_makers
 from otel_ml_exporters.runs.folders import find
+from otel_ml_exporters.runs.late import with_late
 from otel_ml_exporters.runs.replay import replay, run_info
 from otel_ml_exporters.runs.source import records
 
@@ -45,11 +46,13 @@ def command(
 ) -> None:
     """Write SOURCE (a run, its folder, or its metrics.jsonl) again, to the exporters given by --to.
 
-    Scalars that a backend holds already are not written again: a replay completes it. Nothing of SOURCE is changed.
+    Scalars that a backend holds already are not written again: a replay completes it. Values that came too late for
+    the service (late.otlp) are merged in. Nothing of SOURCE is changed.
     """
     output = screen()
     run = find(source, base)
-    recorded = list(records(run))
+    merged = with_late(list(records(run)), run.path / "late.otlp")
+    recorded = merged.records
     info = run_info(run, recorded)
     if experiment is not None:
         info = replace(info, experiment=experiment, dir=run_folder(base.absolute(), experiment, info.id))
@@ -57,6 +60,10 @@ def command(
     makers, problems = exporter_makers(options)
     if problems:
         raise ConfigError(*problems)
+    if merged.values:
+        output.line(f"late.otlp: {plural(merged.values, 'value')} merged")
+    if merged.left:
+        output.line(f"late.otlp: not merged, the step's own records would be needed: {', '.join(merged.left)}")
     with Progress(console=output.err, transient=True, disable=not output.is_terminal) as bar:
         tasks = {name: bar.add_task(name, total=recorded[-1].seq if recorded else 0) for name in makers}
 

@@ -12,6 +12,7 @@ Nothing here waits for another exporter, and nothing else waits for this one.
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
 import time
@@ -110,11 +111,15 @@ class Pipeline:
         self._last_status: RunStatus | None = None
         self._notice: str | None = None
         self.status = PipelineStatus("starting", delivered, dict(self._lost))
-        self._thread = threading.Thread(target=self._work, name=f"otel-ml-{name}", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Start the thread."""
         self._source.subscribe(self._wake.set)
+        # What the caller logs on behalf of, the thread does too.
+        self._thread = threading.Thread(
+            target=contextvars.copy_context().run, args=(self._work,), name=f"otel-ml-{self.name}", daemon=True
+        )
         self._thread.start()
 
     @property
@@ -135,7 +140,9 @@ class Pipeline:
 
     def join(self) -> bool:
         """Wait for the deadline of `ask_to_stop`; return whether the exporter was shut down."""
-        if self._thread.ident is not None and self._deadline is not None:
+        if self._thread is None:
+            return True
+        if self._deadline is not None:
             # The grace is for an exporter's own shutdown, which gets the time that is left but at least a little.
             self._thread.join(max(0.0, self._deadline - self._clock()) + _SHUTDOWN_GRACE_S)
         if self._thread.is_alive():

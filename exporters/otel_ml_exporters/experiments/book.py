@@ -87,7 +87,8 @@ class RunBook:
         run = ExperimentRun(experiment, folder, self._settings, self._telemetry, journal=self._journal)
         (folder / "state" / _OPEN).write_text(experiment, encoding="utf-8")
         self._runs[experiment] = run
-        _log.info("Run %s: %s", experiment, folder)
+        with run.log.speaking():
+            _log.info("Run %s: %s", experiment, folder)
         return run
 
     def _folder(self, writer: Writer) -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from otel_ml.wire import attributes as wire
 from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment, Partials, Writer
 
-__all__ = ["append_late", "as_request"]
+__all__ = ["append_late", "as_request", "read_late"]
 
 _LENGTH = struct.Struct(">I")
 _DELTA = 1
@@ -36,6 +36,20 @@ def append_late(path: Path, fragments: Sequence[Fragment | ForeignPoint]) -> Non
             file.write(_LENGTH.pack(len(body)) + body)
         file.flush()
         os.fsync(file.fileno())
+
+
+def read_late(path: Path) -> Iterator[bytes]:
+    """Yield the body of each request in the file; none where there is no file, and not one that was cut off."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return
+    position = 0
+    while position + _LENGTH.size <= len(content):
+        (length,) = _LENGTH.unpack_from(content, position)
+        position += _LENGTH.size + length
+        if position <= len(content):
+            yield content[position - length : position]
 
 
 def as_request(late: Fragment | ForeignPoint) -> Any:

@@ -113,7 +113,8 @@ class EngineLoop:
             now = self._clock()
             ended = self._observe(entries, now)
             for run in self._runs:
-                self._advance(run, now, is_ending=run.experiment in ended)
+                with run.log.speaking():
+                    self._advance(run, now, is_ending=run.experiment in ended)
             if stopping or entries or now - self._committed_at >= _COMMIT_S:
                 self._commit()
             self._look_after(now)
@@ -146,21 +147,25 @@ class EngineLoop:
         """Feed the engines; return the runs of which a writer said goodbye."""
         ended = set()
         for number, decoded in entries:
-            for experiment, observations in decoded.observations.items():
-                if self._feed(number, decoded, observations, now):
+            for experiment in decoded.observations.keys() | decoded.rejections.experiments.keys():
+                if self._feed(number, decoded, experiment, now):
                     ended.add(experiment)
             self._digested(len(decoded.body))
             self._taken = max(self._taken, number)
         return ended
 
-    def _feed(self, number: int, decoded: Decoded, observations: Sequence[Observation], now: float) -> bool:
+    def _feed(self, number: int, decoded: Decoded, experiment: str, now: float) -> bool:
+        observations: Sequence[Observation] = decoded.observations.get(experiment, ())
         try:
-            run = self._runs.of(observations[0].writer)
+            run = self._runs.of(observations[0].writer) if observations else self._runs.get(experiment)
         except (StorageError, OSError) as error:
             _log.error("A request is set aside: %s", error)
             self._unreadable(number, decoded)
             return False
-        run.observe(number, observations, now)
+        if run is None:
+            return False  # nothing but rejected points: no run begins with that
+        with run.log.speaking():
+            run.observe(number, observations, now, rejected=decoded.rejections.experiments[experiment])
         return any(isinstance(observation, Goodbye) for observation in observations)
 
     def _advance(self, run: ExperimentRun, now: float, *, is_ending: bool) -> None:
@@ -187,22 +192,25 @@ class EngineLoop:
     def _commit(self) -> None:
         """Commit every run; a full disk holds everything up, and senders are told to come back."""
         for run in self._runs:
-            while True:
-                try:
-                    run.commit()
-                    break
-                except (StorageError, OSError) as error:
-                    _log.error("Run %s cannot be stored: %s", run.experiment, error)
+            with run.log.speaking():
+                while not self._is_committed(run):
                     if self._stopping:
                         return  # the journal still has it
                     time.sleep(_IDLE_S)
-                except Exception:  # noqa: BLE001 (as in _advance)
-                    self._defective(run)
-                    break
         self._committed_at = self._clock()
         self._committed = self._taken
         if not self._defects:
             self._drop(self._taken)
+
+    def _is_committed(self, run: ExperimentRun) -> bool:
+        try:
+            run.commit()
+        except (StorageError, OSError) as error:
+            _log.error("Run %s cannot be stored: %s", run.experiment, error)
+            return False
+        except Exception:  # noqa: BLE001 (as in _advance)
+            self._defective(run)
+        return True
 
     def _look_after(self, now: float) -> None:
         for run in self._runs:

@@ -17,6 +17,7 @@ from otel_ml_exporters.delivery.pipeline import Pipeline, PipelineStatus
 from otel_ml_exporters.delivery.retry import RetryPolicy
 from otel_ml_exporters.experiments.artifacts import with_files
 from otel_ml_exporters.experiments.late import append_late
+from otel_ml_exporters.experiments.run_log import RunLog
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import RunInfo
 from otel_ml_exporters.storage.outbox import Commit, Mark, Outbox
@@ -36,11 +37,17 @@ class RunSettings:
 
     Attributes:
         exporters: name → builds the exporter; called on the exporter's own thread.
+        experiment_name: of runs whose writers do not say it.
+        run_name: the same; the id where it is empty.
+        log: name of the log in the run's folder; empty in embedded mode, where the process' output is that file.
     """
 
     exporters: Mapping[str, Callable[[], Exporter]]
     engine: EngineSettings = field(default_factory=EngineSettings)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    experiment_name: str = "default"
+    run_name: str = ""
+    log: str = "service.log"
 
 
 class ExperimentRun:
@@ -61,10 +68,12 @@ class ExperimentRun:
         self._telemetry = telemetry
         self._journal = journal
         self.outbox = Outbox(folder / "state" / "run.db")
+        self.log = RunLog(experiment, folder / settings.log if settings.log else None)
         self._engine = Engine(experiment, settings.engine, self.outbox.state())
         consumed = self.outbox.consumed
         self._consumed = consumed[1] if consumed is not None and consumed[0] == journal else 0
         self.is_touched = False
+        self.rejected = int(self.outbox.facts.get("rejected", "0"))
         self._unstored: Commit | None = None
         self._said: deque[str] = deque()
         self.pipelines: dict[str, Pipeline] = {}
@@ -73,10 +82,18 @@ class ExperimentRun:
 
     # Engine thread
 
-    def observe(self, entry: int, observations: Iterable[Observation], now: float) -> None:
-        """Take the observations of a journal entry; one seen before the last restart is skipped."""
+    def observe(self, entry: int, observations: Iterable[Observation], now: float, *, rejected: int = 0) -> None:
+        """Take the observations of a journal entry; one seen before the last restart is skipped.
+
+        Args:
+            entry: its number.
+            observations: of this run.
+            now: seconds since the epoch.
+            rejected: items of this run in the same request that will never be accepted.
+        """
         if entry <= self._consumed:
             return
+        self.rejected += rejected
         for observation in observations:
             try:
                 self._engine.observe(observation, now)
@@ -158,6 +175,7 @@ class ExperimentRun:
         for pipeline in self.pipelines.values():
             pipeline.join()
         self.outbox.close()
+        self.log.close()
 
     def say(self, sentence: str) -> None:
         """Add a notice, from any thread; it is kept with the next commit."""
@@ -172,6 +190,7 @@ class ExperimentRun:
             changes=outcome.changes,
             consumed=(self._journal, self._consumed),
             notices=(*outcome.notices, *said),
+            facts={"rejected": str(self.rejected)} if self.rejected else {},
         )
 
     def _deliver(self) -> None:
@@ -180,7 +199,8 @@ class ExperimentRun:
             pipeline = self.pipelines.get(name)
             if self._behind(name) and (pipeline is None or pipeline.is_stopped):
                 self.pipelines[name] = self._pipeline(name, make)
-                self.pipelines[name].start()
+                with self.log.speaking():
+                    self.pipelines[name].start()
 
     def _pipeline(self, name: str, make: Callable[[], Exporter]) -> Pipeline:
         mark = self.outbox.mark(name)
@@ -212,8 +232,8 @@ class ExperimentRun:
         facts = self._engine.facts
         return RunInfo(
             id=self.experiment,
-            experiment=facts.experiment_name or "default",
-            name=facts.run_name or self.experiment,
+            experiment=facts.experiment_name or self._settings.experiment_name,
+            name=facts.run_name or self._settings.run_name or self.experiment,
             dir=self.folder,
             started_at=facts.started_at,
             tags=facts.tags,

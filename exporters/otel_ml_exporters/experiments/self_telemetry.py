@@ -1,4 +1,4 @@
-"""The service's account of itself, as points of the run: `otel_ml/…` on the axis `time` (CONTRACT §6)."""
+"""The service's account of itself: points `otel_ml/…` of the run on the axis `time`, and `/metrics` (CONTRACT §6)."""
 
 from __future__ import annotations
 
@@ -11,26 +11,48 @@ from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.aggregation.observation import Attributes, ForeignPoint, Partials, SeriesKey, Writer
 from otel_ml_exporters.experiments.run import ExperimentRun
+from otel_ml_exporters.telemetry import Measure
 
-__all__ = ["INTERVAL_S", "self_points"]
+__all__ = ["INTERVAL_S", "run_measures", "self_points"]
 
 INTERVAL_S = 10.0
 """The width of a window of points that carry no step."""
 
 
 def self_points(run: ExperimentRun, now: float) -> list[ForeignPoint]:
-    """Return the run's counters as they stand."""
+    """Return the run's counters as they stand, those that only the service knows; the engine publishes the others."""
     writer = Writer(experiment=run.experiment, role="", instance="otel_ml_exporters")
-    return [_gauge(writer, name, attributes, value, now) for name, attributes, value in _values(run)]
+    measures = list(_of_exporters(run))
+    if run.rejected:
+        measures.append(("rejected", (), run.rejected))
+    return [_gauge(writer, name, attributes, value, now) for name, attributes, value in measures]
 
 
-def _values(run: ExperimentRun) -> Iterator[tuple[str, Attributes, float]]:
-    # What came in, and what became of it, the engine publishes itself; this is what only the service knows.
-    for name, pipeline in run.pipelines.items():
+def run_measures(run: ExperimentRun) -> Iterator[Measure]:
+    """Yield everything that is known about a run, for `/metrics`; any thread may ask."""
+    status = run.status
+    found: list[Measure] = [
+        ("received", (), status.counts.received),
+        ("recorded", (), status.recorded),
+        ("duplicate", (), status.counts.duplicate),
+        ("too_late", (), status.counts.too_late),
+        ("amended", (), status.counts.amended),
+        ("open_steps", (), status.open_steps),
+        ("overhead_s", (), status.overhead_s),
+        *(("dropped", (("reason", reason),), count) for reason, count in status.lost.items()),
+        *_of_exporters(run),
+    ]
+    for name, labels, value in found:
+        yield name, (*labels, ("run", run.experiment)), value
+
+
+def _of_exporters(run: ExperimentRun) -> Iterator[Measure]:
+    for name, pipeline in list(run.pipelines.items()):
         exporter: Attributes = (("exporter", name),)
-        yield "delivered", exporter, pipeline.status.delivered
+        status = pipeline.status
+        yield "delivered", exporter, status.delivered
         yield "lag", exporter, pipeline.behind
-        yield "lost", exporter, sum(pipeline.status.lost.values())
+        yield "lost", exporter, sum(status.lost.values())
 
 
 def _gauge(writer: Writer, name: str, attributes: Attributes, value: float, now: float) -> ForeignPoint:

@@ -82,7 +82,7 @@ class Admission:
         return self._held
 
     def _stored(self, decoded: Decoded) -> Future[int]:
-        if not decoded.observations:
+        if not decoded.observations and not decoded.rejections.experiments:
             nothing: Future[int] = Future()
             nothing.set_result(0)
             return nothing

@@ -94,7 +94,10 @@ class Decoder:
                 if isinstance(writer, str):
                     rejections.add(writer, count(scope))
                     continue
+                before = rejections.total
                 found = self._scope[signal](writer, scope, rejections)
+                if rejections.total > before:
+                    rejections.experiments[writer.experiment] += rejections.total - before
                 if found:
                     observations.setdefault(writer.experiment, []).extend(found)
         return Decoded(signal, body, observations, rejections)

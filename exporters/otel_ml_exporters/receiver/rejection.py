@@ -16,6 +16,8 @@ class Rejections:
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
+        self.experiments: Counter[str] = Counter()
+        """Experiment id → items, where the resource tells whose they are."""
 
     def add(self, reason: str, items: int = 1) -> None:
         """Count `items` as rejected for `reason`, a whole sentence."""

@@ -17,7 +17,7 @@ from otel_ml_exporters.receiver.compression import decompressed
 from otel_ml_exporters.receiver.decode import SIGNALS, Signal, response
 from otel_ml_exporters.receiver.http_message import BadRequestError, Head, Response
 from otel_ml_exporters.receiver.rejection import UndecodableError
-from otel_ml_exporters.telemetry import Telemetry
+from otel_ml_exporters.telemetry import Measure, Telemetry
 
 __all__ = ["NOTICES_HEADER", "Routes", "RunsView"]
 
@@ -48,6 +48,9 @@ class RunsView(Protocol):
 
     def run(self, experiment: str, writer: str | None) -> Mapping[str, Any] | None:
         """Return one run, with `last` where a writer asks; None where there is no such run."""
+
+    def measures(self) -> Iterable[Measure]:
+        """Return the self-telemetry of the runs, and of what waits for them."""
 
     def notices(self, experiments: Iterable[str]) -> int:
         """Return how many notices these runs have."""
@@ -132,8 +135,8 @@ class Routes:
         if path == "/healthz":
             return _json({"service": "otel_ml", "version": self._version})
         if path == "/metrics":
-            text = self._telemetry.prometheus().encode()
-            return Response(200, text, "text/plain; version=0.0.4; charset=utf-8")
+            text = self._telemetry.prometheus(self._runs.measures())
+            return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
         if path == "/otel_ml/runs":
             return _json(self._runs.runs())
         if path.startswith("/otel_ml/runs/"):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from otel_ml.wire.attributes import EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME
 from otel_ml.wire.rendezvous import Rendezvous, rendezvous_of, run_folder
@@ -16,7 +18,10 @@ from otel_ml_exporters.runs.folders import RunFolder, run_folders
 from otel_ml_exporters.runs.source import facts, is_live
 from otel_ml_exporters.service import Service
 
-__all__ = ["Unfinished", "recover", "unfinished"]
+__all__ = ["Recovered", "Unfinished", "recover", "unfinished"]
+
+_LOOK_S = 0.2
+"""How often the run is looked at while it is finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +39,73 @@ class Unfinished:
         return rendezvous_of(self.id)
 
 
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What `recover` did.
+
+    Attributes:
+        is_done: whether the run is over and delivered.
+        values: how many values were recorded in the run, these and earlier ones.
+        spools: of workers, taken in.
+        exporters: who has everything.
+        lost: reason → values that no backend took.
+    """
+
+    is_done: bool
+    values: int = 0
+    spools: int = 0
+    exporters: tuple[str, ...] = ()
+    lost: Mapping[str, int] = field(default_factory=dict)
+
+
 def unfinished(base: Path) -> list[Unfinished]:
     """Return the runs under `base` whose service was not done, and those of which only workers' spools are there."""
     found = {run.id: run for run in (*_of_spools(), *_of_folders(base))}
     return [run for run in found.values() if not _is_served(run, base)]
 
 
-def recover(run: Unfinished, base: Path, timeout: float) -> bool:
-    """Serve a run until it is over; False where that takes longer than `timeout` seconds, or somebody else does it.
+def recover(run: Unfinished, base: Path, timeout: float, progress: Callable[[Mapping[str, Any]], None]) -> Recovered:
+    """Serve a run until it is over: its journal, its outbox and the spools of its dead workers are delivered.
+
+    Args:
+        run: of `unfinished`.
+        base: folder of all runs.
+        timeout: seconds it may take.
+        progress: called often with the account of the run (`GET /otel_ml/runs/<id>`).
 
     Raises:
         ConfigError, StorageError: the service cannot start; the message says why.
     """
     try:
         with _alone(run.rendezvous) as is_alone:
-            return is_alone and _served(run, base, timeout)
+            return _served(run, base, timeout, progress) if is_alone else Recovered(is_done=False)
     finally:
         run.rendezvous.remove()
 
 
-def _served(run: Unfinished, base: Path, timeout: float) -> bool:
+def _served(run: Unfinished, base: Path, timeout: float, progress: Callable[[Mapping[str, Any]], None]) -> Recovered:
     service = Service(ServiceConfig.load(rendezvous=run.rendezvous.folder, environ=_environment(run, base)))
     service.start()
+    account: Mapping[str, Any] = {}
+    deadline = time.monotonic() + timeout
     try:
-        return service.wait(timeout)
+        while not (is_done := service.wait(_LOOK_S)) and time.monotonic() < deadline:
+            account = service.run(run.id, None) or account
+            progress(account)
+        account = service.run(run.id, None) or account
     finally:
         service.stop()
+    return Recovered(
+        is_done=is_done,
+        values=account.get("recorded", 0),
+        spools=run.spools - _spools(run.id),
+        exporters=tuple(account.get("exporters", ())),
+        lost=account.get("lost", {}),
+    )
+
+
+def _spools(run_id: str) -> int:
+    return len(list(rendezvous_of(run_id).spool.glob(f"*{SUFFIX}")))
 
 
 def _of_folders(base: Path) -> Iterator[Unfinished]:
@@ -67,8 +113,7 @@ def _of_folders(base: Path) -> Iterator[Unfinished]:
         mark = folder.database.with_name("open")
         if mark.exists():
             run_id = mark.read_text(encoding="utf-8") or folder.id
-            spools = len(list(rendezvous_of(run_id).spool.glob(f"*{SUFFIX}")))
-            yield Unfinished(run_id, folder.experiment, run_id, spools)
+            yield Unfinished(run_id, folder.experiment, run_id, _spools(run_id))
 
 
 def _of_spools() -> Iterator[Unfinished]:
@@ -93,7 +138,9 @@ def _attributes(resource: bytes) -> Mapping[str, str]:
 
 
 def _is_served(run: Unfinished, base: Path) -> bool:
-    return is_live(RunFolder(run_folder(base, run.experiment, run.id)))
+    service = run.rendezvous.read_service()
+    is_announced = service is not None and _is_running(service.pid)
+    return is_announced or is_live(RunFolder(run_folder(base, run.experiment, run.id)))
 
 
 def _environment(run: Unfinished, base: Path) -> Mapping[str, str]:

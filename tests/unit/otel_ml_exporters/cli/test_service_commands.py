@@ -17,9 +17,12 @@ from threading import Thread
 
 import pytest
 
+from otel_ml.wire.rendezvous import Service as Announcement
+from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.runs.history import history
 from otel_ml_exporters.runs.source import records
+from tests.otlp import FakeWriter, write_spool
 from tests.recorded_run import digits_records, write_run
 
 PROGRAM = [sys.executable, "-m", "otel_ml_exporters"]
@@ -166,6 +169,23 @@ def test_replay_into_another_experiment_leaves_the_source_alone(tmp_path: Path) 
     assert copy.jsonl.read_bytes() == run.jsonl.read_bytes()
 
 
+def test_replay_merges_what_came_too_late_and_says_so(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=5))
+    writer = FakeWriter(experiment="01abc", rank=3)
+    for name, reduction in (("samples", "sum"), ("loss", "mean"), ("new", "mean")):
+        body = writer.step(2, {name: 32.0}, reduction=reduction).SerializeToString()
+        with (run.path / "late.otlp").open("ab") as file:
+            file.write(len(body).to_bytes(4, "big") + body)
+
+    done = otel_ml(tmp_path, "replay", "01abc", "--to", "jsonl", "--experiment", "copies")
+
+    copy = history(records(RunFolder(tmp_path / "copies" / "01abc")))
+    assert done.returncode == 0, done.stderr
+    assert "late.otlp: 2 values merged" in done.stdout
+    assert "late.otlp: not merged, the step's own records would be needed: loss" in done.stdout
+    assert (copy.get("samples")[2], copy.get("new"), copy.get("loss")[2]) == (160.0, {2: 32.0}, 2.0 / 3)
+
+
 def test_replay_names_an_unknown_exporter(tmp_path: Path) -> None:
     write_run(tmp_path, "01abc", digits_records(steps=2))
 
@@ -182,6 +202,35 @@ def test_recover_finds_nothing_where_nothing_is_left(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "Nothing to recover" in done.stdout
+
+
+def test_recover_delivers_the_spools_of_a_dead_job_and_says_what_it_did(tmp_path: Path) -> None:
+    rendezvous = rendezvous_of("01dead", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    rendezvous.create()
+    for rank in range(2):
+        writer = FakeWriter(experiment="01dead", rank=rank, world_size=2, extra={"ml.experiment.name": "digits"})
+        write_spool(rendezvous.spool / f"rank{rank}-000000.spool", writer, range(10))
+
+    listed = otel_ml(tmp_path, "recover", "--dry-run")
+    done = otel_ml(tmp_path, "recover", OTEL_ML_EXPORTERS="jsonl", OTEL_ML_END_SILENCE="1000")
+    again = otel_ml(tmp_path, "recover")
+
+    assert "digits/01dead: not finished, 2 spools of workers" in listed.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "20 values of 2 spools and the journal delivered to jsonl" in done.stdout
+    found = history(records(RunFolder(tmp_path / "digits" / "01dead"))).get("loss")
+    assert found == dict.fromkeys(range(10), 0.25)
+    assert "Nothing to recover" in again.stdout
+    assert not rendezvous.folder.exists()
+
+
+def test_recover_leaves_a_job_alone_that_has_a_service(tmp_path: Path) -> None:
+    rendezvous = rendezvous_of("01live", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    rendezvous.create()
+    write_spool(rendezvous.spool / "rank0-000000.spool", FakeWriter(experiment="01live"), range(2))
+    rendezvous.publish(Announcement("http://127.0.0.1:9", "", os.getpid(), "elsewhere"))
+
+    assert "Nothing to recover" in otel_ml(tmp_path, "recover").stdout
 
 
 def test_open_starts_tensorboard_on_the_run_and_says_where(tmp_path: Path) -> None:

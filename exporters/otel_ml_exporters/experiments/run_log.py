@@ -1,0 +1,50 @@
+"""`service.log` in a run's folder: of what a service of many runs logs, that which concerns this one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+__all__ = ["LOG_FORMAT", "RunLog"]
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+_LOGGER = logging.getLogger("otel_ml_exporters")
+
+_SPEAKING: ContextVar[str] = ContextVar("otel_ml_run")
+"""The run on whose behalf something is logged; an exporter's thread has it from whoever started it."""
+
+
+class RunLog:
+    """Adds to a file what is logged inside `speaking()`, and by threads that were started there.
+
+    Args:
+        experiment: id of the run.
+        path: of the file, made with the first line; None for no file.
+    """
+
+    def __init__(self, experiment: str, path: Path | None) -> None:
+        self._experiment = experiment
+        self._handler: logging.Handler = logging.NullHandler()
+        if path is not None:
+            self._handler = logging.FileHandler(path, encoding="utf-8", delay=True)
+        self._handler.setFormatter(logging.Formatter(LOG_FORMAT))
+        self._handler.addFilter(lambda _: _SPEAKING.get(None) == experiment)
+        _LOGGER.addHandler(self._handler)
+
+    @contextmanager
+    def speaking(self) -> Iterator[None]:
+        """Log on behalf of the run."""
+        token = _SPEAKING.set(self._experiment)
+        try:
+            yield
+        finally:
+            _SPEAKING.reset(token)
+
+    def close(self) -> None:
+        """Close the file; safe twice."""
+        _LOGGER.removeHandler(self._handler)
+        self._handler.close()
