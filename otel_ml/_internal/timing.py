@@ -241,12 +241,13 @@ def timed(
     try:
         if level > NOW.level:
             return _OFF[name]
-        timing = Timing()  # as timing_of() does, without the call
-        timing.watch = _WATCHES[name]
-        timing.begin_ns = 0
-        return timing
+        watch = _WATCHES[name]
     except (KeyError, TypeError):  # first seen, or neither a name nor a level, which is said there
         return _timed(name, level, reduce, within, span=span, device=device)
+    timing = Timing()  # as timing_of() does, without the call
+    timing.watch = watch
+    timing.begin_ns = 0
+    return timing
 
 
 def _timed(name: Any, level: Any, reduce: Reduce, within: str | None, *, span: bool, device: str | None) -> Any:
