@@ -13,20 +13,13 @@ with otel_ml.init("digits"):
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING
-
-from otel_ml._internal.definition import define_metric
-from otel_ml._internal.log import log, record
-from otel_ml._internal.loop import steps
-from otel_ml._internal.meter import get_meter
-from otel_ml._internal.step import set_step, step
-from otel_ml._internal.timing import timed, timer
-from otel_ml._internal.wake import arm as _arm
 from otel_ml.exceptions import ConfigError, MissingDependencyError, OtelMLError
+
+TYPE_CHECKING = False  # type checkers know the name; importing `typing` for it takes 12 ms
 
 if TYPE_CHECKING:
     from otel_ml._internal.api import child_env, flush, init, shutdown
+    from otel_ml._internal.definition import define_metric
     from otel_ml._internal.events import (
         event,
         log_artifact,
@@ -39,8 +32,13 @@ if TYPE_CHECKING:
         log_table,
         log_text,
     )
+    from otel_ml._internal.log import log, record
+    from otel_ml._internal.loop import steps
+    from otel_ml._internal.meter import get_meter
     from otel_ml._internal.read import read
     from otel_ml._internal.run import Run
+    from otel_ml._internal.step import set_step, step
+    from otel_ml._internal.timing import timed, timer
 
 __all__ = [
     "ConfigError",
@@ -73,8 +71,10 @@ __all__ = [
     "timer",
 ]
 
-# A library that instruments itself imports what records, and nothing that sends: that comes with the first use.
+# Modules are loaded when they are first used: a library that only may record costs its users nothing at import,
+# and the service, which shares `otel_ml.wire`, does not load what records.
 _LAZY = {
+    "recording": ("define_metric", "get_meter", "log", "record", "set_step", "step", "steps", "timed", "timer"),
     "api": ("child_env", "flush", "init", "shutdown"),
     "events": tuple(name for name in __all__ if name.startswith("log_") or name == "event"),
     "read": ("read",),
@@ -85,6 +85,9 @@ _LAZY = {
 def __getattr__(name: str) -> object:
     for module, names in _LAZY.items():
         if name in names:
+            import importlib
+
+            importlib.import_module("otel_ml._internal.recording")  # arms the run that the environment asks for
             found = getattr(importlib.import_module(f"otel_ml._internal.{module}"), name)
             globals()[name] = found
             return found
@@ -93,6 +96,3 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-_arm()

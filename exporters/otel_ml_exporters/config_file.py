@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 __all__ = ["FileSettings", "read_config_file"]
 
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -31,6 +29,8 @@ class FileSettings:
 
 def read_config_file(path: Path, environ: Mapping[str, str], problems: list[str]) -> FileSettings:
     """Return the settings in `path`; everything wrong with it is added to `problems`."""
+    import yaml  # most services have no file
+
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from otel_ml.exceptions import ConfigError, OtelMLError
@@ -67,6 +66,8 @@ class UnknownExporterError(ConfigError):
     """
 
     def __init__(self, name: str, registered: Iterable[str]) -> None:
+        import difflib
+
         known = sorted(registered)
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""

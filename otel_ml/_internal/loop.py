@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from otel_ml._internal.axes import NOW, STEPS
 from otel_ml._internal.guard import guard
 from otel_ml._internal.step import bad_axis, bad_step, is_step
-from otel_ml._internal.timing import Timing, watch_named
+from otel_ml._internal.timing import Timing, timing_of, watch_named
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
 __all__ = ["StepLoop", "steps"]
@@ -58,7 +58,7 @@ def _begun(name: str, begin_ns: int) -> Timing | None:
     watch = watch_named(name)
     if watch is None or watch.level > NOW.level:
         return None
-    timing = Timing(watch).__enter__()
+    timing = timing_of(watch).__enter__()
     timing.begin_ns = begin_ns
     return timing
 

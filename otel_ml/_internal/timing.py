@@ -9,18 +9,17 @@ from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from otel_ml._internal import device as device_values
-from otel_ml._internal import spans
 from otel_ml._internal.axes import NOW, STEPS, Step, current_step
 from otel_ml._internal.buffer import LIMIT, RECORDS
 from otel_ml._internal.definition import DEFINITIONS, SPANS_OVER_BUDGET, Reduce, reduction_from
 from otel_ml._internal.device import DeviceElapsed
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
-from otel_ml._internal.spans import STATE, Recording, Watch
+from otel_ml._internal.spans import STATE, Recording, Watch, keep, leave
 from otel_ml._internal.timed_calls import timed_calls
 from otel_ml.wire.reduction import Reduction
 
-__all__ = ["Timer", "Timing", "forget_timers", "timed", "timer", "watch_named"]
+__all__ = ["Timer", "Timing", "forget_timers", "timed", "timer", "timing_of", "watch_named"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,13 +28,12 @@ _SLOWEST = Reduction(("max",), "sum")
 
 
 class Timing(Recording):
-    """One measurement, and its span. Also the object of `with timed("x")`."""
+    """One measurement, and its span. Also the object of `with timed("x")`.
+
+    It has no `__init__`: `timing_of` fills it in a third of the time.
+    """
 
     __slots__ = ("event",)
-
-    def __init__(self, watch: Watch) -> None:
-        self.watch = watch
-        self.begin_ns = 0
 
     def __enter__(self) -> Timing:
         if self.begin_ns:
@@ -67,12 +65,12 @@ class Timing(Recording):
             step = _step_at_end(self.step)
         if self.span_id:
             if self.token is not None:
-                spans.leave(self)
+                leave(self)
             self.end_ns = end_ns
             if kind is not None:
                 self.details.error = f"{kind.__name__}: {error}"
             if step is not None:
-                spans.keep(self)
+                keep(self)
         if step is None:
             return
         value = (end_ns - self.begin_ns) / 1e9 if self.event is None else _elapsed(self.event)
@@ -83,6 +81,14 @@ class Timing(Recording):
     def __call__(self, function: F) -> F:
         """Time every call of `function`."""
         return timed_function(function, self.watch)
+
+
+def timing_of(watch: Watch) -> Timing:
+    """Return a measurement that has not begun."""
+    timing = Timing()
+    timing.watch = watch
+    timing.begin_ns = 0
+    return timing
 
 
 def _over_budget(step: Step) -> None:
@@ -106,7 +112,7 @@ def timed_function(function: F, watch: Watch) -> F:
     """Return `function` with every call timed."""
 
     def measured() -> Timing | None:
-        return Timing(watch) if watch.level <= NOW.level else None
+        return timing_of(watch) if watch.level <= NOW.level else None
 
     return timed_calls(function, measured)
 
@@ -130,7 +136,7 @@ _AGAIN = _Again()
 
 def _enter_again(outer: Timing) -> Timing:
     _AGAIN.used = True
-    inner = Timing(outer.watch).__enter__()
+    inner = timing_of(outer.watch).__enter__()
     _AGAIN.entered.set(((outer, inner), *_AGAIN.entered.get()))
     return inner
 
@@ -233,9 +239,15 @@ def timed(
         device: `"cuda"` measures on the current CUDA stream, by events; nothing waits for the device.
     """
     try:
-        return _OFF[name] if level > NOW.level else Timing(_WATCHES[name])
+        if level > NOW.level:
+            return _OFF[name]
+        watch = _WATCHES[name]
     except (KeyError, TypeError):  # first seen, or neither a name nor a level, which is said there
         return _timed(name, level, reduce, within, span=span, device=device)
+    timing = Timing()  # as timing_of() does, without the call
+    timing.watch = watch
+    timing.begin_ns = 0
+    return timing
 
 
 def _timed(name: Any, level: Any, reduce: Reduce, within: str | None, *, span: bool, device: str | None) -> Any:
@@ -249,7 +261,7 @@ def _timed(name: Any, level: Any, reduce: Reduce, within: str | None, *, span: b
     watch = watch_named(name, level, reduce, within, span=span, device=device)
     if watch is None:
         return _NOTHING
-    return Timing(watch) if level <= NOW.level else _OFF.setdefault(name, _Off(watch))
+    return timing_of(watch) if level <= NOW.level else _OFF.setdefault(name, _Off(watch))
 
 
 def _decorated(function: Any, level: int, reduce: Reduce, within: str | None, *, span: bool, device: str | None) -> Any:
@@ -276,10 +288,10 @@ class Timer:
         if watch is None or watch.level > NOW.level:
             self._running.append(None)
             return
-        timing = Timing(watch).__enter__()
+        timing = timing_of(watch).__enter__()
         if timing.span_id:
             # It may stop in another context: nothing nests under it.
-            spans.leave(timing)
+            leave(timing)
         self._running.append(timing)
 
     def stop(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -123,6 +122,8 @@ class Reduction:
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> str:
+    import difflib
+
     near = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return f"Unknown reduction {name!r}.{hint} Known: {', '.join(known)}, and quantiles such as p99."

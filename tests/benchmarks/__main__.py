@@ -11,6 +11,7 @@ import sys
 import tempfile
 import timeit
 
+from tests.benchmarks import beside_the_sdk
 from tests.e2e.jobs import environment
 
 ROUNDS, CALLS = 7, 20_000
@@ -53,6 +54,8 @@ def main() -> None:
     for name, statement in CASES.items():
         in_a_run, without = measured(statement, run=True), measured(statement, run=False)
         print(f"| `{name}` | {in_a_run:.2f} | {without:.2f} |", flush=True)
+    print()
+    beside_the_sdk.main()
 
 
 if __name__ == "__main__":

@@ -38,6 +38,31 @@ def test_importing_otel_ml_loads_no_backend_no_framework_and_no_service() -> Non
     assert packages & (HEAVY | {"otel_ml_exporters", "click", "rich", "yaml"}) == set()
 
 
+def test_importing_otel_ml_loads_nothing_that_records_until_it_is_used() -> None:
+    program = """
+import otel_ml, sys, json
+before = sorted(sys.modules)
+otel_ml.log  # used, not called: the test's variables ask for a run, which the first record starts
+print(json.dumps([before, sorted(sys.modules)]))
+"""
+    before, after = json.loads(python(program))
+
+    assert [name for name in before if name.startswith("otel_ml.")] == ["otel_ml.exceptions"]
+    assert {"typing", "dataclasses", "inspect"} & set(before) == set()
+    assert "otel_ml._internal.recording" in after
+    assert "otel_ml._internal.runtime" not in after
+
+
+def test_the_service_loads_nothing_that_records_and_nothing_that_draws() -> None:
+    """A job of a second waits for its service to start: what that imports is what the job waits for."""
+    program = "import otel_ml_exporters.cli.serve_command, sys, json; print(json.dumps(sorted(sys.modules)))"
+    loaded = json.loads(python(program))
+
+    packages = {name.partition(".")[0] for name in loaded}
+    assert packages & (HEAVY | {"rich", "yaml"}) == set()
+    assert [name for name in loaded if name.startswith("otel_ml._internal")] == []
+
+
 def test_importing_otel_ml_takes_less_than_150_ms() -> None:
     """CPU time, the best of five: what the neighbours on the machine do is not otel_ml's cost."""
     program = "import time; a = time.process_time(); import otel_ml; print(time.process_time() - a)"

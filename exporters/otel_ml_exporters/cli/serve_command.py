@@ -9,7 +9,6 @@ import click
 
 from otel_ml.env import LOG_LEVEL
 from otel_ml_exporters.cli.parameters import EXPORTERS
-from otel_ml_exporters.cli.screen import screen
 from otel_ml_exporters.config import ServiceConfig
 from otel_ml_exporters.experiments.run_log import LOG_FORMAT
 from otel_ml_exporters.service import Service, serve
@@ -76,6 +75,8 @@ def _say_nothing(service: Service) -> None:
 
 def _say_where(service: Service) -> None:
     """Say where the service listens, and what a job needs to send to it."""
+    from otel_ml_exporters.cli.screen import screen  # an embedded service says nothing, and starts sooner without
+
     output = screen()
     grpc = f" and gRPC on {service.grpc_address[0]}:{service.grpc_address[1]}" if service.grpc_address else ""
     output.err.print(f"otel_ml: OTLP/HTTP on {service.endpoint}{grpc} → {', '.join(service.exporters)}", markup=False)

@@ -11,8 +11,6 @@ import json
 import math
 from typing import Any, TypeVar
 
-from google.protobuf import json_format
-
 from otel_ml_exporters.receiver.rejection import UndecodableError
 
 __all__ = ["parse_json"]
@@ -33,6 +31,8 @@ def parse_json(body: bytes, message: M) -> M:
     Raises:
         UndecodableError: not JSON, or not of this message.
     """
+    from google.protobuf import json_format
+
     try:
         content = _translated(json.loads(body), "")
         if not isinstance(content, dict):

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
-from google.protobuf import json_format
 from google.rpc.status_pb2 import Status
 
 from otel_ml_exporters.receiver.admission import MAX_REQUEST, RETRY_AFTER_S, Accepted, Admission, OverloadedError
@@ -177,6 +176,8 @@ def _error(head: Head | None, status: int, message: str) -> Response:
 
 def _encoded(message: Any, media: str) -> tuple[bytes, str]:
     if media == _JSON:
+        from google.protobuf import json_format
+
         return json_format.MessageToJson(message, indent=None).encode(), _JSON
     return message.SerializeToString(), _PROTOBUF
 
