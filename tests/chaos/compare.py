@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from tests.chaos.job import Job, Life
-from tests.chaos.rank import AXES
+from tests.chaos.job import RANKS, Job, Life
+from tests.chaos.steps import AXES, file_of
 from tests.e2e.jobs import BACKENDS, answer_of
 
 SAFE_S = 0.2
@@ -50,17 +49,16 @@ def compare(job: Job) -> Table:
             (must if is_safe else may)[life.role, step].add(life.rank)
     [run] = {path.parent for path in job.runs.glob("*/*/metrics.jsonl")}
     stored = {backend: answer_of(backend, run) for backend in BACKENDS}
-    for backend, answer in stored.items():
-        check(backend, answer, must, may, table)
-    rows = {backend: rows_of(stored[backend]) for backend in ("jsonl", "mlflow", "wandb")}
-    for backend in ("mlflow", "wandb"):
-        table.lost[f"{backend}, rows"] = (rows["jsonl"] - rows[backend]).total()
-        table.duplicated[f"{backend}, rows"] = (rows[backend] - rows["jsonl"]).total()
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    check(lines, must, may, table)
+    rows = {backend: rows_of(answer) for backend, answer in stored.items()}
+    for backend in ("tensorboard", "mlflow", "wandb"):
+        table.lost[backend] = (rows["jsonl"] - rows[backend]).total()
+        table.duplicated[backend] = (rows[backend] - rows["jsonl"]).total()
         for row in [*(rows["jsonl"] - rows[backend]), *(rows[backend] - rows["jsonl"])][:5]:
             table.examples.append(f"{backend}: {row} {rows['jsonl'][row]} times in jsonl, {rows[backend][row]} here")
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     numbers = [line["seq"] for line in lines if "seq" in line]
-    table.duplicated["jsonl, rows"] = len(numbers) - len(set(numbers))
+    table.duplicated["jsonl, seq"] = len(numbers) - len(set(numbers))
     summary = stored["jsonl"]["summary"]
     table.amended, table.too_late, table.superseded = (
         int(summary.get(f"otel_ml/{name}", 0)) for name in ("amended", "too_late", "superseded")
@@ -74,7 +72,7 @@ def owner(starts: list[int], step: int) -> int:
 
 
 def begun(job: Job, life: Life, table: Table) -> list[tuple[float, int]]:
-    file = job.steps / f"{life.role}-{life.rank}-{life.process.pid}.steps"
+    file = file_of(job.steps, life.role, life.rank, life.process.pid)
     if not file.exists():
         return []
     found = []
@@ -88,25 +86,29 @@ def begun(job: Job, life: Life, table: Table) -> list[tuple[float, int]]:
     return found
 
 
-def check(backend: str, answer: dict, must: dict[Step, set[int]], may: dict[Step, set[int]], table: Table) -> None:
-    """Each rank adds one digit of the sum, in base 4: how often it was counted."""
-    shown: dict[tuple[str, int], int] = {}
-    for name, _, step, value, *_ in [*answer["scalars"], *answer.get("amendments", [])]:
-        if name in NAMES.values():
-            shown[name, step] = int(value)
-    for role, step in sorted(must.keys() | may.keys()):
-        value = shown.get((NAMES[role], step), 0)
-        for rank in range(8):
+def check(lines: list[dict], must: dict[Step, set[int]], may: dict[Step, set[int]], table: Table) -> None:
+    """Each rank adds one digit of the sum, in base 4: how often it was counted. The last row of a step counts."""
+    shown: dict[Step, int] = {}
+    rows: Counter[tuple[str, int, int]] = Counter()
+    for line in lines:
+        name = NAMES.get(line.get("role", ""))
+        if name in line.get("values", ()):
+            shown[line["role"], line["step"]] = int(line["values"][name])
+            rows[line["role"], line["step"], line["attempt"]] += "amendment" not in line
+    table.duplicated["rows of a step"] = sum(count - 1 for count in rows.values())
+    for role, step in sorted(must.keys() | may.keys() | shown.keys()):
+        value = shown.get((role, step), 0)
+        for rank in range(RANKS[role]):
             counted = value // 4**rank % 4
             if counted < (rank in must[role, step]):
-                table.lost[backend] += 1
+                table.lost["jsonl"] += 1
             elif counted > (rank in must[role, step] or rank in may[role, step]):
-                table.duplicated[backend] += 1
+                table.duplicated["jsonl"] += 1
             else:
-                table.delivered += backend == "jsonl" and counted
+                table.delivered += counted
                 continue
             if len(table.examples) < 40:
-                table.examples.append(f"{backend}: {role} {AXES[role]} {step} rank {rank} counted {counted} times")
+                table.examples.append(f"{role} {AXES[role]} {step} rank {rank} counted {counted} times")
 
 
 def rows_of(answer: dict) -> Counter[tuple[str, int, float]]:

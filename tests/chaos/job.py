@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from tests.chaos.proxy import MODES, Proxy
-from tests.chaos.rank import reached_in
+from tests.chaos.steps import file_of, last_in, reached_in
 from tests.e2e.jobs import BACKENDS, environment, free_port, services_of, until
 
 Mode = Literal["embedded", "serve"]
@@ -239,6 +239,4 @@ class Job:
 
 def last_of(folder: Path, life: Life) -> int:
     """Return the last step that a process has begun, or -1."""
-    file = folder / f"{life.role}-{life.rank}-{life.process.pid}.steps"
-    lines = file.read_text().splitlines() if file.exists() else []
-    return int(lines[-1].split()[1]) if lines else -1
+    return last_in(file_of(folder, life.role, life.rank, life.process.pid))

@@ -14,14 +14,16 @@ import sys
 import time
 from pathlib import Path
 
-AXES = {"trainer": "step", "generator": "rollout"}
 HOUR_NS = 3_600_000_000_000
 
-_real_ns, _shift = time.time_ns, [0]
+# A process that is started again is on the same machine, with the same wrong clock.
+CLOCK = Path(sys.argv[1]) / f"{os.environ['OTEL_SERVICE_NAME']}-{os.environ['RANK']}.clock"
+_real_ns, _shift = time.time_ns, [int(CLOCK.read_text()) if CLOCK.exists() else 0]
 
 
 def jump(*_: object) -> None:
     _shift[0] = random.choice([shift for shift in (-HOUR_NS, 0, HOUR_NS) if shift != _shift[0]])
+    CLOCK.write_text(str(_shift[0]))
 
 
 # Before otel_ml is imported, which takes the function as it finds it.
@@ -29,15 +31,7 @@ time.time_ns = lambda: _real_ns() + _shift[0]  # type: ignore[assignment]
 time.time = lambda: (_real_ns() + _shift[0]) / 1e9  # type: ignore[assignment]
 
 import otel_ml  # noqa: E402
-
-
-def reached_in(folder: Path, role: str) -> int:
-    """Return the newest step that any process of `role` has begun, or -1."""
-    last = -1
-    for file in folder.glob(f"{role}-*.steps"):
-        lines = file.read_text().splitlines()
-        last = max(last, *(int(line.split()[1]) for line in lines[-1:]))
-    return last
+from tests.chaos.steps import AXES, file_of, reached_in  # noqa: E402
 
 
 def main() -> None:
@@ -47,7 +41,7 @@ def main() -> None:
     signal.signal(signal.SIGUSR1, jump)
     otel_ml.init("chaos", params={"seed": 1} if rank == 0 else None)
     step = reached_in(folder, role) + 1 if first == "join" else int(first)
-    own = os.open(folder / f"{role}-{rank}-{os.getpid()}.steps", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    own = os.open(file_of(folder, role, rank, os.getpid()), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     took = plain = 0.0
     while not (folder / "stop").exists():
         os.write(own, f"{time.monotonic()} {step} {took} {plain}\n".encode())
