@@ -168,7 +168,9 @@ class Placing:
         """Carry what writers already delivered over to another attempt: its beginning arrived late.
 
         Args:
-            begins: where the writer that is not here yet begins.
+            writers: who belongs to it.
+            attempt: its number.
+            begins: where the writer begins that has delivered nothing yet.
         """
         known = {lane.number for lane in self._run.lanes if lane.attempt == attempt}
         opened: dict[int, int] = {}
