@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 from otel_ml._internal.axes import Step
 
 __all__ = ["is_done"]
 
 _SETTLING_NS = 10_000_000
 """A thread that read the old step just before `set_step()` may still append to it."""
+
+_SET_BACK_NS = 1_000_000_000
+"""A moment so far in the future was taken before the machine's clock was set back; nobody waits for it to come."""
 
 
 def is_done(step: Step, now_ns: int, lateness_ns: int) -> bool:
@@ -23,7 +28,12 @@ def is_done(step: Step, now_ns: int, lateness_ns: int) -> bool:
         return False
     passed = axis.latest > index
     if axis.explicit:
-        return passed and axis.current is not step and now_ns - step.ended_ns >= _SETTLING_NS
+        return passed and axis.current is not step and _since(step.ended_ns, now_ns) >= _SETTLING_NS
     # Only log(step=) is used here: being the current step keeps nothing open.
-    quiet_ns = now_ns - max(step.ended_ns, step.last_ns)
+    quiet_ns = _since(max(step.ended_ns, step.last_ns), now_ns)
     return quiet_ns >= (_SETTLING_NS if passed else lateness_ns)
+
+
+def _since(moment_ns: int, now_ns: int) -> float:
+    elapsed_ns = now_ns - moment_ns
+    return elapsed_ns if elapsed_ns > -_SET_BACK_NS else math.inf

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psutil
 
@@ -118,14 +118,20 @@ Scalars = dict[str, dict[int, float]]
 
 def scalars_in(backend: str, run: Path) -> Scalars:
     """Return published name → step → last stored value, as the backend's own library reads it in another process."""
-    command = [sys.executable, "-m", f"tests.contract.readers.{backend}", str(run), run.name]
-    done = subprocess.run(command, env=environment(), cwd=run, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout.splitlines()[-1])
+    answer = answer_of(backend, run)
     shown: Scalars = {}
     for name, _, step, value, *_ in [*answer["scalars"], *answer.get("amendments", [])]:
         shown.setdefault(name, {})[step] = float(value)
     return shown
+
+
+def answer_of(backend: str, run: Path) -> dict[str, Any]:
+    """Return all that a backend's reader says of a run, see `tests.contract.readers`."""
+    command = [sys.executable, "-m", f"tests.contract.readers.{backend}", str(run), run.name]
+    done = subprocess.run(command, env=environment(), cwd=run, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
 
 
 def services_of(**variables: str) -> list[int]:

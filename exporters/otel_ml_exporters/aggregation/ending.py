@@ -76,6 +76,7 @@ class Ending:
         return all_here and all(writer.ended for writer in self._own() if writer.goodbye is not None)
 
     def _close_all(self) -> None:
+        self._steps.placing.settle(at_end=True)
         self._steps.settle()
         for lane in list(self._run.lanes):
             while lane.order and lane.track.axis:

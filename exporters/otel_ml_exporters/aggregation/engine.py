@@ -73,6 +73,7 @@ class Engine:
         if state:
             self._snapshot.restore(state)
             self._steps.late.restore()
+            self._steps.contest.restore()
 
     def observe(self, observation: Observation, now: float) -> None:
         """Take one observation; cheap, closes nothing."""
@@ -113,7 +114,7 @@ class Engine:
         if late is not None:
             active.append(late)
         moments = [run.clock.when(moment) for moment in active]
-        moments.append(self._ending.due())
+        moments += [self._ending.due(), self._steps.contest.due()]
         return min((moment for moment in moments if moment is not None), default=None)
 
     def take(self) -> Outcome:
@@ -183,6 +184,7 @@ class Engine:
         if not self._once(writer, position.seq, position.axis):
             return
         run = self._run
+        writer.lived(position.time_ns, position.time_ns)
         if writer.replaced_at is not None:
             self._steps.placing.heard_again(writer, position.time_ns)
         track = run.lanes.track(writer.writer.role, position.axis)

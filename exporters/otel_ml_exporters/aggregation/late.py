@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from otel_ml_exporters.aggregation.contest import Contest
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
 from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment, Manifest
 from otel_ml_exporters.aggregation.piece import Piece
@@ -17,8 +18,9 @@ __all__ = ["Late"]
 class Late:
     """Owns the closed units whose fold state is kept."""
 
-    def __init__(self, run: RunState) -> None:
+    def __init__(self, run: RunState, contest: Contest) -> None:
         self._run = run
+        self._contest = contest
         self._waiting: dict[int, tuple[Lane, Unit]] = {}
 
     def restore(self) -> None:
@@ -42,12 +44,7 @@ class Late:
 
     def join(self, lane: Lane, step: int, piece: Piece) -> Unit:
         """Add a piece to a closed unit, which may never have been open; it is exported in time."""
-        unit = lane.retained.get(step)
-        if unit is None:
-            unit = self._run.new_unit(lane, step)
-            unit.exported = {}
-            lane.known.add(step)
-            lane.retained[step] = unit
+        unit = self.kept(lane, step)
         before = unit.size
         unit.add(piece)
         self._run.retained_bytes += unit.size - before
@@ -56,6 +53,15 @@ class Late:
             unit.late_since = self._run.active
         self._waiting[unit.number] = (lane, unit)
         self._run.touch(lane, unit)
+        return unit
+
+    def kept(self, lane: Lane, step: int) -> Unit:
+        """Return the closed unit of a step, known or new."""
+        unit = lane.retained.get(step)
+        if unit is None:
+            unit = lane.retained[step] = self._run.new_unit(lane, step)
+            unit.exported = {}
+            lane.known.add(step)
         return unit
 
     def manifest(self, lane: Lane, writer: int, manifest: Manifest) -> None:
@@ -92,14 +98,29 @@ class Late:
         patience = self._run.settings.allowed_lateness_s
         for lane, unit in list(self._waiting.values()):
             since = unit.late_since
+            if self._contest.holds_unit(unit):
+                continue
             complete = all(self._run.writers[number].ended for number in unit.missing)
             if since is not None and (complete or self._run.active - since >= patience):
                 self._export(lane, unit)
 
     def due(self) -> float | None:
         """Return the active time at which the next amendment goes out."""
-        moments = [unit.late_since for _, unit in self._waiting.values() if unit.late_since is not None]
+        free = [unit for _, unit in self._waiting.values() if not self._contest.holds_unit(unit)]
+        moments = [unit.late_since for unit in free if unit.late_since is not None]
         return min(moments) + self._run.settings.allowed_lateness_s if moments else None
+
+    def withdraw(self, lane: Lane, unit: Unit, pieces: list[Piece]) -> None:
+        """Take late points of one writer, not exported yet, out of a closed unit: they belong to a later attempt."""
+        before = unit.size
+        unit.remove(pieces)
+        self._run.retained_bytes += unit.size - before
+        unit.waiting -= sum(len(piece.partials.series) for piece in pieces)
+        unit.missing.discard(pieces[0].source.number)
+        if unit.waiting <= 0:
+            unit.waiting, unit.late_since = 0, None
+            self._waiting.pop(unit.number, None)
+        self._run.touch(lane, unit)
 
     def export_all(self, lane: Lane | None = None) -> None:
         """Export everything that waits, of one lane or of all."""

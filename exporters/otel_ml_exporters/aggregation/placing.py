@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from otel_ml_exporters.aggregation.contest import Contest
 from otel_ml_exporters.aggregation.lanes import Lane, Track, Unit
+from otel_ml_exporters.aggregation.late import Late
+from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.writers import WriterState
 
@@ -17,13 +20,14 @@ class Placing:
     Args:
         run: shared state.
         close: closes a lane's oldest unit with what has arrived.
-        settle_late: exports what waits in a lane's closed units.
+        late: what waits in a lane's closed units.
     """
 
-    def __init__(self, run: RunState, close: Callable[[Lane], None], settle_late: Callable[[Lane], None]) -> None:
+    def __init__(self, run: RunState, contest: Contest, close: Callable[[Lane], None], late: Late) -> None:
         self._run = run
+        self._contest = contest
         self._close = close
-        self._settle_late = settle_late
+        self._late = late
 
     def lane(self, writer: WriterState, axis: str, step: int, seq: int, time_ns: int) -> Lane:
         """Return where (`axis`, `step`) of `writer` goes."""
@@ -37,10 +41,27 @@ class Placing:
         attempt = self._attempt(writer, track, step)
         if writer.attempt is None and not writer.child:
             self._enthrone(writer, time_ns)
+            others = self._contemporaries(writer, attempt)
+            if others:
+                self._move(others, attempt, begins=(track, step))
         elif writer.attempt is not None and attempt != writer.attempt:
-            self._move([writer, *self._contemporaries(writer)], attempt)
+            self._move([writer, *self._contemporaries(writer, attempt)], attempt)
         writer.attempt = attempt
         return self._enter(writer, track, attempt, step)
+
+    def settle(self, *, at_end: bool = False) -> None:
+        """Open the attempts of the incarnations that turned out to be restarts."""
+        for writer in self._contest.restarted(at_end=at_end):
+            lanes = [self._run.lanes.all[number] for number in writer.lanes.values()]
+            lane = next((lane for lane in lanes if not self._is_beyond(writer, lane)), lanes[0])
+            first = writer.progress[lane.number].first
+            attempt = self._restart(writer, lane, 0 if first is None else first)
+            self._move([writer, *self._contemporaries(writer, attempt)], attempt)
+
+    @staticmethod
+    def _is_beyond(writer: WriterState, lane: Lane) -> bool:
+        first = writer.progress[lane.number].first
+        return first is None or lane.last_closed is None or first > lane.last_closed
 
     def _enter(self, writer: WriterState, track: Track, attempt: int, step: int) -> Lane:
         known = attempt in track.lanes
@@ -55,47 +76,54 @@ class Placing:
             parent = self._run.writers.parent_of(writer)
             if parent is not None and parent.attempt is not None:
                 return parent.attempt
-        attempts, counted = self._run.attempts, writer.writer.attempt
-        attempt = attempts.of(counted) if writer.attempt is None else writer.attempt
+        attempt = self._run.attempts.of(writer.writer.attempt) if writer.attempt is None else writer.attempt
         before = self._run.writers.predecessor(writer)
-        if before is None or before.attempt != attempt or not self._dead(before):
+        if before is None or before.attempt != attempt:
             return attempt
         lane = track.lanes.get(attempt)
         if lane is None or lane.last_closed is None or step > lane.last_closed:
             return attempt
-        if attempts.newest > attempt and counted is None:
+        # Nobody waits for who starts so far back that its points could not be kept until it is decided.
+        if step > lane.horizon and not self._run.is_dead(before):
+            self._contest.open(writer)
+            return attempt
+        return self._restart(writer, lane, step)
+
+    def _restart(self, writer: WriterState, lane: Lane, step: int) -> int:
+        attempts, counted = self._run.attempts, writer.writer.attempt
+        if attempts.newest > lane.attempt and counted is None:
             return attempts.newest
         restarted = attempts.restart(counted)
         self._run.output.say(
             f"Attempt {restarted} begins: rank {writer.writer.rank} of role {writer.writer.role!r} was started again "
-            f"at {track.axis} {step}, and {track.axis} {lane.last_closed} had been closed."
+            f"at {lane.track.axis} {step}, and {lane.track.axis} {lane.last_closed} had been closed."
         )
         return restarted
 
-    def _contemporaries(self, writer: WriterState) -> list[WriterState]:
-        """Return the writers of its role that began after its predecessor was heard last: they restarted with it."""
+    def _contemporaries(self, writer: WriterState, attempt: int) -> list[WriterState]:
+        """Return the writers of its role that began after its predecessor had lived: they are in `attempt`, too.
+
+        By the times they recorded, too: what a dead process had left in its spool is heard after others have begun.
+        """
         before = self._run.writers.predecessor(writer)
-        if before is None:
+        if before is None or before.attempt is None or before.attempt >= attempt:
             return []
         return [
             other
             for other in self._run.writers
             if other is not writer
             and other.writer.role == writer.writer.role
-            and other.attempt == writer.attempt
-            and other.before is not None
-            and other.since > before.heard_at
+            and other.attempt == before.attempt
+            and other.writer.attempt == writer.writer.attempt
+            and (other.since > before.heard_at or other.oldest_ns > before.newest_ns > 0)
         ]
-
-    def _dead(self, writer: WriterState) -> bool:
-        """Whether an older incarnation is over: a live one would have sent its heartbeat."""
-        return writer.goodbye is not None or self._run.now - writer.heard_at >= self._run.settings.heartbeat_s
 
     def _enthrone(self, writer: WriterState, time_ns: int) -> None:
         before = self._run.writers.predecessor(writer)
         if before is not None:
-            silent = self._run.settings.world_wait_s if self._dead(before) else 0.0
-            before.replaced_at, before.replaced_ns = self._run.active - silent, time_ns
+            before.replaced_ns = time_ns
+            silent = self._run.settings.world_wait_s if self._run.is_dead(before) else 0.0
+            before.replaced_at = self._run.active - silent
             self._run.clock.forget(before.number)
             self._run.writers.dirty.add(before.number)
         self._run.writers.enthrone(writer)
@@ -118,7 +146,7 @@ class Placing:
                 continue
             while older.order and older.order[0] < step:
                 self._close(older)
-            self._settle_late(older)
+            self._late.export_all(older)
             older.fenced = True
             self._discard(older)
         newer = max(track.lanes)
@@ -136,21 +164,28 @@ class Placing:
         lane.open, lane.order, lane.retained = {}, [], {}
         run.lanes.dirty.add(lane.number)
 
-    def _move(self, writers: list[WriterState], attempt: int) -> None:
-        """Carry what writers already delivered over to another attempt: their beginning arrived late."""
+    def _move(self, writers: list[WriterState], attempt: int, begins: tuple[Track, int] | None = None) -> None:
+        """Carry what writers already delivered over to another attempt: its beginning arrived late.
+
+        Args:
+            writers: who belongs to it.
+            attempt: its number.
+            begins: where the writer begins that has delivered nothing yet.
+        """
+        known = {lane.number for lane in self._run.lanes if lane.attempt == attempt}
         opened: dict[int, int] = {}
+        if begins is not None:
+            opened[self._run.lanes.lane(begins[0], attempt).number] = begins[1]
         for writer in writers:
             writer.attempt = attempt
             self._run.writers.dirty.add(writer.number)
             for axis, number in list(writer.lanes.items()):
-                old = self._run.lanes.all[number]
-                known = attempt in old.track.lanes
-                lane = self._carry_axis(writer, axis, old, attempt)
-                if lane is not None and not known:
-                    opened[lane.number] = lane.order[0]
-        for number, step in opened.items():
+                lane = self._carry_axis(writer, axis, self._run.lanes.all[number], attempt)
+                if lane is not None and lane.order:
+                    opened[lane.number] = min(lane.order[0], opened.get(lane.number, lane.order[0]))
+        for number in sorted(opened.keys() - known):
             lane = self._run.lanes.all[number]
-            self._fence(lane.track, lane, step)
+            self._fence(lane.track, lane, opened[number])
 
     def _carry_axis(self, writer: WriterState, axis: str, old: Lane, attempt: int) -> Lane | None:
         progress = writer.progress.pop(old.number)
@@ -158,31 +193,46 @@ class Placing:
         old.watch = None
         del writer.lanes[axis]
         self._run.lanes.dirty.add(old.number)
-        mine = {writer.number}
-        steps = [step for step, unit in old.open.items() if mine & (unit.points.keys() | unit.manifests.keys())]
-        if not steps:
+        number = writer.number
+        steps = [unit.step for unit in old.open.values() if number in unit.points or number in unit.manifests]
+        late = [unit for unit in old.retained.values() if number in unit.writers]
+        if not steps and not late:
             return None
         lane = self._run.lanes.lane(old.track, attempt)
         writer.lanes[axis] = lane.number
         lane.members.append(writer.number)
         writer.progress[lane.number] = progress
+        for unit in late:
+            self._late.withdraw(old, unit, self._carry(writer, old, lane, unit))
         for step in steps:
-            self._carry(writer, old, lane, old.open[step])
+            unit = old.open[step]
+            pieces = self._carry(writer, old, lane, unit)
+            unit.remove(pieces)
+            self._run.open_bytes -= sum(piece.size for piece in pieces)
         self._run.lanes.dirty.add(lane.number)
         return lane
 
-    def _carry(self, writer: WriterState, old: Lane, lane: Lane, unit: Unit) -> None:
-        target = lane.open.get(unit.step)
-        if target is None:
-            target = self._run.new_unit(lane, unit.step)
-            lane.insert(target)
+    def _carry(self, writer: WriterState, old: Lane, lane: Lane, unit: Unit) -> list[Piece]:
+        """Copy what a writer delivered for a unit; return it, for the unit to give up."""
         mine = [piece for piece in unit.pieces if piece.source.number == writer.number]
-        unit.remove(mine)
+        target = self._target(lane, unit.step)
         for piece in mine:
-            target.add(piece)
+            if unit.step in lane.open:
+                target.add(piece)
+                self._run.open_bytes += piece.size
+            else:
+                self._late.join(lane, unit.step, piece)
         if writer.number in unit.points:
             target.points[writer.number] = unit.points.pop(writer.number)
         if writer.number in unit.manifests:
             target.manifests[writer.number] = unit.manifests.pop(writer.number)
         self._run.touch(old, unit)
         self._run.touch(lane, target)
+        return mine
+
+    def _target(self, lane: Lane, step: int) -> Unit:
+        if step not in lane.open and lane.last_closed is not None and step <= lane.last_closed:
+            return self._late.kept(lane, step)
+        if step not in lane.open:
+            lane.insert(self._run.new_unit(lane, step))
+        return lane.open[step]

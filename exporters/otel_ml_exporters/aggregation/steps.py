@@ -5,6 +5,7 @@ from __future__ import annotations
 from otel_ml.wire.attributes import DEFAULT_AXIS, RESERVED_PREFIX, TIME_AXIS
 from otel_ml.wire.names import published_name
 from otel_ml_exporters.aggregation.closing import Judge
+from otel_ml_exporters.aggregation.contest import Contest
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
 from otel_ml_exporters.aggregation.late import Late
 from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment, Manifest
@@ -29,12 +30,14 @@ class Steps:
         self._run = run
         self.stepless = Stepless(run, self)
         self.judge = Judge(run.settings, run.writers)
-        self.late = Late(run)
-        self.placing = Placing(run, self.close_oldest, self.late.export_all)
+        self.contest = Contest(run)
+        self.late = Late(run, self.contest)
+        self.placing = Placing(run, self.contest, self.close_oldest, self.late)
 
     def points(self, writer: WriterState, sent: Fragment | ForeignPoint, piece: Piece, axis: str, step: int) -> None:
         """Take new points of a writer's step."""
         time_ns = int(piece.partials.times.max(initial=0))
+        writer.lived(int(piece.partials.times.min()), time_ns)
         if writer.replaced_at is not None:
             self.placing.heard_again(writer, time_ns)
         lane = self.placing.lane(writer, axis, step, piece.seq, time_ns)
@@ -94,6 +97,7 @@ class Steps:
     def settle(self) -> None:
         """Close whatever may close."""
         run = self._run
+        self.placing.settle()
         due = [lane.number for lane in run.lanes if lane.due is not None and lane.due <= run.active]
         while dirty := run.lanes.dirty.union(due):
             due = []
@@ -112,6 +116,9 @@ class Steps:
             self._close(lane, verdict.holders)
 
     def _settle_lane(self, lane: Lane) -> None:
+        if self.contest.holds_lane(lane):
+            lane.watch = lane.due = None  # looked at again when that is decided
+            return
         while (unit := lane.oldest) is not None:
             if self._still_watched(lane, unit):
                 return
@@ -248,7 +255,12 @@ class Steps:
     def _name_holders(self, lane: Lane, unit: Unit, holders: list[int]) -> None:
         """Say once for whom a step waits, when it is beyond the allowed lateness."""
         since = unit.first_done
-        if unit.named or since is None or self._run.active - since < self._run.settings.allowed_lateness_s:
+        if (
+            unit.named
+            or not holders
+            or since is None
+            or self._run.active - since < self._run.settings.allowed_lateness_s
+        ):
             return
         unit.named = True
         self._run.touch(lane, unit)

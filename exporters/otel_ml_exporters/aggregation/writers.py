@@ -67,6 +67,8 @@ class WriterState:
         since, heard_at: first and last time it was heard, seconds since the epoch.
         replaced_at: active time at which a newer incarnation of its (role, rank) delivered its first step, unless
             this one was heard with something newer (`replaced_ns`) since: then both are live.
+        oldest_ns, newest_ns: by its own clock, first and last time of a record in a step, or a heartbeat; 0: none yet.
+        contested: it started where its predecessor had closed, and that may still live (`contest.py`).
         first_step_seq: the lowest running number that carried a step: where it started.
         native: it sends running numbers: it is one of ours.
         newest: it is the newest incarnation of its (role, rank) that delivered a step.
@@ -77,6 +79,7 @@ class WriterState:
     __slots__ = (
         "attempt",
         "before",
+        "contested",
         "first_step_seq",
         "floor",
         "forgiven",
@@ -86,7 +89,9 @@ class WriterState:
         "lanes",
         "native",
         "newest",
+        "newest_ns",
         "number",
+        "oldest_ns",
         "parts",
         "points",
         "progress",
@@ -116,6 +121,8 @@ class WriterState:
         self.goodbye: Goodbye | None = None
         self.native = False
         self.newest = False
+        self.oldest_ns = self.newest_ns = 0
+        self.contested = False
         self.before: int | None = None
         self.points = 0
         self.lanes: dict[str, int] = {}
@@ -136,6 +143,11 @@ class WriterState:
     def ended(self) -> bool:
         """It said goodbye, and everything it sent before has arrived."""
         return self.goodbye is not None and self.goodbye.seq <= self.floor
+
+    def lived(self, first_ns: int, last_ns: int) -> None:
+        """Note when it recorded something."""
+        self.oldest_ns = min(self.oldest_ns or first_ns, first_ns)
+        self.newest_ns = max(self.newest_ns, last_ns)
 
     def receive(self, seq: int) -> bool:
         """Note that a running number arrived whole; False where it was known."""

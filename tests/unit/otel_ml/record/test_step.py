@@ -320,3 +320,15 @@ def test_a_forked_child_has_no_step_and_none_of_the_records(recorded):
 
     assert os.read(read, 1000).decode() == "[('child', None, 1)]"
     assert sums(recorded.collect()) == {("parent", 5): 1.0}
+
+
+def test_a_clock_that_is_set_back_withholds_neither_manifest_nor_position(recorded):
+    set_step(0)
+    log({"x": 1.0})
+    recorded.collect()
+    set_step(1)
+
+    batch = recorded.collect(after_s=-3600)
+
+    assert manifests(batch) == {("step", 0): 1}
+    assert positions(batch) == {"step": 1}

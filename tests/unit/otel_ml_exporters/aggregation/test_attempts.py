@@ -159,3 +159,97 @@ def test_an_incarnation_that_was_replaced_is_not_missing_in_the_steps_of_its_suc
     assert service.rows(own=True)[2] == {"x": 2.0}
     assert [record.writers_missing for record in service.steps()] == [0, 0, 0]
     assert not [notice for notice in service.notices if "closed without" in notice]
+
+
+def restarted_at_once(service: Service) -> list[Rank]:
+    """Let a job close ten steps, die, and be started again half a second later; return its new ranks."""
+    first = life("a")
+    for step in range(10):
+        service.now += 0.1
+        for rank in first:
+            rank.clock = service.now
+        service.take(*[rank.step(step, {"x": 1.0}, "sum") for rank in first])
+    service.now += 0.5
+    return life("b", start=service.now)
+
+
+def live_on(service: Service, ranks: list[Rank], first: int) -> None:
+    """Let ranks record three steps, and live for some seconds more."""
+    for step in range(first, first + 3):
+        service.now += 0.1
+        for rank in ranks:
+            rank.clock = service.now
+        service.take(*[rank.step(step, {"x": 2.0}, "sum") for rank in ranks])
+    for _ in range(4):
+        service.now += 1.0
+        service.take(*[rank.inside(first + 2) for rank in ranks])
+
+
+def test_a_job_that_is_started_again_at_once_opens_the_next_attempt_and_amends_nothing() -> None:
+    service = Service()
+    second = restarted_at_once(service)
+
+    live_on(service, second, 7)
+
+    assert [(r.attempt, r.step) for r in service.steps()][10:] == [(1, 7), (1, 8), (1, 9)]
+    assert [service.rows()[step]["x"] for step in (6, 7, 8, 9)] == [2.0, 4.0, 4.0, 4.0]
+    assert service.amendments == 0
+    assert service.engine.status.counts.superseded == 0
+
+
+def test_a_service_killed_before_it_knows_who_lives_decides_the_same() -> None:
+    service = Service()
+    second = restarted_at_once(service)
+    service.take(*[rank.step(7, {"x": 2.0}, "sum") for rank in second])
+
+    service.restart()
+    live_on(service, second, 8)
+
+    assert [(r.attempt, r.step) for r in service.steps()][10:] == [(1, 7), (1, 8), (1, 9), (1, 10)]
+    assert [service.rows()[step]["x"] for step in (7, 8, 9)] == [4.0, 4.0, 4.0]
+    assert service.amendments == 0
+
+
+def test_a_job_that_is_started_again_at_once_and_ends_within_the_second_is_an_attempt_of_its_own() -> None:
+    service = Service()
+    second = restarted_at_once(service)
+
+    for step in (8, 9):
+        service.take(*[rank.step(step, {"x": 2.0}, "sum") for rank in second])
+    service.take(*[rank.bye() for rank in second])
+
+    assert [(r.attempt, r.step) for r in service.steps()][10:] == [(1, 8), (1, 9)]
+    assert service.amendments == 0
+
+
+def test_what_a_dead_process_left_in_its_spool_does_not_keep_its_successor_out_of_the_next_attempt() -> None:
+    service, first = Service(), life("a")
+    for step in range(10):
+        service.take(*[rank.step(step, {"x": 1.0}, "sum") for rank in first])
+    left = first[1].step(10, {"x": 1.0}, "sum")
+    service.wait(5, Rank(0, role="generator"))
+    second = life("b", start=service.now)
+    service.take(second[0].step(10, {"x": 2.0}, "sum"))
+    service.now += 0.5
+
+    service.take(left)  # the service takes its spool in
+    service.take(second[1].step(9, {"x": 2.0}, "sum"), second[1].step(10, {"x": 2.0}, "sum"))
+    live_on(service, second, 11)
+
+    assert service.rows()[10] == {"x": 4.0}
+    assert service.rows()[13] == {"x": 4.0}
+    assert service.amendments == 0
+
+
+def test_a_rank_that_is_new_in_the_restarted_job_belongs_to_the_attempt() -> None:
+    service, first = Service(), life("a")
+    for step in range(10):
+        service.take(*[rank.step(step, {"x": 1.0}, "sum") for rank in first])
+    service.wait(5, Rank(0, role="generator"))
+    second = life("b", world=3, start=service.now)
+
+    service.take(second[2].step(9, {"x": 2.0}, "sum"))
+    service.take(*[rank.step(9, {"x": 2.0}, "sum") for rank in second[:2]])
+    live_on(service, second, 10)
+
+    assert [service.rows()[step]["x"] for step in (9, 10, 11, 12)] == [6.0] * 4
