@@ -82,8 +82,8 @@ def _points(path: Path) -> Iterator[Fragment | ForeignPoint]:
             for observation in observations:
                 if (
                     isinstance(observation, Fragment)
-                    or isinstance(observation, ForeignPoint)
-                    and observation.temporality != "cumulative"
+                    or (isinstance(observation, ForeignPoint)
+                    and observation.temporality != "cumulative")
                 ):
                     yield observation
 
