@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Console", "finished_line", "started_line"]
+__all__ = ["Console", "acknowledged_line", "finished_line", "started_line"]
 
 _CLEAR_LINE = "\r\x1b[K"
 """In a terminal a progress bar stands on the current line; it is drawn again at its next update."""
@@ -55,6 +55,16 @@ def shown_path(path: Path) -> str:
         return f"./{path.relative_to(Path.cwd()).as_posix()}"
     except (ValueError, OSError):
         return str(path)
+
+
+def acknowledged_line(recorded: int, where: str) -> str:
+    """Return the line at the end of global rank 0, where nobody can tell how the whole run went.
+
+    Examples:
+        >>> acknowledged_line(48210, "http://gateway:4318 (OTEL_EXPORTER_OTLP_ENDPOINT)")
+        'finished. Rank 0 recorded 48,210 values, acknowledged by http://gateway:4318 (OTEL_EXPORTER_OTLP_ENDPOINT).'
+    """
+    return f"finished. Rank 0 recorded {recorded:,} values, acknowledged by {where}."
 
 
 def finished_line(run: Mapping[str, Any]) -> str:

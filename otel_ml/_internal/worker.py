@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, Literal
 
-from otel_ml._internal.console import Console, finished_line, started_line
+from otel_ml._internal.console import Console, acknowledged_line, finished_line, started_line
 from otel_ml._internal.events import EVENTS
 from otel_ml._internal.guard import guard
 from otel_ml._internal.identity import Identity
@@ -361,9 +361,15 @@ class Worker:
     def _ask(self, query: str = "") -> Mapping[str, Any] | None:
         return run_status(self.sender.transport, f"{self.identity.run_id}{query}") if self.sender.transport else None
 
+    def _say_acknowledged(self) -> None:
+        place = self.identity.place
+        if place.rank == 0 and self.identity.parent is None and self.reached is not None:
+            self._console.line(acknowledged_line(self._recorder.recorded, self.reached.where))
+
     def _wait_for_the_run(self, deadline: float) -> None:
         """As the writer that leaves last: wait while the exporters drain, and say how the run went."""
-        if self.sender.notices is None:
+        if self.sender.notices is None:  # a Collector, or gRPC: what acknowledged it gives no account of the run
+            self._say_acknowledged()
             return
         pending: int | None = None
         quiet_since = time.monotonic()

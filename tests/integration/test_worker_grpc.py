@@ -62,8 +62,9 @@ def test_everything_arrives_by_grpc_also_after_unavailable(served: tuple[Receive
             otel_ml.set_step(i); otel_ml.log({"x": i})
     """
 
-    run(program, environment(tmp_path, variables), tmp_path)
+    _, errors = run(program, environment(tmp_path, variables), tmp_path)
 
+    assert f"finished. Rank 0 recorded 10 values, acknowledged by http://127.0.0.1:{port}" in errors
     assert sorted(point.value for point in receiver.points if point.name == "x") == [float(i) for i in range(10)]
     assert [event.name for event in receiver.events] == ["ml.writer.end"]
     assert receiver.metadata["x-team"] == "rl"

@@ -80,10 +80,8 @@ def _points(path: Path) -> Iterator[Fragment | ForeignPoint]:
     for body in read_late(path):
         for observations in decoder.protobuf("metrics", body).observations.values():
             for observation in observations:
-                if (
-                    isinstance(observation, Fragment)
-                    or (isinstance(observation, ForeignPoint)
-                    and observation.temporality != "cumulative")
+                if isinstance(observation, Fragment) or (
+                    isinstance(observation, ForeignPoint) and observation.temporality != "cumulative"
                 ):
                     yield observation
 
