@@ -25,6 +25,9 @@ from otel_ml_exporters import (
     Text,
 )
 from otel_ml_exporters.config import EmbeddedRun, ServiceConfig
+from otel_ml_exporters.runs.folders import RunFolder
+from otel_ml_exporters.runs.replay import replay
+from otel_ml_exporters.runs.source import records as stored_records
 from otel_ml_exporters.service import Service
 from otel_ml_exporters.telemetry import CATALOGUE
 from otel_ml_exporters.testing import RecordingExporter
@@ -471,9 +474,10 @@ def test_what_an_exporter_had_not_taken_before_the_stop_it_gets_at_the_next_star
     assert rows(away) == {step: {"loss": float(step)} for step in range(5)}
 
 
-def test_at_the_disk_limit_the_slowest_exporter_loses_its_place_and_the_other_goes_on(
-    bench: Bench, recording: RecordingExporter
+def test_at_the_disk_limit_the_slowest_exporter_loses_its_place_and_replay_fills_it(
+    bench: Bench, recording: RecordingExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("otel_ml_exporters.experiments.loop._DISK_S", 0.05)
     released = threading.Event()
 
     class Stuck(RecordingExporter):
@@ -484,19 +488,34 @@ def test_at_the_disk_limit_the_slowest_exporter_loses_its_place_and_the_other_go
             super().export(records)
 
     stuck = Stuck()
-    service = bench.service({"recording": lambda: recording, "stuck": lambda: stuck}, dir_max=1)
+    makers = {"recording": lambda: recording, "stuck": lambda: stuck}
+    service = bench.service(makers, exporters={"jsonl": {}}, dir_max=100_000)
     sender, writer = bench.sender(service), FakeWriter()
-    train(sender, [writer], range(50))
-    eventually(lambda: len(rows(recording)) >= 49)
-
-    service._loop._disk_at = 0.0
-    train(sender, [writer], range(50, 60))
-    eventually(lambda: any("OTEL_ML_DIR_MAX" in notice for notice in sender.run()["notices"]))
+    limit = "The limit of 100000 bytes (OTEL_ML_DIR_MAX) is reached"
+    steps = 0
+    while not any(limit in notice for notice in (sender.run() or {"notices": ()})["notices"]):
+        assert steps < 5000
+        train(sender, [writer], range(steps, steps + 100))
+        steps += 100
+    run = service._runs.get("run-1")
+    assert run is not None
+    eventually(lambda: run.outbox.first_seq > 1)
     released.set()
     sender.send("logs", writer.goodbye())
     eventually(lambda: stuck.is_closed and recording.is_closed)
+    account = sender.run()
+    service.stop(5)
 
-    lost = sum(sender.run()["exporters"]["stuck"]["lost"].values())
+    lost = sum(account["exporters"]["stuck"]["lost"].values())
     assert lost > 0
     assert len(stuck.records) + lost == len(recording.records)
-    assert rows(recording) == {step: {"loss": float(step)} for step in range(60)}
+    assert rows(recording) == {step: {"loss": float(step)} for step in range(steps)}
+    assert sum(limit in notice for notice in account["notices"]) == 1
+    assert not any(account["exporters"][name]["lost"] for name in ("recording", "jsonl"))
+    # What is not in run.db any more is still in metrics.jsonl.
+    folder = RunFolder(bench.folder / "default" / "run-1")
+    filled = RecordingExporter()
+    recorded = list(stored_records(folder))
+    replay(recorded, run.info, {"stuck": lambda: filled}, timeout=20, progress=lambda delivered: None)
+    assert [record.seq for record in filled.records] == [record.seq for record in recording.records]
+    assert rows(filled) == rows(recording)

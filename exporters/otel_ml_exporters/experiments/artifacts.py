@@ -1,13 +1,16 @@
-"""Files of a run: what workers sent inline is written into the run's folder, what they only named is looked for."""
+"""Files of a run: all that this machine sees lies in the run's folder, inline or named; the rest are references."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from otel_ml.wire.rendezvous import path_part
@@ -15,9 +18,11 @@ from otel_ml_exporters.records import Artifact, Record
 
 __all__ = ["with_files"]
 
+_log = logging.getLogger(__name__)
+
 
 def with_files(records: Sequence[Record], files: Mapping[int, bytes], folder: Path) -> Sequence[Record]:
-    """Return `records`, each artifact with its `local` file, written to `folder/artifacts` where it came inline."""
+    """Return `records`, each artifact with its `local` file in `folder/artifacts`, where it can be had."""
     return [_with_file(record, files, folder) if isinstance(record, Artifact) else record for record in records]
 
 
@@ -26,30 +31,74 @@ def _with_file(record: Artifact, files: Mapping[int, bytes], folder: Path) -> Ar
         return record
     content = files.get(record.seq)
     if content is not None:
-        return replace(record, local=_written(folder / "artifacts", record, content))
-    return replace(record, local=_visible(record))
+        return replace(record, local=_kept(folder, record, _Inline(content)))
+    seen = _visible(record)
+    if seen is None:
+        return record
+    try:
+        return replace(record, local=_kept(folder, record, _Seen(seen)))
+    except OSError as error:
+        _log.warning("The file %s stays where it is: %s", seen, error)
+        return replace(record, local=seen)
 
 
-def _written(folder: Path, record: Artifact, content: bytes) -> Path:
-    """Write `content` under the artifact's name; another version of the same file keeps its own."""
+def _kept(folder: Path, record: Artifact, file: _File) -> Path:
+    """Put the file under the artifact's name; another version of the same file keeps its own."""
     # Every part becomes one safe path part: no name leaves the run's folder.
     parts = [path_part(part) for part in record.path_in.split("/") if part]
     inside = Path(*parts or ["content"])
-    path = folder / path_part(record.name) / inside
-    if path.exists() and not _holds(path, content):
-        path = folder / f"{path_part(record.name)}.{record.seq}" / inside
+    path = folder / "artifacts" / path_part(record.name) / inside
+    if path.exists():
+        if file.is_same(path):
+            return path
+        path = folder / "artifacts" / f"{path_part(record.name)}.{record.seq}" / inside
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".artifact-")
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(temporary).replace(path)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".artifact-") as beside:
+        file.make(Path(beside) / "file")
+        (Path(beside) / "file").replace(path)
     return path
 
 
-def _holds(path: Path, content: bytes) -> bool:
-    return path.stat().st_size == len(content) and _sha256(path) == hashlib.sha256(content).hexdigest()
+class _File(Protocol):
+    """Content that is to be in the run's folder."""
+
+    def is_same(self, path: Path) -> bool:
+        """Whether `path` holds it already."""
+
+    def make(self, path: Path) -> None:
+        """Put it there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Inline:
+    """It came with the record."""
+
+    content: bytes
+
+    def is_same(self, path: Path) -> bool:
+        return path.stat().st_size == len(self.content) and path.read_bytes() == self.content
+
+    def make(self, path: Path) -> None:
+        with path.open("wb") as file:
+            file.write(self.content)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """It is a file of the job: linked, so that it outlives the job's own name for it; from another disk copied."""
+
+    file: Path
+
+    def is_same(self, path: Path) -> bool:
+        return path.samefile(self.file) or _sha256(path) == _sha256(self.file)
+
+    def make(self, path: Path) -> None:
+        try:
+            os.link(self.file, path)
+        except OSError:
+            shutil.copyfile(self.file, path)
 
 
 def _visible(record: Artifact) -> Path | None:

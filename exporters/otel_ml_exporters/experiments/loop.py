@@ -33,7 +33,7 @@ _DISK_S = 10.0
 """How often the size of the outboxes is looked at."""
 
 _TRIM = 0.1
-"""Share of the largest outbox that goes when the disk limit is reached."""
+"""Share of the largest outbox that goes, beyond what is too much, when the disk limit is reached."""
 
 
 class EngineLoop:
@@ -226,18 +226,12 @@ class EngineLoop:
             self._trim()
 
     def _trim(self) -> None:
+        """Make room by letting the oldest records of the largest outbox go, as far as one exporter has them."""
         sizes = self._runs.size()
-        if sum(sizes.values()) <= self._dir_max:
+        excess = sum(sizes.values()) - self._dir_max
+        if excess <= 0:
             return
-        run = self._runs.get(max(sizes, key=lambda experiment: sizes[experiment]))
+        largest = max(sizes, key=lambda experiment: sizes[experiment])
+        run = self._runs.get(largest)
         if run is not None:
-            box = run.outbox
-            # The quickest exporter keeps its place, whatever the others lose.
-            up_to = min(run.furthest, box.first_seq + int((box.last_seq - box.first_seq + 1) * _TRIM))
-            if up_to < box.first_seq:
-                return
-            box.forget(up_to)
-            run.say(
-                f"The limit of {self._dir_max} bytes (OTEL_ML_DIR_MAX) is reached: records up to {up_to} "
-                "are no longer kept. Exporters that had not written them lose their place."
-            )
+            run.make_room(excess / sizes[largest] + _TRIM, self._dir_max)

@@ -153,17 +153,31 @@ class ExperimentRun:
         """Whether the run has ended, everything is delivered, and the exporters are closed."""
         return self.status.state != "running" and self.is_delivered and self._are_stopped()
 
-    @property
-    def furthest(self) -> int:
-        """The `seq` up to which the quickest exporter has everything."""
-        return max((self.outbox.last_seq - self._behind(name) for name in self._settings.exporters), default=0)
-
     def finish(self) -> None:
         """Close the exporters of a run that has ended, once they have everything."""
         if self.status.state == "running" or not self.is_delivered:
             return
         for pipeline in self.pipelines.values():
             pipeline.ask_to_stop(_FINISH_S)
+
+    def make_room(self, share: float, limit: int) -> None:
+        """Forget the oldest records; the quickest exporter keeps its place, whatever the others lose.
+
+        Args:
+            share: of the records that are kept.
+            limit: in bytes, why.
+        """
+        box = self.outbox
+        quickest = max((box.last_seq - self._behind(name) for name in self._settings.exporters), default=0)
+        up_to = min(quickest, box.first_seq + int((box.last_seq - box.first_seq + 1) * share))
+        if up_to < box.first_seq:
+            return
+        box.forget(up_to)
+        self.say(
+            f"The limit of {limit} bytes (OTEL_ML_DIR_MAX) is reached: the oldest records are no longer kept, and an "
+            "exporter that has not written them loses its place. With the exporter jsonl they are in metrics.jsonl: "
+            "otel-ml replay --experiment NAME writes the whole run anew."
+        )
 
     def ask_to_stop(self, timeout: float) -> None:
         """Tell every exporter to deliver what it can and close, within `timeout` seconds."""

@@ -80,10 +80,13 @@ def _points(path: Path) -> Iterator[Fragment | ForeignPoint]:
     for body in read_late(path):
         for observations in decoder.protobuf("metrics", body).observations.values():
             for observation in observations:
-                if isinstance(observation, Fragment) or (
-                    isinstance(observation, ForeignPoint) and observation.temporality != "cumulative"
-                ):
+                if isinstance(observation, Fragment | ForeignPoint) and not _is_cumulative(observation):
                     yield observation
+
+
+def _is_cumulative(point: Fragment | ForeignPoint) -> bool:
+    """Whether its worth depends on the point before, which is not in the file."""
+    return isinstance(point, ForeignPoint) and point.temporality == "cumulative"
 
 
 def _reduced(late: Sequence[Fragment | ForeignPoint]) -> Iterator[StepRecord]:

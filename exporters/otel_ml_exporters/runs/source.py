@@ -49,7 +49,7 @@ def records(run: RunFolder) -> Iterator[Record]:
         RunUnreadableError: the service has the run open and does not write `metrics.jsonl`, or the file is damaged.
     """
     if run.database.exists() and not is_live(run):
-        yield from _from_database(run.database)
+        yield from _whole(run)
     elif run.jsonl.exists():
         yield from Follower(run.jsonl).new_records()
     else:
@@ -83,6 +83,18 @@ def facts(run: RunFolder) -> Facts | None:
             exporters=tuple(ExporterMark(name, int(seq), sum(json.loads(lost).values())) for name, seq, lost in marks),
             notices=tuple(row[0] for row in query("SELECT sentence FROM notices ORDER BY id")),
         )
+
+
+def _whole(run: RunFolder) -> Iterator[Record]:
+    """Yield all records; those that had to go at the disk limit are still in `metrics.jsonl`."""
+    kept = _from_database(run.database)
+    first = next(kept, None)
+    if (first is None or first.seq > 1) and run.jsonl.exists():
+        before = Follower(run.jsonl).new_records()
+        yield from (record for record in before if first is None or record.seq < first.seq)
+    if first is not None:
+        yield first
+    yield from kept
 
 
 def _from_database(path: Path) -> Iterator[Record]:
