@@ -187,6 +187,12 @@ def _endpoint(environ: Mapping[str, str], problems: list[str]) -> Endpoint:
     for variable, text in ((env.ENDPOINT, url), *((signals[path], text) for path, text in urls.items())):
         if text and "://" in text and not text.lower().startswith(("http://", "https://")):
             problems.append(f"{variable.name}: expected http://… or https://…, got {text!r}.")
+    if url or urls:
+        files = (env.CERTIFICATE, env.CLIENT_KEY, env.CLIENT_CERTIFICATE)
+        missing = [variable for variable in files if value(variable) and not Path(value(variable)).is_file()]
+        problems += [
+            f"{variable.name}: expected a PEM file, found none at {value(variable)!r}." for variable in missing
+        ]
     return Endpoint(
         url=url,
         signals=urls,

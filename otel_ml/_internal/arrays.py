@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from otel_ml._internal.device import copied_tensor, reading_from
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -28,17 +30,18 @@ def copied(value: ArrayLike) -> Callable[[], np.ndarray[Any, Any]]:
 
 
 def _copied_tensor(tensor: Any) -> Callable[[], np.ndarray[Any, Any]]:
-    clone = tensor.detach().clone()
-    if clone.device.type != "cuda":
+    if tensor.device.type == "cpu":
+        clone = tensor.detach().clone()
         return lambda: _as_numpy(clone)
-    import torch
-
-    copy_is_done = torch.cuda.Event()
-    copy_is_done.record(torch.cuda.current_stream(clone.device))
+    copy, copy_is_done = copied_tensor(tensor)
 
     def read() -> np.ndarray[Any, Any]:
-        copy_is_done.synchronize()
-        return _as_numpy(clone)
+        if copy_is_done is not None:
+            copy_is_done.synchronize()  # the background thread waits; the caller is long gone
+        if copy.device.type != "cuda":
+            return _as_numpy(copy)
+        with reading_from(copy.device):
+            return _as_numpy(copy)
 
     return read
 

@@ -7,11 +7,22 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from typing import Any
 
 from otel_ml._internal.guard import guard
 
-__all__ = ["Deferred", "DeviceArray", "DeviceElapsed", "DeviceTensor", "Weighted", "cuda_event", "deferred_tensor"]
+__all__ = [
+    "Deferred",
+    "DeviceArray",
+    "DeviceElapsed",
+    "DeviceTensor",
+    "Weighted",
+    "copied_tensor",
+    "cuda_event",
+    "deferred_tensor",
+    "reading_from",
+]
 
 
 class Deferred(ABC):
@@ -43,9 +54,7 @@ class DeviceTensor(Deferred):
     def read(self) -> list[float]:
         if self._copy.device.type != "cuda":
             return _floats(self._copy)
-        # On a side stream: a copy on the default one would queue behind all that training has launched.
-        cuda = sys.modules["torch"].cuda
-        with cuda.stream(_side_stream(cuda, self._copy.device)):
+        with reading_from(self._copy.device):
             return _floats(self._copy)
 
 
@@ -115,15 +124,31 @@ def _floats(tensor: Any) -> list[float]:
 _side_streams: dict[object, Any] = {}
 
 
-def _side_stream(cuda: Any, device: Any) -> Any:
+def reading_from(device: Any) -> AbstractContextManager[Any]:
+    """Read from a CUDA device on a stream of our own: on the default one a copy would queue behind all of training's.
+
+    What is read must have been computed: `Event.query()` or `Event.synchronize()` said so.
+    """
+    cuda = sys.modules["torch"].cuda
     stream = _side_streams.get(device)
     if stream is None:
         stream = _side_streams[device] = cuda.Stream(device=device)
-    return stream
+    found: AbstractContextManager[Any] = cuda.stream(stream)
+    return found
 
 
 def deferred_tensor(tensor: Any) -> Deferred:
     """Copy a device tensor on the current stream and mark the end of the copy; nothing waits.
+
+    Raises:
+        ValueError: where the stream is being captured into a graph: the copy would become part of it.
+    """
+    copy, event = copied_tensor(tensor)
+    return DeviceTensor(copy, event)
+
+
+def copied_tensor(tensor: Any) -> tuple[Any, Any]:
+    """Return a copy made on the current stream, and the event of its end, None where the device has no events.
 
     Raises:
         ValueError: where the stream is being captured into a graph: the copy would become part of it.
@@ -136,21 +161,31 @@ def deferred_tensor(tensor: Any) -> Deferred:
         event = torch.cuda.Event()
         copy = tensor.detach().clone()
         event.record(torch.cuda.current_stream(tensor.device))
-        return DeviceTensor(copy, event)
+        return copy, event
     event_type = getattr(getattr(torch, kind, None), "Event", None)
     copy = tensor.detach().clone()
     if event_type is None:
-        return DeviceTensor(copy, None)
+        return copy, None
     event = event_type()
     event.record()
-    return DeviceTensor(copy, event)
+    return copy, event
 
 
 def cuda_event() -> Any:
-    """Record an event on CUDA's current stream, or return None where there is no CUDA."""
+    """Record an event on CUDA's current stream, or return None where there is no CUDA, or it does not work.
+
+    A process that has not initialised CUDA has nothing on it to measure, and a forked child cannot: neither is
+    made to (`is_initialized`, unlike `is_available`, is false in both, and asks no driver).
+    """
     torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available() or torch.cuda.is_current_stream_capturing():
+    if torch is None or not torch.cuda.is_initialized():
         return None
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
+    try:
+        if torch.cuda.is_current_stream_capturing():
+            return None
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+    except RuntimeError as error:  # after a device-side assert, every call fails: training will say so itself
+        guard.say(f"Timers with device='cuda' measure on the CPU: {error}.")
+        return None
     return event

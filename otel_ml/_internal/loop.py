@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from time import perf_counter_ns
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from otel_ml._internal.axes import NOW, STEPS
 from otel_ml._internal.guard import guard
@@ -20,38 +20,85 @@ T = TypeVar("T")
 class StepLoop(Generic[T]):
     """What `steps()` returns; as long as what it iterates over."""
 
-    def __init__(self, iterable: Iterable[T], start: int | None, axis: str) -> None:
-        self._iterable = iterable
+    def __init__(self, iterable: Iterable[T] | AsyncIterable[T], start: int | None, axis: str) -> None:
+        self._iterable: Any = iterable  # what it is not is said by Python, where it is iterated over
         self._start = start
         self._axis = axis
 
     def __len__(self) -> int:
-        return len(self._iterable)  # type: ignore[arg-type] # without a length it raises what the iterable raises
+        return len(self._iterable)  # without a length it raises what the iterable raises
 
     def __iter__(self) -> Iterator[T]:
         if NOW.off:
             yield from self._iterable
             return
-        axis = STEPS.axis(self._axis)
-        index = axis.latest + 1 if self._start is None else self._start
+        loop = _Counted(self._axis, self._start)
         iterator = iter(self._iterable)
         try:
             while True:
-                begin_ns = perf_counter_ns()
+                loop.wait()
                 try:
                     item = next(iterator)
                 except StopIteration:
                     return
-                STEPS.set(self._axis, index)
-                whole = _begun("step", begin_ns)
-                _stop(_begun("data", begin_ns))
+                loop.begin()
                 try:
                     yield item
                 finally:
-                    _stop(whole)
-                index += 1
+                    loop.end()
         finally:
-            STEPS.end(self._axis)
+            loop.leave()
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        if NOW.off:
+            async for item in self._iterable:
+                yield item
+            return
+        loop = _Counted(self._axis, self._start)
+        iterator = aiter(self._iterable)
+        try:
+            while True:
+                loop.wait()
+                try:
+                    item = await anext(iterator)
+                except StopAsyncIteration:
+                    return
+                loop.begin()
+                try:
+                    yield item
+                finally:
+                    loop.end()
+        finally:
+            loop.leave()
+
+
+class _Counted:
+    """The steps of one loop: which is next, and what is measured in it."""
+
+    def __init__(self, axis: str, start: int | None) -> None:
+        self._axis = axis
+        self._index = STEPS.axis(axis).latest + 1 if start is None else start
+        self._whole: Timing | None = None
+        self._waits_since = 0
+
+    def wait(self) -> None:
+        """The next item is being fetched."""
+        self._waits_since = perf_counter_ns()
+
+    def begin(self) -> None:
+        """It is there: its step begins."""
+        STEPS.set(self._axis, self._index)
+        self._whole = _begun("step", self._waits_since)
+        _stop(_begun("data", self._waits_since))
+
+    def end(self) -> None:
+        """The loop's body is done with it."""
+        _stop(self._whole)
+        self._index += 1
+
+    def leave(self) -> None:
+        """The loop is over, or left."""
+        STEPS.end(self._axis)
 
 
 def _begun(name: str, begin_ns: int) -> Timing | None:
@@ -68,14 +115,16 @@ def _stop(timing: Timing | None) -> None:
         timing.__exit__(None, None, None)
 
 
-def steps(iterable: Iterable[T], *, start: int | None = None, axis: str = DEFAULT_AXIS) -> StepLoop[T]:
-    """Iterate over `iterable`, each item in a step of its own.
+def steps(
+    iterable: Iterable[T] | AsyncIterable[T], *, start: int | None = None, axis: str = DEFAULT_AXIS
+) -> StepLoop[T]:
+    """Iterate over `iterable`, each item in a step of its own; with `async for` where it is async.
 
     Sets the step before the loop's body and ends it after; records `time/data` (waiting for the item)
     and `time/step` (that and the body). The steps of a second loop follow those of the first.
 
     Args:
-        iterable: the data loader.
+        iterable: the data loader; sync or async.
         start: the first step, where training is continued; by default the one after the last on `axis`.
         axis: the axis to count on.
     """

@@ -73,7 +73,9 @@ class Timing(Recording):
                 keep(self)
         if step is None:
             return
-        value = (end_ns - self.begin_ns) / 1e9 if self.event is None else _elapsed(self.event)
+        value: float | DeviceElapsed = (end_ns - self.begin_ns) / 1e9
+        if self.event is not None:
+            value = _elapsed(self.event) or value
         RECORDS.extend((self.watch.series, step, value, end_ns + STATE.offset_ns))
         if len(RECORDS) > LIMIT:
             relieve()
@@ -103,9 +105,9 @@ def _step_at_end(step: Step) -> Step | None:
     return step if now.index is None else now
 
 
-def _elapsed(begin: Any) -> float | DeviceElapsed:
+def _elapsed(begin: Any) -> DeviceElapsed | None:
     end = device_values.cuda_event()
-    return DeviceElapsed(begin, end)
+    return None if end is None else DeviceElapsed(begin, end)
 
 
 def timed_function(function: F, watch: Watch) -> F:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import sys
+import types
+
 import pytest
 
 from otel_ml._internal.ranks import Place, detect
@@ -70,3 +73,54 @@ def test_torchs_plain_variables() -> None:
 @pytest.mark.parametrize("rank", ["", "x", "-1", "1.5"])
 def test_variables_that_are_no_ranks_are_no_launcher(rank: str) -> None:
     assert detect({"RANK": rank, "WORLD_SIZE": "2"}) == Place()
+
+
+class RayContext:
+    """What `ray.get_runtime_context()` says, as far as it is asked."""
+
+    gcs_address = "10.0.0.1:6379"
+
+    def get_session_name(self) -> str:
+        return "session_2026-01-01_00-00-00_000000_42"
+
+    def get_job_id(self) -> str:
+        return "01000000"
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """Ray at its boundary, connected to a cluster: the package is no dependency of the tests."""
+    module = types.ModuleType("ray")
+    vars(module).update(is_initialized=lambda: True, get_runtime_context=RayContext)
+    monkeypatch.setitem(sys.modules, "ray", module)
+    return module
+
+
+def test_ray_says_the_job_to_its_driver_and_actors(ray: types.ModuleType) -> None:
+    job = "session_2026-01-01_00-00-00_000000_42-01000000"
+
+    assert detect({}) == Place(launcher="ray", job=job, is_unique=True)
+
+
+def test_ray_train_says_the_ranks(ray: types.ModuleType) -> None:
+    place = detect({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"})
+
+    assert (place.launcher, place.rank, place.world_size, place.local_rank) == ("ray", 3, 4, 1)
+
+
+def test_an_older_ray_without_session_names_tells_clusters_apart_by_address(
+    ray: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(RayContext, "get_session_name")
+
+    assert detect({}).job == "10.0.0.1-6379-01000000"
+
+
+def test_ray_that_is_imported_and_not_used_is_no_launcher(ray: types.ModuleType) -> None:
+    vars(ray).update(is_initialized=lambda: False)
+
+    assert detect({}) == Place()
+
+
+def test_torchrun_inside_a_ray_task_says_the_ranks(ray: types.ModuleType) -> None:
+    assert detect(TORCHRUN).launcher == "torchrun"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -154,9 +156,118 @@ def test_an_array_that_is_still_computed_is_not_waited_for(recorded):
     assert point.moments == (1, 4.0)
 
 
+class OnCuda(torch.Tensor):
+    """A tensor of torch's own that says it is on a GPU."""
+
+    device = torch.device("cuda", 0)
+
+
+class Cuda:
+    """`torch.cuda` at its boundary: what was asked of it, in order, and never to wait."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.events: list[CudaEvent] = []
+        self.capturing = False
+        self.works = True
+        self.initialized = True
+
+    def event(self, *, enable_timing: bool = False) -> CudaEvent:
+        found = CudaEvent(self, at_ms=len(self.events) * 250.0)
+        self.events.append(found)
+        return found
+
+    @contextmanager
+    def stream(self, stream: str) -> Iterator[None]:
+        self.calls.append(f"on {stream}")
+        yield
+
+
+class CudaEvent(Event):
+    def __init__(self, cuda: Cuda, at_ms: float) -> None:
+        super().__init__(at_ms)
+        self.cuda = cuda
+
+    def record(self, stream: str = "current") -> None:
+        if not self.cuda.works:
+            raise RuntimeError("CUDA error: device-side assert triggered")
+        self.cuda.calls.append(f"event on {stream}")
+
+    def synchronize(self) -> None:
+        raise AssertionError("The caller would wait for the device.")
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
+    found = Cuda()
+    monkeypatch.setattr("otel_ml._internal.device._side_streams", {})
+    for name, stand_in in {
+        "Event": found.event,
+        "Stream": lambda device: f"side stream of {device}",
+        "stream": found.stream,
+        "current_stream": lambda device: f"stream of {device}",
+        "is_current_stream_capturing": lambda: found.capturing,
+        "is_initialized": lambda: found.initialized,
+        "synchronize": lambda *_: pytest.fail("The device is waited for."),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    return found
+
+
+def test_a_cuda_tensor_is_copied_on_the_callers_stream_and_read_on_a_stream_of_our_own(recorded, cuda):
+    loss = torch.tensor(3.0).as_subclass(OnCuda)
+    log({"loss": loss})
+    loss.fill_(9.0)
+
+    assert cuda.calls == ["event on stream of cuda:0"]
+    assert recorded.collect().values == 0
+    cuda.events[0].done = True
+    (point,) = points(recorded.collect())
+    assert point.moments == (1, 3.0)
+    assert cuda.calls == ["event on stream of cuda:0", "on side stream of cuda:0"]
+
+
+def test_a_tensor_inside_a_captured_graph_is_refused_and_counted(recorded, cuda):
+    cuda.capturing = True
+    log({"loss": torch.tensor(3.0).as_subclass(OnCuda), "other": 1.0})
+
+    assert [point.name for point in points(recorded.collect())] == ["other"]
+    assert recorder.dropped == {"bad_value": 1}
+    assert cuda.calls == []
+
+
+def test_a_cuda_timer_measures_between_two_events(recorded, cuda):
+    with timed("t", device="cuda"):
+        pass
+
+    assert recorded.collect().values == 0
+    cuda.events[1].done = True
+    (point,) = points(recorded.collect())
+    assert point.raw.sum == 0.25
+
+
+@pytest.mark.parametrize("at", ["begin", "end"])
+def test_a_cuda_timer_measures_on_the_cpu_where_cuda_fails(recorded, cuda, at):
+    cuda.works = at == "end"
+    with timed("t", device="cuda"):
+        cuda.works = False
+
+    (point,) = points(recorded.collect())
+    assert 0 < point.raw.sum < 0.2
+
+
+@pytest.mark.parametrize("state", ["initialized", "capturing"])
+def test_a_cuda_timer_leaves_cuda_alone_before_its_first_use_in_forked_children_and_graphs(recorded, cuda, state):
+    cuda.initialized, cuda.capturing = state != "initialized", state == "capturing"
+    with timed("t", device="cuda"):
+        pass
+
+    (point,) = points(recorded.collect())
+    assert 0 < point.raw.sum < 0.2
+    assert cuda.events == []
+
+
 def test_a_cuda_timer_without_cuda_measures_on_the_cpu(recorded):
-    if torch.cuda.is_available():
-        pytest.fail("this machine has CUDA: extend the test to it")
     with timed("t", device="cuda"):
         pass
 

@@ -377,6 +377,59 @@ def test_leaving_a_loop_early_ends_its_step(recorded):
     assert counts(batch, "after") == {None: 1}
 
 
+def test_steps_of_an_async_loop_are_those_of_a_loop(recorded):
+    async def loader():
+        for batch in "abc":
+            await asyncio.sleep(0)
+            yield batch
+
+    async def train():
+        seen = []
+        async for batch in steps(loader(), start=5):
+            await asyncio.sleep(0)
+            log({"x": 1.0})
+            seen.append(batch)
+        log({"after": 1.0})
+        return seen
+
+    assert asyncio.run(train()) == ["a", "b", "c"]
+    batch = recorded.collect()
+    assert counts(batch, "x") == {5: 1, 6: 1, 7: 1}
+    assert counts(batch, "time/step") == {5: 1, 6: 1, 7: 1}
+    assert counts(batch, "time/data") == {5: 1, 6: 1, 7: 1}
+    assert counts(batch, "after") == {None: 1}
+
+
+def test_an_async_loop_is_passed_through_while_recording_is_off(recorded):
+    async def loader():
+        yield 1
+        yield 2
+
+    async def train():
+        return [item async for item in steps(loader())]
+
+    recorder.enabled = False
+    assert asyncio.run(train()) == [1, 2]
+
+
+def test_a_sequence_of_the_old_protocol_is_a_loader_and_the_wrong_kind_of_loop_an_error(recorded):
+    class Dataset:
+        def __getitem__(self, index):
+            return "ab"[index]
+
+    async def loader():
+        yield 1
+
+    async def train():
+        return [item async for item in steps([1])]
+
+    assert list(steps(Dataset())) == ["a", "b"]
+    with pytest.raises(TypeError, match="'async_generator' object is not iterable"):
+        list(steps(loader()))
+    with pytest.raises(TypeError, match="'list' object is not an async iterable"):
+        asyncio.run(train())
+
+
 def test_steps_is_as_long_as_its_loader_and_lets_its_exceptions_through(recorded):
     def broken():
         yield 1

@@ -1,0 +1,105 @@
+"""What a run was started from, captured in a real repository, without its secrets."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.integration.worker_process import environment
+from tests.otlp_server import Event, OtlpServer, otlp_server
+
+PROGRAM = "import otel_ml\nwith otel_ml.init('exp'):\n    otel_ml.log({'x': 1}, step=0)\n"
+SECRET = "hf_abcdefghijklmnop"
+
+
+@pytest.fixture
+def server() -> Iterator[OtlpServer]:
+    with otlp_server() as running:
+        yield running
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with one commit, a remote with a password, and a change that is not committed."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text(PROGRAM)
+    (folder / "settings.py").write_text("LEARNING_RATE = 0.1\n")
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    git(folder, "add", ".")
+    git(folder, "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "--quiet", "-m", "first")
+    git(folder, "remote", "add", "origin", "https://user:pa55word@example.com/repo.git")
+    (folder / "settings.py").write_text(f"LEARNING_RATE = 0.2\nAPI_KEY = '{SECRET}'\n")
+    return folder
+
+
+def git(folder: Path, *arguments: str) -> str:
+    environ = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    done = subprocess.run(["git", *arguments], cwd=folder, env=environ, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def train(server: OtlpServer, folder: Path, tmp_path: Path, variables: Mapping[str, str], *arguments: str) -> None:
+    environ = environment(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url, "OTEL_ML_CAPTURE": "auto", **variables})
+    environ = {name: value for name, value in environ.items() if value}
+    command = [sys.executable, "train.py", *arguments]
+    subprocess.run(command, cwd=folder, env=environ, check=True, capture_output=True, timeout=60)
+
+
+def artifacts(server: OtlpServer) -> dict[str, Event]:
+    return {event.attributes["ml.artifact.path_in"]: event for event in server.events("ml.artifact")}
+
+
+def test_commit_branch_diff_packages_and_command_are_captured_without_secrets(
+    server: OtlpServer, repository: Path, tmp_path: Path
+) -> None:
+    train(server, repository, tmp_path, {}, "--lr", "0.1", "--wandb-token", "s3cret", f"--hub={SECRET}")
+
+    (params,) = server.events("ml.params")
+    facts = params.body["otel_ml"]
+    assert facts["git"] == {
+        "commit": git(repository, "rev-parse", "HEAD"),
+        "branch": "main",
+        "remote": "https://***@example.com/repo.git",
+    }
+    assert facts["command"].endswith("train.py --lr 0.1 --wandb-token *** --hub=***")
+    assert facts["working_directory"] == str(repository)
+    assert facts["python"] == sys.version.split()[0]
+    found = artifacts(server)
+    diff = found["git-diff.patch"].body.decode()
+    assert "-LEARNING_RATE = 0.1\n+LEARNING_RATE = 0.2\n+API_KEY = '***'" in diff
+    assert hashlib.sha256(diff.encode()).hexdigest() == found["git-diff.patch"].attributes["ml.artifact.sha256"]
+    assert any(line.startswith("numpy==") for line in found["packages.txt"].body.decode().splitlines())
+    sent = b"".join(message.SerializeToString() for _, _, message in server.requests)
+    for secret in (SECRET, "s3cret", "pa55word"):
+        assert secret.encode() not in sent
+
+
+def test_a_clean_repository_has_no_diff(server: OtlpServer, repository: Path, tmp_path: Path) -> None:
+    git(repository, "checkout", "--", "settings.py")
+
+    train(server, repository, tmp_path, {})
+
+    assert set(artifacts(server)) == {"packages.txt"}
+
+
+def test_outside_of_a_repository_the_rest_is_captured(server: OtlpServer, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM)
+
+    train(server, tmp_path, tmp_path, {"GIT_CEILING_DIRECTORIES": str(tmp_path.parent)})
+
+    (params,) = server.events("ml.params")
+    assert set(params.body["otel_ml"]) == {"command", "python", "working_directory"}
+
+
+def test_capture_can_be_switched_off(server: OtlpServer, repository: Path, tmp_path: Path) -> None:
+    train(server, repository, tmp_path, {"OTEL_ML_CAPTURE": "off"})
+
+    assert server.events("ml.params") + server.events("ml.artifact") == []
+    assert len(server.points("x")) == 1
