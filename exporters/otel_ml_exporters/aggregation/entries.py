@@ -89,7 +89,7 @@ def restore_track(run: RunState, entry: list[Any]) -> None:
     track.reductions = reductions
 
 
-_PLAIN_LANE = ("attempt", "last_closed", "horizon", "closes", "intervals", "closed_at", "fenced", "members")
+_PLAIN_LANE = ("attempt", "last_closed", "horizon", "closes", "intervals", "closed_at", "begins", "fence", "members")
 
 
 def lane_entry(lane: Lane) -> dict[str, object]:

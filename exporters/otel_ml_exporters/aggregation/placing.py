@@ -149,29 +149,34 @@ class Placing:
             )
 
     def _fence(self, track: Track, lane: Lane, step: int) -> None:
-        """Let the older attempts of a track end where this one begins: earlier steps close, the rest is superseded."""
+        """Let the older attempts of a track end where this one begins: earlier steps close, the rest is superseded.
+
+        What arrives later of an earlier step, from the spool of a process that was killed, is late data as any other.
+        """
+        lane.begins = step
         for attempt in sorted(track.lanes):
             older = track.lanes[attempt]
-            if attempt >= lane.attempt or older.fenced:
+            if attempt >= lane.attempt or older.is_fenced(step):
                 continue
             while older.order and older.order[0] < step:
                 self._close(older)
             self._late.export_all(older)
-            older.fenced = True
-            self._discard(older)
-        newer = max(track.lanes)
-        lane.fenced = newer > lane.attempt
+            older.fence = step
+            older.last_closed = step - 1 if older.last_closed is None else max(older.last_closed, step - 1)
+            self._discard(older, step)
+        lane.fence = min((newer.begins for newer in track.lanes.values() if newer.attempt > lane.attempt), default=None)
 
-    def _discard(self, lane: Lane) -> None:
+    def _discard(self, lane: Lane, first: int) -> None:
         run = self._run
         for unit in lane.open.values():
             lane.track.tally.superseded += unit.count
             run.open_bytes -= unit.size
             run.drop(unit)
-        for unit in lane.retained.values():
+        for step in [step for step in lane.retained if step >= first]:
+            unit = lane.retained.pop(step)
             run.retained_bytes -= unit.size
             run.drop(unit)
-        lane.open, lane.order, lane.retained = {}, [], {}
+        lane.open, lane.order = {}, []
         run.lanes.dirty.add(lane.number)
 
     def _move(self, writers: list[WriterState], attempt: int, begins: tuple[Track, int] | None = None) -> None:

@@ -41,7 +41,7 @@ class Steps:
         if writer.replaced_at is not None:
             self.placing.heard_again(writer)
         lane = self.placing.lane(writer, axis, step, piece.seq)
-        if lane.fenced:
+        if lane.is_fenced(step):
             lane.track.tally.superseded += len(piece.partials.series)
             return
         self._progress(writer, lane).deliver(step, self._run.active)
@@ -60,7 +60,7 @@ class Steps:
         """Note that a writer is done with a step."""
         step = manifest.step
         lane = self.placing.lane(writer, manifest.axis, step, manifest.seq)
-        if lane.fenced:
+        if lane.is_fenced(step):
             return
         progress = self._progress(writer, lane)
         progress.deliver(step, self._run.active)

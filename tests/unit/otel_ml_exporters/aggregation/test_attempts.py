@@ -288,3 +288,22 @@ def test_clocks_of_hosts_that_are_an_hour_apart_change_nothing_in_a_restart() ->
     assert [(r.attempt, r.step) for r in service.steps()][10:] == [(1, 8), (1, 9), (1, 10), (1, 11)]
     assert service.rows()[8] == {"x": 4.0}
     assert not [notice for notice in service.notices if "Two live" in notice]
+
+
+def test_what_a_killed_process_had_left_of_steps_before_the_restart_still_counts() -> None:
+    service, first = Service(), life("a")
+    for step in range(5):
+        service.take(*[rank.step(step, {"x": 1.0}, "sum") for rank in first])
+    left = [first[1].step(step, {"x": 1.0}, "sum") for step in range(5, 10)]
+    for step in range(5, 10):
+        service.take(first[0].step(step, {"x": 1.0}, "sum"))
+    service.wait(20, Rank(0, role="generator"))  # rank 1 is given up; steps 5 to 9 close without it
+    second = life("b", start=service.now)
+    service.take(*[rank.step(8, {"x": 2.0}, "sum") for rank in second])
+
+    service.take(*left)
+    service.wait(20, *second)
+
+    rows = service.rows()
+    assert [rows[step]["x"] for step in range(4, 9)] == [2.0, 2.0, 2.0, 2.0, 4.0]
+    assert service.engine.status.counts.superseded == 2
