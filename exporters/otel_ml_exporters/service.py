@@ -41,6 +41,7 @@ from otel_ml_exporters.receiver.admission import Admission
 from otel_ml_exporters.receiver.decode import Decoded, Signal
 from otel_ml_exporters.receiver.grpc import GrpcReceiver, ServerCertificate
 from otel_ml_exporters.receiver.http import HttpReceiver
+from otel_ml_exporters.receiver.rejection import UndecodableError
 from otel_ml_exporters.receiver.routes import Routes
 from otel_ml_exporters.storage.journal import Journal
 from otel_ml_exporters.telemetry import Measure, Telemetry
@@ -120,7 +121,7 @@ class Service:
             digested=self._admission.digested,
             drop=self._journal.drop,
             dir_max=config.dir_max,
-            unreadable=self._set_aside,
+            unreadable=lambda number, decoded: self._set_aside(number, decoded.signal, decoded.body),
             clock=clock,
         )
         self._spools: LeftoverSpools | None = None
@@ -238,8 +239,17 @@ class Service:
         if leftover:
             _log.info("Taking up %d requests that were acknowledged before the last stop.", len(leftover))
         for entry in leftover:
-            decoded = self._admission.again(cast("Signal", entry.signal), entry.body)
+            try:
+                decoded = self._admission.again(cast("Signal", entry.signal), entry.body)
+            except UndecodableError as error:  # the disk changed it: it was readable when it was acknowledged
+                self._set_aside(entry.id, entry.signal, entry.body)
+                _log.error("Entry %d of the journal is set aside: %s", entry.id, error)
+                continue
             self._loop.offer([(entry.id, decoded)])
+        if self._journal.damage:
+            _log.error("%s", self._journal.damage)
+            for run in self._runs:
+                run.say(self._journal.damage)
 
     def _announce(self, rendezvous: Rendezvous) -> None:
         embedded = self._config.embedded
@@ -274,10 +284,10 @@ class Service:
             return self._config.dir / ".service"
         return run_folder(self._config.dir, embedded.experiment_name, embedded.experiment) / "state"
 
-    def _set_aside(self, number: int, decoded: Decoded) -> None:
+    def _set_aside(self, number: int, signal: str, body: bytes) -> None:
         folder = self._state_folder() / "unreadable"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (folder / f"{number}-{decoded.signal}.otlp").write_bytes(decoded.body)
+        (folder / f"{number}-{signal}.otlp").write_bytes(body)
 
     def _grpc_receiver(self) -> GrpcReceiver | None:
         if self._config.grpc is None:

@@ -43,7 +43,7 @@ class Contest:
     def due(self) -> float | None:
         """Return when the next decision falls, in seconds since the epoch."""
         found = (self._run.writers.predecessor(self._run.writers[number]) for number in self._open)
-        moments = [before.heard_at + self._run.settings.heartbeat_s for before in found if before is not None]
+        moments = [before.alive_at + self._run.settings.heartbeat_s for before in found if before is not None]
         return min(moments, default=None)
 
     def restarted(self, *, at_end: bool = False) -> Iterator[WriterState]:

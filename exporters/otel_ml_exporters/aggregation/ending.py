@@ -86,10 +86,12 @@ class Ending:
 
     def _status(self) -> Status:
         writers = self._own()
-        newest = max((writer.attempt or 0 for writer in writers), default=0)
+        newest: dict[str, int] = {}
+        for writer in writers:
+            newest[writer.writer.role] = max(newest.get(writer.writer.role, 0), writer.attempt or 0)
         ends: list[Status] = ["finished"]
         for writer in writers:
-            if (writer.attempt or 0) < newest or writer.replaced_at is not None:
+            if (writer.attempt or 0) < newest[writer.writer.role] or writer.replaced_at is not None:
                 continue
             ends.append("killed" if writer.goodbye is None else writer.goodbye.status)
         return max(ends, key=_WORST.__getitem__)

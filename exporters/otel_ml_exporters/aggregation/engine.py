@@ -184,9 +184,9 @@ class Engine:
         if not self._once(writer, position.seq, position.axis):
             return
         run = self._run
-        writer.lived(position.time_ns, position.time_ns)
+        writer.lived(position.time_ns, run.now)
         if writer.replaced_at is not None:
-            self._steps.placing.heard_again(writer, position.time_ns)
+            self._steps.placing.heard_again(writer)
         track = run.lanes.track(writer.writer.role, position.axis)
         if track.axis == DEFAULT_AXIS:
             attempt = run.attempts.newest if writer.attempt is None else writer.attempt

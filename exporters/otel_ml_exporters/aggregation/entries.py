@@ -30,8 +30,8 @@ def pairs(attributes: list[list[str]]) -> Attributes:
 
 _WRITER_FIELDS = tuple(Writer.__dataclass_fields__)
 _PLAIN_WRITER = (
-    "attempt", "floor", "forgiven", "gap_since", "heard_at", "since", "replaced_at", "replaced_ns",
-    "oldest_ns", "newest_ns", "contested", "first_step_seq", "before", "native", "points", "lanes",
+    "attempt", "floor", "forgiven", "gap_since", "heard_at", "since", "replaced_at", "replaced_when",
+    "newest_ns", "lag", "alive_at", "contested", "first_step_seq", "before", "native", "points", "lanes",
 )  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def restore_track(run: RunState, entry: list[Any]) -> None:
     track.reductions = reductions
 
 
-_PLAIN_LANE = ("attempt", "last_closed", "horizon", "closes", "intervals", "closed_at", "fenced", "members")
+_PLAIN_LANE = ("attempt", "last_closed", "horizon", "closes", "intervals", "closed_at", "begins", "fence", "members")
 
 
 def lane_entry(lane: Lane) -> dict[str, object]:

@@ -148,17 +148,19 @@ class Lane:
         horizon: closed steps up to here may have lost their fold state.
         closes: how many units closed.
         intervals: active seconds between the last eight closes.
-        fenced: a later attempt has begun here; nothing more is taken.
+        begins: the step at which it opened.
+        fence: the step at which a later attempt began: from there on nothing is taken here any more.
         watch: a writer known to hold the oldest open unit; while it does, nobody else need be asked.
         due: active time at which the oldest open unit has to be looked at again.
     """
 
     __slots__ = (
         "attempt",
+        "begins",
         "closed_at",
         "closes",
         "due",
-        "fenced",
+        "fence",
         "horizon",
         "intervals",
         "known",
@@ -186,9 +188,14 @@ class Lane:
         self.closes = 0
         self.intervals: list[float] = []
         self.closed_at = 0.0
-        self.fenced = False
+        self.begins = 0
+        self.fence: int | None = None
         self.watch: int | None = None
         self.due: float | None = None
+
+    def is_fenced(self, step: int) -> bool:
+        """Whether `step` belongs to a later attempt."""
+        return self.fence is not None and step >= self.fence
 
     def insert(self, unit: Unit) -> None:
         """Open a unit."""

@@ -29,7 +29,7 @@ class Placing:
         self._close = close
         self._late = late
 
-    def lane(self, writer: WriterState, axis: str, step: int, seq: int, time_ns: int) -> Lane:
+    def lane(self, writer: WriterState, axis: str, step: int, seq: int) -> Lane:
         """Return where (`axis`, `step`) of `writer` goes."""
         number = writer.lanes.get(axis)
         starts = writer.first_step_seq is None or seq < writer.first_step_seq
@@ -40,7 +40,7 @@ class Placing:
         track = self._run.lanes.track(writer.writer.role, axis)
         attempt = self._attempt(writer, track, step)
         if writer.attempt is None and not writer.child:
-            self._enthrone(writer, time_ns)
+            self._enthrone(writer)
             others = self._contemporaries(writer, attempt)
             if others:
                 self._move(others, attempt, begins=(track, step))
@@ -76,7 +76,7 @@ class Placing:
             parent = self._run.writers.parent_of(writer)
             if parent is not None and parent.attempt is not None:
                 return parent.attempt
-        attempt = self._run.attempts.of(writer.writer.attempt) if writer.attempt is None else writer.attempt
+        attempt = self._counted(writer) if writer.attempt is None else writer.attempt
         before = self._run.writers.predecessor(writer)
         if before is None or before.attempt != attempt:
             return attempt
@@ -88,6 +88,19 @@ class Placing:
             self._contest.open(writer)
             return attempt
         return self._restart(writer, lane, step)
+
+    def _counted(self, writer: WriterState) -> int:
+        """Return the attempt of a new writer: its launcher's count, else the newest one of its role.
+
+        Roles restart each for itself: a process that joins one must not fence those of it that go on.
+        """
+        who = writer.writer
+        if who.attempt is None:
+            tracks = self._run.lanes.tracks.values()
+            begun = [attempt for track in tracks if track.role == who.role for attempt in track.lanes]
+            if begun:
+                return max(begun)
+        return self._run.attempts.of(who.attempt)
 
     def _restart(self, writer: WriterState, lane: Lane, step: int) -> int:
         attempts, counted = self._run.attempts, writer.writer.attempt
@@ -101,10 +114,7 @@ class Placing:
         return restarted
 
     def _contemporaries(self, writer: WriterState, attempt: int) -> list[WriterState]:
-        """Return the writers of its role that began after its predecessor had lived: they are in `attempt`, too.
-
-        By the times they recorded, too: what a dead process had left in its spool is heard after others have begun.
-        """
+        """Return the writers of its role that began after its predecessor had lived: they are in `attempt`, too."""
         before = self._run.writers.predecessor(writer)
         if before is None or before.attempt is None or before.attempt >= attempt:
             return []
@@ -115,22 +125,22 @@ class Placing:
             and other.writer.role == writer.writer.role
             and other.attempt == before.attempt
             and other.writer.attempt == writer.writer.attempt
-            and (other.since > before.heard_at or other.oldest_ns > before.newest_ns > 0)
+            and other.since > before.alive_at
         ]
 
-    def _enthrone(self, writer: WriterState, time_ns: int) -> None:
+    def _enthrone(self, writer: WriterState) -> None:
         before = self._run.writers.predecessor(writer)
         if before is not None:
-            before.replaced_ns = time_ns
+            before.replaced_when = self._run.now
             silent = self._run.settings.world_wait_s if self._run.is_dead(before) else 0.0
             before.replaced_at = self._run.active - silent
             self._run.clock.forget(before.number)
             self._run.writers.dirty.add(before.number)
         self._run.writers.enthrone(writer)
 
-    def heard_again(self, writer: WriterState, time_ns: int) -> None:
+    def heard_again(self, writer: WriterState) -> None:
         """A replaced incarnation recorded something after its successor began: both are alive, and both count."""
-        if writer.replaced_at is not None and time_ns > writer.replaced_ns:
+        if writer.replaced_at is not None and writer.alive_at > writer.replaced_when:
             writer.replaced_at = None
             who = writer.writer
             self._run.output.say(
@@ -139,29 +149,34 @@ class Placing:
             )
 
     def _fence(self, track: Track, lane: Lane, step: int) -> None:
-        """Let the older attempts of a track end where this one begins: earlier steps close, the rest is superseded."""
+        """Let the older attempts of a track end where this one begins: earlier steps close, the rest is superseded.
+
+        What arrives later of an earlier step, from the spool of a process that was killed, is late data as any other.
+        """
+        lane.begins = step
         for attempt in sorted(track.lanes):
             older = track.lanes[attempt]
-            if attempt >= lane.attempt or older.fenced:
+            if attempt >= lane.attempt or older.is_fenced(step):
                 continue
             while older.order and older.order[0] < step:
                 self._close(older)
             self._late.export_all(older)
-            older.fenced = True
-            self._discard(older)
-        newer = max(track.lanes)
-        lane.fenced = newer > lane.attempt
+            older.fence = step
+            older.last_closed = step - 1 if older.last_closed is None else max(older.last_closed, step - 1)
+            self._discard(older, step)
+        lane.fence = min((newer.begins for newer in track.lanes.values() if newer.attempt > lane.attempt), default=None)
 
-    def _discard(self, lane: Lane) -> None:
+    def _discard(self, lane: Lane, first: int) -> None:
         run = self._run
         for unit in lane.open.values():
             lane.track.tally.superseded += unit.count
             run.open_bytes -= unit.size
             run.drop(unit)
-        for unit in lane.retained.values():
+        for step in [step for step in lane.retained if step >= first]:
+            unit = lane.retained.pop(step)
             run.retained_bytes -= unit.size
             run.drop(unit)
-        lane.open, lane.order, lane.retained = {}, [], {}
+        lane.open, lane.order = {}, []
         run.lanes.dirty.add(lane.number)
 
     def _move(self, writers: list[WriterState], attempt: int, begins: tuple[Track, int] | None = None) -> None:

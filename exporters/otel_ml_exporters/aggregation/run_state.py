@@ -82,14 +82,8 @@ class RunState:
         ]
 
     def is_dead(self, writer: WriterState) -> bool:
-        """Whether an older incarnation is over: a live one would have sent its heartbeat.
-
-        What it had left in its spool is heard later than it lived, so the times it recorded count as well.
-        """
-        heartbeat_s = self.settings.heartbeat_s
-        silent = self.now - writer.heard_at >= heartbeat_s
-        ended_before = writer.replaced_ns - writer.newest_ns >= heartbeat_s * 1e9 > 0 < writer.newest_ns
-        return writer.goodbye is not None or silent or ended_before
+        """Whether an older incarnation is over: a live one would have sent its heartbeat."""
+        return writer.goodbye is not None or self.now - writer.alive_at >= self.settings.heartbeat_s
 
     @staticmethod
     def _recent(writer: WriterState, silent: float) -> bool:

@@ -37,11 +37,11 @@ class Steps:
     def points(self, writer: WriterState, sent: Fragment | ForeignPoint, piece: Piece, axis: str, step: int) -> None:
         """Take new points of a writer's step."""
         time_ns = int(piece.partials.times.max(initial=0))
-        writer.lived(int(piece.partials.times.min()), time_ns)
+        writer.lived(time_ns, self._run.now)
         if writer.replaced_at is not None:
-            self.placing.heard_again(writer, time_ns)
-        lane = self.placing.lane(writer, axis, step, piece.seq, time_ns)
-        if lane.fenced:
+            self.placing.heard_again(writer)
+        lane = self.placing.lane(writer, axis, step, piece.seq)
+        if lane.is_fenced(step):
             lane.track.tally.superseded += len(piece.partials.series)
             return
         self._progress(writer, lane).deliver(step, self._run.active)
@@ -59,8 +59,8 @@ class Steps:
     def manifest(self, writer: WriterState, manifest: Manifest) -> None:
         """Note that a writer is done with a step."""
         step = manifest.step
-        lane = self.placing.lane(writer, manifest.axis, step, manifest.seq, 0)
-        if lane.fenced:
+        lane = self.placing.lane(writer, manifest.axis, step, manifest.seq)
+        if lane.is_fenced(step):
             return
         progress = self._progress(writer, lane)
         progress.deliver(step, self._run.active)

@@ -55,6 +55,10 @@ class Progress:
         self.left, self.previous, self.current = True, None, None
 
 
+_SET_BACK_NS = 60 * 10**9
+"""Times that are so much older than others of a writer say that its clock was set back: nothing is reordered so far."""
+
+
 class WriterState:
     """One process incarnation.
 
@@ -66,8 +70,10 @@ class WriterState:
         gap_since: active time since when something the writer sent is known to be missing.
         since, heard_at: first and last time it was heard, seconds since the epoch.
         replaced_at: active time at which a newer incarnation of its (role, rank) delivered its first step, unless
-            this one was heard with something newer (`replaced_ns`) since: then both are live.
-        oldest_ns, newest_ns: by its own clock, first and last time of a record in a step, or a heartbeat; 0: none yet.
+            this one was alive after that (`replaced_when`, seconds since the epoch): then both are live.
+        alive_at: when it last recorded in a step or sent a heartbeat, by the service's clock: what it left in a spool
+            is heard later than that. From `newest_ns`, the same by its own clock, and `lag`, the least seconds between
+            a time of its own and its arrival.
         contested: it started where its predecessor had closed, and that may still live (`contest.py`).
         first_step_seq: the lowest running number that carried a step: where it started.
         native: it sends running numbers: it is one of ours.
@@ -77,6 +83,7 @@ class WriterState:
     """
 
     __slots__ = (
+        "alive_at",
         "attempt",
         "before",
         "contested",
@@ -86,18 +93,18 @@ class WriterState:
         "gap_since",
         "goodbye",
         "heard_at",
+        "lag",
         "lanes",
         "native",
         "newest",
         "newest_ns",
         "number",
-        "oldest_ns",
         "parts",
         "points",
         "progress",
         "received",
         "replaced_at",
-        "replaced_ns",
+        "replaced_when",
         "since",
         "source",
         "writer",
@@ -116,12 +123,14 @@ class WriterState:
         self.heard_at = 0.0
         self.since = 0.0
         self.replaced_at: float | None = None
-        self.replaced_ns = 0
+        self.replaced_when = 0.0
         self.first_step_seq: int | None = None
         self.goodbye: Goodbye | None = None
         self.native = False
         self.newest = False
-        self.oldest_ns = self.newest_ns = 0
+        self.newest_ns = 0
+        self.lag: float | None = None
+        self.alive_at = 0.0
         self.contested = False
         self.before: int | None = None
         self.points = 0
@@ -144,10 +153,14 @@ class WriterState:
         """It said goodbye, and everything it sent before has arrived."""
         return self.goodbye is not None and self.goodbye.seq <= self.floor
 
-    def lived(self, first_ns: int, last_ns: int) -> None:
-        """Note when it recorded something."""
-        self.oldest_ns = min(self.oldest_ns or first_ns, first_ns)
-        self.newest_ns = max(self.newest_ns, last_ns)
+    def lived(self, time_ns: int, now: float) -> None:
+        """Note that something arrived that it recorded at `time_ns`."""
+        lag = now - time_ns / 1e9
+        was_set_back = time_ns < self.newest_ns - _SET_BACK_NS
+        if self.lag is None or lag < self.lag or was_set_back:
+            self.lag = lag
+        self.newest_ns = time_ns if was_set_back else max(self.newest_ns, time_ns)
+        self.alive_at = max(self.alive_at, time_ns / 1e9 + self.lag)
 
     def receive(self, seq: int) -> bool:
         """Note that a running number arrived whole; False where it was known."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from otel_ml_exporters.aggregation.engine import Engine
 from otel_ml_exporters.aggregation.observation import Observation
-from otel_ml_exporters.aggregation.outcome import Status
+from otel_ml_exporters.aggregation.outcome import Outcome, Status
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.delivery.pipeline import Pipeline, PipelineStatus
 from otel_ml_exporters.delivery.retry import RetryPolicy
@@ -74,6 +74,7 @@ class ExperimentRun:
         self._consumed = consumed[1] if consumed is not None and consumed[0] == journal else 0
         self.is_touched = False
         self.rejected = int(self.outbox.facts.get("rejected", "0"))
+        self._unwritten: tuple[Outcome, list[str]] | None = None
         self._unstored: Commit | None = None
         self._said: deque[str] = deque()
         self.pipelines: dict[str, Pipeline] = {}
@@ -126,7 +127,8 @@ class ExperimentRun:
         Raises:
             StorageError: nothing was stored; call again, the same is then tried again.
         """
-        if self._unstored is None and (self.is_touched or self._said or self.outbox.unsaved):
+        is_new = self.is_touched or self._said or self.outbox.unsaved or self._unwritten
+        if self._unstored is None and is_new:
             self._unstored = self._next_commit()
             self.is_touched = False
         if self._unstored is None:
@@ -196,11 +198,15 @@ class ExperimentRun:
         self._said.append(sentence)
 
     def _next_commit(self) -> Commit:
-        outcome = self._engine.take()
+        if self._unwritten is None:
+            said = [self._said.popleft() for _ in range(len(self._said))]
+            self._unwritten = self._engine.take(), said
+        outcome, said = self._unwritten  # kept until its files are written: the engine hands out everything once
+        records = with_files(outcome.records, outcome.files, self.folder)
         append_late(self.folder / "late.otlp", outcome.too_late)
-        said = [self._said.popleft() for _ in range(len(self._said))]
+        self._unwritten = None
         return Commit(
-            records=with_files(outcome.records, outcome.files, self.folder),
+            records=records,
             changes=outcome.changes,
             consumed=(self._journal, self._consumed),
             notices=(*outcome.notices, *said),

@@ -68,9 +68,14 @@ class Admission:
         return Accepted(decoded, self._stored(decoded))
 
     def again(self, signal: Signal, body: bytes) -> Decoded:
-        """Decode what a predecessor has acknowledged."""
+        """Decode what a predecessor has acknowledged.
+
+        Raises:
+            UndecodableError: it has been damaged since.
+        """
+        decoded = self._decoder.protobuf(signal, body)
         self._hold(len(body))
-        return self._decoder.protobuf(signal, body)
+        return decoded
 
     def digested(self, size: int) -> None:
         """Note that the engine has taken a request of `size` bytes."""

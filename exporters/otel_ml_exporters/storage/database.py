@@ -10,11 +10,15 @@ from pathlib import Path
 
 from otel_ml.exceptions import OtelMLError
 
-__all__ = ["StorageError", "open_database", "private_folder", "storage_errors"]
+__all__ = ["DamagedError", "StorageError", "open_database", "private_folder", "storage_errors"]
 
 
 class StorageError(OtelMLError):
     """A file of the service cannot be read or written; the message names it and says what to do."""
+
+
+class DamagedError(StorageError):
+    """A file is no database any more, or one in which something is wrong."""
 
 
 def private_folder(path: Path) -> Path:
@@ -73,7 +77,7 @@ def storage_errors(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         raise StorageError(_operational(path, str(error))) from error
     except sqlite3.DatabaseError as error:
-        raise StorageError(
+        raise DamagedError(
             f"{str(path)!r} is not a readable otel_ml database ({error}). "
             "Move it away to start anew; what the exporters already wrote is not affected."
         ) from error

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from otel_ml_exporters.storage.database import StorageError, open_database, storage_errors
+from otel_ml_exporters.storage.database import DamagedError, StorageError, open_database, storage_errors
+from otel_ml_exporters.storage.salvage import salvaged
 
 __all__ = ["Entry", "Journal"]
 
@@ -55,6 +56,9 @@ class Journal(Generic[T]):
         path: `journal.db`.
         committed: called on the journal's thread after each commit, with (id, payload) in order.
         patience_s: seconds to wait for a predecessor that is just stopping.
+
+    Attributes:
+        damage: what to tell a person about a file that could not be read as a whole, or "".
     """
 
     def __init__(
@@ -62,8 +66,17 @@ class Journal(Generic[T]):
     ) -> None:
         self._path = path
         self._committed = committed
-        self._connection = open_database(path, _SCHEMA, patience_s)
-        self.identity = self._read_identity()
+        self.damage = ""
+        try:
+            self._open(patience_s)
+        except DamagedError:
+            readable, aside = salvaged(path)
+            self._open(patience_s)
+            self._take_over(readable)
+            self.damage = (
+                f"The journal was damaged: {len(readable)} requests could be read and are taken up, the others are "
+                f"lost. The damaged file is kept: {aside}"
+            )
         # Guards _pending, _drop_up_to and _closing; the connection belongs to the thread once that runs.
         self._changed = threading.Condition()
         self._pending: list[_Pending[T]] = []
@@ -73,9 +86,8 @@ class Journal(Generic[T]):
 
     def leftover(self) -> Sequence[Entry]:
         """Return what a predecessor acknowledged and did not finish; call before `start`."""
-        with storage_errors(self._path):
-            rows = self._connection.execute("SELECT id, signal, body FROM journal ORDER BY id").fetchall()
-        return [Entry(*row) for row in rows]
+        leftover, self._leftover = self._leftover, []
+        return leftover
 
     def start(self) -> None:
         """Start committing."""
@@ -106,6 +118,26 @@ class Journal(Generic[T]):
         if self._thread.ident is not None:
             self._thread.join()
         self._connection.close()
+
+    def _open(self, patience_s: float) -> None:
+        self._connection = open_database(self._path, _SCHEMA, patience_s)
+        try:
+            self.identity = self._read_identity()
+            with storage_errors(self._path):
+                rows = self._connection.execute("SELECT id, signal, body FROM journal ORDER BY id").fetchall()
+        except BaseException:
+            self._connection.close()
+            raise
+        self._leftover = [Entry(*row) for row in rows]
+
+    def _take_over(self, entries: Sequence[tuple[int, str, bytes]]) -> None:
+        # A new identity: what runs have consumed of the old journal says nothing about this one. What they have seen
+        # of it they recognise by its running numbers.
+        with storage_errors(self._path):
+            self._connection.execute("BEGIN")
+            self._connection.executemany("INSERT INTO journal VALUES (?, ?, ?)", entries)
+            self._connection.execute("COMMIT")
+        self._leftover = [Entry(*entry) for entry in entries]
 
     def _read_identity(self) -> str:
         with storage_errors(self._path):

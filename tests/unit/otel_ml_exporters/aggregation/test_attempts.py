@@ -253,3 +253,57 @@ def test_a_rank_that_is_new_in_the_restarted_job_belongs_to_the_attempt() -> Non
     live_on(service, second, 10)
 
     assert [service.rows()[step]["x"] for step in (9, 10, 11, 12)] == [6.0] * 4
+
+
+def test_a_process_that_joins_a_role_does_not_fence_it_because_another_role_was_restarted() -> None:
+    service, actors, trainer = Service(), life("a", role="generator"), Rank(0)
+    for step in range(5):
+        service.take(*[rank.step(step, {"x": 1.0}, "sum") for rank in (*actors, trainer)])
+    service.wait(4, *actors)
+    service.take(Rank(0, instance="trainer-b", clock=service.now).step(2, {"x": 1.0}, "sum"))  # attempt 1
+
+    newcomer = Rank(1, role="generator", instance="b-1", world_size=2, clock=service.now)
+    for step in range(5, 8):
+        service.take(actors[0].step(step, {"x": 1.0}, "sum"), newcomer.step(step, {"x": 2.0}, "sum"))
+
+    rows = service.rows(role="generator")
+    assert [rows[step]["generator/x"] for step in (4, 5, 6, 7)] == [2.0, 3.0, 3.0, 3.0]
+    assert service.engine.status.counts.superseded == 0
+
+
+def test_clocks_of_hosts_that_are_an_hour_apart_change_nothing_in_a_restart() -> None:
+    service = Service()
+    first = [Rank(0, world_size=2, instance="a-0"), Rank(1, world_size=2, instance="a-1", clock=START + 3600)]
+    for step in range(10):
+        service.take(*[rank.step(step, {"x": 1.0}, "sum") for rank in first])
+    service.wait(4, Rank(0, role="generator"))
+    second = [
+        Rank(0, world_size=2, instance="b-0", clock=service.now),
+        Rank(1, world_size=2, instance="b-1", clock=service.now + 3600),
+    ]
+
+    for step in range(8, 12):
+        service.take(*[rank.step(step, {"x": 2.0}, "sum") for rank in second])
+
+    assert [(r.attempt, r.step) for r in service.steps()][10:] == [(1, 8), (1, 9), (1, 10), (1, 11)]
+    assert service.rows()[8] == {"x": 4.0}
+    assert not [notice for notice in service.notices if "Two live" in notice]
+
+
+def test_what_a_killed_process_had_left_of_steps_before_the_restart_still_counts() -> None:
+    service, first = Service(), life("a")
+    for step in range(5):
+        service.take(*[rank.step(step, {"x": 1.0}, "sum") for rank in first])
+    left = [first[1].step(step, {"x": 1.0}, "sum") for step in range(5, 10)]
+    for step in range(5, 10):
+        service.take(first[0].step(step, {"x": 1.0}, "sum"))
+    service.wait(20, Rank(0, role="generator"))  # rank 1 is given up; steps 5 to 9 close without it
+    second = life("b", start=service.now)
+    service.take(*[rank.step(8, {"x": 2.0}, "sum") for rank in second])
+
+    service.take(*left)
+    service.wait(20, *second)
+
+    rows = service.rows()
+    assert [rows[step]["x"] for step in range(4, 9)] == [2.0, 2.0, 2.0, 2.0, 4.0]
+    assert service.engine.status.counts.superseded == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml_exporters.storage.database import StorageError
+from otel_ml_exporters.storage.database import StorageError, open_database
 from otel_ml_exporters.storage.journal import Entry, Journal
 
 
@@ -81,7 +81,7 @@ def test_a_file_that_is_no_database_is_named_with_what_to_do(tmp_path: Path) -> 
     path.write_bytes(b"this is not SQLite" * 100)
 
     with pytest.raises(StorageError, match=r"journal.db' is not a readable otel_ml database .* Move it away"):
-        Journal(path, Receiver())
+        open_database(path, "")
 
 
 def test_a_second_service_on_the_same_journal_is_refused(tmp_path: Path) -> None:
@@ -116,3 +116,35 @@ def test_a_disk_that_refuses_fails_the_append_and_not_the_journal(tmp_path: Path
     assert [payload for _, payload in receiver.entries] == ["small"]
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT body FROM journal").fetchall() == [(b"small",)]
+
+
+@pytest.mark.parametrize("place", [0.02, 0.3, 0.6, 0.95])
+def test_of_a_journal_that_is_damaged_in_the_middle_the_rest_is_taken_up(tmp_path: Path, place: float) -> None:
+    path = tmp_path / "journal.db"
+    journal = started(path, Receiver())
+    last = [journal.append("metrics", bytes([n]) * 1500, "") for n in range(200)][-1].result(10)
+    journal.close()
+    with path.open("r+b") as file:
+        file.seek(int(path.stat().st_size * place) // 4096 * 4096)
+        file.write(b"\xa5" * 8192)
+
+    again = started(path, Receiver())
+
+    bodies = [entry.body for entry in again.leftover()]
+    assert len(bodies) >= 150
+    assert set(bodies) <= {bytes([n]) * 1500 for n in range(200)}
+    assert "damaged-1" in again.damage
+    assert again.append("metrics", b"new", "").result(10) > last - 50
+    again.close()
+
+
+def test_of_a_journal_that_is_no_database_any_more_nothing_is_taken_up_and_a_new_one_begins(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    path.write_bytes(b"garbage" * 1000)
+
+    journal = started(path, Receiver())
+
+    assert journal.leftover() == []
+    assert journal.append("metrics", b"x", "").result(10) == 1
+    journal.close()
+    assert (tmp_path / "journal.db.damaged-1").read_bytes() == b"garbage" * 1000
