@@ -67,6 +67,7 @@ class Journal(Generic[T]):
         self._path = path
         self._committed = committed
         self.damage = ""
+        self._leftover: list[Entry] = []
         try:
             self._open(patience_s)
         except DamagedError:
