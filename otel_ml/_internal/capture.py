@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -66,19 +67,19 @@ class Capture:
         self._thread.join(timeout)
 
     def _look(self) -> None:
-        records = list(captured(self._role))
-        EVENTS.put("capture", lambda: records)
+        for record in captured(self._role):  # each as soon as it is known: a short job may end before the last
+            EVENTS.put("capture", partial(tuple, (record,)))
 
 
 def captured(role: str) -> Iterator[LogRecord]:
     """Yield params and artifacts that tell what ran; each program of the job has its own command line."""
     facts = {**_program(), **_git()}
     yield LogRecord(keys.EVENT_PARAMS, {"otel_ml": facts if role in keys.UNNAMED_ROLES else {role: facts}})
-    packages = sorted(f"{item.metadata['Name']}=={item.version}" for item in distributions() if item.metadata["Name"])
-    yield _artifact("packages.txt", "\n".join(dict.fromkeys(packages)) + "\n")
     diff = _run_git("diff", "HEAD", "--no-ext-diff", "--no-color")
     if diff:
         yield _artifact("git-diff.patch", "\n".join(redacted(line) for line in diff.splitlines()) + "\n")
+    packages = sorted(f"{item.metadata['Name']}=={item.version}" for item in distributions() if item.metadata["Name"])
+    yield _artifact("packages.txt", "\n".join(dict.fromkeys(packages)) + "\n")
 
 
 def _program() -> Mapping[str, object]:

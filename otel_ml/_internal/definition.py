@@ -229,7 +229,7 @@ def _conflict(name: str, definition: Definition, reduction: Reduction) -> str:
 def bad_name(name: object) -> str:
     """Say what is wrong with a name."""
     expected = f"expected a name that is a non-empty string and does not begin with {RESERVED_PREFIX!r}"
-    return f"A metric's name: {expected}, got {name!r:.80}."
+    return f"A metric's name: {expected}, got {name!r:.80}. Give it one such as 'loss'."
 
 
 @lru_cache(maxsize=1024)

@@ -85,6 +85,9 @@ def log(
                 append_row(row, series, target, value, weight, now)
         append(row)
     except Exception as error:  # noqa: BLE001 - the boundary to the user's program
+        if not isinstance(values, Mapping):
+            guard.drop("bad_value", f"log(): expected names and values such as {{'loss': 0.5}}, got {values!r:.80}.")
+            return
         guard.failed("log()", error)
 
 

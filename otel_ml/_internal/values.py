@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from otel_ml._internal.device import Deferred, DeviceArray, Weighted, deferred_tensor
@@ -80,7 +80,15 @@ def _shown(value: object) -> str:
 
 
 def _refuse(value: object) -> float:
-    raise UnrecordableError("bad_value", _shown(value))
+    raise UnrecordableError("bad_value", f"{_shown(value)}; {_advice(value)}")
+
+
+def _advice(value: object) -> str:
+    if value is None:
+        return "leave the name out where there is no value"
+    if isinstance(value, Mapping):
+        return "record its entries under names of their own"
+    return "convert it with float(), or use log_text()" if isinstance(value, str) else "convert it with float()"
 
 
 def _refuse_shape(value: object) -> float:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.worker_process import environment
-from tests.otlp_server import Event, OtlpServer, otlp_server
+from tests.otlp_server import Event, OtlpServer, eventually, otlp_server
 
-PROGRAM = "import otel_ml\nwith otel_ml.init('exp'):\n    otel_ml.log({'x': 1}, step=0)\n"
+PROGRAM = "import otel_ml\nwith otel_ml.init('exp'):\n    otel_ml.log({'x': 1}, step=0)\n    input()\n"
 SECRET = "hf_abcdefghijklmnop"
 
 
@@ -46,10 +46,13 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def train(server: OtlpServer, folder: Path, tmp_path: Path, variables: Mapping[str, str], *arguments: str) -> None:
+    """Train until the packages have arrived, which are looked up last, and end."""
     environ = environment(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url, "OTEL_ML_CAPTURE": "auto", **variables})
-    environ = {name: value for name, value in environ.items() if value}
     command = [sys.executable, "train.py", *arguments]
-    subprocess.run(command, cwd=folder, env=environ, check=True, capture_output=True, timeout=60)
+    with subprocess.Popen(command, cwd=folder, env=environ, stdin=subprocess.PIPE) as process:
+        eventually(lambda: "packages.txt" in artifacts(server) or (environ["OTEL_ML_CAPTURE"] == "off"))
+        process.communicate(b"go\n", timeout=60)
+    assert process.returncode == 0
 
 
 def artifacts(server: OtlpServer) -> dict[str, Event]:

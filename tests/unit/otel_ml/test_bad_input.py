@@ -1,0 +1,129 @@
+"""Bad input of every kind: said with what was wrong, what was expected and what to do; all else is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import otel_ml
+from otel_ml.testing import capture
+
+
+class Unprintable:
+    """What a configuration may hold: an object whose text cannot be had."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+    __str__ = __repr__
+
+
+def nested(depth: int) -> Any:
+    return {"deeper": nested(depth - 1)} if depth else 1
+
+
+A_NUMBER = "expected a number, a 0-d array or tensor, or a 1-d sequence of numbers"
+A_STEP = "expected a step that is a whole number from 0 on"
+A_NAME = "expected a name that is a non-empty string and does not begin with 'otel_ml/'"
+
+CASES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
+    "an empty name": (lambda: otel_ml.log({"": 1.0}), (A_NAME, "got ''.", "Give it one such as 'loss'")),
+    "a name that is no string": (lambda: otel_ml.record(None, 1.0), (A_NAME, "got None.")),
+    "a reserved name": (lambda: otel_ml.log({"otel_ml/x": 1.0}), (A_NAME, "got 'otel_ml/x'.")),
+    "None": (lambda: otel_ml.log({"v": None}), ("Metric 'v'", A_NUMBER, "got None", "leave the name out")),
+    "a dictionary": (
+        lambda: otel_ml.log({"v": {"a": 1}}),
+        ("Metric 'v'", A_NUMBER, "got a dict", "record its entries under names of their own"),
+    ),
+    "a 3-d array": (
+        lambda: otel_ml.log({"v": np.zeros((2, 2, 2))}),
+        ("Metric 'v'", A_NUMBER, "of shape (2, 2, 2)", "reduce it first, or use log_histogram() or log_image()"),
+    ),
+    "an object": (lambda: otel_ml.log({"v": object()}), ("Metric 'v'", A_NUMBER, "got a object", "float()")),
+    "a text": (lambda: otel_ml.log({"v": "high"}), ("Metric 'v'", A_NUMBER, "got 'high' (str)", "log_text()")),
+    "no mapping": (lambda: otel_ml.log(3), ("log(): expected names and values such as {'loss': 0.5}, got 3.",)),
+    "a negative weight": (
+        lambda: otel_ml.log({"v": 1.0}, weight=-1),
+        ("Metric 'v'", "got weight -1, which is not a finite number from 0 on"),
+    ),
+    "a negative step": (lambda: otel_ml.log({"v": 1.0}, step=-1), ("log()", A_STEP, "got -1.", "Pass an int.")),
+    "a float step": (lambda: otel_ml.log({"v": 1.0}, step=1.5), ("log()", A_STEP, "got 1.5.", "Pass an int.")),
+    "a bool step": (lambda: otel_ml.log({"v": 1.0}, step=True), ("log()", A_STEP, "got True.", "Pass an int.")),
+    "a text step": (lambda: otel_ml.log({"v": 1.0}, step="3"), ("log()", A_STEP, "got '3'.", "Pass an int.")),
+    "set_step of a text": (lambda: otel_ml.set_step("3"), ("set_step()", A_STEP, "got '3'.", "Pass an int.")),
+    "a block of a bad step": (lambda: otel_ml.step(-1).__enter__(), ("step()", A_STEP, "got -1.", "Pass an int.")),
+    "a bad axis": (
+        lambda: otel_ml.log({"v": 1.0}, axis=""),
+        ("log(): expected an axis such as 'rollout', got ''.", "Pass a non-empty string."),
+    ),
+    "a bad image": (
+        lambda: otel_ml.log_image("i", np.zeros((2, 3, 4, 5))),
+        ("log_image()", "of shape (2, 3, 4, 5)", "Expected (height, width)"),
+    ),
+    "a missing artifact": (
+        lambda: otel_ml.log_artifact(Path("/nowhere/at/all")),
+        ("log_artifact(): no file or folder '/nowhere/at/all'.", "Expected one that exists at the call."),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_said_once_and_nothing_else_is_lost(case: str) -> None:
+    call, expected = CASES[case]
+    with capture() as run:
+        otel_ml.set_step(4)
+        otel_ml.log({"good": 1.0})
+        for _ in range(3):
+            call()
+        otel_ml.log({"good": 2.0})
+        otel_ml.log_text("note", "kept")
+
+        (said,) = run.notices
+        assert [part for part in expected if part not in said] == []
+        assert [(point.name, point.step, point.count, point.value) for point in run.points] == [("good", 4, 2, 3.0)]
+        assert [event.name for event in run.events if event.kind != "ml.notice"] == ["note"]
+
+
+def test_an_unknown_reduction_is_said_with_the_nearest_and_the_value_is_kept() -> None:
+    with capture() as run:
+        otel_ml.log({"loss": 1.0}, step=0, reduce="men")
+
+        (said,) = run.notices
+        assert "Metric 'loss': Unknown reduction 'men'. Did you mean 'mean'? Known: mean, sum, " in said
+        assert [(point.name, point.reduction, point.value) for point in run.points] == [("loss", "mean", 1.0)]
+
+
+def test_two_reductions_of_one_metric_are_said_with_what_to_do_and_both_values_kept() -> None:
+    with capture() as run:
+        otel_ml.log({"tokens": 1.0}, step=0, reduce="sum")
+        otel_ml.log({"tokens": 2.0}, step=0, reduce="max")
+
+        (said,) = run.notices
+        assert "'tokens' is reduced by 'sum' in this process, so 'max' is not used." in said
+        assert "give both as a tuple, or rename one" in said
+        assert [(point.reduction, point.count, point.value) for point in run.points] == [("sum", 2, 3.0)]
+
+
+def test_unusual_names_are_no_mistake() -> None:
+    names = ["n" * 300, "größe", "loss@5", "a//b", "with space", *(f"n{i}" for i in range(10_000))]
+    with capture() as run:
+        otel_ml.log(dict.fromkeys(names, 1.0), step=0)
+
+        assert {point.name for point in run.points} == set(names)
+        assert run.notices == []
+
+
+def test_params_of_any_depth_and_kind_are_kept() -> None:
+    with capture() as run:
+        otel_ml.log_params({"deep": nested(20), "odd": Unprintable(), "lr": 0.1, "none": None})
+
+        (params,) = [event for event in run.events if event.kind == "ml.params"]
+        assert params.body["lr"] == 0.1
+        assert params.body["none"] is None
+        assert params.body["odd"] == "<Unprintable>"
+        assert str(params.body["deep"]).count("deeper") == 20
+        assert run.notices == []
