@@ -28,6 +28,7 @@ def server() -> Iterator[FakeWandb]:
 
 @pytest.fixture(autouse=True)
 def online(server: FakeWandb, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("WANDB_MODE")
     monkeypatch.setenv("WANDB_BASE_URL", server.address)
     monkeypatch.setenv("WANDB_API_KEY", API_KEY)
     monkeypatch.setenv("WANDB__FILE_STREAM_TRANSMIT_INTERVAL", "1")
