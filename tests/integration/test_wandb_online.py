@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from otel_ml_exporters.cli.open_command import wandb_page
+from otel_ml_exporters.runs.folders import RunFolder
 from tests.contract.stored import environment
 from tests.contract.stream import training
 from tests.fakes.wandb_server import API_KEY, FakeRun, FakeWandb
@@ -93,6 +95,13 @@ def test_every_metric_is_drawn_over_its_own_axis(server: FakeWandb, run_dir: Pat
     assert drawn_over["rollout/reward"] == "otel_ml/rollout"
     assert drawn_over["gpu/memory"] == "otel_ml/time"
     assert {row["otel_ml/rollout"] for row in run.history if "rollout/reward" in row} == {5, 12, 19}
+
+
+def test_the_address_of_the_page_is_noted_for_otel_ml_open(server: FakeWandb, run_dir: Path) -> None:
+    begin("wandb", run_dir, 5).communicate(timeout=WAIT)
+
+    assert wandb_page(RunFolder(run_dir)).startswith(f"{server.address}/")
+    assert wandb_page(RunFolder(run_dir)).endswith(f"/runs/{RUN_ID}")
 
 
 def test_the_api_key_is_in_no_file(run_dir: Path) -> None:

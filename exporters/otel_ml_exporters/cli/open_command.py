@@ -21,7 +21,7 @@ from otel_ml_exporters.cli.parameters import dir_option, run_argument
 from otel_ml_exporters.cli.screen import screen
 from otel_ml_exporters.runs.folders import RunFolder, find
 
-__all__ = ["Viewer", "ViewerError", "command", "viewers"]
+__all__ = ["Viewer", "ViewerError", "command", "viewers", "wandb_page"]
 
 _START_PATIENCE_S = 60.0
 """MLflow imports for several seconds on a busy machine."""
@@ -67,15 +67,23 @@ def viewers(run: RunFolder) -> Mapping[str, Viewer]:
 @click.command("open", epilog="Examples: otel-ml open · otel-ml open latest --with mlflow --no-browser")
 @run_argument(required=False)
 @dir_option
-@click.option("--with", "viewer_name", type=click.Choice(["tensorboard", "mlflow"]), help="Instead of the first found.")
+@click.option(
+    "--with", "viewer_name", type=click.Choice(["tensorboard", "mlflow", "wandb"]), help="Instead of the first found."
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="Port on 127.0.0.1.")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser: bool) -> None:
-    """Open RUN (the newest, if left out) in TensorBoard or MLflow, until Ctrl-C.
+    """Open RUN (the newest, if left out) in TensorBoard or MLflow, until Ctrl-C; or its page in W&B.
 
     The address is the first line on standard output.
     """
     folder = find(run, base)
+    if _is_for_wandb(folder, viewer_name):
+        page = wandb_page(folder)
+        click.echo(page)
+        if not no_browser:
+            webbrowser.open(page)
+        return
     viewer = _chosen(folder, viewer_name)
     port = port or _free_port()
     process = subprocess.Popen(
@@ -94,15 +102,55 @@ def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser
         process.wait()
 
 
+def _is_for_wandb(run: RunFolder, name: str | None) -> bool:
+    """Whether W&B is asked for, or is the only place where the run is."""
+    return name == "wandb" or (
+        name is None
+        and _noted(run, "mode") is not None
+        and not any(viewer.data.exists() for viewer in viewers(run).values())
+    )
+
+
+def _noted(run: RunFolder, name: str) -> str | None:
+    """Return what the exporter wandb noted about the run: its `mode`, or the `url` of its page."""
+    try:
+        return (run.path / "wandb" / name).read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+
+
+def wandb_page(run: RunFolder) -> str:
+    """Return the address of the run's page.
+
+    Raises:
+        ViewerError: there is none; says how there will be.
+    """
+    mode = _noted(run, "mode")
+    if mode is None:
+        raise ViewerError(_nowhere(run, "wandb"))
+    url = _noted(run, "url")
+    if url is not None:
+        return url
+    root = run.path.parent.parent / "wandb"
+    logs = sorted(root.glob(f"offline-run-*/run-{run.id}.wandb"))
+    folders = " ".join(shlex.quote(str(log.parent)) for log in logs) or f"{shlex.quote(str(root))}/offline-run-*"
+    raise ViewerError(
+        f"Run {run.id} was kept offline by W&B. Upload it, which prints its address: wandb login; wandb sync {folders}"
+    )
+
+
+def _nowhere(run: RunFolder, name: str | None) -> str:
+    return (
+        f"Run {run.id} was not written for {name or 'TensorBoard or MLflow'}. Write it there now: "
+        f"otel-ml replay {shlex.quote(str(run.path))} --to {name or 'tensorboard'}; or look here: otel-ml show {run.id}"
+    )
+
+
 def _chosen(run: RunFolder, name: str | None) -> Viewer:
     known = viewers(run)
     with_data = [viewer for viewer in known.values() if viewer.data.exists() and name in {None, viewer.name}]
     if not with_data:
-        wanted = name or "tensorboard"
-        raise ViewerError(
-            f"Run {run.id} was not written for {name or 'TensorBoard or MLflow'}. Write it there now: "
-            f"otel-ml replay {shlex.quote(str(run.path))} --to {wanted}; or look here: otel-ml show {run.id}"
-        )
+        raise ViewerError(_nowhere(run, name))
     for viewer in with_data:
         if installed_version(viewer.name) is not None:
             return viewer

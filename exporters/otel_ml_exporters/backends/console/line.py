@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TextIO
 
 from otel_ml_exporters.backends.console.choice import interesting, significant
+from otel_ml_exporters.backends.console.remark import Remarks
 from otel_ml_exporters.records import StepRecord
 
 __all__ = ["Lines", "place"]
@@ -33,6 +34,7 @@ class Lines:
         self._digits = digits
         self._patterns = patterns
         self._columns: dict[tuple[str, str], dict[str, int]] = {}
+        self._remarks = Remarks()
         self._place_width = 0
         self._least = digits + len("0.0")  # 0.01234: a column grows and never shrinks
 
@@ -40,7 +42,8 @@ class Lines:
         """Write a step: where it is, its main metrics, what is special about it."""
         where = place(record.role, record.axis, record.step)
         self._place_width = max(self._place_width, len(where))
-        remark = _remark(record)
+        remarks = self._remarks.of(record)
+        remark = f"({', '.join(remarks)})" if remarks else ""
         room = self._width - self._place_width - (len(_GAP + remark) if remark else 0)
         cells = self._cells(self._columns.setdefault((record.role, record.axis), {}), record.values, room)
         self.text(_GAP.join([where.ljust(self._place_width), *cells, *([remark] if remark else [])]))
@@ -75,12 +78,3 @@ class Lines:
 
 def _cell_width(name: str, value_width: int) -> int:
     return len(_GAP) + len(name) + 1 + value_width
-
-
-def _remark(record: StepRecord) -> str:
-    remarks = []
-    if record.amendment:
-        remarks.append("amended")
-    if record.writers_missing:
-        remarks.append(f"{record.writers_missing} writer{'s' * (record.writers_missing > 1)} missing")
-    return f"({', '.join(remarks)})" if remarks else ""

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from otel_ml_exporters.backends.console.choice import interesting, significant
 from otel_ml_exporters.backends.console.line import place
+from otel_ml_exporters.backends.console.remark import Remarks
 from otel_ml_exporters.records import StepRecord
 
 __all__ = ["LiveTable", "sparkline"]
@@ -50,7 +51,8 @@ class LiveTable:
         self._patterns = patterns
         self._recent: dict[str, deque[float]] = {}
         self._places: dict[tuple[str, str], str] = {}
-        self._missing = 0
+        self._remarks = Remarks()
+        self._last: list[str] = []
         self._console = Console(file=stream, width=width)
         self._live = Live(console=self._console, auto_refresh=False)
         self._live.start()
@@ -60,7 +62,7 @@ class LiveTable:
         if record.amendment:
             return
         self._places[record.role, record.axis] = place(record.role, record.axis, record.step)
-        self._missing = record.writers_missing
+        self._last = self._remarks.of(record)
         for name, value in record.values.items():
             self._recent.setdefault(name, deque(maxlen=_TREND)).append(value)
 
@@ -77,8 +79,7 @@ class LiveTable:
         self._live.stop()
 
     def _table(self) -> Table:
-        missing = f"{self._missing} writer{'s' * (self._missing > 1)} missing"
-        state = " · ".join([*self._places.values(), *([missing] if self._missing else [])])
+        state = " · ".join([*self._places.values(), *self._last])
         table = Table(title=self._title, caption=state, title_justify="left", caption_justify="left")
         table.add_column("metric", no_wrap=True, style="bold")
         table.add_column("last", justify="right", no_wrap=True)

@@ -115,6 +115,8 @@ def open_run(run: RunInfo, options: Options) -> OpenRun:
         position = _position(opened, decision.mode, log, before)
         memory.parent.mkdir(parents=True, exist_ok=True)
         memory.write_text(decision.mode)
+        if opened.url:
+            memory.with_name("url").write_text(str(opened.url))  # for `otel-ml open`
     except OSError:
         opened.finish(exit_code=1)  # else the next try finds the run in use
         raise

@@ -60,6 +60,47 @@ def test_lines_are_never_longer_than_the_width_and_say_what_is_missing() -> None
     assert said[4].count("metric_") >= 2
 
 
+@pytest.mark.parametrize(
+    "timed",
+    [
+        {"time/forward": 0.29, "time/forward/mean": 0.09, "time/forward/argmax": 2.0},
+        {"time/forward": 0.09, "time/forward/max": 0.29, "time/forward/argmax": 2.0},
+        {"time/forward/rank_0": 0.02, "time/forward/rank_1": 0.03, "time/forward/rank_2": 0.29, "time/forward": 0.29},
+    ],
+    ids=["max,mean,argmax", "mean,max,argmax", "max,rank"],
+)
+def test_who_was_slow_is_named_where_the_step_tells(timed: dict[str, float]) -> None:
+    waiting = {"time/sync": 0.3, "time/sync/mean": 0.28, "time/sync/argmax": 0.0}
+
+    said = written(row(1, {"loss": 1.0, **timed, **waiting}))
+
+    assert said[1].endswith("(rank 2 slow in forward: 0.2900 s)")
+
+
+def test_nobody_is_slow_where_ranks_are_alike_or_the_difference_is_small() -> None:
+    alike = {"time/forward": 0.29, "time/forward/mean": 0.27, "time/forward/argmax": 2.0}
+    small = {"time/load": 0.002, "time/load/mean": 0.0005, "time/load/argmax": 1.0}
+
+    assert "slow" not in written(row(1, {**alike, **small}))[1]
+
+
+def test_who_is_missing_is_named_where_ranks_have_series_of_their_own() -> None:
+    ranks = {f"loss/rank_{rank}": 1.0 for rank in range(4)}
+    fewer = {name: value for name, value in ranks.items() if name not in {"loss/rank_1", "loss/rank_3"}}
+
+    said = written(row(1, ranks), row(2, fewer, writers_missing=2), row(3, {"loss": 1.0}, writers_missing=2))
+
+    assert said[2].endswith("(2 writers missing: ranks 1, 3)")
+    assert said[3].endswith("(2 writers missing)")
+
+
+def test_the_table_names_who_was_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    timed = {"time/forward": 0.29, "time/forward/mean": 0.09, "time/forward/argmax": 2.0}
+
+    assert "rank 2 slow in forward" in "\n".join(written(row(1, timed), stream=Terminal(), width=100))
+
+
 def test_chosen_metrics_are_shown_in_the_chosen_order() -> None:
     said = written(row(1, {"a": 1.0, "b/max": 2.0, "c": 3.0}), metrics=["c", "b/*"], digits=2)
 

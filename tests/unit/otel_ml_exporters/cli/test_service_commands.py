@@ -256,6 +256,28 @@ def test_open_says_how_to_get_there_where_the_run_is_in_no_viewer(tmp_path: Path
     assert f"otel-ml replay {run.path} --to tensorboard" in done.stderr
 
 
+def test_open_says_how_a_run_that_w_and_b_kept_offline_is_uploaded(tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=3), exporters=["wandb"])
+
+    done = otel_ml(tmp_path, "open", "01abc", "--no-browser")
+
+    [log] = tmp_path.glob("wandb/offline-run-*/run-01abc.wandb")
+    assert done.returncode == 1
+    assert f"wandb sync {log.parent}" in done.stderr
+
+
+def test_open_finds_the_page_of_a_run_in_w_and_b(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=3))
+    (run.path / "wandb").mkdir()
+    (run.path / "wandb" / "mode").write_text("online")
+    (run.path / "wandb" / "url").write_text("https://wandb.example/team/digits/runs/01abc")
+
+    done = otel_ml(tmp_path, "open", "01abc", "--no-browser")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "https://wandb.example/team/digits/runs/01abc\n"
+
+
 @pytest.mark.parametrize("command", ["show", "tail", "open", "replay"])
 def test_a_run_that_does_not_exist_is_said_with_what_there_is(tmp_path: Path, command: str) -> None:
     write_run(tmp_path, "01abc", digits_records(steps=2))

@@ -1,0 +1,89 @@
+"""What is special about a step: corrections, who was missing, who was slow."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from statistics import fmean
+
+from otel_ml_exporters.backends.console.choice import significant
+from otel_ml_exporters.records import StepRecord
+
+__all__ = ["Remarks"]
+
+_RANK = re.compile(r"^(?P<base>.+)/rank_(?P<rank>\d+)$")
+_TIMER = re.compile(r"(?:^|/)time/(?P<phase>.+)$")
+
+_TOTAL = "step"
+"""The timer that holds all others: it tells that a step was slow, not where."""
+
+_RATIO = 1.5
+"""How many times the mean the slowest rank must take, to be named."""
+
+_LEAST_S = 0.005
+"""Smaller differences are the machine's noise."""
+
+
+class Remarks:
+    """Remembers which ranks have series of their own, to name those that a step lacks."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[tuple[str, str], set[int]] = {}
+
+    def of(self, record: StepRecord) -> list[str]:
+        """Return short remarks; none for an ordinary step."""
+        remarks = ["amended"] if record.amendment else []
+        missing = self._missing(record)
+        if record.writers_missing:
+            remarks.append(f"{record.writers_missing} writer{'s' * (record.writers_missing > 1)} missing{missing}")
+        slow = _slowest(record.values)
+        return remarks if slow is None else [*remarks, slow]
+
+    def _missing(self, record: StepRecord) -> str:
+        present = {int(match["rank"]) for name in record.values if (match := _RANK.match(name))}
+        known = self._ranks.setdefault((record.role, record.axis), set())
+        gone = sorted(known - present) if present else []
+        known |= present
+        if not gone:
+            return ""
+        return f": rank{'s' * (len(gone) > 1)} {', '.join(map(str, gone))}"
+
+
+def _slowest(values: Mapping[str, float]) -> str | None:
+    """Return who was slow in which timer, the one in which it cost most."""
+    found = max(_slow(values), default=None)
+    if found is None:
+        return None
+    _, phase, rank, seconds = found
+    return f"rank {rank} slow in {phase}: {significant(seconds, 4)} s"
+
+
+def _slow(values: Mapping[str, float]) -> Iterator[tuple[float, str, int, float]]:
+    """Yield (seconds above the mean, timer, rank, seconds) of each timer in which a rank stands out."""
+    for name, (rank, slowest, mean) in {**_by_extreme(values), **_by_rank(values)}.items():
+        match = _TIMER.search(name)
+        if match and match["phase"] != _TOTAL and slowest > _RATIO * mean and slowest - mean > _LEAST_S:
+            yield slowest - mean, match["phase"], rank, slowest
+
+
+def _by_extreme(values: Mapping[str, float]) -> Mapping[str, tuple[int, float, float]]:
+    """Timer → (rank, slowest, mean) of those reduced by `max`, `mean` and `argmax`, in any order."""
+    found = {}
+    for name, rank in values.items():
+        base = name.removesuffix("/argmax")
+        slowest, mean = values.get(f"{base}/max", values.get(base)), values.get(f"{base}/mean", values.get(base))
+        if base != name and slowest is not None and mean is not None and math.isfinite(rank):
+            found[base] = (int(rank), slowest, mean)
+    return found
+
+
+def _by_rank(values: Mapping[str, float]) -> Mapping[str, tuple[int, float, float]]:
+    """Timer → (rank, slowest, mean) of those reduced by `rank`."""
+    ranks: dict[str, dict[int, float]] = {}
+    for name, value in values.items():
+        match = _RANK.match(name)
+        if match:
+            ranks.setdefault(match["base"], {})[int(match["rank"])] = value
+    slowest = {base: max(seconds, key=lambda rank: seconds[rank]) for base, seconds in ranks.items()}
+    return {base: (rank, ranks[base][rank], fmean(ranks[base].values())) for base, rank in slowest.items()}
