@@ -117,5 +117,5 @@ class Contest:
             and not peer.child
             and peer.goodbye is None
             and peer.replaced_at is None
-            and peer.since <= before.alive_at
+            and peer.born_at <= before.alive_at
         ]

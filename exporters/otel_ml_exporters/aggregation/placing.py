@@ -126,7 +126,7 @@ class Placing:
             and other.writer.role == writer.writer.role
             and other.attempt == before.attempt
             and other.writer.attempt == writer.writer.attempt
-            and other.since > before.alive_at
+            and other.born_at > before.alive_at
         ]
 
     def _enthrone(self, writer: WriterState) -> None:
