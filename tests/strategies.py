@@ -219,6 +219,7 @@ class Service:
         for _ in range(math.ceil(seconds)):
             self.now += min(1.0, seconds)
             for rank in alive:
+                rank.clock = max(rank.clock, self.now)
                 self.engine.observe(rank.inside(0, axis="heartbeat")[0], self.now)
             self.settle()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import time
 import zlib
@@ -147,7 +148,7 @@ class HttpTransport:
 
     def _connect(self, target: Target, deadline: float) -> socket.socket:
         key = (target.scheme, target.host, target.port)
-        if self._socket is not None and self._connected_to == key:
+        if self._socket is not None and self._connected_to == key and not self._has_spoken(self._socket):
             return self._socket
         self.close()
         connection = socket.create_connection((target.host, target.port), timeout=_left(deadline))
@@ -160,6 +161,12 @@ class HttpTransport:
                 raise
         self._socket, self._connected_to = connection, key
         return connection
+
+    def _has_spoken(self, connection: socket.socket) -> bool:
+        """Whether the peer closed an idle connection, or said something nobody asked for: proxies say 408 there."""
+        waiting = select.poll()  # `select()` refuses descriptors from 1,024 on
+        waiting.register(connection, select.POLLIN)
+        return bool(self._received or waiting.poll(0))
 
     def _tls(self) -> ssl.SSLContext:
         import ssl

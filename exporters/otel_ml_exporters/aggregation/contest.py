@@ -1,8 +1,9 @@
-"""A rank's new incarnation starts where the old one had closed, and the old one was heard a moment ago: which is it?
+"""A rank's new incarnation starts at a step that had closed: was the job restarted, or only this rank, or is it a twin?
 
-A launcher restarts a job within a second; two processes may also be given the same rank by mistake. A live old one is
-heard again within its heartbeat, so until then nothing is decided: the new one's late points are not amended into what
-the old one had closed, and no further step closes there.
+A launcher restarts a whole job within a second; a pool of actors gets one of them back; two processes may be given the
+same rank by mistake. Who lives is heard within a heartbeat: the old incarnation of a twin, the peers of a rank that
+came back. Until then nothing is decided: the new one's late points are not amended into what had closed, and no
+further step closes there.
 """
 
 from __future__ import annotations
@@ -41,26 +42,80 @@ class Contest:
         return bool(self._open) and not self._open.isdisjoint(unit.writers)
 
     def due(self) -> float | None:
-        """Return when the next decision falls, in seconds since the epoch."""
+        """Return when the next decision may fall, in seconds since the epoch."""
+        run = self._run
         found = (self._run.writers.predecessor(self._run.writers[number]) for number in self._open)
-        moments = [before.alive_at + self._run.settings.heartbeat_s for before in found if before is not None]
-        return min(moments, default=None)
+        awaited = [before for before in found if before is not None]
+        awaited += [peer for number in self._open for peer in self._peers(run.writers[number])]
+        moments = [writer.alive_at + run.settings.heartbeat_s for writer in awaited]
+        return min((moment for moment in moments if moment > run.now), default=run.now) if moments else None
+
+    def is_open_question(self, writer: WriterState, before: WriterState) -> bool:
+        """Whether it takes time to see if `writer`, which takes the place of `before`, belongs to a new attempt."""
+        return not self._run.is_dead(before) or any(not self._run.is_dead(peer) for peer in self._peers(writer))
 
     def restarted(self, *, at_end: bool = False) -> Iterator[WriterState]:
-        """Yield the writers whose predecessor turned out to be dead; forget those whose predecessor lives.
+        """Yield the writers that began a new attempt; forget those that did not.
 
         Args:
             at_end: the run is over: who was not heard again is dead.
         """
         for number in sorted(self._open):
+            verdict = self._verdict(self._run.writers[number], at_end=at_end)
+            if verdict is None:
+                continue
             writer = self._run.writers[number]
-            before = self._run.writers.predecessor(writer)
-            is_moot = before is None or before.attempt != writer.attempt or before.replaced_at is None
-            is_over = before is not None and (at_end or self._run.is_dead(before))
-            if is_moot or is_over:
-                self._open.discard(number)
-                writer.contested = False
-                self._run.writers.dirty.add(number)
-                self._run.lanes.dirty.update(writer.lanes.values())
-                if not is_moot:
-                    yield writer
+            self._open.discard(number)
+            writer.contested = False
+            self._run.writers.dirty.add(number)
+            self._run.lanes.dirty.update(writer.lanes.values())
+            if verdict:
+                yield writer
+
+    def replace_dead(self, lane: Lane, unit: Unit) -> None:
+        """Let the newest incarnation of a rank replace one that died in the middle of the step."""
+        writers = self._run.writers
+        by_rank: dict[int, list[int]] = {}
+        for number in sorted(unit.points):
+            if not writers[number].child:
+                by_rank.setdefault(writers[number].writer.rank, []).append(number)
+        for numbers in by_rank.values():
+            for number in numbers[:-1]:
+                writer = writers[number]
+                ended_well = writer.goodbye is not None and writer.goodbye.status == "finished"
+                if writer.replaced_at is not None and not ended_well:
+                    mine = [piece for piece in unit.pieces if piece.source.number == number]
+                    lane.track.tally.superseded += sum(len(piece.partials.series) for piece in mine)
+                    unit.remove(mine)
+                    unit.points.pop(number)
+
+    def _verdict(self, writer: WriterState, *, at_end: bool) -> bool | None:
+        """Return whether `writer` began a new attempt; None while that is open."""
+        before = self._run.writers.predecessor(writer)
+        if before is None or before.attempt != writer.attempt or before.replaced_at is None:
+            return False
+        peers = self._peers(writer)
+        if any(peer.alive_at > writer.since for peer in peers):
+            return False  # the others go on: it came back into their attempt
+        if not at_end and self.is_open_question(writer, before):
+            return None
+        return True
+
+    def _peers(self, writer: WriterState) -> list[WriterState]:
+        """Return the other ranks of its role that began before its predecessor died, and were not started again."""
+        before = self._run.writers.predecessor(writer)
+        if before is None:
+            return []
+        return [
+            peer
+            for peer in self._run.writers
+            if peer.writer.role == writer.writer.role
+            and peer.attempt == before.attempt
+            and peer is not writer
+            and peer is not before
+            and peer.native
+            and not peer.child
+            and peer.goodbye is None
+            and peer.replaced_at is None
+            and peer.born_at <= before.alive_at
+        ]

@@ -31,7 +31,7 @@ def pairs(attributes: list[list[str]]) -> Attributes:
 _WRITER_FIELDS = tuple(Writer.__dataclass_fields__)
 _PLAIN_WRITER = (
     "attempt", "floor", "forgiven", "gap_since", "heard_at", "since", "replaced_at", "replaced_when",
-    "newest_ns", "lag", "alive_at", "contested", "first_step_seq", "before", "native", "points", "lanes",
+    "newest_ns", "lag", "born_at", "alive_at", "contested", "first_step_seq", "before", "native", "points", "lanes",
 )  # fmt: skip
 
 

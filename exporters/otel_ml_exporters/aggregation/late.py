@@ -143,6 +143,9 @@ class Late:
     def _export(self, lane: Lane, unit: Unit) -> None:
         run, track = self._run, lane.track
         self._waiting.pop(unit.number, None)
+        before_size = unit.size
+        self._contest.replace_dead(lane, unit)
+        run.retained_bytes += unit.size - before_size
         row = row_of(unit, track, run.output.say)
         before = unit.exported or {}
         changed = {name: value for name, value in row.values.items() if not _same(before.get(name), value)}

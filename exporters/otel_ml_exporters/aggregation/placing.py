@@ -83,9 +83,10 @@ class Placing:
         lane = track.lanes.get(attempt)
         if lane is None or lane.last_closed is None or step > lane.last_closed:
             return attempt
-        # Nobody waits for who starts so far back that its points could not be kept until it is decided.
-        if step > lane.horizon and not self._run.is_dead(before):
-            self._contest.open(writer)
+        if self._contest.is_open_question(writer, before):
+            # Nobody waits for who starts so far back that its points could not be kept until it is decided.
+            if step > lane.horizon:
+                self._contest.open(writer)
             return attempt
         return self._restart(writer, lane, step)
 
@@ -125,7 +126,7 @@ class Placing:
             and other.writer.role == writer.writer.role
             and other.attempt == before.attempt
             and other.writer.attempt == writer.writer.attempt
-            and other.since > before.alive_at
+            and other.born_at > before.alive_at
         ]
 
     def _enthrone(self, writer: WriterState) -> None:

@@ -149,7 +149,7 @@ class Steps:
         run, track = self._run, lane.track
         unit = lane.remove_oldest()
         run.open_bytes -= unit.size
-        self._drop_replaced(lane, unit)
+        self.contest.replace_dead(lane, unit)
         if track.axis == DEFAULT_AXIS:
             for piece in self.stepless.taken(track.role):
                 unit.add(piece)
@@ -199,23 +199,6 @@ class Steps:
         """Return who is missing; an incarnation that was replaced is not, its successor would be."""
         writers = self._run.writers
         return sorted(n for n in unit.missing if n not in unit.points and writers[n].replaced_at is None)
-
-    def _drop_replaced(self, lane: Lane, unit: Unit) -> None:
-        """Let the newest incarnation of a rank replace one that died in the middle of the step."""
-        writers = self._run.writers
-        by_rank: dict[int, list[int]] = {}
-        for number in sorted(unit.points):
-            if not writers[number].child:
-                by_rank.setdefault(writers[number].writer.rank, []).append(number)
-        for numbers in by_rank.values():
-            for number in numbers[:-1]:
-                writer = writers[number]
-                ended_well = writer.goodbye is not None and writer.goodbye.status == "finished"
-                if writer.replaced_at is not None and not ended_well:
-                    mine = [piece for piece in unit.pieces if piece.source.number == number]
-                    lane.track.tally.superseded += sum(len(piece.partials.series) for piece in mine)
-                    unit.remove(mine)
-                    unit.points.pop(number)
 
     def _learn_pace(self, lane: Lane) -> None:
         if lane.closes:

@@ -71,7 +71,7 @@ class WriterState:
         since, heard_at: first and last time it was heard, seconds since the epoch.
         replaced_at: active time at which a newer incarnation of its (role, rank) delivered its first step, unless
             this one was alive after that (`replaced_when`, seconds since the epoch): then both are live.
-        alive_at: when it last recorded in a step or sent a heartbeat, by the service's clock: what it left in a spool
+        born_at, alive_at: when it first and last recorded in a step or sent a heartbeat, by the service's clock: what it left in a spool
             is heard later than that. From `newest_ns`, the same by its own clock, and `lag`, the least seconds between
             a time of its own and its arrival.
         contested: it started where its predecessor had closed, and that may still live (`contest.py`).
@@ -86,6 +86,7 @@ class WriterState:
         "alive_at",
         "attempt",
         "before",
+        "born_at",
         "contested",
         "first_step_seq",
         "floor",
@@ -130,7 +131,7 @@ class WriterState:
         self.newest = False
         self.newest_ns = 0
         self.lag: float | None = None
-        self.alive_at = 0.0
+        self.born_at = self.alive_at = 0.0
         self.contested = False
         self.before: int | None = None
         self.points = 0
@@ -160,7 +161,8 @@ class WriterState:
         if self.lag is None or lag < self.lag or was_set_back:
             self.lag = lag
         self.newest_ns = time_ns if was_set_back else max(self.newest_ns, time_ns)
-        self.alive_at = max(self.alive_at, time_ns / 1e9 + self.lag)
+        self.born_at = min(self.born_at or now, time_ns / 1e9 + self.lag)
+        self.alive_at = self.newest_ns / 1e9 + self.lag
 
     def receive(self, seq: int) -> bool:
         """Note that a running number arrived whole; False where it was known."""

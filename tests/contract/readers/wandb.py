@@ -42,6 +42,7 @@ class Answer:
         self.summary: dict[str, object] = {}
         self.tags: list[str] = []
         self.drawn: set[str] = set()
+        self.axes: set[str] = set()
 
     def as_json(self) -> dict[str, object]:
         params = dict(leaves("", {key: value for key, value in self.config.items() if key != "_wandb"}))
@@ -63,6 +64,7 @@ class Answer:
     def on_metric(self, metric: Any) -> None:
         if metric.step_metric:
             self.drawn.add(metric.name)
+            self.axes.add(metric.step_metric)
 
     def on_summary(self, summary: Any) -> None:
         for item in summary.update:
@@ -89,7 +91,9 @@ class Answer:
             for part in outer:
                 place = place.setdefault(part, {})
             place[key] = json.loads(item.value_json)
-        places = {key for key in row if key.startswith(AXIS)} - OWN - self.drawn
+        known = {key for key in row if key.startswith(AXIS)} - OWN
+        # A row of the axis `time` says the step of then as well, which is a value there and the place elsewhere.
+        places = known - self.drawn or known & self.axes
         axis, step = next(((key.removeprefix(AXIS), row[key]) for key in places), ("step", None))
         for name in row.keys() - WANDB_KEYS - OWN - places:
             self.on_value(name, axis, step, row[name], row)

@@ -170,3 +170,34 @@ def test_a_signal_with_its_own_endpoint_goes_there(server: OtlpServer) -> None:
     assert transport.post("/v1/metrics", BODY, 5).outcome == "ok"
     assert transport.post("/v1/logs", BODY, 5).outcome == "retry"
     transport.close()
+
+
+def test_an_answer_nobody_asked_for_is_not_taken_for_the_next_request() -> None:
+    """Proxies send `408 Request Timeout` on a connection that was idle: it must not count as a refusal of data."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    fine = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+    said = threading.Event()
+
+    def serve() -> None:
+        first, _ = listener.accept()
+        first.recv(65536)
+        first.sendall(fine)
+        first.sendall(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        said.set()
+        second, _ = listener.accept()
+        second.recv(65536)
+        second.sendall(fine)
+        second.recv(1)
+        first.close()
+        second.close()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    transport = HttpTransport(Endpoint(url=f"http://127.0.0.1:{listener.getsockname()[1]}"))
+
+    assert transport.post("/v1/metrics", BODY, 5).outcome == "ok"
+    assert said.wait(5)
+    assert transport.post("/v1/metrics", BODY, 5).outcome == "ok"
+    transport.close()
+    thread.join(5)
+    listener.close()

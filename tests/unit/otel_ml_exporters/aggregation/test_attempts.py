@@ -259,7 +259,7 @@ def test_a_process_that_joins_a_role_does_not_fence_it_because_another_role_was_
     service, actors, trainer = Service(), life("a", role="generator"), Rank(0)
     for step in range(5):
         service.take(*[rank.step(step, {"x": 1.0}, "sum") for rank in (*actors, trainer)])
-    service.wait(4, *actors)
+    service.wait(4, actors[0])
     service.take(Rank(0, instance="trainer-b", clock=service.now).step(2, {"x": 1.0}, "sum"))  # attempt 1
 
     newcomer = Rank(1, role="generator", instance="b-1", world_size=2, clock=service.now)
@@ -307,3 +307,27 @@ def test_what_a_killed_process_had_left_of_steps_before_the_restart_still_counts
     rows = service.rows()
     assert [rows[step]["x"] for step in range(4, 9)] == [2.0, 2.0, 2.0, 2.0, 4.0]
     assert service.engine.status.counts.superseded == 2
+
+
+def test_a_rank_that_comes_back_alone_does_not_fence_those_that_go_on() -> None:
+    """A pool of actors: one dies, is replaced, and its first records arrive when the others are past that step."""
+    service, actors = Service(), life("a", world=2)
+    for step in range(10):
+        service.take(*[rank.step(step, {"x": 1.0}, "sum") for rank in actors])
+    service.wait(2, actors[0])
+    for step in range(10, 16):
+        service.take(actors[0].step(step, {"x": 1.0}, "sum"))
+    service.wait(20, actors[0])  # rank 1 is given up
+    back = Rank(1, world_size=2, instance="b-1", clock=service.now)
+
+    service.take(back.step(9, {"x": 5.0}, "sum"))  # once more
+    for step in range(10, 20):
+        service.now += 0.5
+        actors[0].clock = back.clock = service.now
+        live = actors[0].step(step, {"x": 1.0}, "sum") if step >= 16 else actors[0].inside(15)
+        service.take(back.step(step, {"x": 5.0}, "sum"), live)
+    service.wait(20, actors[0], back)
+
+    rows = service.rows()
+    assert [rows[step]["x"] for step in range(8, 20)] == [2.0] + [6.0] * 11
+    assert {record.attempt for record in service.steps()} == {0}
