@@ -71,9 +71,9 @@ class WriterState:
         since, heard_at: first and last time it was heard, seconds since the epoch.
         replaced_at: active time at which a newer incarnation of its (role, rank) delivered its first step, unless
             this one was alive after that (`replaced_when`, seconds since the epoch): then both are live.
-        born_at, alive_at: when it first and last recorded in a step or sent a heartbeat, by the service's clock: what it left in a spool
-            is heard later than that. From `newest_ns`, the same by its own clock, and `lag`, the least seconds between
-            a time of its own and its arrival.
+        born_at, alive_at: when it first and last recorded in a step or sent a heartbeat, by the service's clock: what
+            it left in a spool is heard later than that. From `newest_ns`, the same by its own clock, and `lag`, the
+            least seconds between a time of its own and its arrival.
         contested: it started where its predecessor had closed, and that may still live (`contest.py`).
         first_step_seq: the lowest running number that carried a step: where it started.
         native: it sends running numbers: it is one of ours.
