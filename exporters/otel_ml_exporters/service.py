@@ -104,6 +104,9 @@ class Service:
             EngineSettings(
                 allowed_lateness_s=config.allowed_lateness_s,
                 end_silence_s=_EMBEDDED_SILENCE_S if config.embedded else _SILENCE_S,
+                scraped_series=config.scraped.max_series,
+                scraped_allow=config.scraped.allow,
+                scraped_deny=config.scraped.deny,
             ),
             retry or RetryPolicy(),
         )

@@ -56,7 +56,7 @@ def wait_until_healthy(url: str, server: subprocess.Popen[bytes]) -> None:
         try:
             with urllib.request.urlopen(url, timeout=1.0):
                 return
-        except OSError:  # noqa: PERF203
+        except OSError:
             assert server.poll() is None, "the server ended"
             assert time.monotonic() < deadline, "the server does not answer"
             time.sleep(0.1)

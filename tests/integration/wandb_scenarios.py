@@ -72,7 +72,7 @@ def the_server_is_away(run_dir: Path) -> None:
     for mode in ("auto", "offline"):
         try:
             WandbExporter(mode=mode).start(run_info(run_dir, RUN_ID))
-        except (RetryableExportError, ConfigError) as error:  # noqa: PERF203
+        except (RetryableExportError, ConfigError) as error:
             print(f"{type(error).__name__}: {error}")
 
 
