@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -91,3 +93,27 @@ def test_ten_thousand_series_do_not_drown_the_run(pipeline: tuple[Service, Colle
     users = [name for name in shown if "otel_ml/" not in name]
     assert 400 < len(users) <= 500
     assert max(shown["vllm/otel_ml/overflow"].values()) >= 9_500
+
+
+def test_the_endpoints_that_ray_announces_are_in_the_run(tmp_path: Path) -> None:
+    # Ray puts sockets below this folder, whose paths may have 107 characters only.
+    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as ray, ExitStack() as stack:
+        service = stack.enter_context(Service(tmp_path, OTEL_ML_ALLOWED_LATENESS=1000))
+        stack.enter_context(
+            Collector(
+                tmp_path, "agent", OTEL_ML_GATEWAY=service.grpc, OTEL_ML_SCRAPE=ray, OTEL_ML_SCRAPE_INTERVAL="1s",
+                OTEL_ML_EXPERIMENT_ID=experiment_of(tmp_path), OTEL_ML_EXPERIMENT_NAME="scraped",
+            )
+        )  # fmt: skip
+        cluster = subprocess.Popen(
+            [sys.executable, "-m", "tests.collector.ray_cluster", ray],
+            env=environment(RAY_USAGE_STATS_ENABLED=0), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            names = until(lambda: [name for name in windows_of(service, tmp_path) if name.startswith("ray/ray_node_")],
+                          seconds=120)  # fmt: skip
+        finally:
+            cluster.communicate(timeout=60)
+
+    assert any("ray_node_mem" in name for name in names)
