@@ -38,12 +38,13 @@ collector:  ## The Collector of collector-config/: the one OTELCOL names, one on
 	.ci/collector
 
 e2e: $(STAMP) collector  ## Real processes, the real Collector, real backends, compared value by value with an oracle
+	.ci/clients
 	python -m pytest -m e2e
 
 bench: $(STAMP)  ## Measure: cost of a call, throughput of the service
 	python -m tests.benchmarks
 
-chaos: $(STAMP)  ## Kill what can be killed, for minutes, and count that nothing is lost or doubled
+chaos: $(STAMP) collector  ## Kill what can be killed, for minutes, and count that nothing is lost or doubled
 	python -m pytest -m chaos
 
 docs: $(STAMP)  ## Read the documentation in a browser, rebuilt as you write

@@ -15,7 +15,7 @@ from otel_ml.variable import Variable
 from otel_ml_exporters import env
 from otel_ml_exporters.config_file import FileSettings, read_config_file
 
-__all__ = ["EmbeddedRun", "ServiceConfig", "TlsFiles", "default_exporters"]
+__all__ = ["EmbeddedRun", "ScrapedSeries", "ServiceConfig", "TlsFiles", "default_exporters"]
 
 T = TypeVar("T")
 
@@ -29,6 +29,15 @@ class TlsFiles:
     certificate: Path
     key: Path
     client_ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapedSeries:
+    """Which series without a step are taken from other SDKs and scraped engines; globs, and how many at most."""
+
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ("scrape_*",)
+    max_series: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +75,7 @@ class ServiceConfig:
     token: str = field(default="", repr=False)
     allowed_lateness_s: float = env.ALLOWED_LATENESS.default / 1000
     end_silence_s: float = env.END_SILENCE.default / 1000
+    scraped: ScrapedSeries = field(default_factory=ScrapedSeries)
     tls: TlsFiles | None = None
     embedded: EmbeddedRun | None = None
 
@@ -124,6 +134,7 @@ class ServiceConfig:
             "token": source.value(env.TOKEN, "token"),
             "allowed_lateness_s": source.value(env.ALLOWED_LATENESS, "allowed_lateness") / 1000,
             "end_silence_s": source.value(env.END_SILENCE, "end_silence", default=silence_default) / 1000,
+            "scraped": _scraped(said, file, problems),
             "tls": _tls(said, file, problems),
             "embedded": embedded,
         }
@@ -188,6 +199,20 @@ def _embedded(rendezvous: Path, source: _Source, problems: list[str]) -> Embedde
         run_name=source.value(env.RUN_NAME, "run_name") or experiment,
         rendezvous=rendezvous,
     )
+
+
+def _scraped(said: FileSettings, file: Path | None, problems: list[str]) -> ScrapedSeries:
+    found = dict(said.scraped)
+    for key in ("allow", "deny"):
+        globs = found.get(key, ())
+        if isinstance(globs, str) or not all(isinstance(glob, str) for glob in globs):
+            problems.append(f"{file}: scraped.{key}: expected a list of globs, such as ['vllm/*'], got {globs!r}.")
+        elif key in found:
+            found[key] = tuple(globs)
+    most = found.get("max_series", 1)
+    if not isinstance(most, int) or most < 1:
+        problems.append(f"{file}: scraped.max_series: expected a whole number of at least 1, got {most!r}.")
+    return ScrapedSeries() if problems else ScrapedSeries(**found)
 
 
 def _tls(said: FileSettings, file: Path | None, problems: list[str]) -> TlsFiles | None:

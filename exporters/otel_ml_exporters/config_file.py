@@ -13,8 +13,9 @@ __all__ = ["FileSettings", "read_config_file"]
 
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 
-_TOP = ("exporters", "dir", "dir_max", "allowed_lateness", "end_silence", "token", "listen")
+_TOP = ("exporters", "dir", "dir_max", "allowed_lateness", "end_silence", "token", "listen", "scraped")
 _LISTEN = ("http", "grpc", "tls")
+_SCRAPED = ("allow", "deny", "max_series")
 _TLS = ("certificate", "key", "client_ca")
 
 
@@ -25,6 +26,7 @@ class FileSettings:
     exporters: Mapping[str, Mapping[str, Any]] | None = None
     values: Mapping[str, str] = field(default_factory=dict)
     tls: Mapping[str, str] = field(default_factory=dict)
+    scraped: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_config_file(path: Path, environ: Mapping[str, str], problems: list[str]) -> FileSettings:
@@ -48,6 +50,7 @@ def read_config_file(path: Path, environ: Mapping[str, str], problems: list[str]
         exporters=reader.exporters(top["exporters"]) if "exporters" in top else None,
         values={key: str(value) for key, value in values.items() if value is not None},
         tls={key: str(value) for key, value in tls.items() if value is not None},
+        scraped=reader.mapping(top.get("scraped"), "scraped", _SCRAPED),
     )
 
 

@@ -98,7 +98,13 @@ class Service:
         self._grpc_address: tuple[str, int] | None = None
         settings = RunSettings(
             makers,
-            EngineSettings(allowed_lateness_s=config.allowed_lateness_s, end_silence_s=config.end_silence_s),
+            EngineSettings(
+                allowed_lateness_s=config.allowed_lateness_s,
+                end_silence_s=config.end_silence_s,
+                scraped_series=config.scraped.max_series,
+                scraped_allow=config.scraped.allow,
+                scraped_deny=config.scraped.deny,
+            ),
             retry or RetryPolicy(),
         )
         if config.embedded is not None:

@@ -74,7 +74,7 @@ class HttpTransport:
             status, answered, content = self._request("POST", target, headers, body, timeout)
         except (OSError, ValueError) as error:
             self.close()
-            return Answer("retry", reason=f"unreachable: {error}")
+            return Answer("retry", reason=f"unreachable: {error}{_tls_hint(target, error)}")
         if 200 <= status < 300:
             return accepted(content, _count(answered.get("otel-ml-notices")))
         reason = f"HTTP {status}{_said(content)}"
@@ -253,6 +253,13 @@ def _gzip(body: bytes) -> bytes:
     # Level 1: measured 12 % larger than level 6, at a fraction of the time.
     compressor = zlib.compressobj(1, zlib.DEFLATED, 31)
     return compressor.compress(body) + compressor.flush()
+
+
+def _tls_hint(target: Target, error: Exception) -> str:
+    """Servers that speak TLS hang up on plain text without a word."""
+    if target.scheme != "http" or not isinstance(error, ConnectionResetError):
+        return ""
+    return f" (if it speaks TLS, write https://{target.authority})"
 
 
 def _said(content: bytes) -> str:

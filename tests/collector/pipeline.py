@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+import ssl
 import subprocess
 import sys
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +20,8 @@ from tests.e2e.jobs import ROOT, environment, free_port, until
 
 OTELCOL = ROOT / ".cache" / "collector" / "otelcol"
 CONFIG = ROOT / "collector-config"
+
+SESSION = uuid.uuid4().hex[:8]
 
 P = TypeVar("P", bound="Program")
 
@@ -46,10 +50,13 @@ class Program:
                 self.command, env=self.env, cwd=self.log.parent, stdout=log, stderr=subprocess.STDOUT
             )
 
-    def is_healthy(self) -> bool:
+    def is_running(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, f"{self.name} ended by itself:\n{self.said}"
-        return answers(self.health)
+        return True
+
+    def is_healthy(self) -> bool:
+        return self.is_running() and answers(self.health)
 
     def kill(self) -> None:
         """Kill -9."""
@@ -85,10 +92,15 @@ class Collector(Program):
     Args:
         folder: for its queue and its log.
         configs: names of files in `collector-config/`, merged from left to right.
+        name: of its log and its queue.
+        authority: who signed its certificate, where it speaks TLS.
         variables: `OTEL_ML_…` of the configuration.
     """
 
-    def __init__(self, folder: Path, *configs: str, name: str = "collector", **variables: object) -> None:
+    def __init__(
+        self, folder: Path, *configs: str, name: str = "collector", authority: Path | None = None, **variables: object
+    ) -> None:
+        self.is_secure = authority is not None
         self.grpc, self.http = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
         health = f"127.0.0.1:{free_port()}"
         agent = "AGENT" if configs[0] == "agent" else "GATEWAY"
@@ -106,7 +118,7 @@ class Collector(Program):
     @property
     def endpoint(self) -> str:
         """Base URL of its OTLP/HTTP."""
-        return f"http://{self.http}"
+        return f"{'https' if self.is_secure else 'http'}://{self.http}"
 
 
 def collector_command(*configs: str) -> list[object]:
@@ -116,24 +128,56 @@ def collector_command(*configs: str) -> list[object]:
 
 
 class Service(Program):
-    """`otel-ml serve` with free ports, for several runs."""
+    """`otel-ml serve` with free ports, for several runs.
+
+    Args:
+        folder: for its runs and its log.
+        to: exporters.
+        name: of its log and the folder of its runs.
+        options: of the command line.
+        authority: who signed its certificate, where it speaks TLS.
+        env: its environment; with OTEL_ML_TOKEN it is also asked with that token.
+    """
 
     def __init__(
-        self, folder: Path, to: str = "jsonl", *, name: str = "service", options: Sequence[object] = (), **env: object
+        self,
+        folder: Path,
+        to: str = "jsonl",
+        *,
+        name: str = "service",
+        options: Sequence[object] = (),
+        authority: Path | None = None,
+        **env: object,
     ) -> None:
+        self.authority = authority
+        self.token = env.get("OTEL_ML_TOKEN", "")
         self.grpc, self.http = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
         self.runs = folder / f"{name}-runs"
         command = [sys.executable, "-m", "otel_ml_exporters", "serve", "--to", to, "--dir", self.runs]
         command += ["--http", self.http, "--grpc", self.grpc, *options]
-        super().__init__(name, command, environment(**env), folder, f"http://{self.http}/healthz")
+        super().__init__(name, command, environment(**env), folder, f"{self.endpoint}/healthz")
+
+    @property
+    def endpoint(self) -> str:
+        """Base URL of its OTLP/HTTP."""
+        return f"{'https' if self.authority else 'http'}://{self.http}"
+
+    def is_healthy(self) -> bool:
+        return self.is_running() and self.ask("/healthz") is not None
+
+    def ask(self, path: str) -> Any:
+        """Return the JSON at `path`; None where there is none, or nobody answers."""
+        request = urllib.request.Request(self.endpoint + path, headers={"authorization": f"Bearer {self.token}"})
+        context = ssl.create_default_context(cafile=str(self.authority)) if self.authority else None
+        try:
+            with urllib.request.urlopen(request, timeout=5, context=context) as answer:
+                return json.load(answer)
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return None
 
     def account(self, experiment: str) -> Mapping[str, Any]:
         """Return what the service says about a run; empty where it knows none."""
-        try:
-            with urllib.request.urlopen(f"http://{self.http}/otel_ml/runs/{experiment}", timeout=5) as answer:
-                return dict(json.load(answer))
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            return {}
+        return self.ask(f"/otel_ml/runs/{experiment}") or {}
 
     def wait_for_the_end_of(self, experiment: str, *, seconds: float = 120) -> Mapping[str, Any]:
         """Wait until the run has ended and every exporter has everything; return its account."""
@@ -173,3 +217,8 @@ def ranks(
         for role, size in roles.items()
         for rank in range(size)
     ]
+
+
+def experiment_of(folder: Path) -> str:
+    """Return an id that no other test, and no run of this test before, has: what they left is not ours."""
+    return f"{folder.name}-{SESSION}"

@@ -14,8 +14,6 @@ import grpc
 
 from tests.e2e.jobs import free_port
 
-LONGEST_DELAY_S = 0.05
-
 
 class UnreliableNetwork:
     """Forwards every gRPC call to `target`.
@@ -24,16 +22,16 @@ class UnreliableNetwork:
         target: `host:port` of the service.
         lost: share of calls that are answered UNAVAILABLE; half of them after the service had taken them.
         doubled: share of calls that are delivered twice.
-        delayed: share of calls that others overtake.
+        delay_s: at most this long a call takes; others overtake it.
     """
 
     def __init__(
-        self, target: str, *, seed: int, lost: float = 0.0, doubled: float = 0.0, delayed: float = 0.0
+        self, target: str, *, seed: int, lost: float = 0.0, doubled: float = 0.0, delay_s: float = 0.0
     ) -> None:
         self.address = f"127.0.0.1:{free_port()}"
-        self.counts = {"forwarded": 0, "refused": 0, "answer lost": 0, "doubled": 0, "delayed": 0}
+        self.counts = {"forwarded": 0, "refused": 0, "answer lost": 0, "doubled": 0}
         self._chance = random.Random(seed)
-        self._lost, self._doubled, self._delayed = lost, doubled, delayed
+        self._lost, self._doubled, self._delay_s = lost, doubled, delay_s
         self._lock = threading.Lock()
         self._channel = grpc.insecure_channel(target, options=[("grpc.max_send_message_length", 64 << 20)])
         self._server = grpc.server(
@@ -45,8 +43,9 @@ class UnreliableNetwork:
     def _forward(self, method: str, body: bytes, context: grpc.ServicerContext) -> bytes:
         call = self._channel.unary_unary(method)
         metadata = tuple((key, value) for key, value in context.invocation_metadata() if key == "authorization")
-        if self._happens("delayed", self._delayed):
-            time.sleep(self._chance.uniform(0, LONGEST_DELAY_S))
+        with self._lock:
+            delay_s = self._chance.uniform(0, self._delay_s)
+        time.sleep(delay_s)
         if self._happens("refused", self._lost / 2):
             context.abort(grpc.StatusCode.UNAVAILABLE, "lost on the way there")
         try:

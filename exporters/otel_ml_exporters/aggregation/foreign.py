@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml.wire.reduction import Reduction
+from otel_ml_exporters.aggregation.budget import SeriesBudget
 from otel_ml_exporters.aggregation.fold import COUNT, M2, MAX, MIN, SUM
+from otel_ml_exporters.aggregation.lanes import Tally
 from otel_ml_exporters.aggregation.observation import Attributes, Buckets, ForeignPoint, Kind, Partials, SeriesKey
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.quantiles import difference
@@ -30,6 +32,9 @@ _REDUCTIONS = {
     "histogram": Reduction(("mean",)),
     "exponential": Reduction(("mean",)),
 }
+
+_SPREAD = Reduction(("mean", "p50", "p90", "p99"))
+"""What a scraped histogram is asked for."""
 
 EXPIRY_CHECK_S = 60.0
 
@@ -59,6 +64,7 @@ class Foreign:
         self._steps = steps
         self.streams: dict[StreamKey, Stream] = {}
         self.changed: dict[StreamKey, None] = {}
+        self._budget = SeriesBudget(run.settings)
         self._checked_at = 0.0
 
     def point(self, writer: WriterState, point: ForeignPoint) -> None:
@@ -66,6 +72,8 @@ class Foreign:
         axis = TIME_AXIS if point.step is None else point.axis or DEFAULT_AXIS
         tally = self._run.lanes.track(point.writer.role, axis).tally
         tally.received += 1
+        if point.step is None and not self._is_admitted(point, tally):
+            return
         if self._run.origin_ns is None:
             self._run.origin_ns = self._origin(point)
         identity = (writer.number, point.metric, point.attributes, axis, point.step, point.start_ns, point.time_ns)
@@ -95,6 +103,19 @@ class Foreign:
             del self.streams[key]
             self.changed[key] = None
 
+    def _is_admitted(self, point: ForeignPoint, tally: Tally) -> bool:
+        verdict = self._budget.verdict(point)
+        if verdict == "denied":
+            tally.ignored += 1
+        elif verdict == "overflow":
+            tally.overflow += 1
+            self._run.output.say(
+                f"More than {self._run.settings.scraped_series:,} series without a step arrive; the rest is left out "
+                "and counted (otel_ml/overflow). "
+                "Name what you need in otel-ml.yaml: scraped: {allow: [...], deny: [...]}."
+            )
+        return verdict == "taken"
+
     def _origin(self, point: ForeignPoint) -> int:
         """Where a run without writers of ours begins: with the stream, unless that is much older than the run."""
         recent = point.start_ns > 0 and self._run.now - point.start_ns / 1e9 < self._run.settings.identity_memory_s
@@ -103,11 +124,16 @@ class Foreign:
     def _piece(self, writer: WriterState, point: ForeignPoint, fresh: Fresh) -> Piece:
         level = point.kind == "sum" and point.temporality == "cumulative" and not point.monotonic
         kind: Kind = "order" if level else _KINDS[point.kind]
-        shape = self._run.shapes.of((SeriesKey(point.metric, point.attributes, kind),))
+        asked, name, stats = point.reduction, point.metric, fresh.stats
+        if asked is None and point.step is None and point.kind == "sum" and point.monotonic:
+            name, stats = f"{name}/rate", _per_second(stats, self._run.settings.foreign_window_s)
+        elif asked is None and point.step is None and fresh.buckets is not None:
+            asked = _SPREAD
+        shape = self._run.shapes.of((SeriesKey(name, point.attributes, kind),))
         times = np.array([[point.time_ns, point.time_ns]], dtype=np.int64)
         buckets = None if fresh.buckets is None else (fresh.buckets,)
-        reduction = point.reduction or (_LEVEL if level else _REDUCTIONS[point.kind])
-        partials = Partials(shape.series, fresh.stats, times, buckets)
+        reduction = asked or (_LEVEL if level else _REDUCTIONS[point.kind])
+        partials = Partials(shape.series, stats, times, buckets)
         # Points have no running number: their time puts them in order.
         return Piece(writer.source, point.time_ns, reduction, shape, partials)
 
@@ -132,7 +158,9 @@ class Foreign:
     def _within_run(self, point: ForeignPoint) -> bool:
         if point.step is not None:
             return True  # whoever names a step counts for this run
-        return point.start_ns > 0 and self._run.origin_ns is not None and point.start_ns >= self._run.origin_ns
+        # A start equal to the time is a receiver's "I saw it first now": the value is of an unknown past.
+        began = 0 < point.start_ns < point.time_ns
+        return began and self._run.origin_ns is not None and point.start_ns >= self._run.origin_ns
 
     @staticmethod
     def _lower(point: ForeignPoint, before: Stream) -> bool:
@@ -154,3 +182,10 @@ class Foreign:
         if whole.buckets is None or before.buckets is None:
             return Fresh(stats, whole.buckets)
         return Fresh(stats, difference(whole.buckets, before.buckets))
+
+
+def _per_second(stats: npt.NDArray[np.float64], seconds: float) -> npt.NDArray[np.float64]:
+    """Return the stats of an increase as its rate over a window."""
+    rates: npt.NDArray[np.float64] = stats.copy()
+    rates[:, SUM : MAX + 1] /= seconds
+    return rates

@@ -17,7 +17,7 @@ from otel_ml_exporters.aggregation.piece import Piece
 
 __all__ = ["PUBLISHED", "Lane", "Lanes", "Tally", "Track", "Unit"]
 
-PUBLISHED = ("amended", "duplicate", "quantile_coarse", "steps_redone", "superseded", "too_late")
+PUBLISHED = ("amended", "duplicate", "overflow", "quantile_coarse", "steps_redone", "superseded", "too_late")
 """Counts that are published in the run, as `otel_ml/<name>`, in the next row after they changed."""
 
 
@@ -30,6 +30,7 @@ class Tally:
     ignored: int = 0
     amended: int = 0
     duplicate: int = 0
+    overflow: int = 0
     quantile_coarse: int = 0
     steps_redone: int = 0
     superseded: int = 0

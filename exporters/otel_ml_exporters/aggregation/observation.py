@@ -78,14 +78,17 @@ class SeriesKey(NamedTuple):
 
 
 class Buckets(NamedTuple):
-    """Exponential buckets of one point (OTLP ExponentialHistogram data point)."""
+    """Exponential buckets of one point (OTLP ExponentialHistogram data point).
+
+    Counts are whole numbers, but for histograms with other bounds, of which a bucket is spread over several.
+    """
 
     scale: int
-    zero_count: int
+    zero_count: float
     positive_offset: int
-    positive: tuple[int, ...]
+    positive: tuple[float, ...]
     negative_offset: int
-    negative: tuple[int, ...]
+    negative: tuple[float, ...]
 
 
 class Partials(NamedTuple):

@@ -24,6 +24,7 @@ class Counts(NamedTuple):
         too_late: points of steps whose fold state is gone; in `late.otlp`.
         amended: values that changed after they were exported.
         steps_redone: steps closed again by a later attempt.
+        overflow: points of scraped series beyond the budget.
         quantile_coarse: quantiles from buckets wider than scale 6.
         ignored: points of others that carry nothing new: an older time, an empty histogram, a baseline.
         spans: spans delivered.
@@ -39,6 +40,7 @@ class Counts(NamedTuple):
     too_late: int = 0
     amended: int = 0
     steps_redone: int = 0
+    overflow: int = 0
     quantile_coarse: int = 0
     ignored: int = 0
     spans: int = 0

@@ -18,6 +18,9 @@ __all__ = ["FULL_SCALE", "Distribution", "Part", "difference", "merged", "neares
 FULL_SCALE = 6
 """What our own writers send; less means that the data was too wide, and quantiles are coarser."""
 
+_TOLERANCE = 1e-9
+"""Of a rank: shares of a bucket with other bounds add up to a whole number but for rounding."""
+
 MAX_BINS = 512
 """W&B refuses a histogram with more."""
 
@@ -34,9 +37,9 @@ class Distribution:
     """
 
     scale: int
-    zero: int
-    positive: dict[int, int]
-    negative: dict[int, int]
+    zero: float
+    positive: dict[int, float]
+    negative: dict[int, float]
     low: float
     high: float
     total: float
@@ -50,10 +53,10 @@ class Distribution:
         if math.isnan(self.total):
             return math.nan
         finite = self.zero + sum(self.positive.values()) + sum(self.negative.values())
-        lost = self.records - finite
+        lost = self.records - round(finite)
         rank = nearest_rank(q, self.records)
         if lost > 0 and math.isinf(self.total):
-            if self.total > 0 and rank > finite:
+            if self.total > 0 and rank > self.records - lost:
                 return math.inf
             if self.total < 0:
                 if rank <= lost:
@@ -65,7 +68,8 @@ class Distribution:
             return self.high
         return self._clipped(self._at_rank(rank))
 
-    def _at_rank(self, rank: int) -> float:
+    def _at_rank(self, rank: float) -> float:
+        rank -= _TOLERANCE
         for index in sorted(self.negative, reverse=True):
             rank -= self.negative[index]
             if rank <= 0:
@@ -152,9 +156,9 @@ class Part(NamedTuple):
 def merged(parts: Sequence[Part]) -> Distribution:
     """Merge several points at the lowest scale among them."""
     scale = min(part.buckets.scale for part in parts)
-    positive: dict[int, int] = {}
-    negative: dict[int, int] = {}
-    zero = 0
+    positive: dict[int, float] = {}
+    negative: dict[int, float] = {}
+    zero = 0.0
     for buckets in (part.buckets for part in parts):
         shift = buckets.scale - scale
         zero += buckets.zero_count
@@ -176,10 +180,10 @@ def merged(parts: Sequence[Part]) -> Distribution:
 def difference(whole: Buckets, before: Buckets) -> Buckets:
     """Return the records in `whole` that were not in `before`, at the lower scale of the two."""
     scale = min(whole.scale, before.scale)
-    signs: list[tuple[int, tuple[int, ...]]] = []
+    signs: list[tuple[int, tuple[float, ...]]] = []
     for sign in ("positive", "negative"):
-        now: dict[int, int] = {}
-        then: dict[int, int] = {}
+        now: dict[int, float] = {}
+        then: dict[int, float] = {}
         for into, buckets in ((now, whole), (then, before)):
             offset, counts = getattr(buckets, f"{sign}_offset"), getattr(buckets, sign)
             _pour(into, offset, counts, buckets.scale - scale)
@@ -190,21 +194,21 @@ def difference(whole: Buckets, before: Buckets) -> Buckets:
     return Buckets(scale, zero, positive_offset, positive, negative_offset, negative)
 
 
-def _pour(into: dict[int, int], offset: int, counts: tuple[int, ...], shift: int) -> None:
+def _pour(into: dict[int, float], offset: int, counts: tuple[float, ...], shift: int) -> None:
     for index, count in enumerate(counts, offset):
         if count:
             key = index >> shift
             into[key] = into.get(key, 0) + count
 
 
-def _shifted(buckets: dict[int, int], shift: int) -> dict[int, int]:
-    into: dict[int, int] = {}
+def _shifted(buckets: dict[int, float], shift: int) -> dict[int, float]:
+    into: dict[int, float] = {}
     for index, count in buckets.items():
         into[index >> shift] = into.get(index >> shift, 0) + count
     return into
 
 
-def _span(buckets: dict[int, int], *, reverse: bool = False) -> range:
+def _span(buckets: dict[int, float], *, reverse: bool = False) -> range:
     if not buckets:
         return range(0)
     low, high = min(buckets), max(buckets)

@@ -24,6 +24,7 @@ from otel_ml_exporters.aggregation.observation import (
     SeriesKey,
     Writer,
 )
+from otel_ml_exporters.receiver.explicit_buckets import exponential
 from otel_ml_exporters.receiver.rejection import Rejections
 from otel_ml_exporters.receiver.values import as_text, attributes, plain
 from otel_ml_exporters.records import JsonValue
@@ -146,11 +147,12 @@ class MetricsDecoder:
     def _foreign_point(self, writer: Writer, metric: Any, kind: str, point: Any, scope: Coordinates) -> ForeignPoint:
         here, identity, values = _point_attributes(point, scope)
         columns = _Columns()
-        _READ[kind](columns, SeriesKey(metric.name, identity, _KINDS[kind]), point, values)
+        name = metric.name.replace(":", "/")  # Prometheus' sign of a namespace: vllm:num_requests_running
+        _READ[kind](columns, SeriesKey(name, identity, _KINDS[kind]), point, values)
         data = getattr(metric, metric.WhichOneof("data"))
         return ForeignPoint(
             writer=writer,
-            metric=metric.name,
+            metric=name,
             attributes=identity,
             unit=metric.unit,
             kind=_FOREIGN_KINDS[kind],
@@ -243,6 +245,14 @@ def _moments(columns: _Columns, series: SeriesKey, point: Any, values: Mapping[s
     _append(columns, series, point, (count, total, low, high, m2, wsum, wxsum))
 
 
+def _explicit(columns: _Columns, series: SeriesKey, point: Any, values: Mapping[str, JsonValue]) -> None:
+    _moments(columns, series, point, values)
+    if point.explicit_bounds:
+        buckets = exponential(tuple(point.explicit_bounds), tuple(point.bucket_counts))
+        if buckets is not None:
+            columns.buckets[len(columns) - 1] = buckets
+
+
 def _exponential(columns: _Columns, series: SeriesKey, point: Any, values: Mapping[str, JsonValue]) -> None:
     buckets = Buckets(
         point.scale,
@@ -319,7 +329,7 @@ _PROTOCOL: Mapping[str, Callable[[Writer, Coordinates, int, Any], Observation]] 
     wire.POSITION: _position,
 }
 _READ: Mapping[str, Callable[[_Columns, SeriesKey, Any, Mapping[str, JsonValue]], None]] = {
-    "histogram": _moments,
+    "histogram": _explicit,
     "exponential_histogram": _exponential,
     "gauge": _value,
     "sum": _value,

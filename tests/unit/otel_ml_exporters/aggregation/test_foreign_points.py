@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from otel_ml_exporters.aggregation.observation import ForeignPoint
+from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.aggregation.stepless import NO_STEP
 from tests.strategies import START, Rank, Service, cumulative, writer
 
@@ -9,19 +11,19 @@ SDK = writer(0, instance="sdk")
 SCRAPER = writer(0, role="vllm", instance="scraper")
 
 
-def test_cumulative_points_become_what_was_added_since() -> None:
+def test_a_counter_becomes_its_rate_in_each_window() -> None:
     service, trainer = Service(), Rank(0)
     service.take(trainer.step(0, {"x": 1.0}))
 
-    for second, total in ((0, 5.0), (10, 7.0), (20, 12.0)):
+    for second, total in ((1, 5.0), (10, 7.0), (20, 12.0)):
         service.now = START + second
         service.take([cumulative(SCRAPER, "tokens", total, start=START, time=START + second)])
     service.wait(40, trainer)
 
     assert service.rows(axis="time", role="vllm") == {
-        0: {"vllm/tokens": 5.0},
-        10: {"vllm/tokens": 2.0},
-        20: {"vllm/tokens": 5.0},
+        0: {"vllm/tokens/rate": 0.5},
+        10: {"vllm/tokens/rate": 0.2},
+        20: {"vllm/tokens/rate": 0.5},
     }
 
 
@@ -33,7 +35,7 @@ def test_a_stream_that_began_before_the_run_is_a_baseline_only() -> None:
     service.take([cumulative(SCRAPER, "tokens", 1e9 + 3, start=START - 86400, time=START + 2)])
     service.wait(40, Rank(9))
 
-    assert service.rows(axis="time", role="vllm") == {0: {"vllm/tokens": 3.0}}
+    assert service.rows(axis="time", role="vllm") == {0: {"vllm/tokens/rate": 0.3}}
     assert service.engine.status.counts.ignored == 1
 
 
@@ -51,7 +53,7 @@ def test_a_new_start_or_a_lower_value_restarts_from_zero_and_an_older_time_is_ig
     )
     service.wait(40, Rank(9))
 
-    assert service.rows(axis="time", role="vllm") == {0: {"vllm/tokens": 5.0 + 2.0 + 4.0}}
+    assert service.rows(axis="time", role="vllm") == {0: {"vllm/tokens/rate": 1.1}}
 
 
 def test_the_same_point_again_changes_nothing() -> None:
@@ -133,3 +135,33 @@ def test_without_a_step_clock_records_go_to_windows_of_a_second_and_that_is_said
 
     assert service.rows(axis="time") == {0: {"x": 0.0}, 1: {"x": 1.0}, 5: {"x": 5.0}}
     assert service.notices == [NO_STEP]
+
+
+def test_a_receiver_that_sees_a_stream_for_the_first_time_says_nothing_of_its_past() -> None:
+    service = Service()
+    service.take(Rank(0).step(0, {"x": 1.0}))
+
+    service.take([cumulative(SCRAPER, "tokens", 1e9, start=START + 1, time=START + 1)])
+    service.take([cumulative(SCRAPER, "tokens", 1e9 + 4, start=START + 1, time=START + 2)])
+    service.wait(40, Rank(9))
+
+    assert service.rows(axis="time", role="vllm") == {0: {"vllm/tokens/rate": 0.4}}
+
+
+def test_series_beyond_the_budget_are_left_out_counted_and_said_once() -> None:
+    service = Service(EngineSettings(scraped_series=3, scraped_deny=("scrape_*", "noise*")))
+    service.take(Rank(0).step(0, {"x": 1.0}))
+
+    names = ["noise1", "scrape_samples", "a", "b", "c", "d", "e"]
+    for second in (1, 2):
+        service.take([gauge(name, START + second) for name in names])
+    service.wait(40, Rank(9))
+
+    shown = service.rows(axis="time", role="vllm", own=True)[0]
+    assert {name for name in shown if "otel_ml" not in name} == {"vllm/a", "vllm/b", "vllm/c"}
+    assert shown["vllm/otel_ml/overflow"] == 4
+    assert len([notice for notice in service.notices if "More than 3 series" in notice]) == 1
+
+
+def gauge(name: str, time: float) -> ForeignPoint:
+    return cumulative(SCRAPER, name, 3.0, start=0, time=time, kind="gauge", temporality="none")

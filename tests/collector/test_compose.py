@@ -1,0 +1,111 @@
+"""docker-compose.yml follows the specification, and what it starts takes a job to MLflow, TensorBoard and files."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.collector.compose import COMPOSE, DOCKERFILE, content, up
+from tests.collector.pipeline import experiment_of, ranks
+from tests.e2e.jobs import ROOT, all_finished, processes, scalars_in, until
+from tests.e2e.oracle import expected
+from tests.e2e.rank import written_in
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+
+
+def test_it_follows_the_compose_specification() -> None:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", COMPOSE]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    assert done.returncode == 0, done.stdout
+
+
+def test_every_image_is_pinned_and_every_process_is_not_root() -> None:
+    dockerfile = DOCKERFILE.read_text()
+    images = [service["image"] for service in content()["services"].values()]
+    bases = [line.split()[1] for line in dockerfile.splitlines() if line.startswith("FROM ")]
+
+    assert [image for image in images if not re.search(r":\d+\.\d+\.\d+$", image)] == []
+    assert [base for base in bases if base != "base" and not re.search(r":\d+\.\d+\.\d+", base)] == []
+    targets = {service["build"]["target"] for service in content()["services"].values()}
+    for target in targets:
+        assert "\nUSER otel-ml\n" in dockerfile.partition(f" AS {target}\n")[2].partition("\nFROM ")[0]
+
+
+def test_the_collector_of_the_image_is_the_one_that_is_tested() -> None:
+    [image] = re.findall(r"^FROM otel/opentelemetry-collector-contrib:(\S+)", DOCKERFILE.read_text(), re.MULTILINE)
+
+    assert f"receiver/otlpreceiver v{image}\n" in (ROOT / "collector-config" / "builder.yaml").read_text()
+
+
+def test_every_port_is_published_to_this_host_only_and_every_service_has_a_health_check() -> None:
+    for name, service in content()["services"].items():
+        assert service["healthcheck"]["test"], name
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"]), name
+
+
+def test_the_example_environment_names_every_variable_the_file_asks_for() -> None:
+    asked = set(re.findall(r"\$\{(\w+)", COMPOSE.read_text()))
+    named = set(re.findall(r"^(\w+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
+
+    assert asked == named
+
+
+def test_a_job_goes_through_everything_that_compose_starts(tmp_path: Path) -> None:
+    experiment, token = experiment_of(tmp_path), "a-token"
+    with up(tmp_path, OTEL_ML_TOKEN=token) as native:
+        collector, service = (f"http://127.0.0.1:{native.ports[port]}" for port in ("14318", "4318"))
+        commands = ranks(
+            tmp_path, collector, seed=5, roles={"trainer": 2, "generator": 1}, steps=10, pause=0.02,
+            OTEL_ML_EXPERIMENT_ID=experiment, OTEL_EXPORTER_OTLP_HEADERS=f"authorization=Bearer%20{token}",
+        )  # fmt: skip
+        with processes(commands, tmp_path) as started:
+            all_finished(started)
+        until(lambda: is_delivered(service, experiment, token), seconds=120)
+        tags = until(lambda: tensorboard_tags(f"http://127.0.0.1:{native.ports['6006']}"), seconds=60)
+        in_mlflow = mlflow_metrics(f"http://127.0.0.1:{native.ports['5000']}", experiment)
+        native.stop("service")
+
+    wanted = expected(written_in(tmp_path / "written"))
+    shown = scalars_in("jsonl", tmp_path / "runs" / "oracle" / experiment)
+    assert {name for name in shown if "otel_ml/" not in name} == set(wanted)
+    assert set(wanted) <= tags
+    assert set(wanted) <= in_mlflow
+
+
+def is_delivered(service: str, experiment: str, token: str) -> bool:
+    request = urllib.request.Request(
+        f"{service}/otel_ml/runs/{experiment}", headers={"authorization": f"Bearer {token}"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            account = json.load(answer)
+    except urllib.error.HTTPError:  # nothing of the run has arrived yet
+        return False
+    delivered = [one["delivered_seq"] == account["last_seq"] for one in account["exporters"].values()]
+    return account["status"] != "running" and len(delivered) == 3 and all(delivered)
+
+
+def tensorboard_tags(url: str) -> set[str]:
+    """Return the scalars that TensorBoard shows; empty until it has read the run."""
+    with urllib.request.urlopen(f"{url}/data/plugin/scalars/tags", timeout=10) as answer:
+        return {tag for tags in json.load(answer).values() for tag in tags}
+
+
+def mlflow_metrics(url: str, run_name: str) -> set[str]:
+    """Return the metrics of the only run that MLflow's server has, asked over its REST interface."""
+    body = json.dumps({"experiment_ids": ["1"], "max_results": 10}).encode()
+    request = urllib.request.Request(f"{url}/api/2.0/mlflow/runs/search", body, {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        [run] = json.load(answer)["runs"]
+    assert run["info"]["run_name"] == run_name
+    return {metric["key"] for metric in run["data"]["metrics"]}

@@ -1,0 +1,119 @@
+"""What the agent scrapes from engines is in the same run, on the axis `time`, beside the training step of then."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.collector.pipeline import Collector, Service, experiment_of
+from tests.e2e.jobs import environment, processes, reach, until
+from tests.fakes.vllm_metrics import VllmMetrics
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+LABELS = "engine/0/model_name/tiny"
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Iterator[tuple[Service, Collector, Path]]:
+    """An agent in front of a service that takes at most 500 series."""
+    targets, config = tmp_path / "targets", tmp_path / "otel-ml.yaml"
+    targets.mkdir()
+    config.write_text("scraped: {deny: ['scrape_*', 'system.*'], max_series: 500}\nallowed_lateness: 1000\n")
+    with ExitStack() as stack:
+        service = stack.enter_context(Service(tmp_path, options=["--config", config]))
+        agent = Collector(
+            tmp_path, "agent", OTEL_ML_GATEWAY=service.grpc, OTEL_ML_SCRAPE=targets, OTEL_ML_SCRAPE_INTERVAL="500ms",
+            OTEL_ML_EXPERIMENT_ID=experiment_of(tmp_path), OTEL_ML_EXPERIMENT_NAME="scraped",
+        )  # fmt: skip
+        yield service, stack.enter_context(agent), targets
+
+
+def windows_of(service: Service, folder: Path) -> dict[str, dict[int, float]]:
+    """Return published name → window → value, of the axis `time`."""
+    files = list(service.runs.glob(f"scraped/{experiment_of(folder)}/metrics.jsonl"))
+    lines: list[Mapping[str, Any]] = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    shown: dict[str, dict[int, float]] = {}
+    for row in lines:
+        if row.get("axis") == "time":
+            for name, value in row["values"].items():
+                shown.setdefault(name, {})[row["step"]] = float(value)
+    return shown
+
+
+def test_a_vllm_engine_is_in_the_run_with_rates_quantiles_and_the_training_step(
+    pipeline: tuple[Service, Collector, Path], tmp_path: Path
+) -> None:
+    service, agent, targets = pipeline
+    training = environment(
+        OTEL_EXPORTER_OTLP_ENDPOINT=agent.endpoint, OTEL_ML_EXPERIMENT_ID=experiment_of(tmp_path),
+        OTEL_ML_EXPERIMENT_NAME="scraped",
+    )  # fmt: skip
+    with VllmMetrics() as engine:
+        (targets / "vllm.json").write_text(json.dumps([{"targets": [engine.address], "labels": {"job": "vllm"}}]))
+        command = [sys.executable, "-m", "tests.e2e.loop", 600, 0.1]
+        with processes([(command, training)], tmp_path) as [rank]:
+            reach(rank, 5)
+            seen = engine.scrapes
+            until(lambda: engine.scrapes > seen + 1)
+            for number in range(100):
+                engine.serve(first_token_s=0.3 if number < 95 else 4.0, tokens=10)
+            shown = until(lambda: complete(windows_of(service, tmp_path)), seconds=60)
+
+    rates = shown[f"vllm/generation_tokens_total/rate/{LABELS}"]
+    assert sum(rates.values()) * 10 == pytest.approx(100 * 10)
+    assert set(shown[f"vllm/num_requests_running/{LABELS}"].values()) == {3.0}
+    assert set(shown[f"vllm/kv_cache_usage_perc/{LABELS}"].values()) == {0.25}
+    [(window, mean)] = shown[f"vllm/time_to_first_token_seconds/{LABELS}"].items()
+    assert mean == pytest.approx(0.95 * 0.3 + 0.05 * 4.0)
+    assert 0.25 < shown[f"vllm/time_to_first_token_seconds/{LABELS}/p50"][window] <= 0.5
+    assert 2.5 < shown[f"vllm/time_to_first_token_seconds/{LABELS}/p99"][window] <= 5.0
+    assert shown["vllm/otel_ml/step"][window] > 0
+
+
+def complete(shown: dict[str, dict[int, float]]) -> dict[str, dict[int, float]]:
+    """Return what is shown once a window with requests has closed."""
+    return shown if f"vllm/time_to_first_token_seconds/{LABELS}/p99" in shown else {}
+
+
+def test_ten_thousand_series_do_not_drown_the_run(pipeline: tuple[Service, Collector, Path], tmp_path: Path) -> None:
+    service, _, targets = pipeline
+    with VllmMetrics(series=10_000) as engine:
+        (targets / "vllm.json").write_text(json.dumps([{"targets": [engine.address], "labels": {"job": "vllm"}}]))
+        shown = until(lambda: "vllm/otel_ml/overflow" in (found := windows_of(service, tmp_path)) and found, seconds=60)
+
+    users = [name for name in shown if "otel_ml/" not in name]
+    assert 400 < len(users) <= 500
+    assert max(shown["vllm/otel_ml/overflow"].values()) >= 9_500
+
+
+def test_the_endpoints_that_ray_announces_are_in_the_run(tmp_path: Path) -> None:
+    # Ray puts sockets below this folder, whose paths may have 107 characters only.
+    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as ray, ExitStack() as stack:
+        service = stack.enter_context(Service(tmp_path, OTEL_ML_ALLOWED_LATENESS=1000))
+        stack.enter_context(
+            Collector(
+                tmp_path, "agent", OTEL_ML_GATEWAY=service.grpc, OTEL_ML_SCRAPE=ray, OTEL_ML_SCRAPE_INTERVAL="1s",
+                OTEL_ML_EXPERIMENT_ID=experiment_of(tmp_path), OTEL_ML_EXPERIMENT_NAME="scraped",
+            )
+        )  # fmt: skip
+        cluster = subprocess.Popen(
+            [sys.executable, "-m", "tests.collector.ray_cluster", ray],
+            env=environment(RAY_USAGE_STATS_ENABLED=0), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            names = until(lambda: [name for name in windows_of(service, tmp_path) if name.startswith("ray/ray_node_")],
+                          seconds=120)  # fmt: skip
+        finally:
+            cluster.communicate(timeout=60)
+
+    assert any("ray_node_mem" in name for name in names)
