@@ -26,8 +26,8 @@ StepPoints = tuple[str, int, int]
 SEGMENT_BYTES = 4 * 2**20
 """Size after which a new file begins: the oldest file is what goes when the spool is full."""
 
-_FOLDER_TRIES = 20
-"""How often the folder is made again; each time another service would have to end just then."""
+_FOLDER_TRIES = 1000
+"""How often the folder is made again, some 20 µs each: each time another service would have to end just then."""
 
 MEMORY_BYTES = 16 * 2**20
 """Bound where no file can be written: an unwritable disk must not fill the memory instead."""
