@@ -14,8 +14,8 @@ from itertools import groupby
 from otel_ml._internal.buckets import ExponentialBuckets
 from otel_ml._internal.definition import Series
 from otel_ml._internal.pending import Moments, Pending
-from otel_ml.wire.protobuf import field, key_value, text, varint
 from otel_ml.wire.attributes import AXIS, M2, REDUCTION, SCOPE, SEQ, SEQ_POINTS, STEP, WSUM, WXSUM
+from otel_ml.wire.protobuf import field, key_value, text, varint
 
 __all__ = ["encoded_gauge", "encoded_scopes", "scope_bytes"]
 

@@ -6,8 +6,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from otel_ml.wire.protobuf import field, key_value, text
 from otel_ml.wire.attributes import AXIS, SCOPE, STEP, TIMER_LEVEL
+from otel_ml.wire.protobuf import field, key_value, text
 
 if TYPE_CHECKING:
     from otel_ml._internal.axes import Step
