@@ -45,6 +45,7 @@ bench: $(STAMP)  ## Measure: cost of a call, throughput of the service
 	python -m tests.benchmarks
 
 chaos: $(STAMP) collector  ## Kill what can be killed, for minutes, and count that nothing is lost or doubled
+	python -m tests.chaos --faults 200 --minutes 9
 	python -m pytest -m chaos
 
 docs: $(STAMP)  ## Read the documentation in a browser, rebuilt as you write

@@ -104,6 +104,8 @@ class Sender:
                 return False
             self._settle(kind, sum(frame.points for frame in frames), answer)
             batch.done.add(kind)
+            if self._batch is not batch:
+                return True  # the spool dropped some of it meanwhile: what is left of it is sent again
         self.spool.acknowledge(batch.count)
         self._batch = None
         return True

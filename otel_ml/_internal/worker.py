@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, Literal
 
+from otel_ml._internal.aside import AsideTransport
 from otel_ml._internal.console import Console, acknowledged_line, finished_line, started_line
 from otel_ml._internal.events import EVENTS
 from otel_ml._internal.guard import guard
@@ -104,6 +105,7 @@ class Worker:
         self._values = 0
         self._failing_since: float | None = None
         self._recovered = False
+        self._is_ending = False
         self._new_config: Config | None = None
         self._thread = threading.Thread(target=self._loop, name="otel_ml", daemon=True)
 
@@ -196,6 +198,11 @@ class Worker:
             for record in EVENTS.take():
                 self._append_record(record)
 
+    def _meanwhile(self) -> None:
+        """Keep the spool up to date while a receiver does not answer."""
+        if not self._is_ending:
+            self._collect()
+
     def _append(self, kind: Kind, bodies: Any, points: int = 0, steps: tuple[tuple[str, int, int], ...] = ()) -> None:
         """Write scope bodies into frames no larger than half a request."""
         payload = b"".join(encode_field(2, body) for body in bodies)
@@ -216,6 +223,7 @@ class Worker:
 
     def _on_lost(self, lost: Lost) -> None:
         """Count what a full spool dropped, and take it out of the manifests."""
+        self.sender.abandon_batch()
         guard.dropped["spool_full"] += lost.points
         for axis, step, points in lost.steps:
             self._recorder.points_dropped(axis, step, points)
@@ -256,6 +264,7 @@ class Worker:
     def _use(self, reached: Reached) -> None:
         if self.sender.transport is not None:
             self.sender.transport.close()
+        reached = replace(reached, transport=AsideTransport(reached.transport, self._meanwhile, TICK))
         if reached.run_id is not None and reached.run_id != self.identity.run_id:
             self.identity = replace(self.identity, run_id=reached.run_id)
             self._describe_anew(self.config)
@@ -292,6 +301,7 @@ class Worker:
         return True
 
     def _end(self, request: Request) -> None:
+        self._is_ending = True  # nothing follows the goodbye
         self._collect(final=True)
         self._append_record(self._goodbye(request.status))
         self._reach()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from otel_ml.wire.spool import read_spool
+from otel_ml.wire.spool import read_spool, request_body
 from tests.integration.worker_process import environment, run, start
-from tests.otlp_server import OtlpServer, Reply, eventually, otlp_server
+from tests.otlp_server import OtlpServer, Reply, eventually, otlp_server, points_of
 
 
 @pytest.fixture
@@ -190,6 +192,49 @@ def test_a_killed_process_leaves_what_the_next_one_sends(tmp_path: Path) -> None
         assert [(point.step, point.value) for point in server.points("x")] == [(7, 1.0)]
         assert len({point.resource["service.instance.id"] for point in server.points()}) == 2
         assert list(tmp_path.glob("run/*/*/spool/*.spool")) == []
+
+
+def test_what_is_recorded_while_a_receiver_hangs_survives_a_kill(tmp_path: Path) -> None:
+    """The spool is written every 100 ms, whatever the request under way waits for."""
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        environ = environment(
+            tmp_path,
+            {
+                "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{hanging.getsockname()[1]}",
+                "OTEL_ML_EXPERIMENT_ID": "same",
+                "OTEL_ML_FLUSH_INTERVAL": "100",
+            },
+        )
+        program = """
+            import time
+            import otel_ml
+            otel_ml.init("exp")
+            for step in range(100_000):
+                otel_ml.set_step(step)
+                otel_ml.log({"x": 1.0})
+                print(step, time.monotonic(), flush=True)
+                time.sleep(0.02)
+        """
+        process = start(program, environ, tmp_path)
+        connection, _ = hanging.accept()
+        assert connection.recv(65536)  # a request is under way, and will never be answered
+        assert process.stdout is not None
+        began = time.monotonic()
+        lines = [process.stdout.readline().split()]
+        while time.monotonic() < began + 1.5 or float(lines[-1][1]) < began + 1.5:
+            lines.append(process.stdout.readline().split())
+        killed = time.monotonic()
+        process.kill()
+        process.communicate()
+        connection.close()
+
+    # Five times what is promised: the machine that runs this may be busy; without the promise it is 1.5 s.
+    safe = max(int(step) for step, moment in lines if float(moment) < killed - 1.0)
+    left = [read_spool(path) for path in tmp_path.glob("run/*/*/spool/*.spool")]
+    bodies = [request_body(b"", [frame.payload for frame in spool.frames if frame.kind == "M"]) for spool in left]
+    points = [point for body in bodies for point in points_of(ExportMetricsServiceRequest.FromString(body))]
+    steps = {point.step for point in points if point.name == "x"}
+    assert set(range(safe + 1)) <= steps
 
 
 def test_with_nobody_listening_the_program_ends_in_time_and_keeps_its_data(tmp_path: Path) -> None:

@@ -158,10 +158,13 @@ class WriterState:
         """Note that something arrived that it recorded at `time_ns`."""
         lag = now - time_ns / 1e9
         was_set_back = time_ns < self.newest_ns - _SET_BACK_NS
-        if self.lag is None or lag < self.lag or was_set_back:
+        if self.lag is None or was_set_back:
+            self.lag, self.born_at = lag, self.born_at or now
+        elif lag < self.lag:  # it travelled faster than anything before: that had been recorded earlier than thought
+            self.born_at -= self.lag - lag
             self.lag = lag
         self.newest_ns = time_ns if was_set_back else max(self.newest_ns, time_ns)
-        self.born_at = min(self.born_at or now, time_ns / 1e9 + self.lag)
+        self.born_at = min(self.born_at, time_ns / 1e9 + self.lag)
         self.alive_at = self.newest_ns / 1e9 + self.lag
 
     def receive(self, seq: int) -> bool:

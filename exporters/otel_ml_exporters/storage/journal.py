@@ -67,7 +67,7 @@ class Journal(Generic[T]):
         self._path = path
         self._committed = committed
         self.damage = ""
-        self._leftover: list[Entry] = []
+        self._leftover: Sequence[Entry] = ()
         try:
             self._open(patience_s)
         except DamagedError:
@@ -87,7 +87,7 @@ class Journal(Generic[T]):
 
     def leftover(self) -> Sequence[Entry]:
         """Return what a predecessor acknowledged and did not finish; call before `start`."""
-        leftover, self._leftover = self._leftover, []
+        leftover, self._leftover = self._leftover, ()
         return leftover
 
     def start(self) -> None:

@@ -159,3 +159,26 @@ def test_a_partial_success_is_counted_and_said(sender: Sender, receiver: Receive
 
     assert (sender.delivered, sender.refused) == (3, {"rejected": 1})
     assert "metric 'x' has two reductions" in said[0]
+
+
+def test_frames_that_the_spool_drops_from_a_request_under_way_do_not_take_others_with_them(
+    tmp_path: Path, receiver: Receiver, clock: Clock, said: list[str]
+) -> None:
+    spool = Spool(tmp_path, "w", b"resource", limit=40_000, say=said.append)
+    sender = Sender(spool, b"resource", say=said.append, clock=clock)
+    sender.transport = receiver
+    spool.on_lost = lambda lost: sender.abandon_batch()
+    receiver.answers.append(Answer("retry", reason="busy"))
+    for number in range(8):
+        spool.append(Frame("M", field(2, bytes([number]) * 4000), 1))
+    assert not sender.send(200.0)
+    for number in range(8, 16):
+        spool.append(Frame("M", field(2, bytes([number]) * 4000), 1))
+    kept = [frame.payload() for frame in spool.pending]
+    assert len(kept) < 16
+
+    clock.now += 10
+    assert sender.send(200.0)
+
+    sent = b"".join(body for _, body in receiver.got)
+    assert [payload for payload in kept if payload not in sent] == []

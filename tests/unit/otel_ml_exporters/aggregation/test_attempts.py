@@ -331,3 +331,23 @@ def test_a_rank_that_comes_back_alone_does_not_fence_those_that_go_on() -> None:
     rows = service.rows()
     assert [rows[step]["x"] for step in range(8, 20)] == [2.0] + [6.0] * 11
     assert {record.attempt for record in service.steps()} == {0}
+
+
+def test_a_life_that_arrives_in_one_burst_is_not_taken_for_one_that_began_with_the_restart() -> None:
+    service, first = Service(), life("a")
+    burst = []
+    for step in range(10):
+        for rank in first:
+            rank.clock = START + step
+        service.now = START + step
+        service.take(first[1].step(step, {"x": 1.0}, "sum"))
+        burst.append(first[0].step(step, {"x": 1.0}, "sum"))
+    service.now += 0.5
+    service.take(*burst)  # rank 0 could not send before, and was killed
+    second = life("b", start=service.now + 1)
+    service.now += 1
+
+    live_on(service, second, 8)
+
+    assert [service.rows()[step]["x"] for step in (0, 7, 8, 9, 10)] == [2.0, 2.0, 4.0, 4.0, 4.0]
+    assert [r.step for r in service.steps() if r.attempt == 1] == [8, 9, 10]
