@@ -22,6 +22,7 @@ TOGETHER = {
     "secure": ("gateway", "secure"),
     "secure-agent": ("agent", "secure"),
     "secure-scale-out": ("scale-out", "secure-scale-out"),
+    "token": ("gateway", "token"),
     "everything": ("gateway", "record", "secure"),
 }
 
@@ -104,7 +105,7 @@ def test_every_exporter_to_the_next_hop_has_a_durable_queue_and_never_gives_up(p
     exporters = yaml.safe_load(path.read_text()).get("exporters") or {}
     sending = [one for name, one in exporters.items() if "sending_queue" in one]
 
-    assert sending or path.stem in {"record", "secure", "secure-scale-out"}
+    assert sending or path.stem in {"record", "secure", "secure-scale-out", "token"}
     for exporter in sending:
         assert exporter["sending_queue"]["storage"].startswith("file_storage")
         assert exporter["retry_on_failure"]["max_elapsed_time"] == 0

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.collector.pipeline import Collector, Service, experiment_of, ranks
-from tests.e2e.jobs import all_finished, processes, reach, scalars_in
+from tests.e2e.jobs import BACKENDS, all_finished, processes, reach, scalars_in
 from tests.e2e.oracle import expected
 from tests.e2e.rank import written_in
+from tests.e2e.test_every_backend_equals_the_oracle import as_stored
 from tests.fakes.unreliable_network import UnreliableNetwork
 
 pytestmark = pytest.mark.timeout(400)
@@ -131,3 +132,29 @@ def test_a_network_that_loses_a_third_doubles_a_tenth_and_reorders(tmp_path: Pat
     assert network.counts["refused"] + network.counts["answer lost"] > 0
     assert_everything_is_there_once(tmp_path, service.run_of(experiment_of(tmp_path)))
     assert_no_record_is_there_twice(service.run_of(experiment_of(tmp_path)))
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(600)
+def test_every_backend_shows_the_same_after_both_the_collector_and_the_service_were_killed(tmp_path: Path) -> None:
+    with (
+        Service(tmp_path, ",".join(BACKENDS), WANDB_MODE="offline") as service,
+        Collector(tmp_path, "gateway", OTEL_ML_SERVICE=service.grpc) as collector,
+    ):
+        with processes(job(tmp_path, collector.endpoint, seed=11, pause=0.2), tmp_path) as started:
+            for program, moment in ((collector, 10), (service, 25), (collector, 40)):
+                reach(started[0], moment)
+                program.kill()
+                program.start()
+            all_finished(started)
+        service.wait_for_the_end_of(experiment_of(tmp_path), seconds=240)
+        service.stop()
+
+    run = service.run_of(experiment_of(tmp_path))
+    assert_everything_is_there_once(tmp_path, run)
+    lines = scalars_in("jsonl", run)
+    for backend in BACKENDS[1:]:
+        shown = scalars_in(backend, run)
+        wanted = {name: {step: repr(as_stored(backend, value)) for step, value in steps.items()} for name, steps in
+                  lines.items() if "otel_ml/" not in name}  # fmt: skip
+        assert {name: {step: repr(value) for step, value in shown[name].items()} for name in wanted} == wanted, backend

@@ -72,6 +72,7 @@ def test_what_telemetrygen_sends_is_in_the_run(
     address = address or ["--otlp-endpoint", collector.grpc]
     command = [
         CLIENTS / "telemetrygen", "metrics", *address, "--otlp-insecure", "--metrics", "20", "--rate", "0",
+        "--service", "trainer",
         "--metric-type", "Sum", "--otlp-metric-name", "tokens", "--aggregation-temporality", "delta",
         "--otlp-attributes", f'ml.experiment.id="{experiment_of(tmp_path)}"',
         "--telemetry-attributes", "ml.step=7", "--telemetry-attributes", 'ml.reduction="count"',

@@ -6,7 +6,7 @@ import pytest
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters import env
-from otel_ml_exporters.config import ServiceConfig, default_exporters
+from otel_ml_exporters.config import ScrapedSeries, ServiceConfig, default_exporters
 
 
 def load(tmp_path: Path, text: str = "", environ: dict[str, str] | None = None, **arguments: object) -> ServiceConfig:
@@ -122,3 +122,23 @@ def test_embedded_without_an_experiment_is_refused(tmp_path: Path) -> None:
 
 def test_every_variable_says_what_it_means() -> None:
     assert all(variable.doc and variable.name.startswith("OTEL_ML_") for variable in env.VARIABLES)
+
+
+def test_the_budget_of_scraped_series_comes_from_the_file(tmp_path: Path) -> None:
+    config = load(tmp_path, "scraped: {allow: ['vllm/*'], max_series: 7}")
+
+    assert config.scraped == ScrapedSeries(allow=("vllm/*",), max_series=7)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("scraped: {alow: ['vllm/*']}", "Did you mean 'allow'?"),
+        ("scraped: {deny: 'vllm/*'}", "scraped.deny: expected a list of globs, such as ['vllm/*'], got 'vllm/*'."),
+        ("scraped: {max_series: none}", "scraped.max_series: expected a whole number of at least 1, got 'none'."),
+    ],
+)
+def test_a_wrong_budget_is_named(tmp_path: Path, text: str, said: str) -> None:
+    [problem] = problems(tmp_path, text)
+
+    assert said in problem
