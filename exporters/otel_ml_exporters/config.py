@@ -84,10 +84,15 @@ class ServiceConfig:
             f"{variable}={host}:{port} is not a loopback address, so anybody could write to your runs. "
             "Set OTEL_ML_TOKEN, or listen.tls with client_ca in otel-ml.yaml."
             for variable, (host, port) in self._addresses()
-            if not _is_loopback(host) and not self.token and not (self.tls and self.tls.client_ca)
+            if not _is_loopback(host) and not self._demands_credentials
         ]
         if problems:
             raise ConfigError(*problems)
+
+    @property
+    def _demands_credentials(self) -> bool:
+        # An embedded service makes a token of its own.
+        return bool(self.token or self.embedded or (self.tls and self.tls.client_ca))
 
     def _addresses(self) -> Sequence[tuple[str, Address]]:
         found = [(env.LISTEN_HTTP.name, self.http)]

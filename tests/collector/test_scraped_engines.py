@@ -59,14 +59,14 @@ def test_a_vllm_engine_is_in_the_run_with_rates_quantiles_and_the_training_step(
     )  # fmt: skip
     with VllmMetrics() as engine:
         (targets / "vllm.json").write_text(json.dumps([{"targets": [engine.address], "labels": {"job": "vllm"}}]))
-        command = [sys.executable, "-m", "tests.e2e.loop", 600, 0.1]
+        command = [sys.executable, "-m", "tests.e2e.loop", 2000, 0.1]
         with processes([(command, training)], tmp_path) as [rank]:
             reach(rank, 5)
             seen = engine.scrapes
             until(lambda: engine.scrapes > seen + 1)
             for number in range(100):
                 engine.serve(first_token_s=0.3 if number < 95 else 4.0, tokens=10)
-            shown = until(lambda: complete(windows_of(service, tmp_path)), seconds=60)
+            shown = until(lambda: complete(windows_of(service, tmp_path)), seconds=150)
 
     rates = shown[f"vllm/generation_tokens_total/rate/{LABELS}"]
     assert sum(rates.values()) * 10 == pytest.approx(100 * 10)

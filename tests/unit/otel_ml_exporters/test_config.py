@@ -115,6 +115,12 @@ def test_embedded_the_run_comes_from_the_environment_and_the_port_is_free(tmp_pa
     assert (config.http, config.grpc) == (("127.0.0.1", 0), None)
 
 
+def test_embedded_may_listen_to_other_hosts_for_it_makes_a_token_of_its_own(tmp_path: Path) -> None:
+    environ = {"OTEL_ML_EXPERIMENT_ID": "run", "OTEL_ML_LISTEN_HTTP": "10.77.0.10:0"}
+
+    assert ServiceConfig.load(rendezvous=tmp_path, environ=environ).http == ("10.77.0.10", 0)
+
+
 def test_embedded_without_an_experiment_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="OTEL_ML_EXPERIMENT_ID"):
         ServiceConfig.load(rendezvous=tmp_path, environ={})
