@@ -245,7 +245,8 @@ class Spool:
         for _ in range(_FOLDER_TRIES):
             with suppress(FileNotFoundError):
                 return FileSegment(path, self._resource)
-            with suppress(FileNotFoundError):
+            # FileExistsError: it was there for mkdir, and removed before mkdir looked whether it is a folder.
+            with suppress(FileNotFoundError, FileExistsError):
                 for folder in (self._folder.parent, self._folder):
                     folder.mkdir(mode=0o700, exist_ok=True)
         return FileSegment(path, self._resource)

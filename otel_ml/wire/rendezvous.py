@@ -128,10 +128,10 @@ class Rendezvous:
         Raises:
             OSError: the folder cannot be used.
         """
-        self.create()
         try:
+            self.create()
             handle = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except FileNotFoundError:
+        except (FileNotFoundError, FileExistsError):
             return None  # the folder is being removed; it is there again at the next look
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

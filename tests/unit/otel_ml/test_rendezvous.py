@@ -75,13 +75,14 @@ def test_a_worker_that_starts_while_the_folder_is_removed_keeps_its_spool_on_dis
     stop = threading.Event()
 
     def remove() -> None:
-        while not stop.is_set():
+        # A service ends at most so often; without the pause the loop wins against a thousand tries of the spool.
+        while not stop.wait(0.0005):
             rendezvous.remove()
 
     remover = threading.Thread(target=remove)
     remover.start()
     try:
-        for number in range(200):
+        for number in range(2000):
             spool = Spool(rendezvous.spool, f"writer-{number}", b"resource", limit=2**20, say=said.append)
             spool.append(Frame("M", b"metrics"))
             assert list(rendezvous.spool.glob(f"writer-{number}-*.spool"))
