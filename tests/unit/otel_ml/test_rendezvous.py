@@ -75,8 +75,7 @@ def test_a_worker_that_starts_while_the_folder_is_removed_keeps_its_spool_on_dis
     stop = threading.Event()
 
     def remove() -> None:
-        # A service ends at most so often; without the pause the loop wins against a thousand tries of the spool.
-        while not stop.wait(0.0005):
+        while not stop.is_set():
             rendezvous.remove()
 
     remover = threading.Thread(target=remove)
