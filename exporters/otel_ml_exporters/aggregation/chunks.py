@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from otel_ml.wire.reduction import Reduction
-from otel_ml_exporters.aggregation.fold import SUM
-from otel_ml_exporters.aggregation.observation import Buckets, Partials
+from otel_ml_exporters.aggregation.fold import STATS, SUM
 from otel_ml_exporters.aggregation.piece import Piece, Shape, Source
+from otel_ml_exporters.aggregation.points import Buckets, Partials, unpacked
 
 __all__ = ["bucket_of", "decode_pieces", "encode_pieces"]
 
@@ -26,8 +26,9 @@ def encode_pieces(pieces: Sequence[Piece]) -> bytes:
         groups.setdefault((piece.shape.number, str(piece.reduction)), []).append(piece)
     headers, body = [], []
     for (shape, reduction), members in groups.items():
-        stats = np.stack([piece.partials.stats for piece in members])
-        times = np.stack([piece.partials.times for piece in members])
+        read = list(unpacked([piece.partials for piece in members]))
+        stats = np.concatenate([stats for stats, _ in read]).reshape(len(members), -1, STATS)
+        times = np.concatenate([times for _, times in read]).reshape(len(members), -1, 2)
         columns = [_mode(stats, column) for column in range(stats.shape[2])]
         shared = bool((times == times[:, :1]).all())
         headers.append(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml_exporters.aggregation.ending import Ending
 from otel_ml_exporters.aggregation.foreign import Foreign
@@ -18,7 +16,6 @@ from otel_ml_exporters.aggregation.observation import (
     Goodbye,
     Manifest,
     Observation,
-    Partials,
     Position,
     Spans,
 )
@@ -165,10 +162,6 @@ class Engine:
     def _piece(self, writer: WriterState, fragment: Fragment, rows: list[int] | None) -> Piece:
         partials = fragment.partials
         shape = self._run.shapes.of(partials.series)
-        if not (partials.stats.flags.owndata and partials.times.flags.owndata):
-            # A view would keep the whole request it was decoded from in memory.
-            stats, times = np.array(partials.stats), np.array(partials.times)
-            partials = Partials(partials.series, stats, times, partials.buckets)
         piece = Piece(writer.source, fragment.seq, fragment.reduction, shape, partials)
         if rows is None:
             return piece

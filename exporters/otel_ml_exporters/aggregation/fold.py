@@ -13,10 +13,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["COUNT", "M2", "MAX", "MIN", "SUM", "WSUM", "WXSUM", "Rows", "fold_rows", "layers", "mean_of"]
+__all__ = ["COUNT", "M2", "MAX", "MIN", "STATS", "SUM", "WSUM", "WXSUM", "Rows", "fold_rows", "layers", "mean_of"]
 
 COUNT, SUM, MIN, MAX, M2, WSUM, WXSUM = range(7)
 """Columns of `Partials.stats`."""
+
+STATS = 7
 
 ALL = frozenset((COUNT, SUM, MIN, MAX, M2, WSUM, WXSUM))
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from typing import Literal
 
 from otel_ml.wire.reduction import Reduction
+from otel_ml_exporters.aggregation.points import Attributes, Buckets, Kind, Partials, Points, SeriesKey
 from otel_ml_exporters.records import JsonValue, Span
 
 __all__ = [
@@ -23,6 +21,7 @@ __all__ = [
     "ForeignPoint",
     "Fragment",
     "Goodbye",
+    "Kind",
     "Manifest",
     "Observation",
     "Partials",
@@ -31,12 +30,6 @@ __all__ = [
     "Spans",
     "Writer",
 ]
-
-Attributes = tuple[tuple[str, str], ...]
-"""Identity attributes of a point, sorted by key, values as text."""
-
-Kind = Literal["moments", "order", "buckets"]
-"""Histogram without buckets; Gauge; ExponentialHistogram."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,47 +62,6 @@ class Writer:
     notes: str | None = None
 
 
-class SeriesKey(NamedTuple):
-    """A metric within a scope: name as sent, identity attributes, kind of point."""
-
-    name: str
-    attributes: Attributes
-    kind: Kind
-
-
-class Buckets(NamedTuple):
-    """Exponential buckets of one point (OTLP ExponentialHistogram data point).
-
-    Counts are whole numbers, but for histograms with other bounds, of which a bucket is spread over several.
-    """
-
-    scale: int
-    zero_count: float
-    positive_offset: int
-    positive: tuple[float, ...]
-    negative_offset: int
-    negative: tuple[float, ...]
-
-
-class Partials(NamedTuple):
-    """The points of one fragment, column-wise; row i belongs to `series[i]`.
-
-    `series` is interned: the same tuple object comes back for every step of a role, so that equal
-    shapes are found by identity and folded together.
-
-    Attributes:
-        stats: float64 [n, 7]: count, sum, min, max, m2, wsum, wxsum. A Gauge has count 1 and its value
-            as sum, min and max. m2, wsum, wxsum are NaN where not sent.
-        times: int64 [n, 2]: first and last record, ns since the epoch.
-        buckets: None where no point has buckets.
-    """
-
-    series: tuple[SeriesKey, ...]
-    stats: npt.NDArray[np.float64]
-    times: npt.NDArray[np.int64]
-    buckets: tuple[Buckets | None, ...] | None = None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Fragment:
     """Points of one (step, axis, reduction) of one writer, from one ScopeMetrics or a piece of it.
@@ -125,7 +77,7 @@ class Fragment:
     reduction: Reduction
     seq: int
     seq_points: int
-    partials: Partials
+    partials: Points
 
 
 @dataclass(frozen=True, slots=True)

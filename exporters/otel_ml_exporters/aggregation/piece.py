@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from otel_ml.wire.reduction import Reduction
-from otel_ml_exporters.aggregation.observation import Attributes, Partials, SeriesKey
+from otel_ml_exporters.aggregation.points import Attributes, Points, SeriesKey
 
 __all__ = ["ColumnId", "Piece", "Shape", "Source", "fold_order"]
 
@@ -60,25 +60,17 @@ class Piece(NamedTuple):
     seq: int
     reduction: Reduction
     shape: Shape
-    partials: Partials
+    partials: Points
 
     @property
     def size(self) -> int:
         """Bytes in memory, about."""
-        return 400 + self.partials.stats.nbytes + self.partials.times.nbytes + self._bucket_bytes()
+        return 400 + self.partials.nbytes
 
     def some(self, rows: list[int], shape: Shape | None = None) -> Piece:
         """Return the piece with only these rows; `shape` where they have been interned."""
-        partials = self.partials
-        series = tuple(partials.series[row] for row in rows)
-        buckets = None if partials.buckets is None else tuple(partials.buckets[row] for row in rows)
-        some = Partials(series, partials.stats[rows], partials.times[rows], buckets)
-        return self._replace(shape=shape or Shape(-1, series), partials=some)
-
-    def _bucket_bytes(self) -> int:
-        if self.partials.buckets is None:
-            return 0
-        return sum(8 * (len(b.positive) + len(b.negative)) + 120 for b in self.partials.buckets if b is not None)
+        some = self.partials.some(rows)
+        return self._replace(shape=shape or Shape(-1, some.series), partials=some)
 
 
 def fold_order(piece: Piece) -> tuple[int, str, int, tuple[SeriesKey, ...]]:

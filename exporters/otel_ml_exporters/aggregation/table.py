@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.aggregation.fold import MAX, Rows, layers
-from otel_ml_exporters.aggregation.observation import Attributes, Buckets
 from otel_ml_exporters.aggregation.piece import ColumnId, Piece
+from otel_ml_exporters.aggregation.points import Attributes, Buckets, unpacked
 
 __all__ = ["Table", "tabulate"]
 
@@ -129,9 +129,10 @@ def tabulate(reduction: Reduction, pieces: Sequence[Piece]) -> Table:
     sizes = [len(piece.partials.series) for piece in pieces]
     pools: dict[str, int] = {}
     pool = [pools.setdefault(piece.source.pool, len(pools)) for piece in pieces]
+    read = list(unpacked([piece.partials for piece in pieces]))
     rows = Rows(
-        np.concatenate([piece.partials.stats for piece in pieces]),
-        np.concatenate([piece.partials.times for piece in pieces]),
+        np.concatenate([stats for stats, _ in read]),
+        np.concatenate([times for _, times in read]),
         np.repeat(np.array([piece.source.rank for piece in pieces], dtype=np.int64), sizes),
         np.concatenate([columns[id(piece.shape)] for piece in pieces]),
         len(numbers),

@@ -63,8 +63,9 @@ def as_request(late: Fragment | ForeignPoint) -> Any:
     if isinstance(late, Fragment):
         scope.scope.name = wire.SCOPE
         where |= {wire.SEQ: late.seq, wire.SEQ_POINTS: late.seq_points}
-        for row in range(len(late.partials.series)):
-            _add_point(scope.metrics.add(), late.partials, row)
+        partials = late.partials.unpack()
+        for row in range(len(partials.series)):
+            _add_point(scope.metrics.add(), partials, row)
     else:
         metric = scope.metrics.add()
         _add_point(metric, late.partials, 0)

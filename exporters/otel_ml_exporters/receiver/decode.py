@@ -6,6 +6,8 @@
                                                          ├ logs    → events.py
                                                          └ spans   → spans.py
 
+What our own writers send again and again is taken without decoding it: `unread.py`.
+
 A `Decoder` keeps the interned writers and shapes, so one belongs to one service. It may be used by several
 threads: its caches are plain dictionaries of equal values, of which a race only makes one more.
 """
@@ -20,14 +22,17 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1 import logs_service_pb2 as logs
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metrics
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as traces
+from opentelemetry.proto.metrics.v1.metrics_pb2 import ScopeMetrics
 
 from otel_ml_exporters.aggregation.observation import Observation, Writer
 from otel_ml_exporters.receiver.events import decode_events
 from otel_ml_exporters.receiver.otlp_json import parse_json
+from otel_ml_exporters.receiver.parts import Part, parts
 from otel_ml_exporters.receiver.points import MetricsDecoder, count_points
 from otel_ml_exporters.receiver.rejection import Rejections, UndecodableError
 from otel_ml_exporters.receiver.resource import Writers
 from otel_ml_exporters.receiver.spans import decode_spans
+from otel_ml_exporters.receiver.unread import Unread
 
 __all__ = ["SIGNALS", "Decoded", "Decoder", "Signal", "response"]
 
@@ -47,7 +52,7 @@ class Decoded:
 
     signal: Signal
     body: bytes
-    observations: Mapping[str, list[Observation]]
+    observations: dict[str, list[Observation]]
     rejections: Rejections
 
 
@@ -56,9 +61,9 @@ class Decoder:
 
     def __init__(self) -> None:
         self._writers = Writers()
-        self._metrics = MetricsDecoder()
+        self._messages = Unread()
         self._scope: Mapping[Signal, Callable[[Writer, Any, Rejections], list[Any]]] = {
-            "metrics": self._metrics.scope,
+            "metrics": MetricsDecoder().scope,
             "traces": decode_spans,
             "logs": decode_events,
         }
@@ -70,10 +75,12 @@ class Decoder:
             UndecodableError: it is not one.
         """
         try:
-            message = _REQUESTS[signal].FromString(body)
+            unread = parts(body) if signal == "metrics" else None
+            if unread is not None:
+                return self._unread(body, unread)
+            return self._decoded(signal, body, _REQUESTS[signal].FromString(body))
         except DecodeError as error:
             raise UndecodableError(f"the body is not an OTLP {signal} request in protobuf: {error}") from error
-        return self._decoded(signal, body, message)
 
     def json(self, signal: Signal, body: bytes) -> Decoded:
         """Decode an OTLP/JSON request.
@@ -85,22 +92,42 @@ class Decoder:
         return self._decoded(signal, message.SerializeToString(), message)
 
     def _decoded(self, signal: Signal, body: bytes, message: Any) -> Decoded:
-        rejections = Rejections()
-        observations: dict[str, list[Observation]] = {}
-        resources, scopes, count = _PARTS[signal]
+        decoded = Decoded(signal, body, {}, Rejections())
+        resources, scopes, _ = _PARTS[signal]
         for resource in getattr(message, resources):
             writer = self._writers.of(resource.resource)
             for scope in getattr(resource, scopes):
-                if isinstance(writer, str):
-                    rejections.add(writer, count(scope))
+                self._add(decoded, writer, scope)
+        return decoded
+
+    def _unread(self, body: bytes, request: list[Part]) -> Decoded:
+        """Decode only what has to be."""
+        decoded = Decoded("metrics", body, {}, Rejections())
+        for resource, scopes in request:
+            writer = self._writers.encoded(resource)
+            for message in scopes:
+                found = self._messages.take(writer, message) if isinstance(writer, Writer) else None
+                if isinstance(writer, Writer) and found is not None:
+                    decoded.observations.setdefault(writer.experiment, []).append(found)
                     continue
-                before = rejections.total
-                found = self._scope[signal](writer, scope, rejections)
-                if rejections.total > before:
-                    rejections.experiments[writer.experiment] += rejections.total - before
-                if found:
-                    observations.setdefault(writer.experiment, []).extend(found)
-        return Decoded(signal, body, observations, rejections)
+                added = self._add(decoded, writer, ScopeMetrics.FromString(message))
+                self._messages.learn(message, added)
+        return decoded
+
+    def _add(self, decoded: Decoded, writer: Writer | str, scope: Any) -> list[Observation]:
+        """Decode a scope; return its observations where all of it could be used."""
+        signal, rejections = decoded.signal, decoded.rejections
+        before = rejections.total
+        if isinstance(writer, str):
+            rejections.add(writer, _PARTS[signal][2](scope))
+            return []
+        found = self._scope[signal](writer, scope, rejections)
+        if found:
+            decoded.observations.setdefault(writer.experiment, []).extend(found)
+        if rejections.total > before:
+            rejections.experiments[writer.experiment] += rejections.total - before
+            return []
+        return found
 
 
 def response(signal: Signal, rejections: Rejections) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from otel_ml_exporters.aggregation.observation import (
     SeriesKey,
     Writer,
 )
+from otel_ml_exporters.receiver.coordinates import COORDINATES, DEFAULT_REDUCTION, Coordinates, coordinates
 from otel_ml_exporters.receiver.explicit_buckets import exponential
 from otel_ml_exporters.receiver.rejection import Rejections
 from otel_ml_exporters.receiver.values import as_text, attributes, plain
@@ -35,19 +36,9 @@ _NAN = math.nan
 _SHAPES = 4096
 """Interned shapes; a role has a handful, a Collector that splits requests makes more."""
 
-_DEFAULT_REDUCTION = "mean"
-
 _TEMPORALITY: Mapping[int, Any] = {1: "delta", 2: "cumulative"}
 
 Stats = tuple[float, float, float, float, float, float, float]
-
-
-class Coordinates(NamedTuple):
-    """What a scope or a point says about where it belongs."""
-
-    axis: str | None
-    step: int | None
-    reduction: str | None
 
 
 class _Columns:
@@ -119,7 +110,7 @@ class MetricsDecoder:
             if not columns:
                 continue
             try:
-                reduction = Reduction.parse(here.reduction or _DEFAULT_REDUCTION)
+                reduction = Reduction.parse(here.reduction or DEFAULT_REDUCTION)
             except WireError as error:
                 rejections.add(str(error), len(columns))
                 continue
@@ -129,7 +120,7 @@ class MetricsDecoder:
 
     def _nothing(self, writer: Writer, seq: int) -> Fragment:
         """Return what a rejected ScopeMetrics becomes: its running number is no gap that steps would wait for."""
-        return Fragment(writer, None, None, Reduction.parse(_DEFAULT_REDUCTION), seq, 0, self._partials(_Columns()))
+        return Fragment(writer, None, None, Reduction.parse(DEFAULT_REDUCTION), seq, 0, self._partials(_Columns()))
 
     # What any other SDK sends
 
@@ -183,22 +174,6 @@ class MetricsDecoder:
         )
 
 
-def coordinates(found: Mapping[str, JsonValue]) -> Coordinates:
-    """Read step, axis and reduction from attributes.
-
-    Raises:
-        ValueError: the step or the axis is not one.
-    """
-    step = found.get(wire.STEP)
-    if step is not None and (not isinstance(step, int) or isinstance(step, bool) or step < 0):
-        raise ValueError(f"{wire.STEP}={step!r} is no step; expected a whole number of at least 0.")
-    axis = found.get(wire.AXIS, wire.DEFAULT_AXIS)
-    if not isinstance(axis, str) or not axis:
-        raise ValueError(f"{wire.AXIS}={axis!r} is no axis; expected a name such as 'step' or 'rollout'.")
-    reduction = found.get(wire.REDUCTION)
-    return Coordinates(axis, step, None if reduction is None else as_text(reduction))
-
-
 def count_points(scope_metrics: Any) -> int:
     """Return how many points a ScopeMetrics holds."""
     return sum(
@@ -222,7 +197,7 @@ def _point_attributes(point: Any, scope: Coordinates) -> tuple[Coordinates, Attr
         return scope, (), _NOTHING
     found = {pair.key: plain(pair.value) for pair in point.attributes}
     here = scope
-    if not found.keys().isdisjoint(_COORDINATES):
+    if not found.keys().isdisjoint(COORDINATES):
         own = coordinates(found)
         here = Coordinates(
             own.axis if wire.AXIS in found else scope.axis,
@@ -322,8 +297,7 @@ def _read_number(point: Any) -> float:
 _INT64 = 1 << 63
 _NOTHING: Mapping[str, JsonValue] = {}
 _NO_EXTRAS = (_NAN, _NAN, _NAN)
-_COORDINATES = frozenset({wire.STEP, wire.AXIS, wire.REDUCTION})
-_RESERVED = _COORDINATES | wire.VALUE_ATTRIBUTES
+_RESERVED = COORDINATES | wire.VALUE_ATTRIBUTES
 _PROTOCOL: Mapping[str, Callable[[Writer, Coordinates, int, Any], Observation]] = {
     wire.MANIFEST: _manifest,
     wire.POSITION: _position,

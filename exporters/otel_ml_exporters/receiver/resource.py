@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
 from otel_ml.wire import attributes as wire
 from otel_ml_exporters.aggregation.observation import Writer
 from otel_ml_exporters.receiver.values import as_text, attributes
@@ -26,6 +28,20 @@ class Writers:
 
     def __init__(self) -> None:
         self._known: dict[bytes, Writer | str] = {}
+        self._encoded: dict[bytes, Writer | str] = {}
+
+    def encoded(self, resource: bytes) -> Writer | str:
+        """Return the writer of an encoded Resource, or why nothing of it can be accepted.
+
+        Raises:
+            DecodeError: it is none.
+        """
+        found = self._encoded.get(resource)
+        if found is None:
+            if len(self._encoded) >= _CACHED:
+                self._encoded.clear()
+            found = self._encoded[resource] = self.of(Resource.FromString(resource))
+        return found
 
     def of(self, resource: Any) -> Writer | str:
         """Return the writer, or why nothing of it can be accepted."""

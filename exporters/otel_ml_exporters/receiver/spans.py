@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from otel_ml.wire import attributes as wire
 from otel_ml_exporters.aggregation.observation import Spans, Writer
-from otel_ml_exporters.receiver.points import coordinates
+from otel_ml_exporters.receiver.coordinates import coordinates
 from otel_ml_exporters.receiver.rejection import Rejections
 from otel_ml_exporters.receiver.values import attributes
 from otel_ml_exporters.records import JsonValue, Span

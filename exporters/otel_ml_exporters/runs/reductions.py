@@ -83,12 +83,13 @@ class ExtraReductions:
 
     def _split(self, fragment: Fragment) -> Iterator[Fragment]:
         rows: dict[Reduction, list[int]] = {}
-        for row, key in enumerate(fragment.partials.series):
-            wanted = self._reduction(key.name, fragment.reduction, fragment.partials, row)
+        partials = fragment.partials.unpack()
+        for row, key in enumerate(partials.series):
+            wanted = self._reduction(key.name, fragment.reduction, partials, row)
             rows.setdefault(wanted, []).append(row)
         for reduction, chosen in rows.items():
-            partials = fragment.partials if len(rows) == 1 else _some(fragment.partials, chosen)
-            yield replace(fragment, reduction=reduction, partials=partials)
+            part = partials if len(rows) == 1 else partials.some(chosen)
+            yield replace(fragment, reduction=reduction, partials=part)
 
     def _reduction(self, name: str, asked: Reduction, partials: Partials, row: int) -> Reduction:
         self._seen.add(name)
@@ -115,11 +116,6 @@ class ExtraReductions:
                 f"--reduce {rule.name}={mine}: {name!r} was sent without {lacks}. "
                 "Ask for that when recording: otel_ml.define_metric(name, reduce=…)."
             ] = None
-
-
-def _some(partials: Partials, rows: list[int]) -> Partials:
-    buckets = None if partials.buckets is None else tuple(partials.buckets[row] for row in rows)
-    return Partials(tuple(partials.series[row] for row in rows), partials.stats[rows], partials.times[rows], buckets)
 
 
 def _parsed(text: str, problems: list[str]) -> _Rule | None:

@@ -1,0 +1,138 @@
+"""The scope of a message of ours: step, axis, reduction and running number.
+
+The bytes of a scope repeat but for three numbers. Once one of a form was decoded, others are recognised by their
+constant bytes: a mask leaves out the seven value bits of each byte of a number, and keeps the bit that says where
+it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
+
+from otel_ml.exceptions import WireError
+from otel_ml.wire import attributes as wire
+from otel_ml.wire.reduction import Reduction
+from otel_ml_exporters.receiver.coordinates import DEFAULT_REDUCTION, coordinates
+from otel_ml_exporters.receiver.places import places
+from otel_ml_exporters.receiver.values import attributes
+from otel_ml_exporters.records import JsonValue
+
+__all__ = ["Head", "Heads"]
+
+_FORMS = 1024
+"""Forms remembered: one for each reduction, axis, and length of its numbers."""
+
+_ATTRIBUTE, _KEY, _VALUE, _INTEGER = 0x1A, 0x0A, 0x12, 0x18
+"""Tags: InstrumentationScope.attributes, KeyValue.key and value, AnyValue.int_value."""
+
+
+class Head(NamedTuple):
+    """What the scope of a message of ours says; `axis` and `step` are None together."""
+
+    axis: str | None
+    step: int | None
+    reduction: Reduction
+    seq: int
+    seq_points: int | None
+
+
+class _Form(NamedTuple):
+    """A scope but for its numbers: `numbers` says where those of `Head` lie, as (start, end)."""
+
+    mask: int
+    constant: int
+    numbers: Mapping[str, tuple[int, int]]
+    head: Head
+
+
+class Heads:
+    """Reads scopes, and remembers their forms."""
+
+    def __init__(self) -> None:
+        self._forms: dict[int, list[_Form]] = {}
+        self._count = 0
+
+    def of(self, scope: bytes) -> Head | None:
+        """Return what an encoded InstrumentationScope says; None where it is none of ours, or says nonsense."""
+        number = int.from_bytes(scope, "little")
+        for form in self._forms.get(len(scope), ()):
+            if number & form.mask == form.constant:
+                found = {name: _number(scope, start, end) for name, (start, end) in form.numbers.items()}
+                return form.head._replace(**found)  # type: ignore[arg-type]
+        return self._learn(scope, number)
+
+    def _learn(self, scope: bytes, number: int) -> Head | None:
+        message = InstrumentationScope.FromString(scope)
+        head = _head(message.name, attributes(message.attributes))
+        if head is None:
+            return None
+        numbers = _numbers(scope)
+        if numbers is not None:
+            if self._count >= _FORMS:
+                self._forms.clear()
+                self._count = 0
+            mask = _mask(len(scope), numbers)
+            self._forms.setdefault(len(scope), []).append(_Form(mask, number & mask, numbers, head))
+            self._count += 1
+        return head
+
+
+def _head(name: str, found: Mapping[str, JsonValue]) -> Head | None:
+    seq, points = found.get(wire.SEQ), found.get(wire.SEQ_POINTS)
+    if name != wire.SCOPE or not isinstance(seq, int):
+        return None
+    try:
+        where = coordinates(found)
+        reduction = Reduction.parse(where.reduction or DEFAULT_REDUCTION)
+    except (ValueError, WireError):
+        return None
+    axis = None if where.step is None else where.axis
+    return Head(axis, where.step, reduction, seq, points if isinstance(points, int) else None)
+
+
+_NUMBERS = {wire.STEP.encode(): "step", wire.SEQ.encode(): "seq", wire.SEQ_POINTS.encode(): "seq_points"}
+
+
+def _numbers(scope: bytes) -> Mapping[str, tuple[int, int]] | None:
+    """Return where the numbers of `Head` lie; None where a key comes twice, or a number may be negative."""
+    found: dict[str, tuple[int, int]] = {}
+    keys: set[bytes] = set()
+    for attribute in places(scope):
+        if attribute.tag != _ATTRIBUTE:
+            continue
+        key, value = b"", None
+        for part in places(scope, attribute.start, attribute.end):
+            if part.tag == _KEY:
+                key = scope[part.start : part.end]
+            elif part.tag == _VALUE:
+                value = part
+        if key in keys:
+            return None
+        keys.add(key)
+        if key in _NUMBERS and value is not None:
+            [*parts] = places(scope, value.start, value.end)
+            if len(parts) != 1 or parts[0].tag != _INTEGER or parts[0].end - parts[0].start > _POSITIVE:
+                return None
+            found[_NUMBERS[key]] = (parts[0].start, parts[0].end)
+    return found
+
+
+_POSITIVE = 9
+"""Bytes of the largest positive number; a negative one has ten."""
+
+
+def _mask(size: int, numbers: Mapping[str, tuple[int, int]]) -> int:
+    mask = bytearray(b"\xff" * size)
+    for start, end in numbers.values():
+        mask[start:end] = b"\x80" * (end - start)
+    return int.from_bytes(mask, "little")
+
+
+def _number(scope: bytes, start: int, end: int) -> int:
+    value = scope[start] & 0x7F
+    for shift in range(1, end - start):
+        value |= (scope[start + shift] & 0x7F) << 7 * shift
+    return value
