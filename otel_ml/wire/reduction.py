@@ -109,6 +109,11 @@ class Reduction:
         )
 
     @property
+    def is_by_time(self) -> bool:
+        """Whether the value of one writer or another is taken by its time."""
+        return not {"last", "first"}.isdisjoint((self.within, *self.across))
+
+    @property
     def needs_moments(self) -> bool:
         """Whether count, sum, min, max or std are asked for (→ Histogram without buckets)."""
         if self.within is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from otel_ml_exporters.aggregation.observation import Fragment, Observation
+from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment, Observation
 from otel_ml_exporters.aggregation.points import Packed
 from otel_ml_exporters.receiver.decode import Decoder
 from otel_ml_exporters.receiver.rejection import UndecodableError
@@ -24,29 +25,18 @@ NUMBERS = st.integers(0, 2**63 - 1)
 
 
 def decoded_by_upb(body: bytes) -> Any:
-    """Decode with nothing but upb: a resource that comes twice is what the fast path leaves alone."""
-    message = ExportMetricsServiceRequest.FromString(body)
-    decoder = Decoder()
-    return decoder._decoded("metrics", body, message)
+    """Decode with nothing but upb."""
+    return Decoder()._decoded("metrics", body, ExportMetricsServiceRequest.FromString(body))
 
 
 def plain(observation: Observation) -> object:
     """Return an observation as something that can be compared, NaN too."""
-    if not isinstance(observation, Fragment):
+    if not isinstance(observation, (Fragment, ForeignPoint)):
         return observation
     points = observation.partials.unpack()
-    return (
-        observation.writer,
-        observation.axis,
-        observation.step,
-        str(observation.reduction),
-        observation.seq,
-        observation.seq_points,
-        points.series,
-        [[None if math.isnan(value) else value for value in row] for row in points.stats.tolist()],
-        points.times.tolist(),
-        points.buckets,
-    )
+    rows = [[None if math.isnan(value) else value for value in row] for row in points.stats.tolist()]
+    rest = {one.name: getattr(observation, one.name) for one in fields(observation) if one.name != "partials"}
+    return rest, points.series, rows, points.times.tolist(), points.buckets
 
 
 def assert_same(fast: Any, slow: Any) -> None:

@@ -34,7 +34,8 @@ def pieces_of(records: Records, reduce: str, *, fragments: int = 1, weights: Rec
             rank.clock += 1
             weight = None if weights is None else weights[number][start : start + size]
             (sent,) = rank.record(0, {"m": values[start : start + size]}, reduce, weights=weight)
-            pieces.append(Piece(source, sent.seq, sent.reduction, Shape(0, sent.partials.series), sent.partials))
+            shape, newest_ns = Shape(0, sent.partials.series), sent.partials.newest_ns
+            pieces.append(Piece(source, sent.seq, sent.reduction, shape, sent.partials, newest_ns))
     return sorted(pieces, key=fold_order)
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.aggregation.fold import STATS, SUM
 from otel_ml_exporters.aggregation.piece import Piece, Shape, Source
-from otel_ml_exporters.aggregation.points import Buckets, Partials, unpacked
+from otel_ml_exporters.aggregation.points import Buckets, Partials, stats_of, times_of
 
 __all__ = ["bucket_of", "decode_pieces", "encode_pieces"]
 
@@ -26,9 +26,9 @@ def encode_pieces(pieces: Sequence[Piece]) -> bytes:
         groups.setdefault((piece.shape.number, str(piece.reduction)), []).append(piece)
     headers, body = [], []
     for (shape, reduction), members in groups.items():
-        read = list(unpacked([piece.partials for piece in members]))
-        stats = np.concatenate([stats for stats, _ in read]).reshape(len(members), -1, STATS)
-        times = np.concatenate([times for _, times in read]).reshape(len(members), -1, 2)
+        points = [piece.partials for piece in members]
+        stats = stats_of(points).reshape(len(members), -1, STATS)
+        times = times_of(points).reshape(len(members), -1, 2)
         columns = [_mode(stats, column) for column in range(stats.shape[2])]
         shared = bool((times == times[:, :1]).all())
         headers.append(
@@ -77,7 +77,7 @@ def decode_pieces(data: bytes, shape: Callable[[int], Shape], source: Callable[[
             partials = Partials(
                 form.series, stats[row], times[row], _buckets(header["buckets"] and header["buckets"][row])
             )
-            yield Piece(source(number), seq, reduction, form, partials)
+            yield Piece(source(number), seq, reduction, form, partials, partials.newest_ns)
 
 
 def _stored(buckets: list[tuple[Buckets | None, ...] | None]) -> list[tuple[Buckets | None, ...] | None] | None:

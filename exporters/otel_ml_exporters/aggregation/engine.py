@@ -162,7 +162,7 @@ class Engine:
     def _piece(self, writer: WriterState, fragment: Fragment, rows: list[int] | None) -> Piece:
         partials = fragment.partials
         shape = self._run.shapes.of(partials.series)
-        piece = Piece(writer.source, fragment.seq, fragment.reduction, shape, partials)
+        piece = Piece(writer.source, fragment.seq, fragment.reduction, shape, partials, partials.newest_ns)
         if rows is None:
             return piece
         some = piece.some(rows)

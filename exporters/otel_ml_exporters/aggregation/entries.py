@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from otel_ml_exporters.aggregation.intervals import IntervalSet
@@ -19,6 +20,7 @@ __all__ = [
     "restore_writer",
     "track_entry",
     "unit_entry",
+    "who_entry",
     "writer_entry",
 ]
 
@@ -34,45 +36,53 @@ _PLAIN_WRITER = (
     "newest_ns", "lag", "born_at", "alive_at", "contested", "first_step_seq", "before", "native", "points", "lanes",
 )  # fmt: skip
 
+_who, _plain_writer, _progress = (
+    attrgetter(*names) for names in (_WRITER_FIELDS, _PLAIN_WRITER, tuple(Progress.__slots__))
+)
 
-def writer_entry(state: WriterState) -> dict[str, object]:
-    """Return all there is to a writer."""
+
+def who_entry(state: WriterState) -> list[object]:
+    """Return what a writer's resource says, and with whom it pools."""
+    return [state.source.pool, *_who(state.writer)]
+
+
+def writer_entry(state: WriterState) -> list[object]:
+    """Return where a writer stands: one is written for every writer heard since the last commit."""
     goodbye = state.goodbye
-    return {
-        "number": state.number,
-        "writer": [getattr(state.writer, name) for name in _WRITER_FIELDS],
-        "pool": state.source.pool,
-        "received": state.received.pairs(),
-        "parts": [[seq, sorted(keys)] for seq, keys in state.parts.items()],
-        "goodbye": None if goodbye is None else [getattr(goodbye, name) for name in _GOODBYE_FIELDS],
-        "progress": [[lane, *(getattr(p, name) for name in Progress.__slots__)] for lane, p in state.progress.items()],
-        "newest": state.newest,
-        **{name: getattr(state, name) for name in _PLAIN_WRITER},
-    }
+    return [
+        state.received.pairs(),
+        [[seq, sorted(keys)] for seq, keys in state.parts.items()],
+        None if goodbye is None else [getattr(goodbye, name) for name in _GOODBYE_FIELDS],
+        [[lane, *_progress(progress)] for lane, progress in state.progress.items()],
+        state.newest,
+        _plain_writer(state),
+    ]
 
 
 _GOODBYE_FIELDS = tuple(name for name in Goodbye.__dataclass_fields__ if name != "writer")
 
 
-def restore_writer(run: RunState, entry: dict[str, Any]) -> None:
-    """Add the writer of an entry."""
-    fields = dict(zip(_WRITER_FIELDS, entry["writer"], strict=True))
+def restore_writer(run: RunState, who: list[Any], entry: list[Any]) -> None:
+    """Add the writer of its two entries."""
+    received, parts, goodbye, every_progress, newest, plain = entry
+    pool, *values = who
+    fields = dict(zip(_WRITER_FIELDS, values, strict=True))
     fields["topology"] = tuple((name, coordinate, size) for name, coordinate, size in fields["topology"])
     fields["tags"] = tuple(fields["tags"])
-    state = run.writers.add(Writer(**fields), entry["pool"])
-    for name in _PLAIN_WRITER:
-        setattr(state, name, entry[name])
+    state = run.writers.add(Writer(**fields), pool)
+    for name, value in zip(_PLAIN_WRITER, plain, strict=True):
+        setattr(state, name, value)
     run.native |= state.native
-    state.received = IntervalSet(entry["received"])
-    for seq, keys in entry["parts"]:
+    state.received = IntervalSet(received)
+    for seq, keys in parts:
         state.parts[seq] = {SeriesKey(name, pairs(attributes), kind) for name, attributes, kind in keys}
-    if entry["goodbye"] is not None:
-        state.goodbye = Goodbye(state.writer, **dict(zip(_GOODBYE_FIELDS, entry["goodbye"], strict=True)))
-    for lane, *values in entry["progress"]:
+    if goodbye is not None:
+        state.goodbye = Goodbye(state.writer, **dict(zip(_GOODBYE_FIELDS, goodbye, strict=True)))
+    for lane, *values in every_progress:
         fields = dict(zip(Progress.__slots__, values, strict=True))
         fields["manifests"] = [(seq, step) for seq, step in fields["manifests"]]
         state.progress[lane] = Progress(**fields)
-    if entry["newest"]:
+    if newest:
         run.writers.enthrone(state)
 
 

@@ -135,7 +135,7 @@ class Foreign:
         reduction = asked or (_LEVEL if level else _REDUCTIONS[point.kind])
         partials = Partials(shape.series, stats, times, buckets)
         # Points have no running number: their time puts them in order.
-        return Piece(writer.source, point.time_ns, reduction, shape, partials)
+        return Piece(writer.source, point.time_ns, reduction, shape, partials, point.time_ns)
 
     def _fresh(self, writer: WriterState, point: ForeignPoint) -> Fresh | None:
         buckets = point.partials.buckets[0] if point.partials.buckets is not None else None

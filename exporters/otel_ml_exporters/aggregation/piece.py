@@ -54,13 +54,14 @@ class Shape:
 
 
 class Piece(NamedTuple):
-    """A fragment, or what of it is not a duplicate."""
+    """A fragment, or what of it is not a duplicate; `newest_ns` is the time of its newest record."""
 
     source: Source
     seq: int
     reduction: Reduction
     shape: Shape
     partials: Points
+    newest_ns: int
 
     @property
     def size(self) -> int:
@@ -70,7 +71,7 @@ class Piece(NamedTuple):
     def some(self, rows: list[int], shape: Shape | None = None) -> Piece:
         """Return the piece with only these rows; `shape` where they have been interned."""
         some = self.partials.some(rows)
-        return self._replace(shape=shape or Shape(-1, some.series), partials=some)
+        return self._replace(shape=shape or Shape(-1, some.series), partials=some, newest_ns=some.newest_ns)
 
 
 def fold_order(piece: Piece) -> tuple[int, str, int, tuple[SeriesKey, ...]]:

@@ -6,20 +6,34 @@ reading those of 100 writers at once, because numpy's price is the call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from otel_ml_exporters.aggregation.fold import COUNT, MAX, MIN, SUM
+from otel_ml_exporters.aggregation.fold import COUNT, M2, MAX, MIN, STATS, SUM
 
-__all__ = ["Attributes", "Buckets", "Kind", "Layout", "Packed", "Partials", "Points", "SeriesKey", "unpacked"]
+__all__ = [
+    "Attributes",
+    "Buckets",
+    "Column",
+    "Kind",
+    "Layout",
+    "Packed",
+    "Partials",
+    "Points",
+    "SeriesKey",
+    "stats_of",
+    "times_of",
+]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+T = TypeVar("T", bound=np.generic)
 
 Attributes = tuple[tuple[str, str], ...]
 """Identity attributes of a point, sorted by key, values as text."""
@@ -90,6 +104,14 @@ class Partials(NamedTuple):
         return Partials(tuple(self.series[row] for row in rows), self.stats[rows], self.times[rows], buckets)
 
 
+class Column(NamedTuple):
+    """A statistic in the messages of a layout: which points bring it, and where."""
+
+    statistic: int
+    rows: Ints | slice
+    offsets: Ints
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     """Where the numbers lie in every message of one shape.
@@ -97,7 +119,7 @@ class Layout:
     Attributes:
         series: of each point.
         size: bytes of a message.
-        stats: [7, n], offsets of what `Partials.stats` holds; -1 where it is not sent.
+        columns: of what `Partials.stats` holds.
         lone: [n], which points are one value: a Gauge's, or a Histogram's without minimum and maximum.
         first: [n], offsets of the first record's time; -1 where it is not sent.
         last: [n], offsets of the last record's time.
@@ -105,39 +127,43 @@ class Layout:
 
     series: tuple[SeriesKey, ...]
     size: int
-    stats: Ints
+    columns: tuple[Column, ...]
     lone: npt.NDArray[np.bool_]
     first: Ints
     last: Ints
 
-    def read(self, messages: Sequence[bytes]) -> tuple[Floats, Ints]:
-        """Return stats [messages, n, 7] and times [messages, n, 2]."""
-        words = _words(b"".join(messages))
-        starts = np.arange(len(messages))[:, None] * self.size
-        return self._read_stats(words, starts), self._read_times(words, starts)
+    def stats(self, messages: Sequence[bytes]) -> Floats:
+        """Return [messages × n, 7], a statistic's values side by side in memory."""
+        words, starts = self._words(messages)
+        stats = np.empty((STATS, len(messages), len(self.series)))
+        stats[COUNT][:, self.lone] = 1.0
+        stats[M2:] = np.nan
+        for statistic, rows, offsets in self.columns:
+            found = words[starts + offsets]
+            stats[statistic][:, rows] = found.view(np.uint64) if statistic == COUNT else found.view(np.float64)
+        # A single value is its own minimum and maximum; a sender may leave them out.
+        if self.lone.all():
+            stats[MIN], stats[MAX] = stats[SUM], stats[SUM]
+        else:
+            alone = stats[COUNT] == 1
+            np.copyto(stats[MIN], stats[SUM], where=alone)
+            np.copyto(stats[MAX], stats[SUM], where=alone)
+        joined: Floats = stats.reshape(STATS, -1).T
+        return joined
+
+    def times(self, messages: Sequence[bytes]) -> Ints:
+        """Return [messages × n, 2]."""
+        words, starts = self._words(messages)
+        last = words[starts + self.last]
+        first = np.where(self.first >= 0, words[starts + np.maximum(self.first, 0)], 0)
+        return np.stack((np.where((first > 0) & (first <= last), first, last), last), axis=2).reshape(-1, 2)
 
     def newest_ns(self, message: bytes) -> int:
         """Return the time of the newest record of one message."""
         return int(_words(message)[self.last].max())
 
-    def _read_stats(self, words: Ints, starts: Ints) -> Floats:
-        stats = np.full((len(starts), len(self.series), len(self.stats)), np.nan)
-        for column, offsets in enumerate(self.stats):
-            sent = np.flatnonzero(offsets >= 0)
-            if sent.size:
-                found = words[starts + offsets[sent]]
-                stats[:, sent, column] = found.view(np.uint64 if column == COUNT else np.float64)
-        stats[:, self.lone, COUNT] = 1.0
-        # A single value is its own minimum and maximum; a sender may leave them out.
-        alone = (stats[:, :, COUNT] == 1) & (self.stats[SUM] >= 0)
-        for column in (MIN, MAX):
-            np.copyto(stats[:, :, column], stats[:, :, SUM], where=alone)
-        return stats
-
-    def _read_times(self, words: Ints, starts: Ints) -> Ints:
-        last = words[starts + self.last]
-        first = np.where(self.first >= 0, words[starts + np.maximum(self.first, 0)], 0)
-        return np.stack((np.where((first > 0) & (first <= last), first, last), last), axis=2)
+    def _words(self, messages: Sequence[bytes]) -> tuple[Ints, Ints]:
+        return _words(b"".join(messages)), np.arange(0, len(messages) * self.size, self.size)[:, None]
 
 
 def _words(data: bytes) -> Ints:
@@ -161,12 +187,12 @@ class Packed:
     @property
     def stats(self) -> Floats:
         """[n, 7]."""
-        return self.unpack().stats
+        return self.layout.stats([self.message])
 
     @property
     def times(self) -> Ints:
         """[n, 2]."""
-        return self.unpack().times
+        return self.layout.times([self.message])
 
     @property
     def buckets(self) -> None:
@@ -185,8 +211,7 @@ class Packed:
 
     def unpack(self) -> Partials:
         """Return the points as numbers."""
-        stats, times = self.layout.read([self.message])
-        return Partials(self.series, stats[0], times[0])
+        return Partials(self.series, self.stats, self.times)
 
     def some(self, rows: list[int]) -> Partials:
         """Return only these rows."""
@@ -196,15 +221,28 @@ class Packed:
 Points = Partials | Packed
 
 
-def unpacked(every: Sequence[Points]) -> Iterator[tuple[Floats, Ints]]:
-    """Yield stats [rows, 7] and times [rows, 2] of all points in order, as many at once as have one layout."""
-    for layout, group in groupby(every, _layout):
-        if layout is None:
-            yield from ((points.stats, points.times) for points in group)
-        else:
-            stats, times = layout.read([points.message for points in group if isinstance(points, Packed)])
-            yield stats.reshape(-1, stats.shape[2]), times.reshape(-1, 2)
+def stats_of(every: Sequence[Points]) -> Floats:
+    """Return [rows, 7] of all points in order; what has one layout is read at once."""
+    return _joined(
+        layout.stats(messages) if layout is not None else _joined([points.stats for points in group])
+        for layout, messages, group in _runs(every)
+    )
 
 
-def _layout(points: Points) -> Layout | None:
-    return points.layout if isinstance(points, Packed) else None
+def times_of(every: Sequence[Points]) -> Ints:
+    """Return [rows, 2] of all points in order."""
+    return _joined(
+        layout.times(messages) if layout is not None else _joined([points.times for points in group])
+        for layout, messages, group in _runs(every)
+    )
+
+
+def _runs(every: Sequence[Points]) -> Iterator[tuple[Layout | None, list[bytes], list[Points]]]:
+    for layout, found in groupby(every, lambda points: points.layout if isinstance(points, Packed) else None):
+        group = list(found)
+        yield layout, [points.message for points in group if isinstance(points, Packed)], group
+
+
+def _joined(arrays: Iterable[npt.NDArray[T]]) -> npt.NDArray[T]:
+    every = list(arrays)
+    return every[0] if len(every) == 1 else np.concatenate(every)

@@ -33,7 +33,7 @@ def row_of(unit: Unit, track: Track, say: Callable[[str], None]) -> Row:
     for piece in pieces:
         groups.setdefault(piece.reduction, []).append(piece)
     with_role = all(piece.source.with_role for piece in pieces)
-    row = Row({}, {}, 0, max((piece.partials.newest_ns for piece in pieces), default=0))
+    row = Row({}, {}, 0, max((piece.newest_ns for piece in pieces), default=0))
     for reduction in sorted(groups, key=str):
         row = _add(row, track, reduction, groups[reduction], with_role=with_role)
     return row

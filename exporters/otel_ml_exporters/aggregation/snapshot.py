@@ -1,7 +1,8 @@
 """An engine's memory as small entries (key → bytes): a commit writes what changed, a start reads all (ADR 0001).
 
-`run` · `said` · `params` · `writer/<n>` · `spans/<n>` · `track/<n>` · `lane/<n>` · `shape/<n>` · `stream/<digest>` ·
-`recent/<generation>/<k>` · `unit/<n>` (what is known of it) and `unit/<n>/<k>` (its points, written once).
+`run` · `said` · `params` · `who/<n>` (a writer's resource) · `writer/<n>` (where it stands) · `spans/<n>` · `track/<n>` ·
+`lane/<n>` · `shape/<n>` · `stream/<digest>` · `recent/<generation>/<k>` · `unit/<n>` (what is known of it) and
+`unit/<n>/<k>` (its points, written once).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from otel_ml_exporters.aggregation.entries import (
     restore_writer,
     track_entry,
     unit_entry,
+    who_entry,
     writer_entry,
 )
 from otel_ml_exporters.aggregation.foreign import Foreign, Stream, StreamKey
@@ -58,7 +60,9 @@ class Snapshot:
         run = self._run
         out: dict[str, bytes | None] = {}
         out.update(self._units())
+        out.update((f"who/{number}", _dump(who_entry(run.writers[number]))) for number in run.writers.described)
         out.update((f"writer/{number}", _dump(writer_entry(run.writers[number]))) for number in run.writers.dirty)
+        run.writers.described.clear()
         run.writers.dirty.clear()
         run.shapes.tidy()
         out.update((f"shape/{shape.number}", _dump(shape.series)) for shape in run.shapes.fresh)
@@ -151,8 +155,9 @@ class Snapshot:
         for key in sorted(state, key=_natural):
             kind, _, rest = key.partition("/")
             entries.setdefault(kind, {})[rest] = state[key]
-        for data in entries.get("writer", {}).values():
-            restore_writer(self._run, json.loads(data))
+        for number, data in entries.get("writer", {}).items():
+            restore_writer(self._run, json.loads(entries["who"][number]), json.loads(data))
+        self._run.writers.described.clear()
         for number, data in entries.get("shape", {}).items():
             series = tuple(SeriesKey(name, pairs(attributes), kind) for name, attributes, kind in json.loads(data))
             self._run.shapes.restore(int(number), series)

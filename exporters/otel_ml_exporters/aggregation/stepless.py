@@ -103,7 +103,7 @@ class Stepless:
         return self._run.lanes.lane(self._run.lanes.track(role, TIME_AXIS), 0)
 
     def _window_of(self, piece: Piece) -> int:
-        newest = piece.partials.newest_ns
+        newest = piece.newest_ns
         if self._run.origin_ns is None:
             self._run.origin_ns = newest
         return max(0, (newest - self._run.origin_ns) // 1_000_000_000)

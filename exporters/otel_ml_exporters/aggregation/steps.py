@@ -36,7 +36,7 @@ class Steps:
 
     def points(self, writer: WriterState, sent: Fragment | ForeignPoint, piece: Piece, axis: str, step: int) -> None:
         """Take new points of a writer's step."""
-        writer.lived(piece.partials.newest_ns, self._run.now)
+        writer.lived(piece.newest_ns, self._run.now)
         if writer.replaced_at is not None:
             self.placing.heard_again(writer)
         lane = self.placing.lane(writer, axis, step, piece.seq)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.aggregation.fold import MAX, Rows, layers
 from otel_ml_exporters.aggregation.piece import ColumnId, Piece
-from otel_ml_exporters.aggregation.points import Attributes, Buckets, unpacked
+from otel_ml_exporters.aggregation.points import Attributes, Buckets, stats_of, times_of
 
 __all__ = ["Table", "tabulate"]
 
@@ -129,10 +129,11 @@ def tabulate(reduction: Reduction, pieces: Sequence[Piece]) -> Table:
     sizes = [len(piece.partials.series) for piece in pieces]
     pools: dict[str, int] = {}
     pool = [pools.setdefault(piece.source.pool, len(pools)) for piece in pieces]
-    read = list(unpacked([piece.partials for piece in pieces]))
+    points = [piece.partials for piece in pieces]
+    stats = stats_of(points)
     rows = Rows(
-        np.concatenate([stats for stats, _ in read]),
-        np.concatenate([times for _, times in read]),
+        stats,
+        times_of(points) if reduction.is_by_time else np.broadcast_to(np.int64(0), (len(stats), 2)),
         np.repeat(np.array([piece.source.rank for piece in pieces], dtype=np.int64), sizes),
         np.concatenate([columns[id(piece.shape)] for piece in pieces]),
         len(numbers),

@@ -226,6 +226,7 @@ class Writers:
         self._by_instance: dict[tuple[str, str], WriterState] = {}
         self._newest: dict[tuple[str, int], WriterState] = {}
         self.dirty: set[int] = set()
+        self.described: set[int] = set()
 
     def __iter__(self) -> Iterator[WriterState]:
         return iter(self.all)
@@ -240,6 +241,7 @@ class Writers:
             return self.add(writer)
         if state.writer is not writer:
             state.describe(writer)
+            self.described.add(state.number)
         return state
 
     def add(self, writer: Writer, pool: str | None = None) -> WriterState:
@@ -248,6 +250,7 @@ class Writers:
         pool = pool or (parent.source.pool if parent is not None else writer.parent or writer.instance)
         state = WriterState(len(self.all), writer, pool)
         self.all.append(state)
+        self.described.add(state.number)
         self._by_instance[writer.role, writer.instance] = state
         return state
 

@@ -7,7 +7,7 @@ it ends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
@@ -40,12 +40,25 @@ class Head(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """A scope but for its numbers: `numbers` says where those of `Head` lie, as (start, end)."""
+    """A scope but for its numbers, which lie at (start, end); (0, 0) where there is none."""
 
     mask: int
     constant: int
-    numbers: Mapping[str, tuple[int, int]]
-    head: Head
+    step: tuple[int, int]
+    seq: tuple[int, int]
+    seq_points: tuple[int, int]
+    axis: str | None
+    reduction: Reduction
+
+    def read(self, scope: bytes) -> Head:
+        """Return what a scope of this form says."""
+        return Head(
+            self.axis,
+            _number(scope, *self.step),
+            self.reduction,
+            _number(scope, *self.seq) or 0,
+            _number(scope, *self.seq_points),
+        )
 
 
 class Heads:
@@ -60,8 +73,7 @@ class Heads:
         number = int.from_bytes(scope, "little")
         for form in self._forms.get(len(scope), ()):
             if number & form.mask == form.constant:
-                found = {name: _number(scope, start, end) for name, (start, end) in form.numbers.items()}
-                return form.head._replace(**found)  # type: ignore[arg-type]
+                return form.read(scope)
         return self._learn(scope, number)
 
     def _learn(self, scope: bytes, number: int) -> Head | None:
@@ -74,8 +86,11 @@ class Heads:
             if self._count >= _FORMS:
                 self._forms.clear()
                 self._count = 0
-            mask = _mask(len(scope), numbers)
-            self._forms.setdefault(len(scope), []).append(_Form(mask, number & mask, numbers, head))
+            mask = _mask(len(scope), numbers.values())
+            nowhere = (0, 0)
+            step, seq, points = (numbers.get(key, nowhere) for key in (wire.STEP, wire.SEQ, wire.SEQ_POINTS))
+            form = _Form(mask, number & mask, step, seq, points, head.axis, head.reduction)
+            self._forms.setdefault(len(scope), []).append(form)
             self._count += 1
         return head
 
@@ -93,7 +108,7 @@ def _head(name: str, found: Mapping[str, JsonValue]) -> Head | None:
     return Head(axis, where.step, reduction, seq, points if isinstance(points, int) else None)
 
 
-_NUMBERS = {wire.STEP.encode(): "step", wire.SEQ.encode(): "seq", wire.SEQ_POINTS.encode(): "seq_points"}
+_NUMBERS = {key.encode(): key for key in (wire.STEP, wire.SEQ, wire.SEQ_POINTS)}
 
 
 def _numbers(scope: bytes) -> Mapping[str, tuple[int, int]] | None:
@@ -124,14 +139,16 @@ _POSITIVE = 9
 """Bytes of the largest positive number; a negative one has ten."""
 
 
-def _mask(size: int, numbers: Mapping[str, tuple[int, int]]) -> int:
+def _mask(size: int, numbers: Iterable[tuple[int, int]]) -> int:
     mask = bytearray(b"\xff" * size)
-    for start, end in numbers.values():
+    for start, end in numbers:
         mask[start:end] = b"\x80" * (end - start)
     return int.from_bytes(mask, "little")
 
 
-def _number(scope: bytes, start: int, end: int) -> int:
+def _number(scope: bytes, start: int, end: int) -> int | None:
+    if start == end:
+        return None
     value = scope[start] & 0x7F
     for shift in range(1, end - start):
         value |= (scope[start + shift] & 0x7F) << 7 * shift

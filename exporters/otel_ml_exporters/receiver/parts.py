@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from otel_ml.exceptions import WireError
-from otel_ml_exporters.receiver.places import LENGTH, places
+from otel_ml_exporters.receiver.places import LENGTH
 
 __all__ = ["Part", "head_and_rest", "parts"]
 
@@ -22,32 +22,53 @@ class Part(NamedTuple):
 
 def parts(body: bytes) -> list[Part] | None:
     """Take an ExportMetricsServiceRequest apart; None where that needs a decoder: it is unusual, or no request."""
-    found = []
     try:
-        for outer in places(body):
-            if outer.tag != _FIRST:
-                return None
-            part = Part(b"", [])
-            for inner in places(body, outer.start, outer.end):
-                if inner.tag == _SECOND:
-                    part.scopes.append(body[inner.start : inner.end])
-                elif inner.tag == _FIRST and not part.resource:
-                    part = part._replace(resource=body[inner.start : inner.end])
-                elif inner.tag != _THIRD:
-                    return None
-            found.append(part)
-    except WireError:
+        return [_part(body, tag, start, end) for tag, start, end in _fields(body, 0, len(body))]
+    except (IndexError, ValueError):
         return None
-    return found
+
+
+def _part(body: bytes, tag: int, start: int, end: int) -> Part:
+    resource, scopes = b"", []
+    if tag != _FIRST:
+        raise ValueError(tag)
+    for inner, first, last in _fields(body, start, end):
+        if inner == _SECOND:
+            scopes.append(body[first:last])
+        elif inner == _FIRST and not resource:
+            resource = body[first:last]
+        elif inner != _THIRD:
+            raise ValueError(inner)
+    return Part(resource, scopes)
+
+
+def _fields(body: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield (tag, start, end) of fields that have a length.
+
+    Raises:
+        IndexError: the message ends inside a length.
+        ValueError: a field ends behind the message.
+    """
+    while start < end:
+        tag, size, start = body[start], body[start + 1], start + 2
+        if size > 0x7F:
+            size &= 0x7F
+            for shift in (7, 14, 21, 28):
+                byte, start = body[start], start + 1
+                size |= (byte & 0x7F) << shift
+                if byte < 0x80:
+                    break
+        stop = start + size
+        if stop > end:
+            raise ValueError(stop)
+        yield tag, start, stop
+        start = stop
 
 
 def head_and_rest(message: bytes) -> tuple[bytes, bytes] | None:
     """Split a ScopeMetrics into its encoded scope and all fields behind it; None where the scope is not the first."""
-    if not message or message[0] != _FIRST:
+    try:
+        tag, start, end = next(_fields(message, 0, len(message)), (0, 0, 0))
+    except (IndexError, ValueError):
         return None
-    size, start = message[1], 2
-    if size > 127:
-        if len(message) < 3 or message[2] > 127:
-            return None
-        size, start = size & 0x7F | message[2] << 7, 3
-    return message[start : start + size], message[start + size :]
+    return (message[start:end], message[end:]) if tag == _FIRST else None

@@ -279,19 +279,19 @@ def _temporality(kind: str, data: Any) -> int:
 def _manifest(writer: Writer, where: Coordinates, seq: int, point: Any) -> Manifest:
     if where.step is None or where.axis is None:
         raise ValueError(f"{wire.MANIFEST} needs {wire.STEP} on its scope.")
-    return Manifest(writer, where.axis, where.step, int(_read_number(point)), seq)
+    return Manifest(writer, where.axis, where.step, _read_count(point), seq)
 
 
 def _position(writer: Writer, where: Coordinates, seq: int, point: Any) -> Position:
-    step = int(_read_number(point)) if where.step is None else where.step
+    step = _read_count(point) if where.step is None else where.step
     return Position(writer, where.axis or wire.DEFAULT_AXIS, step, seq, point.time_unix_nano)
 
 
-def _read_number(point: Any) -> float:
+def _read_count(point: Any) -> int:
     value = getattr(point, point.WhichOneof("value") or "as_int")
     if not math.isfinite(value) or value < 0:
         raise ValueError(f"{value!r} is not a count.")
-    return float(value)
+    return int(value)
 
 
 _INT64 = 1 << 63

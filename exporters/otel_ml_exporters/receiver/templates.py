@@ -8,6 +8,7 @@ may hold anything; so the message can be acknowledged unread.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from otel_ml.exceptions import WireError
 from otel_ml.wire import attributes as wire
 from otel_ml_exporters.aggregation.fold import COUNT, M2, MAX, MIN, STATS, SUM, WSUM, WXSUM
-from otel_ml_exporters.aggregation.points import Layout, Partials, SeriesKey
+from otel_ml_exporters.aggregation.points import Column, Layout, Partials, SeriesKey
 from otel_ml_exporters.receiver.coordinates import COORDINATES
 from otel_ml_exporters.receiver.places import FIXED64, LENGTH, Place, places
 
@@ -81,7 +82,7 @@ class Templates:
         elif seen is partials.series:
             self._seen[form] = ()  # whether or not it has a template: it is not looked at again
             layout = _layout(message, partials.series)
-            if layout is not None and _agrees(layout.read([message]), partials):
+            if layout is not None and _agrees(layout, message, partials):
                 mask = _mask(layout)
                 constant = (np.frombuffer(message, np.uint8) & mask).tobytes()
                 templates.insert(0, _Template(mask, constant, layout))
@@ -184,27 +185,34 @@ def _layout(message: bytes, series: tuple[SeriesKey, ...]) -> Layout | None:
         if MIN not in point:
             point.pop(COUNT, None)
     lone = np.array([COUNT not in point for point in points])
-    stats = np.array([[point.get(column, -1) for point in points] for column in range(STATS)], dtype=np.int64)
     first = np.array([point.get("start", -1) for point in points], dtype=np.int64)
     last = np.array([point["time"] for point in points], dtype=np.int64)
-    return Layout(series, len(message), stats, lone, first, last)
+    return Layout(series, len(message), tuple(_columns(points)), lone, first, last)
+
+
+def _columns(points: list[_Numbers]) -> Iterator[Column]:
+    for statistic in range(STATS):
+        rows = [row for row, point in enumerate(points) if statistic in point]
+        if rows:
+            offsets = np.array([points[row][statistic] for row in rows], dtype=np.int64)
+            yield Column(statistic, slice(None) if len(rows) == len(points) else np.array(rows), offsets)
 
 
 def _mask(layout: Layout) -> npt.NDArray[np.uint8]:
     mask = np.full(layout.size, 0xFF, dtype=np.uint8)
-    for offsets in (*layout.stats, layout.first):
-        mask[offsets[offsets >= 0][:, None] + np.arange(8)] = 0
+    for offsets in (*(column.offsets for column in layout.columns), layout.first[layout.first >= 0]):
+        mask[offsets[:, None] + np.arange(8)] = 0
     mask[layout.last[:, None] + np.arange(8)] = 0
     # A time beyond the year 2262 does not fit into int64 and is rejected; its highest bit must be 0 here.
     mask[layout.last + 7] = 0x80
     return mask
 
 
-def _agrees(read: tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]], partials: Partials) -> bool:
+def _agrees(layout: Layout, message: bytes, partials: Partials) -> bool:
     """Whether the layout reads from its own message what was decoded from it."""
-    stats, times = read
+    stats = np.ascontiguousarray(layout.stats([message]))
     return (
         partials.buckets is None
-        and np.array_equal(stats[0].view(np.int64), partials.stats.view(np.int64))
-        and np.array_equal(times[0], partials.times)
+        and np.array_equal(stats.view(np.int64), partials.stats.view(np.int64))
+        and np.array_equal(layout.times([message]), partials.times)
     )
