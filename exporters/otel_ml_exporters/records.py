@@ -214,7 +214,7 @@ class SpanBatch:
     """Spans in the order they arrived."""
 
     seq: int
-    spans: tuple[Span, ...]
+    spans: Sequence[Span]
 
 
 @dataclass(frozen=True, slots=True)

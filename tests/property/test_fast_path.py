@@ -12,25 +12,30 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment, Observation
+from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment, Observation, Spans
 from otel_ml_exporters.aggregation.points import Packed
-from otel_ml_exporters.receiver.decode import Decoder
+from otel_ml_exporters.receiver.decode import Decoder, Signal
 from otel_ml_exporters.receiver.rejection import UndecodableError
 from tests.otlp import START, FakeWriter, set_attributes
 
 SHAPES: Sequence[Sequence[str]] = (("loss",), ("loss", "lr", "tokens"), ("lr", "loss", "tokens"), ())
 EVERY_FLOAT = st.floats(allow_nan=True, allow_infinity=True)
 NUMBERS = st.integers(0, 2**63 - 1)
+CHANGES = st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=3)
 
 
-def decoded_by_upb(body: bytes) -> Any:
+def decoded_by_upb(body: bytes, signal: Signal = "metrics") -> Any:
     """Decode with nothing but upb."""
-    return Decoder()._decoded("metrics", body, ExportMetricsServiceRequest.FromString(body))
+    request = ExportMetricsServiceRequest if signal == "metrics" else ExportTraceServiceRequest
+    return Decoder()._decoded(signal, body, request.FromString(body))
 
 
 def plain(observation: Observation) -> object:
     """Return an observation as something that can be compared, NaN too."""
+    if isinstance(observation, Spans):
+        return observation.writer, list(observation.spans)
     if not isinstance(observation, (Fragment, ForeignPoint)):
         return observation
     points = observation.partials.unpack()
@@ -79,21 +84,66 @@ def test_any_requests_give_what_decoding_gives(stream: list[Any]) -> None:
             assert_same(decoder.protobuf("metrics", body), decoded_by_upb(body))
 
 
-@given(requests(), st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=3))
+@given(requests(), CHANGES)
 def test_bytes_that_were_changed_on_the_way_give_what_decoding_gives(request: Any, changes: Any) -> None:
     decoder, body = Decoder(), request.SerializeToString()
     for _ in range(3):
         decoder.protobuf("metrics", body)
-    changed = bytearray(body)
-    for place, byte in changes:
-        changed[place % len(changed)] = byte
 
+    assert_same_fate(decoder, changed(body, changes), "metrics")
+
+
+@st.composite
+def span_requests(draw: st.DrawFn) -> Any:
+    """Timers as a worker sends them, and spans of others."""
+    writer = FakeWriter(rank=draw(st.integers(0, 2)), role=draw(st.sampled_from(["trainer", 'a"b', "größe"])))
+    request = writer.span("", 0)
+    del request.resource_spans[0].scope_spans[0].spans[:]
+    for number in range(draw(st.integers(0, 4))):
+        span = request.resource_spans[0].scope_spans[0].spans.add(name=draw(st.text(max_size=140)), kind=1)
+        span.trace_id, span.span_id = draw(st.binary(min_size=16, max_size=16)), number.to_bytes(8, "big")
+        span.parent_span_id = draw(st.sampled_from([b"", b"parent!!"]))
+        span.start_time_unix_nano, span.end_time_unix_nano = draw(NUMBERS), draw(NUMBERS)
+        set_attributes(span.attributes, draw(st.sampled_from(SPAN_ATTRIBUTES)))
+        if draw(st.booleans()):
+            span.status.code = 2
+    return request
+
+
+SPAN_ATTRIBUTES: Sequence[dict[str, Any]] = (
+    {"ml.timer.level": 1, "ml.step": 7, "ml.step.axis": "step"},
+    {"ml.timer.level": 2},
+    {"ml.timer.level": 1, "ml.step": 3, "ml.step.axis": "step", "task": "math", "k": 1.5},
+    {"ml.timer.level": 1, "ml.step": -3},
+    {"http.method": "GET"},
+)
+
+
+@given(span_requests())
+def test_any_spans_give_what_decoding_gives(request: Any) -> None:
+    body = request.SerializeToString()
+    assert_same(Decoder().protobuf("traces", body), decoded_by_upb(body, "traces"))
+
+
+@given(span_requests(), CHANGES)
+def test_spans_that_were_changed_on_the_way_give_what_decoding_gives(request: Any, changes: Any) -> None:
+    assert_same_fate(Decoder(), changed(request.SerializeToString(), changes), "traces")
+
+
+def changed(body: bytes, changes: Any) -> bytes:
+    damaged = bytearray(body)
+    for place, byte in changes:
+        damaged[place % len(damaged)] = byte
+    return bytes(damaged)
+
+
+def assert_same_fate(decoder: Decoder, body: bytes, signal: Signal) -> None:
     try:
-        slow = decoded_by_upb(bytes(changed))
+        slow = decoded_by_upb(body, signal)
     except DecodeError:
         slow = None
     try:
-        fast = decoder.protobuf("metrics", bytes(changed))
+        fast = decoder.protobuf(signal, body)
     except UndecodableError:
         fast = None
 

@@ -6,7 +6,7 @@ One request becomes many observations. Everything a writer of ours sends carries
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -173,10 +173,15 @@ class Event:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spans:
-    """Finished spans of one writer; identified by their ids."""
+    """Finished spans of one writer; identified by their ids.
+
+    Attributes:
+        timers: the span ids, where all are timers of ours.
+    """
 
     writer: Writer
-    spans: tuple[Span, ...]
+    spans: Sequence[Span]
+    timers: tuple[int, ...] = ()
 
 
 Observation = Fragment | Manifest | Position | Goodbye | ForeignPoint | Event | Spans

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from otel_ml.wire.attributes import TIMER_LEVEL
 from otel_ml_exporters.aggregation.intervals import IntervalSet
 from otel_ml_exporters.aggregation.observation import Spans
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.writers import WriterState
 from otel_ml_exporters.records import Span, SpanBatch
+from otel_ml_exporters.span_lines import SpanLines
 
 __all__ = ["SpanIntake"]
 
@@ -25,7 +28,7 @@ class SpanIntake:
 
     def __init__(self, run: RunState) -> None:
         self._run = run
-        self._pending: list[Span] = []
+        self._pending: list[str] = []
         self.seen: dict[int, IntervalSet] = {}
         self.changed: set[int] = set()
         self.delivered = 0
@@ -33,7 +36,10 @@ class SpanIntake:
 
     def take(self, writer: WriterState, batch: Spans) -> None:
         """Take the spans that are new."""
-        fresh = [span for span in batch.spans if self._new(writer.number, span)]
+        if batch.timers:
+            fresh = self._new_timers(writer.number, batch)
+        else:
+            fresh = SpanLines.of(span for span in batch.spans if self._new(writer.number, span)).lines
         self.duplicates += len(batch.spans) - len(fresh)
         self.delivered += len(fresh)
         self._pending += fresh
@@ -41,14 +47,24 @@ class SpanIntake:
     def emit(self) -> None:
         """Emit what came since the last time, as one batch."""
         if self._pending:
-            self._run.output.emit(SpanBatch, spans=tuple(self._pending))
+            self._run.output.emit(SpanBatch, spans=SpanLines(self._pending))
             self._pending = []
+
+    def _new_timers(self, writer: int, batch: Spans) -> Sequence[str]:
+        seen = self._seen_of(writer)
+        lines = SpanLines.of(batch.spans).lines
+        fresh = [line for line, number in zip(lines, batch.timers, strict=True) if seen.add(number)]
+        seen.forget_lowest(MAX_GAPS)
+        return fresh
 
     def _new(self, writer: int, span: Span) -> bool:
         if TIMER_LEVEL not in span.attributes:
             return self._run.recent.add((span.trace_id, span.span_id), self._run.now)
-        seen = self.seen.setdefault(writer, IntervalSet())
-        self.changed.add(writer)
+        seen = self._seen_of(writer)
         fresh = seen.add(int(span.span_id, 16))
         seen.forget_lowest(MAX_GAPS)
         return fresh
+
+    def _seen_of(self, writer: int) -> IntervalSet:
+        self.changed.add(writer)
+        return self.seen.setdefault(writer, IntervalSet())

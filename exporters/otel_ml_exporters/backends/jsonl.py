@@ -28,6 +28,7 @@ from otel_ml_exporters.records import (
     Table,
     Text,
 )
+from otel_ml_exporters.span_lines import SpanLines
 
 __all__ = ["JsonlExporter"]
 
@@ -99,7 +100,7 @@ class JsonlExporter(Exporter):
             raise ExporterClosedError("jsonl")
         spans_before = self._spans.size
         try:
-            self._spans.append([line for record in records if isinstance(record, SpanBatch) for line in _spans(record)])
+            self._spans.append([_spans(record) for record in records if isinstance(record, SpanBatch)])
             others = [record for record in records if not isinstance(record, SpanBatch)]
             self._metrics.append([_json(self._row(record)) for record in others])
         except OSError as error:
@@ -160,9 +161,9 @@ def _step_row(record: StepRecord) -> dict[str, object]:
     return row
 
 
-def _spans(batch: SpanBatch) -> list[bytes]:
-    names = [field.name for field in fields(batch.spans[0])] if batch.spans else []
-    return [_json({"seq": batch.seq} | {name: getattr(span, name) for name in names}) for span in batch.spans]
+def _spans(batch: SpanBatch) -> bytes:
+    start = f'{{"seq":{batch.seq},'
+    return "".join([f"{start}{line[1:]}\n" for line in SpanLines.of(batch.spans).lines]).encode()
 
 
 def _json(row: dict[str, object]) -> bytes:

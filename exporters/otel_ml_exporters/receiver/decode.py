@@ -6,7 +6,7 @@
                                                          ├ logs    → events.py
                                                          └ spans   → spans.py
 
-What our own writers send again and again is taken without decoding it: `unread.py`.
+What our own writers send again and again is taken without decoding it: `unread.py`, `timers.py`.
 
 A `Decoder` keeps the interned writers and shapes, so one belongs to one service. It may be used by several
 threads: its caches are plain dictionaries of equal values, of which a race only makes one more.
@@ -23,6 +23,7 @@ from opentelemetry.proto.collector.logs.v1 import logs_service_pb2 as logs
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metrics
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as traces
 from opentelemetry.proto.metrics.v1.metrics_pb2 import ScopeMetrics
+from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans
 
 from otel_ml_exporters.aggregation.observation import Observation, Writer
 from otel_ml_exporters.receiver.events import decode_events
@@ -32,6 +33,7 @@ from otel_ml_exporters.receiver.points import MetricsDecoder, count_points
 from otel_ml_exporters.receiver.rejection import Rejections, UndecodableError
 from otel_ml_exporters.receiver.resource import Writers
 from otel_ml_exporters.receiver.spans import decode_spans
+from otel_ml_exporters.receiver.timers import Timers
 from otel_ml_exporters.receiver.unread import Unread
 
 __all__ = ["SIGNALS", "Decoded", "Decoder", "Signal", "response"]
@@ -62,6 +64,10 @@ class Decoder:
     def __init__(self) -> None:
         self._writers = Writers()
         self._messages = Unread()
+        self._fast: Mapping[Signal, Callable[[Writer, bytes], Observation | None]] = {
+            "metrics": self._messages.take,
+            "traces": Timers().take,
+        }
         self._scope: Mapping[Signal, Callable[[Writer, Any, Rejections], list[Any]]] = {
             "metrics": MetricsDecoder().scope,
             "traces": decode_spans,
@@ -75,9 +81,9 @@ class Decoder:
             UndecodableError: it is not one.
         """
         try:
-            unread = parts(body) if signal == "metrics" else None
+            unread = parts(body) if signal in self._fast else None
             if unread is not None:
-                return self._unread(body, unread)
+                return self._unread(signal, body, unread)
             return self._decoded(signal, body, _REQUESTS[signal].FromString(body))
         except DecodeError as error:
             raise UndecodableError(f"the body is not an OTLP {signal} request in protobuf: {error}") from error
@@ -100,17 +106,18 @@ class Decoder:
                 self._add(decoded, writer, scope)
         return decoded
 
-    def _unread(self, body: bytes, request: list[Part]) -> Decoded:
+    def _unread(self, signal: Signal, body: bytes, request: list[Part]) -> Decoded:
         """Decode only what has to be."""
-        decoded = Decoded("metrics", body, {}, Rejections())
+        decoded = Decoded(signal, body, {}, Rejections())
+        take = self._fast[signal]
         for resource, scopes in request:
             writer = self._writers.encoded(resource)
             for message in scopes:
-                found = self._messages.take(writer, message) if isinstance(writer, Writer) else None
+                found = take(writer, message) if isinstance(writer, Writer) else None
                 if isinstance(writer, Writer) and found is not None:
                     decoded.observations.setdefault(writer.experiment, []).append(found)
                     continue
-                added = self._add(decoded, writer, ScopeMetrics.FromString(message))
+                added = self._add(decoded, writer, _SCOPES[signal].FromString(message))
                 self._messages.learn(message, added)
         return decoded
 
@@ -144,6 +151,7 @@ _REQUESTS: Mapping[Signal, Any] = {
     "traces": traces.ExportTraceServiceRequest,
     "logs": logs.ExportLogsServiceRequest,
 }
+_SCOPES: Mapping[Signal, Any] = {"metrics": ScopeMetrics, "traces": ScopeSpans}
 _RESPONSES: Mapping[Signal, Any] = {
     "metrics": metrics.ExportMetricsServiceResponse,
     "traces": traces.ExportTraceServiceResponse,

@@ -1,4 +1,4 @@
-"""A metrics request, taken apart without decoding it: resources, and the messages of each of their scopes."""
+"""A request, taken apart without decoding it: resources, and the messages of each of their scopes."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import NamedTuple
 
 from otel_ml_exporters.receiver.places import LENGTH
 
-__all__ = ["Part", "head_and_rest", "parts"]
+__all__ = ["Part", "fields_of", "head_and_rest", "parts"]
 
 _FIRST, _SECOND, _THIRD = (number << 3 | LENGTH for number in (1, 2, 3))
-"""Tags: resource, scope_metrics and schema_url of ResourceMetrics; scope, metrics and schema_url of ScopeMetrics."""
+"""Tags: resource, scope_metrics and schema_url of ResourceMetrics, and so on: the other signals number them alike."""
 
 
 class Part(NamedTuple):
-    """A ResourceMetrics: its Resource and its ScopeMetrics, each as bytes."""
+    """A ResourceMetrics, or ResourceSpans: its Resource, and its ScopeMetrics or ScopeSpans, each as bytes."""
 
     resource: bytes
     scopes: list[bytes]
 
 
 def parts(body: bytes) -> list[Part] | None:
-    """Take an ExportMetricsServiceRequest apart; None where that needs a decoder: it is unusual, or no request."""
+    """Take a request apart; None where that needs a decoder: it is unusual, or no request."""
     try:
-        return [_part(body, tag, start, end) for tag, start, end in _fields(body, 0, len(body))]
+        return [_part(body, tag, start, end) for tag, start, end in fields_of(body, 0, len(body))]
     except (IndexError, ValueError):
         return None
 
@@ -32,7 +32,7 @@ def _part(body: bytes, tag: int, start: int, end: int) -> Part:
     resource, scopes = b"", []
     if tag != _FIRST:
         raise ValueError(tag)
-    for inner, first, last in _fields(body, start, end):
+    for inner, first, last in fields_of(body, start, end):
         if inner == _SECOND:
             scopes.append(body[first:last])
         elif inner == _FIRST and not resource:
@@ -42,7 +42,7 @@ def _part(body: bytes, tag: int, start: int, end: int) -> Part:
     return Part(resource, scopes)
 
 
-def _fields(body: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+def fields_of(body: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yield (tag, start, end) of fields that have a length.
 
     Raises:
@@ -68,7 +68,7 @@ def _fields(body: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]
 def head_and_rest(message: bytes) -> tuple[bytes, bytes] | None:
     """Split a ScopeMetrics into its encoded scope and all fields behind it; None where the scope is not the first."""
     try:
-        tag, start, end = next(_fields(message, 0, len(message)), (0, 0, 0))
+        tag, start, end = next(fields_of(message, 0, len(message)), (0, 0, 0))
     except (IndexError, ValueError):
         return None
     return (message[start:end], message[end:]) if tag == _FIRST else None

@@ -26,6 +26,7 @@ from otel_ml_exporters.records import (
     Table,
     Text,
 )
+from otel_ml_exporters.span_lines import SpanLines
 
 __all__ = ["Row", "decode", "encode"]
 
@@ -47,7 +48,7 @@ _TYPES: Mapping[str, type[Any]] = {
 }
 _KINDS: Mapping[type[Any], str] = {cls: kind for kind, cls in _TYPES.items()}
 _FIELDS: Mapping[type[Any], tuple[str, ...]] = {
-    cls: tuple(field.name for field in fields(cls)) for cls in (*_TYPES.values(), Span)
+    cls: tuple(field.name for field in fields(cls)) for cls in _TYPES.values()
 }
 _MEDIA: Mapping[str, str] = {"image": "png", "audio": "wav"}
 
@@ -71,6 +72,8 @@ def encode(record: Record) -> Row:
         ('summary', '{"seq":3,"time":0.1,"values":{"accuracy":0.5}}', None)
     """
     kind = _KINDS[type(record)]
+    if isinstance(record, SpanBatch):
+        return kind, f'{{"seq":{record.seq},"spans":[{",".join(SpanLines.of(record.spans).lines)}]}}', None
     content = _content(record)
     media = content.pop(_MEDIA[kind]) if kind in _MEDIA else None
     return kind, json.dumps(content, separators=(",", ":"), default=_plain), media
@@ -95,8 +98,6 @@ def _content(record: object) -> dict[str, Any]:
 
 def _plain(value: object) -> object:
     """Turn what `json` does not know into what it knows."""
-    if isinstance(value, Span):
-        return _content(value)
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Path):

@@ -1,0 +1,69 @@
+"""Spans as the JSON they are stored and written as: most are read by nobody before that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, overload
+
+from otel_ml_exporters.records import Span
+
+__all__ = ["SpanLines"]
+
+_NAMES = tuple(field.name for field in fields(Span))
+
+
+class SpanLines(Sequence[Span]):
+    """A sequence of spans that makes a `Span` when it is asked for one.
+
+    Attributes:
+        lines: one JSON object a span, its keys those of `Span` in their order.
+
+    Examples:
+        >>> span = Span("a1", "b2", None, "forward", 1, 2, "trainer", 0, "step", 7)
+        >>> spans = SpanLines.of([span])
+        >>> spans[0] == span, len(spans)
+        (True, 1)
+    """
+
+    __slots__ = ("lines",)
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = tuple(lines)
+
+    @classmethod
+    def of(cls, spans: Iterable[Span]) -> SpanLines:
+        """Return `spans` as lines."""
+        if isinstance(spans, SpanLines):
+            return spans
+        return cls(json.dumps(_content(span), separators=(",", ":"), default=dict) for span in spans)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    @overload
+    def __getitem__(self, index: int) -> Span: ...
+    @overload
+    def __getitem__(self, index: slice) -> SpanLines: ...
+    def __getitem__(self, index: int | slice) -> Span | SpanLines:
+        if isinstance(index, slice):
+            return SpanLines(self.lines[index])
+        return Span(**json.loads(self.lines[index]))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(_equal, self, other))
+
+    def __hash__(self) -> int:
+        return hash(self.lines)
+
+    def __repr__(self) -> str:
+        return f"SpanLines({list(self)!r})"
+
+
+def _equal(left: object, right: object) -> bool:
+    return left == right
+
+
+def _content(span: Span) -> Mapping[str, Any]:
+    return {name: getattr(span, name) for name in _NAMES}
