@@ -27,14 +27,12 @@ _SCOPE = field(1, text(1, wire.SCOPE))
 _SPANS = 0x12
 """Tag of ScopeSpans.spans."""
 
-_IDS = struct.Struct(">H16sH8s")
-_IDS_TAGS = (0x0A10, 0x1208)
-_PARENT = struct.Struct(">H8s")
-_PARENT_TAG = 0x2208
-_NAME_TAG = 0x2A
+_START = struct.Struct(">H16sH8sH8sBB")
+_TRACE_ID, _SPAN_ID, _PARENT_ID, _NAME = 0x0A10, 0x1208, 0x2208, 0x2A
+_WITHOUT_PARENT = _START.size - 10
 _TIMES = struct.Struct("<HBQBQ")
-_TIMES_TAGS = (0x0130, 0x39, 0x41)
-"""Tags and lengths of trace_id, span_id, parent_span_id, name, kind = INTERNAL, start and end."""
+_TAGS = (_TRACE_ID, _SPAN_ID, _NAME, 0x0130, 0x39, 0x41)
+"""Tags, with the length or value where it is always the same: `_TRACE_ID` is field 1 of 16 bytes, kind is INTERNAL."""
 
 _TAILS = 4096
 """What spans have in common, remembered: one for each step and level; beyond it the cache starts anew."""
@@ -65,26 +63,18 @@ class Timers:
         return Spans(writer, SpanLines(lines), tuple(ids)) if ids else None
 
     def _line(self, message: bytes, start: int, end: int, who: str) -> str:
-        tag, trace_id, other_tag, span_id = _IDS.unpack_from(message, start)
-        place = start + _IDS.size
-        if (tag, other_tag) != _IDS_TAGS:
-            raise ValueError(tag)
-        parent = "null"
-        if message[place] == _PARENT_TAG >> 8:
-            tag, parent_id = _PARENT.unpack_from(message, place)
-            place += _PARENT.size
-            if tag != _PARENT_TAG:
-                raise ValueError(tag)
-            parent = f'"{parent_id.hex()}"'
-        size = message[place + 1]
-        if message[place] != _NAME_TAG or size > 0x7F:
-            raise ValueError(size)
-        name = message[place + 2 : place + 2 + size]
-        place += 2 + size
+        first, trace_id, second, span_id, third, parent_id, name_tag, size = _START.unpack_from(message, start)
+        place, parent = start + _START.size, f'"{parent_id.hex()}"'
+        if third != _PARENT_ID:
+            name_tag, size = third >> 8, third & 0xFF
+            place, parent = start + _WITHOUT_PARENT, "null"
+        name = message[place : place + size]
+        place += size
         kind, start_tag, start_ns, end_tag, end_ns = _TIMES.unpack_from(message, place)
         place += _TIMES.size
-        if (kind, start_tag, end_tag) != _TIMES_TAGS or place > end:
-            raise ValueError(kind)
+        tags = (first, second, name_tag, kind, start_tag, end_tag)
+        if tags != _TAGS or size > 0x7F or place > end:
+            raise ValueError(tags)
         tail = message[place:end]
         return (
             f'{{"trace_id":"{trace_id.hex()}","span_id":"{span_id.hex()}","parent_id":{parent},'
