@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any, cast
 
 from otel_ml.exceptions import ConfigError
-from otel_ml.wire.rendezvous import Rendezvous, run_folder
+from otel_ml.wire.rendezvous import Rendezvous, path_part, run_folder
 from otel_ml.wire.rendezvous import Service as Announcement
 from otel_ml_exporters.aggregation.observation import Writer
 from otel_ml_exporters.aggregation.settings import EngineSettings
@@ -36,6 +36,7 @@ from otel_ml_exporters.experiments.leftovers import LeftoverSpools
 from otel_ml_exporters.experiments.loop import EngineLoop
 from otel_ml_exporters.experiments.run import RunSettings
 from otel_ml_exporters.experiments.self_telemetry import run_measures
+from otel_ml_exporters.experiments.trouble import Trouble
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.receiver.admission import Admission
 from otel_ml_exporters.receiver.decode import Decoded, Signal
@@ -43,6 +44,7 @@ from otel_ml_exporters.receiver.grpc import GrpcReceiver, ServerCertificate
 from otel_ml_exporters.receiver.http import HttpReceiver
 from otel_ml_exporters.receiver.rejection import UndecodableError
 from otel_ml_exporters.receiver.routes import Routes
+from otel_ml_exporters.storage.filesystem import network_file_system
 from otel_ml_exporters.storage.journal import Journal
 from otel_ml_exporters.telemetry import Measure, Telemetry
 
@@ -58,6 +60,9 @@ _LINGER_S = 2.0
 
 _NOBODY_S = 120.0
 """How long an embedded service waits for the first request, or for an exporter that makes no progress."""
+
+_SET_ASIDE_BYTES = 2**30
+"""Most bytes of requests that no run can take."""
 
 _PREDECESSOR_S = 40.0
 """How long an embedded service waits for the one before it to finish delivering; a run has one at a time."""
@@ -92,6 +97,8 @@ class Service:
         # Nobody types an embedded service's token; whoever can read the rendezvous folder has it.
         self._token = config.token or (secrets.token_urlsafe(32) if config.embedded else "")
         self._telemetry = Telemetry()
+        self._set_aside_bytes: int | None = None
+        self._trouble = Trouble("What arrives")
         self._stopped = threading.Event()
         self._ended = threading.Event()
         self._http_address = ("", 0)
@@ -104,19 +111,23 @@ class Service:
                 scraped_series=config.scraped.max_series,
                 scraped_allow=config.scraped.allow,
                 scraped_deny=config.scraped.deny,
+                open_bytes=config.limits.open,
+                retained_bytes=config.limits.retained,
+                series=config.limits.series,
             ),
             retry or RetryPolicy(),
+            late_max=config.limits.late,
         )
         if config.embedded is not None:
             names = config.embedded
             settings = replace(settings, experiment_name=names.experiment_name, run_name=names.run_name, log="")
-        self._admission = Admission(self._store, self._telemetry)
+        self._admission = Admission(self._store, self._telemetry, config.limits.queue, self._has_room)
         self._routes = Routes(self._admission, self, self._telemetry, token=self._token, version=_version())
-        self._http = HttpReceiver(self._routes, *config.http, _server_context(config.tls))
+        self._http = HttpReceiver(self._routes, *config.http, _server_context(config.tls), arriving=config.limits.queue)
         self._grpc = self._grpc_receiver()
         # The files come last: nothing after this can fail and leave them locked.
         self._journal: Journal[Decoded] = Journal(
-            self._state_folder() / "journal.db",
+            self._journal_folder() / "journal.db",
             self._committed,
             patience_s=_PREDECESSOR_S if config.embedded else 0.0,
         )
@@ -128,6 +139,7 @@ class Service:
             drop=self._journal.drop,
             dir_max=config.dir_max,
             unreadable=lambda number, decoded: self._set_aside(number, decoded.signal, decoded.body),
+            damaged=self._damaged,
             clock=clock,
         )
         self._spools: LeftoverSpools | None = None
@@ -148,6 +160,7 @@ class Service:
         except BaseException:
             self.stop(0)
             raise
+        self._say_network()
         self._loop.start()
         self._journal.start()
         return self.endpoint
@@ -234,7 +247,25 @@ class Service:
     # Inside
 
     def _store(self, decoded: Decoded) -> Future[int]:
-        return self._journal.append(decoded.signal, decoded.body, decoded)
+        stored = self._journal.append(decoded.signal, decoded.body, decoded)
+        stored.add_done_callback(self._note_storing)
+        return stored
+
+    def _has_room(self, experiments: Iterable[str]) -> bool:
+        return self._runs.has_room(experiments)
+
+    def _note_storing(self, stored: Future[int]) -> None:
+        error = stored.exception()
+        if error is None:
+            self._tell_all(self._trouble.over())
+        elif isinstance(error, Exception) and not self._stopped.is_set():
+            self._telemetry.count("refused", reason="not stored")
+            self._trouble.note(error)
+
+    def _tell_all(self, sentence: str | None) -> None:
+        if sentence is not None:
+            for run in self._runs:
+                run.say(sentence)
 
     def _committed(self, entries: Iterable[tuple[int, Decoded]]) -> None:
         self._loop.offer(list(entries))
@@ -254,8 +285,7 @@ class Service:
             self._loop.offer([(entry.id, decoded)])
         if self._journal.damage:
             _log.error("%s", self._journal.damage)
-            for run in self._runs:
-                run.say(self._journal.damage)
+            self._tell_all(self._journal.damage)
 
     def _announce(self, rendezvous: Rendezvous) -> None:
         embedded = self._config.embedded
@@ -275,6 +305,8 @@ class Service:
         while not self._stopped.wait(_LINGER_S / 4):
             runs = list(self._runs)
             seen = [(run.status, *(pipeline.status for pipeline in run.pipelines.values())) for run in runs]
+            if self._ended.is_set():
+                return
             if seen != last_seen or self._admission.held:
                 moved_at, last_seen = self._clock(), seen
             still_s = self._clock() - moved_at
@@ -290,9 +322,38 @@ class Service:
             return self._config.dir / ".service"
         return run_folder(self._config.dir, embedded.experiment_name, embedded.experiment) / "state"
 
+    def _journal_folder(self) -> Path:
+        embedded, chosen = self._config.embedded, self._config.journal_dir
+        if chosen is None:
+            return self._state_folder()
+        return chosen / ("service" if embedded is None else path_part(embedded.experiment))
+
+    def _damaged(self) -> None:
+        """A run's file is damaged. Embedded, the next service of the job puts it right: the workers start one."""
+        if self._config.embedded is not None:
+            self._ended.set()
+
+    def _say_network(self) -> None:
+        kind = network_file_system(self._journal_folder())
+        if kind is None:
+            return
+        sentence = (
+            f"The journal is on a network file system ({kind}): locks and syncs are only as good as the server's. "
+            "Put it on a disk of this host with OTEL_ML_JOURNAL_DIR=FOLDER."
+        )
+        _log.warning("%s", sentence)
+        self._tell_all(sentence)
+
     def _set_aside(self, number: int, signal: str, body: bytes) -> None:
         folder = self._state_folder() / "unreadable"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._set_aside_bytes is None:
+            self._set_aside_bytes = sum(path.stat().st_size for path in folder.iterdir())
+        self._set_aside_bytes += len(body)
+        if self._set_aside_bytes > _SET_ASIDE_BYTES:
+            self._telemetry.count("dropped", reason="its run's files cannot be used")
+            _log.error("Request %d is dropped: %s holds %d bytes already.", number, folder, _SET_ASIDE_BYTES)
+            return
         (folder / f"{number}-{signal}.otlp").write_bytes(body)
 
     def _grpc_receiver(self) -> GrpcReceiver | None:

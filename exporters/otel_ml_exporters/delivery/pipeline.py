@@ -44,8 +44,8 @@ class RecordSource(Protocol):
     def read(self, after: int, limit: int) -> Sequence[Record]:
         """Return up to `limit` records with `seq > after`."""
 
-    def subscribe(self, listener: Callable[[], None]) -> None:
-        """Call `listener` when there are new records."""
+    def subscribe(self, name: str, listener: Callable[[], None]) -> None:
+        """Call `listener` when there are new records, instead of the one that had this name before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +110,13 @@ class Pipeline:
         self._deadline: float | None = None
         self._last_status: RunStatus | None = None
         self._notice: str | None = None
+        self._certain: int | None = None
         self.status = PipelineStatus("starting", delivered, dict(self._lost))
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Start the thread."""
-        self._source.subscribe(self._wake.set)
+        self._source.subscribe(self.name, self._wake.set)
         # What the caller logs on behalf of, the thread does too.
         self._thread = threading.Thread(
             target=contextvars.copy_context().run, args=(self._work,), name=f"otel-ml-{self.name}", daemon=True
@@ -168,10 +169,12 @@ class Pipeline:
             self._resume(exporter)
             while self._step(exporter):
                 pass
+            self._flush(exporter)
             ended = self._last_status
         except RestartExporterError as error:
             self._failed(error, state="retrying")
-            return True
+            self._go_back()
+            return self._deadline is None or self._clock() < self._deadline
         finally:
             self._shut_down(exporter, ended)
         return False
@@ -195,14 +198,20 @@ class Pipeline:
 
     def _resume(self, exporter: Exporter) -> None:
         position = exporter.position()
+        self._certain = position
         if position is not None:
             self._set(delivered=min(position, self._source.last_seq))
+
+    def _go_back(self) -> None:
+        """Count on what the backend said it has: what it was given since may be gone with the exporter."""
+        if self._certain is not None:
+            self._advance(min(self._certain, self.status.delivered))
 
     def _step(self, exporter: Exporter) -> bool:
         """Deliver one batch, or wait for one; False when it is time to shut down."""
         self._wake.clear()
         self._note_gap()
-        records = self._source.read(self.status.delivered, exporter.max_batch)
+        records = self._read(exporter)
         if self._wants_more(records, exporter):
             records = self._fill(records, exporter)
         if records:
@@ -230,8 +239,16 @@ class Pipeline:
                 break
             self._wake.wait(left)
             self._wake.clear()
-            records = self._source.read(self.status.delivered, exporter.max_batch)
+            records = self._read(exporter)
         return records
+
+    def _read(self, exporter: Exporter) -> Sequence[Record]:
+        while True:
+            try:
+                return self._source.read(self.status.delivered, exporter.max_batch)
+            except Exception as error:  # noqa: BLE001 (a disk that fails: said, and tried again)
+                self._failed(error, state="retrying")
+                self._pause(None)
 
     def _deliver(self, exporter: Exporter, records: Sequence[Record]) -> None:
         for record in records:
@@ -287,8 +304,19 @@ class Pipeline:
             self._wake.wait(max(0.0, min(until, self._deadline or until) - self._clock()))
             self._wake.clear()
 
+    def _flush(self, exporter: Exporter) -> None:
+        try:
+            exporter.force_flush(self._left())
+        except RestartExporterError:
+            raise
+        except Exception as error:  # noqa: BLE001 (shutting down tries once more)
+            self._failed(error, state="retrying")
+
+    def _left(self) -> float:
+        return max(_SHUTDOWN_GRACE_S, (self._deadline or 0.0) - self._clock())
+
     def _shut_down(self, exporter: Exporter, status: RunStatus | None) -> None:
-        left = max(_SHUTDOWN_GRACE_S, (self._deadline or 0.0) - self._clock())
+        left = self._left()
         ended = status if status is not None and status.status != "running" else None
         try:
             exporter.force_flush(left)
@@ -311,6 +339,8 @@ class Pipeline:
     def _lose(self, reason: str, records: int) -> None:
         _log.error("Exporter %s lost %d record(s): %s", self.name, records, reason)
         self._say(f"Exporter {self.name!r} did not take {records} record(s): {reason}")
+        if reason not in self._lost and len(self._lost) >= _REASONS:
+            reason = "for other reasons"
         self._lost[reason] = self._lost.get(reason, 0) + records
         self._set(lost=dict(self._lost))
 
@@ -325,6 +355,9 @@ class Pipeline:
 
 _IDLE_S = 5.0
 """How long an idle exporter's thread sleeps; new records and `stop` wake it sooner."""
+
+_REASONS = 100
+"""Reasons of losses that are told apart; a backend may name the record in each of them."""
 
 _SHUTDOWN_GRACE_S = 1.0
 """The least an exporter gets to close its files, also after the deadline."""

@@ -10,12 +10,15 @@ from typing import Any
 from otel_ml.wire.rendezvous import path_part, run_folder
 from otel_ml_exporters.aggregation.observation import Writer
 from otel_ml_exporters.experiments.run import ExperimentRun, RunSettings
-from otel_ml_exporters.storage.database import StorageError, private_folder
+from otel_ml_exporters.storage.database import StorageError, private_folder, storage_errors
 from otel_ml_exporters.telemetry import Telemetry
 
 __all__ = ["RunBook"]
 
 _log = logging.getLogger(__name__)
+
+MAX_RUNS = 1_000
+"""Open runs of a service; each has a thread an exporter. A run that is over is closed a minute later."""
 
 _OPEN = "open"
 """Name of the file beside `run.db` that says: a service was not done with this run. Its content is the id."""
@@ -42,6 +45,10 @@ class RunBook:
     def get(self, experiment: str) -> ExperimentRun | None:
         """Return an open run; any thread may ask."""
         return self._runs.get(experiment)
+
+    def has_room(self, experiments: Iterable[str]) -> bool:
+        """Whether all of these runs are open, or may be opened; any thread may ask."""
+        return len(self._runs) < MAX_RUNS or all(experiment in self._runs for experiment in experiments)
 
     def of(self, writer: Writer) -> ExperimentRun:
         """Return the run of `writer`, opening or creating it.
@@ -84,8 +91,10 @@ class RunBook:
 
     def _open(self, experiment: str, folder: Path) -> ExperimentRun:
         private_folder(folder / "state")
-        run = ExperimentRun(experiment, folder, self._settings, self._telemetry, journal=self._journal)
-        (folder / "state" / _OPEN).write_text(experiment, encoding="utf-8")
+        # First: a disk that takes no more must not leave the run open, and locked, without being in the book.
+        with storage_errors(folder):
+            _write(folder / "state" / _OPEN, experiment)
+            run = ExperimentRun(experiment, folder, self._settings, self._telemetry, journal=self._journal)
         self._runs[experiment] = run
         with run.log.speaking():
             _log.info("Run %s: %s", experiment, folder)
@@ -97,3 +106,10 @@ class RunBook:
         if known:
             return known[0].parent.parent
         return run_folder(self._base, writer.experiment_name or "default", writer.experiment)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write the whole file or nothing: on a full disk an empty one would name no run."""
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)

@@ -7,7 +7,7 @@ the future is done: its bytes are then in the journal, on the disk.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import NamedTuple
 
@@ -35,16 +35,24 @@ class Accepted(NamedTuple):
 
 
 class Admission:
-    """Takes requests while what is acknowledged and not yet digested stays below a limit.
+    """Takes requests while what is acknowledged and not yet decided stays below a limit: in memory and on disk.
 
     Args:
         store: appends a request to the journal; the future is done when it is on the disk.
         telemetry: counts what is refused and rejected.
-        limit: bytes of requests between here and the engine.
+        has_room: tells whether the runs of a request are known, or there is room for them.
+        limit: bytes of requests that are acknowledged, or about to be, and not decided.
     """
 
-    def __init__(self, store: Callable[[Decoded], Future[int]], telemetry: Telemetry, limit: int = 256 * 2**20) -> None:
+    def __init__(
+        self,
+        store: Callable[[Decoded], Future[int]],
+        telemetry: Telemetry,
+        limit: int = 256 * 2**20,
+        has_room: Callable[[Iterable[str]], bool] = lambda experiments: True,
+    ) -> None:
         self._store = store
+        self._has_room = has_room
         self._telemetry = telemetry
         self._limit = limit
         self._decoder = Decoder()
@@ -59,10 +67,13 @@ class Admission:
             UndecodableError: it is not OTLP.
             OverloadedError: come back later.
         """
-        if self._held + len(body) > self._limit:
+        if self._held and self._held + len(body) > self._limit:  # alone, one that is larger would never get in
             self._telemetry.count("refused", reason="overloaded")
             raise OverloadedError("The service is behind with its work. Send the same request again later.")
         decoded = self._decoder.json(signal, body) if json else self._decoder.protobuf(signal, body)
+        if not self._has_room(decoded.observations):
+            self._telemetry.count("refused", reason="too many runs")
+            raise OverloadedError("The service has as many open runs as it may. Send again when one of them has ended.")
         for reason, points in decoded.rejections.reasons.items():
             self._telemetry.count("rejected", points, reason=reason)
         return Accepted(decoded, self._stored(decoded))
@@ -78,12 +89,12 @@ class Admission:
         return decoded
 
     def digested(self, size: int) -> None:
-        """Note that the engine has taken a request of `size` bytes."""
+        """Note that `size` bytes of requests are decided and committed."""
         self._hold(-size)
 
     @property
     def held(self) -> int:
-        """Bytes acknowledged, or about to be, that the engine has not taken yet."""
+        """Bytes acknowledged, or about to be, that are not decided and committed yet."""
         return self._held
 
     def _stored(self, decoded: Decoded) -> Future[int]:
