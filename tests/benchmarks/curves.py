@@ -1,6 +1,6 @@
 """Cost against what grows: each curve near-linear, or the page says why.
 
-Those of the service go the whole way, from OTLP to TensorBoard and JSONL; each point is a run of its own in one service.
+Those of the service go the whole way, from OTLP to TensorBoard and JSONL; each point is a run of its own.
 """
 
 from __future__ import annotations

@@ -1,17 +1,18 @@
 """Requests as our own workers send them, for many ranks and steps, at next to no cost.
 
 A step is recorded and encoded once by the worker's own code. What differs between steps (the step, `ml.seq`, ids of
-spans) is then replaced in its bytes: from 2¹⁴ on these numbers have three bytes, so nothing else moves.
+spans) is then said anew: of metrics in the header of each scope, which the worker's code writes; of spans in place.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from otel_ml._internal.encode import scope_bytes
 from otel_ml._internal.identity import Identity
 from otel_ml._internal.isolation import forget_everything
 from otel_ml._internal.logrecord import LogRecord, encode_scope_logs
@@ -35,7 +36,7 @@ __all__ = [
 ]
 
 FIRST = 2**14
-"""The first step, and the first `ml.seq`; below 2²¹ their encoding is three bytes long."""
+"""The first step; from here to 2²¹ a step's encoding is three bytes long, and can be replaced in place."""
 
 VARIANTS = 8
 """Ranks differ in their values: rank r records those of variant r % 8."""
@@ -56,27 +57,37 @@ def expected_mean(ranks: int, index: int) -> float:
 
 
 @dataclass(frozen=True)
+class Scope:
+    """What of a ScopeMetrics is the same in every step: the fields of its header, and the encoded metrics."""
+
+    axis: str
+    reduction: str | None
+    points: int
+    metrics: bytes
+
+    def at(self, step: int, seq: int) -> bytes:
+        """Return it with its tag, as that of a step."""
+        return field(2, scope_bytes(step, self.axis, self.reduction, seq, self.points) + self.metrics)
+
+
+@dataclass(frozen=True)
 class StepTemplate:
     """One encoded step.
 
     Attributes:
-        bodies: each a ScopeMetrics with its tag, numbered upwards from `FIRST`; the manifest is the last.
+        scopes: the manifest is the last.
         spans: the ScopeSpans of the step with its tag, cut at every place where a span's id stands.
         ids: which of the step's spans each cut belongs to.
     """
 
     points: int
-    bodies: tuple[bytes, ...]
+    scopes: tuple[Scope, ...]
     spans: tuple[bytes, ...]
     ids: tuple[int, ...]
 
     def metrics_at(self, step: int, first_seq: int, scopes: int | None = None) -> bytes:
         """Return the step's scopes, or the first `scopes` of them, as those of another step."""
-        old, new = key_value(keys.STEP, FIRST), key_value(keys.STEP, step)
-        return b"".join(
-            body.replace(old, new, 1).replace(key_value(keys.SEQ, FIRST + i), key_value(keys.SEQ, first_seq + i), 1)
-            for i, body in enumerate(self.bodies[:scopes])
-        )
+        return b"".join(scope.at(step, first_seq + number) for number, scope in enumerate(self.scopes[:scopes]))
 
     def spans_at(self, step: int) -> tuple[bytes, ...]:
         """Return the cut spans as those of another step; `with_ids` makes them whole."""
@@ -107,7 +118,6 @@ def step_template(
     forget_everything()
     recorder.configure(RecordSettings(spans_per_step=timers))
     recorder.enabled = True
-    recorder.sequence.next = itertools.count(FIRST).__next__
     set_step(FIRST)
     values = {metric_name(index): value_of(variant, index) for index in range(metrics)}
     within, _, across = reduction.rpartition(">")
@@ -124,30 +134,42 @@ def step_template(
     set_step(FIRST + 1)
     batch = recorder.collect(time.time_ns() + 10**9)
     # The position comes after the manifest; a heartbeat needs no load.
-    bodies = tuple(field(2, body) for body in batch.scope_metrics if keys.POSITION.encode() not in body)
+    scopes = tuple(_scope(body) for body in batch.scope_metrics if keys.POSITION.encode() not in body)
     spans = b"".join(field(2, body) for body in batch.scope_spans)
     cut, ids = _cut(spans, timers)
     forget_everything()
-    return StepTemplate(batch.points, bodies, cut, ids)
+    return StepTemplate(batch.points, scopes, cut, ids)
+
+
+def _scope(body: bytes) -> Scope:
+    """Take an encoded ScopeMetrics apart: its header is the first field."""
+    from opentelemetry.proto.metrics.v1.metrics_pb2 import ScopeMetrics
+
+    header = ScopeMetrics.FromString(body).scope
+    found = {pair.key: pair.value for pair in header.attributes}
+    reduction = found[keys.REDUCTION].string_value if keys.REDUCTION in found else None
+    metrics = body[len(field(1, header.SerializeToString())) :]
+    return Scope(found[keys.AXIS].string_value, reduction, found[keys.SEQ_POINTS].int_value, metrics)
 
 
 def _cut(spans: bytes, count: int) -> tuple[tuple[bytes, ...], tuple[int, ...]]:
     """Cut encoded spans where an id stands: a span's own, and that half of its trace's which is made of it."""
     from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
 
-    [*scopes] = ResourceSpans.FromString(spans).scope_spans
-    number = {span.span_id: index for scope in scopes for index, span in enumerate(scope.spans)}
-    assert len(number) == count
-    cut, ids, position = [], [], 0
-    while True:
-        found = min(
-            (at, own) for own in [*number, b""] if (at := spans.find(own, position) if own else len(spans)) >= 0
-        )
-        cut.append(spans[position : found[0]])
-        if not found[1]:
-            return tuple(cut), tuple(ids)
-        ids.append(number[found[1]])
-        position = found[0] + 8
+    every = [span.span_id for scope in ResourceSpans.FromString(spans).scope_spans for span in scope.spans]
+    assert len(set(every)) == count
+    places = sorted((at, index) for index, own in enumerate(every) for at in _occurrences(spans, own))
+    starts = [0, *(at + 8 for at, _ in places)]
+    ends = [*(at for at, _ in places), len(spans)]
+    cut = tuple(spans[start:end] for start, end in zip(starts, ends, strict=True))
+    return cut, tuple(index for _, index in places)
+
+
+def _occurrences(text: bytes, word: bytes) -> Iterator[int]:
+    at = text.find(word)
+    while at >= 0:
+        yield at
+        at = text.find(word, at + len(word))
 
 
 def resource_of(experiment: str, rank: int, world_size: int) -> bytes:

@@ -6,6 +6,7 @@ moment all ranks are done with a step until its row can be read from the file, b
 
 from __future__ import annotations
 
+import itertools
 import json
 import struct
 import subprocess
@@ -124,7 +125,7 @@ def ranks_of(
             stdout=subprocess.PIPE,
             text=True,
         )
-        for share in zip(bounds, bounds[1:], strict=False)
+        for share in itertools.pairwise(bounds)
     ]
     try:
         for process in started:

@@ -67,7 +67,7 @@ class Own:
         self._behind = behind
         self._late = world * late // 100
         self._resources = {rank: resource_of(experiment, rank, world) for rank in ranks}
-        self._scopes = len(self.templates[0].bodies)
+        self._scopes = len(self.templates[0].scopes)
         self._payload = lru_cache(4 * VARIANTS)(self._steps)
 
     def items(self, rank: int) -> int:
@@ -81,37 +81,41 @@ class Own:
         again = rank < self._late
         yield self._request(rank, self._payload(number, rank % VARIANTS, again))
         if again and number >= self.LATE_ROUNDS:
-            yield self._again(number - self.LATE_ROUNDS, rank)
+            seq = self._first_seq(number, again=True) + self.steps * self._scopes
+            yield self._again(number - self.LATE_ROUNDS, rank, seq)
 
     def goodbye(self, rounds: int, rank: int) -> Iterator[Request]:
         if rank == self._world - 1:
             for number in range(rounds, rounds + self._behind):
                 yield from self.requests(number, rank)
+        seq = self._first_seq(rounds, again=rank < self._late)
         if rank < self._late:
             for number in range(max(0, rounds - self.LATE_ROUNDS), rounds):
-                yield self._again(number, rank)
+                yield self._again(number, rank, seq)
+                seq += self.steps * (self._scopes - 1)
         points = rounds * self.items(rank)
-        seq = FIRST + rounds * self.steps * self._seqs(rank < self._late)
         yield "/v1/logs", goodbye(self._resources[rank], points, points, seq)
 
     def _request(self, rank: int, payload: bytes) -> Request:
         return "/v1/metrics", request_body(self._resources[rank], [payload])
 
-    def _seqs(self, again: bool) -> int:
-        """Return how many numbers a step takes: no manifest says the second time."""
-        return 2 * self._scopes - 1 if again else self._scopes
+    def _first_seq(self, number: int, *, again: bool) -> int:
+        """Return the first `ml.seq` of a round: they ascend without gaps, in the order sent."""
+        repeated = max(0, number - self.LATE_ROUNDS) if again else 0
+        return 1 + self.steps * (number * self._scopes + repeated * (self._scopes - 1))
 
     def _steps(self, number: int, variant: int, again: bool) -> bytes:
-        template, each = self.templates[variant], self._seqs(again)
-        steps = range(number * self.steps, (number + 1) * self.steps)
-        return b"".join(template.metrics_at(FIRST + step, FIRST + step * each) for step in steps)
-
-    def _again(self, number: int, rank: int) -> Request:
-        template, each = self.templates[rank % VARIANTS], self._seqs(again=True)
-        steps = range(number * self.steps, (number + 1) * self.steps)
-        parts = (
-            template.metrics_at(FIRST + step, FIRST + step * each + self._scopes, self._scopes - 1) for step in steps
+        template, first, seq = (
+            self.templates[variant],
+            FIRST + number * self.steps,
+            self._first_seq(number, again=again),
         )
+        return b"".join(template.metrics_at(first + step, seq + step * self._scopes) for step in range(self.steps))
+
+    def _again(self, number: int, rank: int, seq: int) -> Request:
+        """Return a round's steps once more; no manifest says so, for it would say as many points as before."""
+        template, first, scopes = self.templates[rank % VARIANTS], FIRST + number * self.steps, self._scopes - 1
+        parts = (template.metrics_at(first + step, seq + step * scopes, scopes) for step in range(self.steps))
         return self._request(rank, b"".join(parts))
 
 
@@ -170,7 +174,7 @@ class Spans:
 
     def goodbye(self, rounds: int, rank: int) -> Iterator[Request]:
         del rounds
-        yield "/v1/logs", goodbye(self._resources[rank], 0, 0, FIRST)
+        yield "/v1/logs", goodbye(self._resources[rank], 0, 0, 1)
 
 
 SOURCES: dict[str, type[Own] | type[Foreign] | type[Spans]] = {"own": Own, "foreign": Foreign, "spans": Spans}

@@ -36,9 +36,12 @@ def through_the_collector(size: Size) -> dict[str, Figure]:
     if not OTELCOL.exists():
         return {f"collector.{name}": absent(unit, NO_COLLECTOR) for name, unit in (("rate", "points/s"), ("lost", "1"))}
     load = Load("own", WRITERS, size.hop_s, {"metrics": METRICS, "per_request": PER_REQUEST})
-    with service() as one, tempfile.TemporaryDirectory(prefix="otel-ml-bench-") as folder:
-        with Collector(Path(folder), "gateway", OTEL_ML_SERVICE=one.grpc) as collector:
-            return told("collector", served(load, one, endpoint=collector.endpoint), "points/s")
+    with (
+        service() as one,
+        tempfile.TemporaryDirectory(prefix="otel-ml-bench-") as folder,
+        Collector(Path(folder), "gateway", OTEL_ML_SERVICE=one.grpc) as collector,
+    ):
+        return told("collector", served(load, one, endpoint=collector.endpoint), "points/s")
 
 
 def told(name: str, outcome: Outcome, unit: str) -> dict[str, Figure]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -137,7 +138,7 @@ def generators(load: Load, endpoint: str) -> Iterator[list[subprocess.Popen[str]
             stdout=subprocess.PIPE,
             text=True,
         )
-        for share in zip(bounds, bounds[1:], strict=False)
+        for share in itertools.pairwise(bounds)
     ]
     try:
         for process in started:
