@@ -44,8 +44,8 @@ hops: $(STAMP) collector  ## The same through the real Collector, each hop kille
 	.ci/clients
 	python -m pytest -m e2e tests/collector
 
-bench: $(STAMP)  ## Measure: cost of a call, throughput of the service
-	python -m tests.benchmarks
+bench: $(STAMP)  ## Measure everything, compare, and write docs/performance.md: 20 minutes; BENCH=--quick: 3
+	python -m tests.benchmarks --write $(BENCH)
 
 chaos: $(STAMP) collector  ## Kill what can be killed, for minutes, and count that nothing is lost or doubled
 	python -m tests.chaos --faults 200 --minutes 9

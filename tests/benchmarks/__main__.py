@@ -1,62 +1,112 @@
-"""What a call costs on the training thread: `make bench`.
+"""`make bench`: measure everything, hold it against the targets and the last recorded figures, write the page.
 
-Every call is measured in a fresh process, as the best of several rounds: the rest is what else the machine does.
+python -m tests.benchmarks [--quick | --long] [--only NAME…] [--write]
 """
 
 from __future__ import annotations
 
-import json
+import argparse
+import datetime
+import os
 import subprocess
 import sys
-import tempfile
-import timeit
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 
-from tests.benchmarks import beside_the_sdk
-from tests.e2e.jobs import environment
+from tests.benchmarks import (
+    calls,
+    cold_step,
+    collectives,
+    curves,
+    device_tensor,
+    encoding,
+    exporters,
+    imports,
+    memory,
+    peers,
+    profiles,
+    ranks,
+    throughput,
+    training_loop,
+    wire,
+)
+from tests.benchmarks.figures import Found
+from tests.benchmarks.machine import described
+from tests.benchmarks.plots import draw
+from tests.benchmarks.profiles import IMAGES
+from tests.benchmarks.recorded import Part, Recorded, worse
+from tests.benchmarks.report import image_of, target_table
+from tests.benchmarks.sizes import SIZES, Size
 
-ROUNDS, CALLS = 7, 20_000
-VALUES = {f"metric_{i}": float(i) for i in range(10)}
-
-CASES = {
-    "log(1 value)": "otel_ml.log({'loss': 0.5})",
-    "log(10 values)": "otel_ml.log(VALUES)",
-    "log(1 value, reduce='sum')": "otel_ml.log({'tokens': 1}, reduce='sum')",
-    "record(weight=)": "otel_ml.record('ce', 0.5, weight=512)",
-    "with timed()": "with otel_ml.timed('forward'): pass",
-    "set_step()": "otel_ml.set_step(next(STEP))",
+PARTS: Mapping[str, Callable[[Size], Found]] = {
+    "calls": calls.measure,
+    "peers": peers.measure,
+    "collectives": collectives.measure,
+    "cold_step": cold_step.measure,
+    "device_tensor": device_tensor.measure,
+    "training_loop": training_loop.measure,
+    "encoding": encoding.measure,
+    "wire": wire.measure,
+    "memory": memory.measure,
+    "imports": imports.measure,
+    "exporters": exporters.measure,
+    "throughput": throughput.measure,
+    "ranks": ranks.measure,
+    "curves": curves.measure,
+    "profiles": profiles.measure,
 }
 
 
-def measured(statement: str, *, run: bool) -> float:
-    """Return microseconds a call, in a process that has a run or has none."""
-    command = [sys.executable, "-m", "tests.benchmarks.__main__", statement, json.dumps(run)]
-    with tempfile.TemporaryDirectory() as folder:
-        env = environment(OTEL_ML_DIR=folder, OTEL_ML_EXPORTERS="jsonl", OTEL_ML_CONSOLE="off")
-        return float(subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout)
+def measured(names: Sequence[str], size: Size) -> tuple[Recorded, list[str]]:
+    """Measure the parts; return what they found, and which failed: one must not take the others with it."""
+    load, machine, found, failed = os.getloadavg()[0], described(), {}, []
+    date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    for name in names:
+        print(f"{name} …", end=" ", flush=True)
+        began = time.monotonic()
+        try:
+            result = PARTS[name](size)
+        except Exception:  # noqa: BLE001 (the rest of a long run is worth having)
+            failed.append(name)
+            print(f"failed\n{traceback.format_exc()}")
+            continue
+        seconds = round(time.monotonic() - began, 1)
+        found[name] = Part(date, size.name, round(load, 2), seconds, machine, result)
+        print(f"{seconds} s")
+    return Recorded(found), failed
 
 
-def measure(statement: str, run: bool) -> None:
-    import itertools
-
-    import otel_ml
-
-    if run:
-        otel_ml.init("bench")
-        otel_ml.set_step(0)
-    names = {"otel_ml": otel_ml, "VALUES": VALUES, "STEP": itertools.count(1)}
-    seconds = min(timeit.repeat(statement, globals=names, number=CALLS, repeat=ROUNDS))
-    otel_ml.shutdown()
-    print(seconds / CALLS * 1e6)
+def write(merged: Recorded, new: Recorded) -> None:
+    """Write the figures, the plots of the new parts, and the generated parts of the pages."""
+    merged.write()
+    for name, part in new.parts.items():
+        for key, curve in part.found.curves.items():
+            draw(curve, IMAGES / image_of(name, key))
+    # In a process of its own, which reads what was written as the test of the page does.
+    subprocess.run([sys.executable, "-m", "tests.docs.tables"], check=True)
 
 
-def main() -> None:
-    print(f"| call | in a run | without a run |\n|---|---|---|  (µs, best of {ROUNDS} × {CALLS})")
-    for name, statement in CASES.items():
-        in_a_run, without = measured(statement, run=True), measured(statement, run=False)
-        print(f"| `{name}` | {in_a_run:.2f} | {without:.2f} |", flush=True)
-    print()
-    beside_the_sdk.main()
+def main() -> int:
+    """Run, and return the exit status: 1 where a part failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=(__doc__ or "").partition("\n")[0])
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument("--quick", dest="size", action="store_const", const="quick", help="under 3 minutes")
+    sizes.add_argument("--long", dest="size", action="store_const", const="long", help="1,024 ranks for 10 minutes")
+    parser.add_argument("--only", nargs="+", choices=list(PARTS), metavar="NAME", help=", ".join(PARTS))
+    parser.add_argument("--write", action="store_true", help="record the figures and write docs/performance.md")
+    arguments = parser.parse_args()
+    began, before = time.monotonic(), Recorded.read()
+    now, failed = measured(arguments.only or list(PARTS), SIZES[arguments.size or "full"])
+    merged = Recorded({name: part for name in PARTS if (part := now.parts.get(name) or before.parts.get(name))})
+    print(f"\n{target_table(Recorded(now.parts))}\n")
+    for line in worse(before, now):
+        print(f"More than 10 % worse than recorded: {line}")
+    if arguments.write:
+        write(merged, now)
+    print(f"{time.monotonic() - began:.0f} s{f'; failed: {failed}' if failed else ''}")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    measure(sys.argv[1], json.loads(sys.argv[2])) if len(sys.argv) > 1 else main()
+    sys.exit(main())

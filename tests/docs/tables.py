@@ -11,6 +11,7 @@ from pathlib import Path
 from otel_ml_exporters.cli.env_command import markdown
 from otel_ml_exporters.registry import BUILT_IN, exporter_class
 from otel_ml_exporters.telemetry import CATALOGUE
+from tests.benchmarks import report
 from tests.docs.messages import catalogue
 from tests.e2e.jobs import ROOT
 
@@ -49,13 +50,15 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "telemetry": telemetry,
     "exporters": exporters,
     "messages": catalogue,
+    **report.SECTIONS,
     **{name: (lambda name=name: guarantees(name)) for name in BUILT_IN},
 }
 
 
 def pages() -> Iterator[Path]:
     """Yield the pages that have a generated part."""
-    return (page for page in sorted((ROOT / "docs").rglob("*.md")) if _SECTION.search(page.read_text(encoding="utf-8")))
+    every = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return (page for page in every if _SECTION.search(page.read_text(encoding="utf-8")))
 
 
 def filled(text: str) -> str:

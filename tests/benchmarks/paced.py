@@ -1,0 +1,57 @@
+"""Some of the ranks of a simulated job, a step a second: `python -m tests.benchmarks.paced JSON`.
+
+Says `ready`, reads when the job begins, and prints what it sent after the last step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tests.benchmarks.clients import Connection, connect
+from tests.benchmarks.sources import Own, Source, Spans
+
+SOONEST_S, LATEST_S = 0.01, 0.11
+"""After the end of a step: its last records settle for 10 ms, and the worker looks every 100 ms."""
+
+
+async def rank(number: int, connection: Connection, sources: Sequence[Source], start: float, steps: int) -> float:
+    """Play one rank; return by how much it was late at worst, seconds."""
+    phase = random.Random(number).uniform(SOONEST_S, LATEST_S)
+    late = 0.0
+    for step in range(steps):
+        due = start + step + phase
+        await asyncio.sleep(max(0.0, due - time.time()))
+        late = max(late, time.time() - due)
+        for source in sources:
+            for request in source.requests(step, number):
+                await connection.post(*request)
+    for request in sources[0].goodbye(steps, number):
+        await connection.post(*request)
+    return late
+
+
+async def main(spec: dict[str, Any]) -> None:
+    ranks = range(*spec["ranks"])
+    about = (spec["experiment"], spec["world"], ranks)
+    points = Own(*about, metrics=spec["metrics"], timers=spec["timers"])
+    spans = [Spans(*about, spans=spec["timers"])] if spec["timers"] else []
+    connections = [await connect(spec["endpoint"]) for _ in ranks]
+    print("ready", flush=True)
+    start = float(await asyncio.to_thread(sys.stdin.readline))
+    late = await asyncio.gather(
+        *(
+            rank(number, connection, [points, *spans], start, spec["steps"])
+            for number, connection in zip(ranks, connections, strict=True)
+        )
+    )
+    print(json.dumps({"points": sum(map(points.items, ranks)) * spec["steps"], "late_s": max(late)}), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(sys.argv[1])))

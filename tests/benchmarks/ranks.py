@@ -1,0 +1,212 @@
+"""A job of simulated ranks, a step a second each: what the service uses, and how soon a row is there to be seen.
+
+A rank sends as the worker does: at one of its looks, 100 ms apart, after the step has ended. What is timed is from the
+moment all ranks are done with a step until its row can be read from the file, by polling the file.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.child import bare_environment
+from tests.benchmarks.figures import Curve, Figure, Found
+from tests.benchmarks.payload import FIRST
+from tests.benchmarks.sizes import Size
+from tests.benchmarks.under_load import EXPERIMENT, Watch, answers, line_of, received, service, watched
+from tests.collector.pipeline import Service
+from tests.e2e.jobs import until
+
+__all__ = ["measure"]
+
+JOBS = {1024: (100, 20), 4096: (100, 0)}
+"""Ranks → metrics, and timers with spans, of a step."""
+
+LOOK_S = 0.01
+"""Between two looks at a file: no row is there later than is said, and at most this much sooner."""
+
+PROCESSES = 2
+SETTLE_S = 3
+"""Of the start, which is not counted: connections are opened, shapes are learned."""
+
+START_IN_S = 2.0
+
+Seen = dict[int, float]
+"""Step → when it could be read, seconds since the epoch."""
+
+
+def measure(size: Size) -> Found:
+    """Run each job for as long as the size says."""
+    figures: dict[str, Figure] = {}
+    curves: dict[str, Curve] = {}
+    for ranks, (metrics, timers) in JOBS.items():
+        with service() as one:
+            found, curve = job(one, ranks, metrics, timers, size.job_s[ranks])
+        figures |= {f"{ranks}.{name}": figure for name, figure in found.items()}
+        curves[f"{ranks}.memory"] = curve
+    return Found(figures, curves)
+
+
+def job(on: Service, ranks: int, metrics: int, timers: int, seconds: float) -> tuple[dict[str, Figure], Curve]:
+    """Run one job; return its figures, and memory over time."""
+    with ranks_of(on, ranks, metrics, timers, seconds) as sending:
+        start = time.time() + START_IN_S
+        for process in sending:
+            assert process.stdin is not None
+            process.stdin.write(f"{start}\n")
+            process.stdin.flush()
+        with watched(on) as watch, watching(on, start + seconds + 60) as seen:
+            sent = answers(sending)
+        account = until(lambda: settled(on), seconds=60)
+    points = sum(one["points"] for one in sent)
+    lost = max(0, points - received(on, EXPERIMENT)) + sum(account["lost"].values())
+    steps = [step for step in range(int(seconds)) if step >= SETTLE_S or seconds <= 2 * SETTLE_S]
+    figures = {
+        "cores": Figure(watch.cores(after_s=START_IN_S + SETTLE_S), "cores"),
+        "lost": Figure(float(lost), "1", note=f"of {points:,} points"),
+        "late_clients": Figure(max(one["late_s"] for one in sent) * 1e3, "ms", note="how late the load itself was"),
+        **memory_figures(watch),
+        **{name: figure for file, when in seen.items() for name, figure in freshness(file, when, start, steps)},
+    }
+    title = f"Memory of the service, {ranks:,} ranks, a step a second"
+    return figures, Curve(title, "seconds", "MiB", {"resident": watch.memory()})
+
+
+def memory_figures(watch: Watch) -> dict[str, Figure]:
+    """Return the memory at the end, and how much it grew over the second half."""
+    memory = [mib for _, mib in watch.memory()]
+    half = memory[len(memory) // 2]
+    return {
+        "memory": Figure(memory[-1], "MiB"),
+        "memory.growth": Figure((memory[-1] / half - 1) * 100, "%", note="over the second half"),
+    }
+
+
+def freshness(file: str, when: Seen, start: float, steps: Sequence[int]) -> Iterator[tuple[str, Figure]]:
+    """Yield the quantiles of the delay from step done to row visible; a row that never came counts as for ever."""
+    delays = sorted(when.get(step, float("inf")) - (start + step) for step in steps)
+    for name, share in (("p50", 0.5), ("p99", 0.99)):
+        delay = delays[min(len(delays) - 1, int(share * len(delays)))]
+        missing = sum(step not in when for step in steps)
+        if delay == float("inf"):
+            yield f"{file}.{name}", Figure(None, "s", absent=f"{missing} of {len(steps)} rows were not there in time")
+        else:
+            yield f"{file}.{name}", Figure(delay, "s", note=f"{len(steps)} steps")
+
+
+@contextmanager
+def ranks_of(
+    on: Service, ranks: int, metrics: int, timers: int, seconds: float
+) -> Iterator[list[subprocess.Popen[str]]]:
+    """Start the processes that play the ranks, connected and waiting for the second they begin at."""
+    spec = {
+        "endpoint": on.endpoint,
+        "experiment": EXPERIMENT,
+        "world": ranks,
+        "metrics": metrics,
+        "timers": timers,
+        "steps": int(seconds),
+    }
+    bounds = [ranks * part // PROCESSES for part in range(PROCESSES + 1)]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.benchmarks.paced", json.dumps({**spec, "ranks": share})],
+            env=bare_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for share in itertools.pairwise(bounds)
+    ]
+    try:
+        for process in started:
+            assert line_of(process) == "ready"
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+@contextmanager
+def watching(on: Service, until_s: float) -> Iterator[dict[str, Seen]]:
+    """Look at both files until the run has ended; yield what is seen by file, filled while the block runs."""
+    seen: dict[str, Seen] = {"jsonl": {}, "tensorboard": {}}
+    done = threading.Event()
+    threads = [
+        threading.Thread(target=look, args=(on.runs, pattern, steps_of, seen[file], done, until_s))
+        for file, pattern, steps_of in (
+            ("jsonl", f"*/{EXPERIMENT}/metrics.jsonl", steps_of_jsonl),
+            ("tensorboard", f"*/{EXPERIMENT}/tensorboard/**/events*", steps_of_events),
+        )
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield seen
+        until(lambda: settled(on), seconds=60)
+        time.sleep(10 * LOOK_S)
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+
+
+def look(
+    folder: Path,
+    pattern: str,
+    steps_of: Callable[[bytes], tuple[list[int], int]],
+    seen: Seen,
+    done: threading.Event,
+    until_s: float,
+) -> None:
+    """Read what is appended to the files, and note when each step was there."""
+    read: dict[Path, int] = {}
+    while not done.wait(LOOK_S) and time.time() < until_s:
+        for path in list(folder.glob(pattern)):
+            with path.open("rb") as file:
+                file.seek(read.get(path, 0))
+                new = file.read()
+            now = time.time()
+            steps, consumed = steps_of(new)
+            read[path] = read.get(path, 0) + consumed
+            for step in steps:
+                seen.setdefault(step - FIRST, now)
+
+
+def steps_of_jsonl(new: bytes) -> tuple[list[int], int]:
+    """Return the steps in whole lines, and how many bytes those are."""
+    consumed = new.rfind(b"\n") + 1
+    rows = (json.loads(line) for line in new[:consumed].splitlines() if b'"axis":"step"' in line)
+    return [row["step"] for row in rows], consumed
+
+
+def steps_of_events(new: bytes) -> tuple[list[int], int]:
+    """Return the steps of whole events that hold values, and how many bytes those are (TFRecord framing)."""
+    from tensorboard.compat.proto.event_pb2 import Event
+
+    steps, position = [], 0
+    while position + 12 <= len(new):
+        (length,) = struct.unpack_from("<Q", new, position)
+        end = position + 12 + length + 4
+        if end > len(new):
+            break
+        event = Event.FromString(new[position + 12 : end - 4])
+        if event.step >= FIRST and event.summary.value:
+            steps.append(event.step)
+        position = end
+    return steps, position
+
+
+def settled(on: Service) -> Mapping[str, Any]:
+    """Return the account of a run that has ended and is delivered."""
+    return on.ended(EXPERIMENT)

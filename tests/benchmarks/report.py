@@ -1,0 +1,210 @@
+"""The generated parts of `docs/performance.md` and of the README: from the recorded figures, never typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+
+from tests.benchmarks.figures import Curve
+from tests.benchmarks.profiles import NAMES
+from tests.benchmarks.recorded import Part, Recorded
+from tests.benchmarks.targets import TARGETS, Limit, Target, said, verdict
+
+__all__ = ["SECTIONS", "image_of", "target_table"]
+
+IMAGES = "images/performance"
+
+
+@cache
+def recorded() -> Recorded:
+    return Recorded.read()
+
+
+def image_of(part: str, curve: str) -> str:
+    """Return the file name of a curve's plot."""
+    return f"{part}-{curve}.svg"
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+
+
+def target_table(found: Recorded) -> str:
+    """Return all targets: measured, target and reference side by side."""
+    return table(
+        ("what", "target", "measured", "reference", "verdict"), [target_row(target, found) for target in TARGETS]
+    )
+
+
+def target_row(target: Target, found: Recorded) -> tuple[str, ...]:
+    figures = found.figures
+    measured = "; ".join(said(figures.get(limit.figure), limit.label) for limit in target.limits)
+    beside = [f"{label} {said(figures.get(name))}" for name, label in target.beside if figures.get(name)]
+    reference = "; ".join([*beside, *filter(None, [target.reference])])
+    return target.what, target.target, measured, reference, verdict(target, figures)
+
+
+def targets() -> str:
+    return target_table(recorded())
+
+
+def missed() -> str:
+    """Return what is behind its target, with the profile that shows where the time goes."""
+    figures = recorded().figures
+    lines = []
+    for target in TARGETS:
+        behind = [limit for limit in target.limits if (found := figures.get(limit.figure)) and not limit.holds(found)]
+        if behind:
+            by = ", ".join(f"{said(figures[limit.figure], limit.label)} ({times(limit)})" for limit in behind)
+            lines.append(f"- {target.what}: {by}. Profile: [{target.profile}]({IMAGES}/{target.profile}.svg).")
+    return "\n".join(lines) or "Every target that was measured is met."
+
+
+def times(limit: Limit) -> str:
+    """Return how far a figure is from its limit."""
+    value = recorded().figures[limit.figure].value
+    assert value is not None
+    if not limit.limit or not value:
+        return f"asked for: {limit.limit:g}"
+    factor = value / limit.limit if limit.side == "≤" else limit.limit / value
+    return f"{factor:.2g} × away"
+
+
+def conditions() -> str:
+    """Return on what, when and how long it was measured; and whether that means anything."""
+    parts = recorded().parts
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for name, part in parts.items():
+        groups.setdefault(tuple(part.machine.items()), []).append(name)
+    lines = [warning(part) for part in parts.values() if warning(part)]
+    text = [f"!!! warning\n    {line}\n" for line in dict.fromkeys(lines)]
+    for machine, names in groups.items():
+        rows: list[tuple[str, ...]] = [(name, value) for name, value in machine]
+        dates = sorted({parts[name].date for name in names})
+        sizes = sorted({parts[name].size for name in names})
+        seconds = sum(parts[name].seconds for name in names)
+        rows += [("measured", " … ".join(dict.fromkeys((dates[0], dates[-1])))), ("size", ", ".join(sizes))]
+        rows += [("took", f"{seconds:.0f} s"), ("parts", ", ".join(names))]
+        text.append(table(("", ""), rows))
+    return "\n\n".join(text)
+
+
+def warning(part: Part) -> str:
+    """Return what a reader must know before any number, or nothing."""
+    said_of = [
+        *(["a quick run"] if part.size == "quick" else []),
+        *(["on a shared machine"] if part.is_shared else []),
+    ]
+    if not said_of:
+        return ""
+    return f"These figures are of {' '.join(said_of)}: they show that the harness works, not how quick otel_ml is."
+
+
+def calls() -> str:
+    """Return the table of calls: hot and cold, ours and the SDK's."""
+    part = recorded().parts["calls"].found.figures
+    names = list(dict.fromkeys(name.partition(".")[0] for name in part))
+    rows = [
+        (
+            f"`{name}`",
+            *(said(part[f"{name}.{state}{side}"]) for state in ("hot", "cold") for side in ("", ".sdk", ".ratio")),
+        )
+        for name in names
+    ]
+    return table(("call", "hot", "SDK", "ratio", "cold", "SDK", "ratio"), rows)
+
+
+def peers() -> str:
+    """Return the table of what programs log with today."""
+    found = recorded().parts["peers"].found.figures
+    collectives = recorded().parts["collectives"].found.figures
+    names = list(dict.fromkeys(name.rpartition(".")[0] for name in found))
+    rows = [(name, *(said(found[f"{name}.{what}"]) for what in ("call", "otel_ml", "ratio"))) for name in names]
+    rows += [
+        (
+            f"`all_reduce` a key, gloo, {ranks} ranks",
+            *(said(collectives[f"{ranks}.{what}"]) for what in ("all_reduce", "otel_ml", "ratio")),
+        )
+        for ranks in dict.fromkeys(name.partition(".")[0] for name in collectives)
+    ]
+    plot = f"![Logging ten values]({IMAGES}/{image_of('peers', 'log_10')})"
+    return table(("10 values", "it", "`otel_ml.log`", "ratio"), rows) + f"\n\n{plot}"
+
+
+def curves() -> str:
+    """Return every plot but that of the peers, with what its ends are."""
+    shown = [
+        f"![{curve.title}]({IMAGES}/{image_of(name, key)})\n\n{ends(curve)}"
+        for name, part in recorded().parts.items()
+        for key, curve in part.found.curves.items()
+        if name != "peers"
+    ]
+    return "\n\n".join(shown)
+
+
+def ends(curve: Curve) -> str:
+    """Return the first and the last point of each line."""
+    told = []
+    for label, points in curve.lines.items():
+        first, final = points[0], points[-1]
+        to = f" → {final[1]:,.4g} at {final[0]:,.4g}" if len(points) > 1 else ""
+        at = f" at {first[0]:,.4g}" if len(points) > 1 else ""
+        told.append(f"{label} {first[1]:,.4g}{at}{to}")
+    return f"{curve.title}, {curve.y}: {'; '.join(told)}."
+
+
+def profiles() -> str:
+    return "\n".join(f"- [{what}]({IMAGES}/{name}.svg)" for name, what in NAMES.items())
+
+
+def everything() -> str:
+    """Return every figure of every part."""
+    text = []
+    for name, part in recorded().parts.items():
+        rows = [
+            (f"`{key}`", said(figure) if figure.value is not None else f"not measured: {figure.absent}", figure.note)
+            for key, figure in part.found.figures.items()
+        ]
+        text.append(f"### {name}\n\n{table(('figure', 'value', ''), rows)}")
+    return "\n\n".join(text)
+
+
+NUMBERS = (
+    ("recording a value, on the training thread", "calls/record.hot", "calls/record.hot.sdk", "OpenTelemetry SDK"),
+    ("logging ten values", "calls/log_10.hot", "peers/wandb (offline).call", "`wandb.log`, offline"),
+    ("a step of 100 metrics and 20 timers, caches cold", "cold_step/p50", "cold_step/sdk.p50", "OpenTelemetry SDK"),
+    (
+        "DDP training on 4 ranks, 50-ms steps: slower by",
+        "training_loop/50ms.wall.slowdown",
+        "",
+        "torchforge asks for < 5 %",
+    ),
+    ("the service, sustained, none lost", "throughput/own.rate", "", "RL-Insight 135,489 events/s, in bursts"),
+)
+"""The five that matter: what, figure, the figure beside it, and whose that is."""
+
+
+def numbers() -> str:
+    """Return the README's table."""
+    found = recorded()
+    rows = [
+        (what, said(found.figures.get(figure)), f"{whose} {said(found.figures.get(beside))}" if beside else whose)
+        for what, figure, beside, whose in NUMBERS
+    ]
+    warnings = dict.fromkeys(filter(None, map(warning, found.parts.values())))
+    return "\n\n".join([*warnings, table(("", "otel_ml", "others"), rows)])
+
+
+SECTIONS: Mapping[str, Callable[[], str]] = {
+    "performance-conditions": conditions,
+    "performance-targets": targets,
+    "performance-missed": missed,
+    "performance-calls": calls,
+    "performance-peers": peers,
+    "performance-curves": curves,
+    "performance-profiles": profiles,
+    "performance-everything": everything,
+    "performance-numbers": numbers,
+}
+"""Name of a generated part → what writes it."""

@@ -1,0 +1,108 @@
+"""How much is measured: the same things, for a shorter or a longer time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+__all__ = ["SIZES", "Size"]
+
+
+@dataclass(frozen=True)
+class Size:
+    """Durations in seconds, and how often.
+
+    Attributes:
+        pairs: turns of ours and the other's in an A/B of calls.
+        turn_s: how long one turn of one side lasts.
+        cold_steps: steps of each side with evicted caches.
+        loop_pairs: pairs of blocks of the DDP loop.
+        loop_block_s: length of a block.
+        service_s: sustained load on the service.
+        hop_s: load through the Collector, of foreign points, of spans.
+        job_s: length of the jobs of 1,024 and of 4,096 simulated ranks.
+        memory_steps: steps of 12 values that a worker's memory is watched over.
+        starts: processes that are started to measure an import.
+        rows: rows of 200 scalars given to each exporter.
+        profile_s: how long a profile looks.
+        curve_s: load of the service for one point of a curve.
+        ranks, metrics, per_request, attributes, open_steps, late, reductions: the points of the curves.
+    """
+
+    name: str
+    pairs: int
+    turn_s: float
+    cold_steps: int
+    loop_pairs: int
+    loop_block_s: float
+    service_s: float
+    hop_s: float
+    job_s: Mapping[int, float]
+    memory_steps: int
+    starts: int
+    rows: int
+    profile_s: float
+    curve_s: float
+    ranks: Sequence[int]
+    metrics: Sequence[int]
+    per_request: Sequence[int]
+    attributes: Sequence[int]
+    open_steps: Sequence[int]
+    late: Sequence[int]
+    reductions: Sequence[str]
+
+
+QUICK = Size(
+    name="quick",
+    pairs=10,
+    turn_s=0.002,
+    cold_steps=30,
+    loop_pairs=3,
+    loop_block_s=0.5,
+    service_s=5,
+    hop_s=2,
+    job_s={1024: 6, 4096: 4},
+    memory_steps=20_000,
+    starts=3,
+    rows=30,
+    profile_s=2,
+    curve_s=0.3,
+    ranks=(1, 64, 1024),
+    metrics=(1, 100, 1000),
+    per_request=(1, 20),
+    attributes=(0, 4),
+    open_steps=(0, 100),
+    late=(0, 10),
+    reductions=("mean", "p99"),
+)
+
+FULL = Size(
+    name="full",
+    pairs=30,
+    turn_s=0.01,
+    cold_steps=200,
+    loop_pairs=10,
+    loop_block_s=3,
+    service_s=60,
+    hop_s=20,
+    job_s={1024: 60, 4096: 60},
+    memory_steps=1_000_000,
+    starts=9,
+    rows=300,
+    profile_s=10,
+    curve_s=2,
+    ranks=(1, 4, 16, 64, 256, 1024, 4096),
+    metrics=(1, 10, 100, 1000, 10_000),
+    per_request=(1, 5, 20, 100),
+    attributes=(0, 1, 2, 4, 8),
+    open_steps=(0, 10, 100, 1000),
+    late=(0, 5, 10, 25, 50),
+    reductions=(
+        *("mean", "weighted", "sum", "min", "max", "count", "std", "last", "first"),
+        *("p50", "p99", "histogram", "rank", "argmax", "argmin", "sum>max"),
+    ),
+)
+
+LONG = replace(FULL, name="long", job_s={1024: 600, 4096: 60})
+
+SIZES = {size.name: size for size in (QUICK, FULL, LONG)}

@@ -1,0 +1,240 @@
+"""What was asked for: one row for each target, held against what was measured and against who is the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tests.benchmarks.figures import Figure
+
+__all__ = ["TARGETS", "Limit", "Target", "said", "verdict"]
+
+Figures = Mapping[str, Figure]
+"""`part/figure` → what was measured."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One figure of a row, and what it must not exceed (or fall below); None where it is only stated."""
+
+    figure: str
+    limit: float | None = None
+    label: str = ""
+    side: Literal["≤", "≥"] = "≤"
+
+    def holds(self, figure: Figure) -> bool:
+        if self.limit is None or figure.value is None:
+            return True
+        return figure.value <= self.limit if self.side == "≤" else figure.value >= self.limit
+
+
+@dataclass(frozen=True)
+class Target:
+    """One row.
+
+    Attributes:
+        target: in words.
+        reference: others' published figures.
+        beside: figures of others that were measured in the same run, with the words to show them with.
+        profile: the flame graph that explains where the time goes.
+    """
+
+    what: str
+    target: str
+    limits: tuple[Limit, ...]
+    reference: str = ""
+    beside: tuple[tuple[str, str], ...] = ()
+    profile: str = "worker"
+
+
+TARGETS = (
+    Target(
+        "`metric.record(x)` with step, rank, reduction",
+        "≤ 0.25 µs hot, ≤ 1/20 of the SDK's `Histogram.record` with 3 attributes",
+        (Limit("calls/record.hot", 0.25), Limit("calls/record.hot.ratio", 1 / 20, "of the SDK's")),
+        "Datadog 1.2–2 µs",
+        (("calls/record.hot.sdk", "OpenTelemetry SDK"),),
+    ),
+    Target(
+        "`log({10 keys})`",
+        "≤ 2 µs",
+        (Limit("calls/log_10.hot", 2),),
+        beside=(("peers/wandb (offline).call", "`wandb.log`"), ("calls/log_10.hot.sdk", "OpenTelemetry SDK")),
+    ),
+    Target(
+        "`with timed(…)`: span and duration, visible to OpenTelemetry",
+        "≤ 1.5 µs, ≤ 1/8 of `start_as_current_span`; above the level ≤ 0.1 µs",
+        (
+            Limit("calls/timed.hot", 1.5),
+            Limit("calls/timed.hot.ratio", 1 / 8, "of the SDK's"),
+            Limit("calls/level_off.hot", 0.1, "above the level"),
+        ),
+        "Datadog 12 µs",
+        (("calls/timed.hot.sdk", "OpenTelemetry SDK"),),
+    ),
+    Target(
+        "A call without a run",
+        "≤ 0.08 µs",
+        (
+            Limit("calls/disabled_record.hot", 0.08, "`record`"),
+            Limit("calls/disabled_log_10.hot", 0.08, "`log` of 10"),
+            Limit("calls/disabled_timed.hot", 0.08, "`timed`"),
+        ),
+        beside=(("calls/disabled_record.hot.sdk", "OpenTelemetry's no-op counter"),),
+    ),
+    Target(
+        "A step of 100 metrics and 20 timers on the training thread, caches cold, the service down",
+        "p50 ≤ 100 µs, p99 ≤ 200 µs",
+        (Limit("cold_step/p50", 100, "p50"), Limit("cold_step/p99", 200, "p99")),
+        "TraceML 80–550 µs, for its own phases only",
+        (("cold_step/sdk.p50", "OpenTelemetry SDK p50"),),
+    ),
+    Target(
+        "A device tensor",
+        "the cost of launching a clone and an event; no call that waits on the caller's thread",
+        (Limit("device_tensor/waits", 0, "waiting calls"), Limit("device_tensor/record")),
+        "torchforge, AReaL: one synchronisation each",
+        (("device_tensor/clone", "bare clone and event"),),
+    ),
+    Target(
+        "DDP training, 4 ranks over gloo, everything on, the service on the same cores",
+        "slower by < 0.5 % at 50-ms steps (100 metrics, 20 timers), < 2 % at 5-ms steps (40, 10)",
+        (
+            Limit("training_loop/50ms.wall.slowdown", 0.5, "50 ms, wall"),
+            Limit("training_loop/50ms.cpu.slowdown", 0.5, "50 ms, CPU"),
+            Limit("training_loop/5ms.wall.slowdown", 2, "5 ms, wall"),
+            Limit("training_loop/5ms.cpu.slowdown", 2, "5 ms, CPU"),
+        ),
+        "torchforge asks for < 5 %, ARGUS < 2 %",
+    ),
+    Target(
+        "Encoding, a point",
+        "≤ 0.3 µs",
+        (Limit("encoding/point", 0.3),),
+        beside=(("encoding/point.sdk", "the SDK's encoder"),),
+    ),
+    Target(
+        "The service, OTLP → journal → reduction → outbox → TensorBoard and JSONL, sustained",
+        "own clients ≥ 1,500,000 points/s, through the Collector ≥ 300,000, foreign with attributes ≥ 250,000; 0 lost",
+        (
+            Limit("throughput/own.rate", 1_500_000, "own clients", "≥"),
+            Limit("throughput/own.lost", 0, "lost"),
+            Limit("throughput/collector.rate", 300_000, "through the Collector", "≥"),
+            Limit("throughput/collector.lost", 0, "lost"),
+            Limit("throughput/foreign.rate", 250_000, "foreign", "≥"),
+            Limit("throughput/foreign.lost", 0, "lost"),
+        ),
+        "RL-Insight 135,489 events/s in bursts of 1 s",
+        profile="service",
+    ),
+    Target(
+        "Spans, sustained, none sampled away, validated",
+        "≥ 400,000 spans/s",
+        (Limit("throughput/spans.rate", 400_000, "", "≥"), Limit("throughput/spans.lost", 0, "lost")),
+        "NeMo Lens: 100,000 “exceeds what most collectors can handle”",
+        profile="service",
+    ),
+    Target(
+        "1,024 simulated ranks × (100 metrics + 20 spans), a step a second",
+        "≤ 0.4 core, memory flat (≤ 5 % over the second half); step done → row visible p50 ≤ 0.7 s, p99 ≤ 2 s",
+        (
+            Limit("ranks/1024.cores", 0.4),
+            Limit("ranks/1024.memory.growth", 5, "memory"),
+            Limit("ranks/1024.tensorboard.p50", 0.7, "TensorBoard p50"),
+            Limit("ranks/1024.tensorboard.p99", 2, "TensorBoard p99"),
+            Limit("ranks/1024.jsonl.p50", 0.7, "JSONL p50"),
+            Limit("ranks/1024.jsonl.p99", 2, "JSONL p99"),
+            Limit("ranks/1024.lost", 0, "lost"),
+        ),
+        "Ray's metrics are 100–200 s old under load",
+        profile="service",
+    ),
+    Target(
+        "4,096 simulated ranks × 100 metrics, a step a second",
+        "holds: none lost, every rank in time (≤ 1 s late)",
+        (
+            Limit("ranks/4096.lost", 0, "lost"),
+            Limit("ranks/4096.late_clients", 1000, "latest rank"),
+            Limit("ranks/4096.cores"),
+            Limit("ranks/4096.jsonl.p99", None, "JSONL p99"),
+        ),
+        "W&B: 300 connections",
+        profile="service",
+    ),
+    Target(
+        "Bytes on the wire, gzip, a rank and step of 100 metrics and 20 spans",
+        "≤ 2,000 at 20 steps a request, ≤ 3,000 at one",
+        (Limit("wire/20.gzip", 2000, "20 steps"), Limit("wire/1.gzip", 3000, "one step")),
+        "ARGUS 2,700",
+    ),
+    Target(
+        "Memory of a worker over bare Python",
+        "≤ 25 MB with OTLP/HTTP, ≤ 45 MB with gRPC; flat (≤ 1 MB over the second half of all steps)",
+        (
+            Limit("memory/http.over_bare", 25, "HTTP"),
+            Limit("memory/grpc.over_bare", 45, "gRPC"),
+            Limit("memory/growth", 1, "growth"),
+        ),
+        "the SDK's gRPC exporter 40 MB",
+    ),
+    Target(
+        "`import otel_ml`",
+        "≤ 40 ms",
+        (Limit("imports/otel_ml", 40), Limit("imports/recording", None, "with what records")),
+        beside=(("imports/otel_ml.sdk", "OpenTelemetry SDK and exporter"),),
+    ),
+    Target(
+        "Exporters, a scalar in rows of 200",
+        "TensorBoard ≤ 0.7 µs, JSONL ≤ 0.3 µs, W&B ≤ 3 µs, MLflow ≤ 110 µs",
+        (
+            Limit("exporters/tensorboard.scalar", 0.7, "TensorBoard"),
+            Limit("exporters/jsonl.scalar", 0.3, "JSONL"),
+            Limit("exporters/wandb.scalar", 3, "W&B"),
+            Limit("exporters/mlflow.scalar", 110, "MLflow"),
+        ),
+        profile="service",
+    ),
+)
+
+
+def verdict(target: Target, figures: Figures) -> str:
+    """Return `met`, `not met`, or why it was not measured, whichever is worst."""
+    found = [(limit, figures.get(limit.figure)) for limit in target.limits]
+    missed = [limit for limit, figure in found if figure is not None and not limit.holds(figure)]
+    unknown = [figure.absent if figure else "not yet run" for _, figure in found if figure is None or figure.absent]
+    parts = []
+    if missed:
+        parts.append("**not met**")
+    elif len(unknown) < len(found):
+        parts.append("met")
+    if unknown:
+        parts.append(f"not measured: {', '.join(dict.fromkeys(unknown))}")
+    return "; ".join(parts)
+
+
+def said(figure: Figure | None, label: str = "") -> str:
+    """Return a figure as a table shows it: value, unit, spread."""
+    if figure is None or figure.value is None:
+        return f"{label} –".strip()
+    shown = _ratio(figure.value) if figure.unit == "1" and 0 < figure.value < 0.5 else _number(figure)
+    if figure.low is not None and figure.high is not None and figure.unit != "1":
+        shown += f" ({_plain(figure.low)}…{_plain(figure.high)})"
+    return f"{label} {shown}".strip() if not label.startswith("of ") else f"{shown} {label}"
+
+
+def _number(figure: Figure) -> str:
+    assert figure.value is not None
+    return _plain(figure.value) if figure.unit == "1" else f"{_plain(figure.value)} {figure.unit}"
+
+
+def _ratio(value: float) -> str:
+    return f"1/{_plain(1 / value)}"
+
+
+def _plain(value: float) -> str:
+    """Write a number with three significant digits, thousands apart, never as a power of ten."""
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 100 else f"{rounded:.10g}"

@@ -1,0 +1,89 @@
+"""A real training loop, torch DDP over gloo on 4 ranks, with and without otel_ml: wall and CPU time of a step.
+
+One job; blocks of steps with everything on (metrics, timers, spans, sending, a service on the same cores) and without
+otel_ml take turns. Each block is preceded by steps that do not count, long enough that sending is under way.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.benchmarks.child import bare_environment, sending_to
+from tests.benchmarks.figures import Figure, Found
+from tests.benchmarks.sizes import Size
+from tests.collector.pipeline import Service
+from tests.e2e.jobs import torchrun
+
+__all__ = ["measure"]
+
+RANKS = 4
+LOOPS = {50: (100, 20), 5: (40, 10)}
+"""Milliseconds a step → its metrics and timers."""
+
+DRAWS = 2000
+"""Of the bootstrap; with 10 pairs more draws change the third digit."""
+
+
+def measure(size: Size) -> Found:
+    """Measure the loop of 50 ms and that of 5 ms."""
+    figures: dict[str, Figure] = {}
+    for step_ms, (metrics, timers) in LOOPS.items():
+        pairs = job(size, step_ms, metrics, timers)
+        on, off = zip(*pairs, strict=True)
+        for kind in ("wall", "cpu"):
+            ours, bare = [one[kind] for one in on], [one[kind] for one in off]
+            figures[f"{step_ms}ms.{kind}.slowdown"] = slowdown(ours, bare)
+            figures[f"{step_ms}ms.{kind}.step"] = Figure(statistics.median(bare) * 1e3, "ms", better="neither")
+        figures[f"{step_ms}ms.training_thread"] = Figure(
+            statistics.median(one["calls"] for one in on) * 1e6, "µs", note="in otel_ml's calls, a step and rank"
+        )
+    return Found(figures)
+
+
+def job(size: Size, step_ms: int, metrics: int, timers: int) -> list[tuple[dict[str, float], dict[str, float]]]:
+    """Run the job; return seconds a step of (with, without) otel_ml, pair by pair, the mean over the ranks."""
+    with (
+        tempfile.TemporaryDirectory(prefix="otel-ml-bench-") as name,
+        Service(Path(name), "jsonl,tensorboard") as service,
+    ):
+        spec = {
+            "step_ms": step_ms,
+            "metrics": metrics,
+            "timers": timers,
+            "pairs": size.loop_pairs,
+            "block_s": size.loop_block_s,
+        }
+        command = [*torchrun(RANKS, "-m", "tests.benchmarks.ddp_rank"), json.dumps(spec)]
+        done = subprocess.run(
+            [str(part) for part in command],
+            env=bare_environment(**sending_to(service.endpoint)),
+            cwd=name,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+    if done.returncode:
+        raise RuntimeError(f"The DDP job failed:\n{done.stdout}{done.stderr}")
+    found: list[tuple[dict[str, float], dict[str, float]]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def slowdown(ours: Sequence[float], bare: Sequence[float]) -> Figure:
+    """Return the median of ours/bare - 1 over pairs, in percent, with its 95 % confidence interval (bootstrap)."""
+    shares = [(mine / other - 1) * 100 for mine, other in zip(ours, bare, strict=True)]
+    low, high = interval(shares, statistics.median)
+    return Figure(statistics.median(shares), "%", low, high, note="95 % confidence interval")
+
+
+def interval(samples: Sequence[float], of: Callable[[Sequence[float]], float]) -> tuple[float, float]:
+    """Return a 95 % percentile bootstrap interval; the same samples give the same one."""
+    rng = random.Random(0)
+    drawn = sorted(of(rng.choices(samples, k=len(samples))) for _ in range(DRAWS))
+    return drawn[int(0.025 * DRAWS)], drawn[int(0.975 * DRAWS)]

@@ -1,0 +1,250 @@
+"""The service under a load: start both, watch what it uses, wait until everything is delivered, and count."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.benchmarks.child import bare_environment
+from tests.benchmarks.payload import expected_mean, metric_name
+from tests.collector.pipeline import Service
+from tests.e2e.jobs import until
+
+__all__ = ["Load", "Outcome", "Watch", "generators", "served", "service", "watched"]
+
+EXPERIMENT = "bench"
+DELIVERED_WITHIN_S = 120.0
+"""How long what was acknowledged may take to be in every backend, before the measurement is given up."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is sent, see `sources`.
+
+    Attributes:
+        kind: `own`, `foreign`, `spans`.
+        connections: of each of the processes that send.
+    """
+
+    kind: str
+    ranks: int
+    seconds: float
+    options: Mapping[str, Any]
+    experiment: str = EXPERIMENT
+    connections: int = 16
+    processes: int = 2
+
+
+@dataclass
+class Watch:
+    """What a process used, sampled twice a second: (seconds since the start, CPU seconds, bytes resident)."""
+
+    samples: list[tuple[float, float, int]] = field(default_factory=list)
+
+    def cores(self, *, after_s: float = 0.0) -> float:
+        """Return CPU seconds a second, over the samples from `after_s` on."""
+        kept = [sample for sample in self.samples if sample[0] >= after_s] or self.samples
+        return (kept[-1][1] - kept[0][1]) / max(1e-9, kept[-1][0] - kept[0][0])
+
+    def memory(self) -> Sequence[tuple[float, float]]:
+        """Return MiB over time, at most a hundred samples of it."""
+        every = len(self.samples) // 100 + 1
+        return [(at, resident / 2**20) for at, _, resident in [*self.samples[:-1:every], self.samples[-1]]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a load.
+
+    Attributes:
+        items: points or spans sent.
+        seconds: from the first request until the last backend had everything.
+        lost: items that were sent and are not counted as recorded by the run, plus what it says it lost.
+        exact: whether the first and the last row hold the mean over all ranks, and no row is missing.
+    """
+
+    items: int
+    seconds: float
+    lost: int
+    exact: bool
+    watch: Watch
+    account: Mapping[str, Any]
+
+    @property
+    def rate(self) -> float:
+        """Items a second."""
+        return self.items / self.seconds
+
+
+@contextmanager
+def service(exporters: str = "jsonl,tensorboard", **env: object) -> Iterator[Service]:
+    """Run the service in a folder of its own."""
+    quiet = {"OTEL_LOG_LEVEL": "error", "OTEL_ML_CONSOLE": "off", **env}
+    with (
+        tempfile.TemporaryDirectory(prefix="otel-ml-bench-") as folder,
+        Service(Path(folder), exporters, **quiet) as one,
+    ):
+        yield one
+
+
+def served(load: Load, on: Service, *, endpoint: str = "") -> Outcome:
+    """Put a load on a running service, through `endpoint` where it is not its own."""
+    with generators(load, endpoint or on.endpoint) as sending, watched(on) as watch:
+        began = time.monotonic()
+        tell(sending, "go")
+        tell(sending, str(max(answer["begun"] for answer in answers(sending))))
+        sent = answers(sending)
+        account = until(lambda: complete(on, load, sent), seconds=DELIVERED_WITHIN_S)
+        seconds = time.monotonic() - began
+    items = sum(one["items"] for one in sent)
+    counted = received(on, load.experiment)
+    lost = sum(account["lost"].values()) + (max(0, items - counted) if load.kind != "spans" else 0)
+    steps = sent[0]["steps"]
+    return Outcome(items, seconds, lost, is_exact(on, load, steps), watch, account)
+
+
+@contextmanager
+def generators(load: Load, endpoint: str) -> Iterator[list[subprocess.Popen[str]]]:
+    """Start the processes that send; each has its share of the ranks, and waits."""
+    processes = min(load.processes, load.ranks)
+    bounds = [load.ranks * part // processes for part in range(processes + 1)]
+    spec = {
+        "kind": load.kind,
+        "experiment": load.experiment,
+        "endpoint": endpoint,
+        "world": load.ranks,
+        "seconds": load.seconds,
+        "connections": load.connections,
+        "options": dict(load.options),
+    }
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.benchmarks.load", json.dumps({**spec, "ranks": share})],
+            env=bare_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for share in itertools.pairwise(bounds)
+    ]
+    try:
+        for process in started:
+            assert line_of(process) == "ready"
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+def tell(sending: Sequence[subprocess.Popen[str]], line: str) -> None:
+    for process in sending:
+        assert process.stdin is not None
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+
+
+def answers(sending: Sequence[subprocess.Popen[str]]) -> list[dict[str, Any]]:
+    return [json.loads(line_of(process)) for process in sending]
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline().strip()
+    if not line:
+        raise RuntimeError("A process that sends ended by itself; what it said is above.")
+    return line
+
+
+@contextmanager
+def watched(one: Service) -> Iterator[Watch]:
+    """Sample what the service's process uses, in a thread."""
+    assert one.process is not None
+    process, watch, done = psutil.Process(one.process.pid), Watch(), threading.Event()
+    began = time.monotonic()
+
+    def look() -> None:
+        while True:
+            used = process.cpu_times()
+            seconds = used.user + used.system
+            watch.samples.append((time.monotonic() - began, seconds, process.memory_info().rss))
+            if done.wait(0.5):
+                return
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield watch
+    finally:
+        done.set()
+        thread.join()
+
+
+def complete(on: Service, load: Load, sent: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the run's account once every exporter has everything.
+
+    Foreign writers never say goodbye: their last step closes with the end of the run, and is not waited for.
+    """
+    account = on.account(load.experiment)
+    if not account or any(one["delivered_seq"] != account["last_seq"] for one in account["exporters"].values()):
+        return {}
+    if load.kind == "foreign":
+        is_done = account["pending"] <= 1 and steps_in(on, load.experiment) >= sent[0]["steps"] - 1
+        return account if is_done else {}
+    if account["pending"]:
+        return {}
+    if load.kind == "spans":
+        return account if spans_in(on, load.experiment) >= sum(one["items"] for one in sent) else {}
+    return account if account["status"] != "running" else {}
+
+
+def received(on: Service, experiment: str) -> int:
+    """Return the points of a run that arrived, those that came twice once."""
+    with urllib.request.urlopen(f"{on.endpoint}/metrics", timeout=10) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if f'run="{experiment}"' in line]
+    counted = {
+        name: sum(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith(f"otel_ml_{name}_total{{"))
+        for name in ("received", "duplicate")
+    }
+    return counted["received"] - counted["duplicate"]
+
+
+def steps_in(on: Service, experiment: str) -> int:
+    """Return how many rows of the axis `step` there are."""
+    return sum(b'"axis":"step"' in line for line in _lines(on, experiment, "metrics.jsonl"))
+
+
+def spans_in(on: Service, experiment: str) -> int:
+    """Return how many spans are in the run's file."""
+    return sum(1 for _ in _lines(on, experiment, "spans.jsonl"))
+
+
+def is_exact(on: Service, load: Load, steps: int) -> bool:
+    """Whether every step has its row, and the first and the last of them are the means of what was sent."""
+    if load.kind != "own" or load.options.keys() & {"reduction", "attributes", "late"}:
+        return True
+    rows = [line for line in _lines(on, load.experiment, "metrics.jsonl") if b'"axis":"step"' in line]
+    if len(rows) != steps:
+        return False
+    wanted = {metric_name(index): expected_mean(load.ranks, index) for index in range(load.options["metrics"])}
+    return all(wanted.items() <= json.loads(row)["values"].items() for row in (rows[0], rows[-1]))
+
+
+def _lines(on: Service, experiment: str, name: str) -> Iterator[bytes]:
+    found = list(on.runs.glob(f"*/{experiment}/{name}"))
+    if found:
+        with found[0].open("rb") as file:
+            yield from file
