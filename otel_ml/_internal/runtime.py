@@ -15,7 +15,7 @@ from otel_ml._internal.capture import Capture
 from otel_ml._internal.embedded import EmbeddedLink
 from otel_ml._internal.events import EVENTS, log_params
 from otel_ml._internal.exit import ExitHooks
-from otel_ml._internal.guard import guard
+from otel_ml._internal.guard import Say, guard
 from otel_ml._internal.hosts import FirstHostLink, OtherHostLink
 from otel_ml._internal.identity import Identity, identify, new_instance
 from otel_ml._internal.inherit import WrittenEnvironment, child_environ
@@ -35,10 +35,10 @@ from otel_ml.wire.rendezvous import Rendezvous, rendezvous_of, run_folder
 
 __all__ = ["RUNTIME", "Runtime"]
 
-LinkMaker = Callable[[Config, Identity, Callable[[str], None]], Link]
+LinkMaker = Callable[[Config, Identity, Say], Link]
 
 
-def link_for(config: Config, identity: Identity, say: Callable[[str], None]) -> Link:
+def link_for(config: Config, identity: Identity, say: Say) -> Link:
     """Return how this process reaches its service: the endpoint, or embedded on one host or several."""
     if config.is_remote:
         return RemoteLink(config)
@@ -114,11 +114,11 @@ class Runtime:
         try:
             config = Config.from_env()
             for problem in config.problems:
-                guard.say(f"{problem} Its default is used.")
+                guard.say("wrong-setting", f"{problem} Its default is used.")
             self._start(config, identify(config, os.environ), {})
         except (OtelMLError, OSError) as error:
             recorder.enabled = False
-            guard.say(f"Nothing is recorded: {error}")
+            guard.say("nothing-recorded", f"Nothing is recorded: {error}")
 
     def _start(self, config: Config, identity: Identity, arguments: Mapping[str, object]) -> None:
         self._config, self._identity, self._arguments = config, identity, dict(arguments)
@@ -180,8 +180,9 @@ class Runtime:
         if changed:
             shown = ", ".join(f"{key}={new[key]!r}" for key in changed)
             guard.wrong(
+                "init-again",
                 f"init({shown}) while a run is active changes nothing. Expected the same arguments as before; "
-                "call shutdown() first to begin a new run."
+                "call shutdown() first to begin a new run.",
             )
 
     def _run_of(self, config: Config, identity: Identity) -> Run:
@@ -334,7 +335,7 @@ def _spool_folder(rendezvous: Rendezvous) -> Path:
     try:
         rendezvous.create()
     except OSError as error:
-        guard.say(f"The rendezvous folder cannot be used: {error}")
+        guard.say("rendezvous-folder", f"The rendezvous folder cannot be used: {error}")
     return rendezvous.spool
 
 
