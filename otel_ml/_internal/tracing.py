@@ -71,7 +71,7 @@ class Tracing:
             self._on_use()
         except Exception as error:  # noqa: BLE001 (a foreign or half-installed SDK must not stop training)
             guard.say(
-                "tracing-not-connected",
+                "tracing",
                 f"OpenTelemetry tracing is not connected to the run: {type(error).__name__}: {error}.",
             )
 
