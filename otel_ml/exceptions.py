@@ -74,7 +74,7 @@ class MissingDependencyError(OtelMLError, ImportError):
     """An optional package is needed and not installed.
 
     Examples:
-        >>> print(MissingDependencyError("Exporter 'mlflow'", package="mlflow", extra="mlflow"))
+        >>> print(MissingDependencyError("Exporter 'mlflow'", package="mlflow", extra="mlflow").sentence)
         Exporter 'mlflow' needs the package 'mlflow'. Install it with: pip install 'otel-ml[mlflow]'
     """
 

@@ -88,6 +88,8 @@ class Runtime:
                 if config.problems:
                     raise_all(config)
                 self._start(config, identify(config, os.environ), arguments)
+                if config.is_remote and arguments.get("exporters"):
+                    guard.say("exporters-unused", _exporters_unused(config, arguments["exporters"]))
             if params is not None:
                 log_params(params)
             assert self._run is not None
@@ -323,6 +325,13 @@ def raise_all(config: Config) -> None:
     from otel_ml.exceptions import ConfigError
 
     raise ConfigError(*config.problems)
+
+
+def _exporters_unused(config: Config, given: object) -> str:
+    return (
+        f"init(exporters={given!r}) is not used: the service at {config.endpoint.shown} decides where the run is "
+        f"written. Name them where it is started, or unset {config.endpoint.source}."
+    )
 
 
 def _differs(config: Config, addition: Config, key: str) -> bool:

@@ -16,7 +16,7 @@ from otel_ml.exceptions import OtelMLError
 from otel_ml_exporters.receiver.routes import _SLUGS as ANSWERS
 from tests.e2e.jobs import ROOT
 
-__all__ = ["Message", "anchor", "catalogue", "dropped_reasons", "messages", "messages_in"]
+__all__ = ["Message", "anchor", "catalogue", "messages", "messages_in", "slugs"]
 
 PACKAGES = {"otel_ml": ROOT / "otel_ml", "otel_ml_exporters": ROOT / "exporters" / "otel_ml_exporters"}
 
@@ -74,10 +74,12 @@ def sources() -> Iterable[Path]:
 def messages_in(source: Path) -> Iterator[Message]:
     """Yield the messages of one file."""
     tree = ast.parse(source.read_text(encoding="utf-8"))
+    error_classes, constants = methods_of_errors(tree), named_in(tree)
     for owner in ast.walk(tree):
         if isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            for slug, sentence in found_in(owner, source, class_of(tree, owner)):
-                for text in texts(sentence, {**makers(), **named_in(tree), **named_in(owner)}):
+            known = {**makers(), **constants, **named_in(owner)}
+            for slug, sentence in found_in(owner, source, error_classes.get(owner, "")):
+                for text in texts(sentence, known):
                     first, _, _ = text.partition("\n")
                     if is_sentence(first):
                         yield Message(first, slug, source)
@@ -158,10 +160,10 @@ def errors() -> Mapping[str, type[OtelMLError]]:
     return {found.__name__: found for found in known if found.__module__.startswith("otel_ml")}
 
 
-def class_of(tree: ast.AST, owner: ast.AST) -> str:
-    """Return the name of the exception class whose method `owner` is, or an empty one."""
-    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and owner in node.body)
-    return next((node.name for node in classes if node.name in errors()), "")
+def methods_of_errors(tree: ast.AST) -> Mapping[ast.AST, str]:
+    """Return the methods of our exceptions with the name of their class."""
+    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name in errors())
+    return {method: node.name for node in classes for method in node.body}
 
 
 def problems_slug(owner: ast.AST) -> str:
@@ -252,11 +254,17 @@ def ends(sentence: ast.expr) -> bool:
     return text_of(sentence).endswith(".")
 
 
-def dropped_reasons() -> set[str]:
-    """Return the reasons for which values are counted as dropped; the line at the end of a run names them."""
-    pattern = re.compile(r'dropped\["(\w+)"\]|\bdrop\(\s*"(\w+)"|UnrecordableError\("(\w+)"')
-    worker = (source.read_text(encoding="utf-8") for source in PACKAGES["otel_ml"].rglob("*.py"))
-    return {next(filter(None, groups)) for text in worker for groups in pattern.findall(text)}
+def slugs() -> set[str]:
+    """Return every section that a message names, or a reason for which something is counted as lost."""
+    named = {message.slug for message in messages()}
+    for source in sources():
+        text = source.read_text(encoding="utf-8")
+        named.update(_REASON.findall(text), re.findall(r'say\(\s*"([a-z-]+)"', text))
+    return {slug.replace("_", "-") for slug in named}
+
+
+_REASON = re.compile(r'(?:dropped\[|\bdrop\(\s*|UnrecordableError\(|lost: dict\[str, int\] = \{)"(\w+)"')
+"""The line at the end of a run names these: `3 lost (bad_value: 3)`."""
 
 
 def catalogue() -> str:
