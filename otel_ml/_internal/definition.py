@@ -248,8 +248,7 @@ def reduction_from(reduce: Reduce, within: str | None, over: str | None, name: o
         across = ("mean",) if reduce is None else (reduce,) if isinstance(reduce, str) else tuple(reduce)
         return _reduction(across, within, over)
     except (WireError, TypeError) as error:
-        sentence = error.sentence if isinstance(error, WireError) else str(error)
-        guard.wrong("unknown-reduction", f"Metric {name!r:.80}: {sentence}")
+        guard.wrong("unknown-reduction", f"Metric {name!r:.80}: {error}")
         return None
 
 
