@@ -24,6 +24,7 @@ from types import FrameType
 from typing import Any, cast
 
 from otel_ml.exceptions import ConfigError
+from otel_ml.explanation import explained
 from otel_ml.wire.rendezvous import Rendezvous, path_part, run_folder
 from otel_ml.wire.rendezvous import Service as Announcement
 from otel_ml_exporters.aggregation.observation import Writer
@@ -257,15 +258,15 @@ class Service:
     def _note_storing(self, stored: Future[int]) -> None:
         error = stored.exception()
         if error is None:
-            self._tell_all(self._trouble.over())
+            self._tell_all("storage", self._trouble.over())
         elif isinstance(error, Exception) and not self._stopped.is_set():
             self._telemetry.count("refused", reason="not stored")
             self._trouble.note(error)
 
-    def _tell_all(self, sentence: str | None) -> None:
+    def _tell_all(self, slug: str, sentence: str | None) -> None:
         if sentence is not None:
             for run in self._runs:
-                run.say(sentence)
+                run.say(slug, sentence)
 
     def _committed(self, entries: Iterable[tuple[int, Decoded]]) -> None:
         self._loop.offer(list(entries))
@@ -280,19 +281,19 @@ class Service:
                 decoded = self._admission.again(cast("Signal", entry.signal), entry.body)
             except UndecodableError as error:  # the disk changed it: it was readable when it was acknowledged
                 self._set_aside(entry.id, entry.signal, entry.body)
-                _log.error("Entry %d of the journal is set aside: %s", entry.id, error)
+                _log.error("%s", explained(f"Entry {entry.id} of the journal is set aside: {error}", "damaged-file"))
                 continue
             self._loop.offer([(entry.id, decoded)])
         if self._journal.damage:
-            _log.error("%s", self._journal.damage)
-            self._tell_all(self._journal.damage)
+            _log.error("%s", explained(self._journal.damage, "damaged-file"))
+            self._tell_all("damaged-file", self._journal.damage)
 
     def _announce(self, rendezvous: Rendezvous) -> None:
         embedded = self._config.embedded
         assert embedded is not None
         run = self._runs.of(Writer(embedded.experiment, role="", instance="", experiment_name=embedded.experiment_name))
         for problem in self._problems:
-            run.say(f"{problem} The run goes on with: {', '.join(self._exporters) or 'no exporter'}.")
+            run.say("wrong-setting", f"{problem} The run goes on with: {', '.join(self._exporters) or 'no exporter'}.")
         rendezvous.create()
         self._spools = LeftoverSpools(rendezvous.spool, lambda signal, body: self._admission.take(signal, body).stored)
         self._spools.start()
@@ -341,8 +342,8 @@ class Service:
             f"The journal is on a network file system ({kind}): locks and syncs are only as good as the server's. "
             "Put it on a disk of this host with OTEL_ML_JOURNAL_DIR=FOLDER."
         )
-        _log.warning("%s", sentence)
-        self._tell_all(sentence)
+        _log.warning("%s", explained(sentence, "network-disk"))
+        self._tell_all("network-disk", sentence)
 
     def _set_aside(self, number: int, signal: str, body: bytes) -> None:
         folder = self._state_folder() / "unreadable"
@@ -413,7 +414,8 @@ def _server_context(tls: TlsFiles | None) -> ssl.SSLContext | None:
             context.verify_mode = ssl.CERT_REQUIRED
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
-            f"The TLS files {str(tls.certificate)!r}, {str(tls.key)!r} cannot be used: {error}."
+            f"The TLS files {str(tls.certificate)!r}, {str(tls.key)!r} cannot be used: {error}.",
+            slug="tls-files",
         ) from error
     return context
 

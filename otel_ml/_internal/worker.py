@@ -1,4 +1,4 @@
-"""The background thread of a run: collect → spool → send, notices, and the goodbye.
+"""The background thread of a run: collect → spool → send, and the notices of the job.
 
 Only this thread touches recorder.collect, spool, sender and link. Others hand it requests through a
 `SimpleQueue`, whose `put` is reentrant: a signal handler may interrupt the main thread inside one.
@@ -14,8 +14,9 @@ from queue import Empty, SimpleQueue
 from typing import Any, Literal
 
 from otel_ml._internal.aside import AsideTransport
-from otel_ml._internal.console import Console, acknowledged_line, finished_line, started_line
+from otel_ml._internal.console import Console, started_line
 from otel_ml._internal.events import EVENTS
+from otel_ml._internal.farewell import Farewell, Status
 from otel_ml._internal.guard import guard
 from otel_ml._internal.identity import Identity
 from otel_ml._internal.link import Link, Reached
@@ -26,28 +27,17 @@ from otel_ml._internal.resource import encode_resource
 from otel_ml._internal.send import MAX_BYTES, Sender
 from otel_ml._internal.spool import Lost, Spool
 from otel_ml.config import Config
-from otel_ml.wire import attributes as keys
+from otel_ml.explanation import explained
 from otel_ml.wire.protobuf import field as encode_field
 from otel_ml.wire.spool import Frame, Kind
 
 __all__ = ["Request", "Status", "Worker"]
-
-Status = Literal["finished", "failed", "killed"]
 
 TICK = 0.1
 """Seconds between looks; what a `kill -9` may cost (CONTRACT §3: the spool is written every 100 ms)."""
 
 PATIENCE_WITH_NOBODY = 5.0
 """Seconds until what is to be said is printed here, while no receiver has answered at all."""
-
-PATIENCE_WITH_SERVICE = 1.0
-"""Seconds a service that answers has to say whether this writer was the last."""
-
-PATIENCE_AT_EXIT = 2.0
-"""Seconds the process waits at its end for a receiver that does not answer (ARCHITECTURE «exit»).
-
-A service that is being started answers soon: it is waited for as long as acknowledgements arrive, to the deadline.
-"""
 
 
 @dataclass(slots=True)
@@ -98,6 +88,7 @@ class Worker:
         self._console = Console(is_quiet=config.is_quiet)
         self._requests: SimpleQueue[Request] = SimpleQueue()
         self._notices = Notices(self._console, identity)
+        self._farewell = Farewell(recorder, sender, link, self._notices, self._console, ask=self._ask)
         self._started = time.monotonic()
         self._last_send = self._started
         self._boundary = 0
@@ -165,7 +156,9 @@ class Worker:
                     request.done.set()
 
     def _fail_loudly(self, error: Exception) -> None:
-        self._console.line(f"The background thread failed with {type(error).__name__}: {error}")
+        self._console.line(
+            explained(f"The background thread failed with {type(error).__name__}: {error}", "internal-error")
+        )
 
     def _handle(self, request: Request | None) -> bool:
         """Do one round; return whether it was the last."""
@@ -230,8 +223,9 @@ class Worker:
         if lost.steps:
             first, last = lost.steps[0], lost.steps[-1]
             guard.say(
+                "spool-full",
                 f"The receiver has not answered for so long that the spool is full: from step {first[1]} of axis "
-                f"{first[0]!r} to step {last[1]} of {last[0]!r}, the oldest points are dropped and counted."
+                f"{first[0]!r} to step {last[1]} of {last[0]!r}, the oldest points are dropped and counted.",
             )
 
     def _is_due(self) -> bool:
@@ -303,61 +297,22 @@ class Worker:
     def _end(self, request: Request) -> None:
         self._is_ending = True  # nothing follows the goodbye
         self._collect(final=True)
-        self._append_record(self._goodbye(request.status))
+        duration_s = time.monotonic() - self._started
+        self._append_record(self._farewell.goodbye(request.status, points=self._points, duration_s=duration_s))
         self._reach()
         self.sender.hurry()
-        delivered, quiet_since = self.sender.delivered, time.monotonic()
-
-        def patience() -> float:
-            nonlocal delivered, quiet_since
-            if self.sender.delivered != delivered or self._link.is_starting:
-                delivered, quiet_since = self.sender.delivered, time.monotonic()
-            return quiet_since + PATIENCE_AT_EXIT
-
-        is_complete = self._send_all(request.deadline, patience)
+        is_complete = self._send_all(request.deadline, self._farewell.patience())
         self._tell(is_last=True)
         if is_complete:
-            self._wait_for_the_run(request.deadline)
+            self._farewell.wait_for_the_run(self.identity, self.reached, request.deadline)
             self.spool.delete()
         else:
-            self._leave_behind()
+            self._farewell.say_left_behind(self.identity)
         self.spool.close()
         self._link.close()
         if self.sender.transport is not None:
             self.sender.transport.close()
         request.is_complete = is_complete
-
-    def _goodbye(self, status: Status) -> LogRecord:
-        return LogRecord(
-            keys.EVENT_WRITER_END,
-            None,
-            {
-                keys.STATUS: status,
-                keys.RECORDED: self._recorder.recorded,
-                keys.POINTS: self._points,
-                keys.DROPPED: dict(self.dropped()),
-                keys.OVERHEAD: self.overhead_s(),
-                keys.DURATION: time.monotonic() - self._started,
-            },
-        )
-
-    def dropped(self) -> Mapping[str, int]:
-        """Return values and points that will not arrive, by reason."""
-        counted = {**self._recorder.dropped, **self.sender.refused}
-        return {reason: count for reason, count in counted.items() if count}
-
-    def overhead_s(self) -> float:
-        """Return seconds recording has cost this process: on the callers' threads, and on this one."""
-        return self._recorder.overhead_s + time.thread_time()
-
-    def _leave_behind(self) -> None:
-        points = sum(frame.points for frame in self.spool.pending)
-        why = f" ({self.sender.last_error})" if self.sender.last_error else ""
-        if self.identity.place.local_rank == 0:
-            self._console.line(
-                f"{points:,} points of rank {self.identity.place.rank} are not acknowledged{why}; they are kept on "
-                "this host. The next start of this run sends them, or: otel-ml recover"
-            )
 
     def _tell(self, *, is_last: bool = False) -> None:
         """Print what is to be said by now."""
@@ -370,34 +325,3 @@ class Worker:
 
     def _ask(self, query: str = "") -> Mapping[str, Any] | None:
         return run_status(self.sender.transport, f"{self.identity.run_id}{query}") if self.sender.transport else None
-
-    def _say_acknowledged(self) -> None:
-        place = self.identity.place
-        if place.rank == 0 and self.identity.parent is None and self.reached is not None:
-            self._console.line(acknowledged_line(self._recorder.recorded, self.reached.where))
-
-    def _wait_for_the_run(self, deadline: float) -> None:
-        """As the writer that leaves last: wait while the exporters drain, and say how the run went."""
-        if self.sender.notices is None:  # a Collector, or gRPC: what acknowledged it gives no account of the run
-            self._say_acknowledged()
-            return
-        pending: int | None = None
-        quiet_since = time.monotonic()
-        while True:
-            run = self._ask(f"?writer={self.identity.instance}")
-            is_last = run is not None and bool(run.get("last"))
-            pending_now = None if run is None else int(run.get("pending", 0))
-            if pending_now == 0 and not is_last:
-                return  # the service has read our goodbye, and others are live
-            left = pending_now if is_last else None
-            now = time.monotonic()
-            if left is not None and (pending is None or left < pending):
-                pending, quiet_since = left, now
-            patience = PATIENCE_WITH_SERVICE if run is not None and not is_last else PATIENCE_AT_EXIT
-            if left == 0 or now >= deadline or now - quiet_since >= patience:
-                break
-            time.sleep(0.05)
-        if run is None or not is_last:
-            return
-        self._notices.print_of(run)
-        self._console.line(finished_line(run))

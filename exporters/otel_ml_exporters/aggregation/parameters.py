@@ -39,7 +39,8 @@ class Parameters:
             owner = self.owners.get(path)
             if owner is None and len(self.owners) >= self._most:
                 self._output.say(
-                    f"More than {self._most:,} parameters are logged; {'.'.join(path)!r} and further ones are left out."
+                    "too-many-parameters",
+                    f"More than {self._most:,} parameters are logged; {'.'.join(path)!r} and others are left out.",
                 )
                 continue
             if owner is not None and owner[2] != text and owner[:2] != (role, rank):
@@ -55,8 +56,9 @@ class Parameters:
 
     def _say(self, path: Path, kept: tuple[str, int, str], other: tuple[str, int, str]) -> None:
         self._output.say(
+            "parameter-conflict",
             f"Parameter {'.'.join(path)!r} is {kept[2]} on rank {kept[1]} of role {kept[0]!r} and {other[2]} on rank "
-            f"{other[1]} of role {other[0]!r}; {kept[2]} is kept."
+            f"{other[1]} of role {other[0]!r}; {kept[2]} is kept.",
         )
 
 

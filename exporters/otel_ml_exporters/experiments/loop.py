@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from otel_ml.explanation import explained
 from otel_ml_exporters.aggregation.observation import Goodbye, Observation, Writer
 from otel_ml_exporters.experiments.book import RunBook
 from otel_ml_exporters.experiments.run import ExperimentRun
@@ -182,7 +183,7 @@ class EngineLoop:
             else:
                 told = self._waiting.over()
                 if told is not None:
-                    run.say(told)
+                    run.say("storage", told)
                 return run
             if self._stopping:
                 self._defects.add(writer.experiment)  # the journal keeps it for the next start
@@ -197,7 +198,7 @@ class EngineLoop:
             self._defects.add(experiment)
             _log.error("A request of run %s stays in the journal: %s %s", experiment, error, second)
         else:
-            _log.error("A request of run %s is set aside: %s", experiment, error)
+            _log.error("%s", explained(f"A request of run {experiment} is set aside: {error}", "damaged-file"))
 
     def _advance(self, run: ExperimentRun, now: float, *, is_ending: bool) -> None:
         try:
@@ -211,7 +212,9 @@ class EngineLoop:
         if run.experiment not in self._defects:
             self._defects.add(run.experiment)
             _log.exception("Run %s: an internal error. Please report it with this log.", run.experiment)
-            run.say("The service has an internal error, see its log. What arrives is kept in the journal.")
+            run.say(
+                "internal-error", "The service has an internal error, see its log. What arrives is kept in the journal."
+            )
 
     def _self_telemetry(self, run: ExperimentRun, now: float, *, is_ending: bool) -> None:
         # Only beside data: points of our own must not keep a silent run from ending.

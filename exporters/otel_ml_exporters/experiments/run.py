@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from otel_ml.explanation import explained
 from otel_ml_exporters.aggregation.engine import Engine
 from otel_ml_exporters.aggregation.observation import Observation
 from otel_ml_exporters.aggregation.outcome import Outcome, Status
@@ -94,8 +95,8 @@ class ExperimentRun:
         self.info = self._run_info()
         self.status: Status = self._engine.status
         if self.outbox.damage:
-            _log.error("Run %s: %s", experiment, self.outbox.damage)
-            self.say(self.outbox.damage)
+            _log.error("%s", explained(f"Run {experiment}: {self.outbox.damage}", "damaged-file"))
+            self.say("damaged-file", self.outbox.damage)
 
     def _late_file(self) -> LateFile:
         counted = self.outbox.facts.get(_LATE, None if self.outbox.damage else "0")
@@ -165,7 +166,7 @@ class ExperimentRun:
         if self._unstored is None:
             return
         self.outbox.commit(self._unstored)
-        self._tell(self.trouble.over())
+        self._tell("storage", self.trouble.over())
         for sentence in self._unstored.notices:
             _log.warning("Run %s: %s", self.experiment, sentence)
         self._unstored = None
@@ -208,9 +209,10 @@ class ExperimentRun:
             return
         box.forget(up_to)
         self.say(
+            "disk-limit",
             f"The limit of {limit} bytes (OTEL_ML_DIR_MAX) is reached: the oldest records are no longer kept, and an "
             "exporter that has not written them loses its place. With the exporter jsonl they are in metrics.jsonl: "
-            "otel-ml replay --experiment NAME writes the whole run anew."
+            "otel-ml replay --experiment NAME writes the whole run anew.",
         )
 
     def ask_to_stop(self, timeout: float) -> None:
@@ -225,13 +227,13 @@ class ExperimentRun:
         self.outbox.close()
         self.log.close()
 
-    def say(self, sentence: str) -> None:
+    def say(self, slug: str, sentence: str) -> None:
         """Add a notice, from any thread; it is kept with the next commit."""
-        self._said.append(sentence)
+        self._said.append(explained(sentence, slug))
 
-    def _tell(self, sentence: str | None) -> None:
+    def _tell(self, slug: str, sentence: str | None) -> None:
         if sentence is not None:
-            self.say(sentence)
+            self.say(slug, sentence)
 
     def _next_commit(self) -> Commit:
         if self._unwritten is None:
@@ -257,8 +259,9 @@ class ExperimentRun:
         if left_out:
             self._telemetry.count("dropped", left_out, reason="late.otlp is full")
             self.say(
+                "late-full",
                 f"late.otlp has its {self._settings.late_max} bytes (OTEL_ML_LATE_MAX): what comes too late "
-                "from now on is dropped and counted."
+                "from now on is dropped and counted.",
             )
         return {_LATE: str(self._late.length)}
 

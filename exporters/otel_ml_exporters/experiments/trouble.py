@@ -6,6 +6,8 @@ import logging
 import time
 from collections.abc import Callable
 
+from otel_ml.explanation import explained
+
 __all__ = ["Trouble"]
 
 _log = logging.getLogger(__name__)
@@ -33,7 +35,7 @@ class Trouble:
         if not self.text:
             self._since = self._clock()
         if text != self.text:
-            _log.error("%s cannot be stored: %s", self._subject, text)
+            _log.error("%s", explained(f"{self._subject} cannot be stored: {text}", "storage"))
         self.text = text
 
     def over(self) -> str | None:

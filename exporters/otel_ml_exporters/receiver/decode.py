@@ -126,7 +126,7 @@ class Decoder:
         signal, rejections = decoded.signal, decoded.rejections
         before = rejections.total
         if isinstance(writer, str):
-            rejections.add(writer, _PARTS[signal][2](scope))
+            rejections.add(writer, _PARTS[signal][2](scope), slug="bad-resource")
             return []
         found = self._scope[signal](writer, scope, rejections)
         if found:

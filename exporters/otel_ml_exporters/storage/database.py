@@ -17,9 +17,13 @@ __all__ = ["DamagedError", "NoRoomError", "StorageError", "open_database", "priv
 class StorageError(OtelMLError):
     """A file of the service cannot be read or written; the message names it and says what to do."""
 
+    slug = "storage"
+
 
 class DamagedError(StorageError):
     """A file is no database any more, or one in which something is wrong."""
+
+    slug = "damaged-file"
 
 
 class NoRoomError(StorageError):
