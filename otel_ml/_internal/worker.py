@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, Literal
 
-from otel_ml._internal.aside import AsideTransport
+from otel_ml._internal.aside_transport import AsideTransport
 from otel_ml._internal.console import Console, started_line
 from otel_ml._internal.events import EVENTS
 from otel_ml._internal.farewell import Farewell, Status
@@ -188,10 +188,11 @@ class Worker:
             for record in EVENTS.take():
                 self._append_record(record)
 
-    def _meanwhile(self) -> None:
-        """Keep the spool up to date while a receiver does not answer."""
+    def _meanwhile(self) -> bool:
+        """Keep the spool up to date while a receiver does not answer; return whether to go on waiting for it."""
         if not self._is_ending:
             self._collect()
+        return True
 
     def _append(self, kind: Kind, bodies: Any, points: int = 0, steps: tuple[tuple[str, int, int], ...] = ()) -> None:
         """Write scope bodies into frames no larger than half a request."""
