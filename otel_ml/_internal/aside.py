@@ -51,7 +51,8 @@ class Aside:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self.forget()
+        self._thread: threading.Thread | None = None
+        self._errands: SimpleQueue[Errand[Any] | None] = SimpleQueue()
 
     def begin(self, work: Callable[[], T]) -> Errand[T]:
         """Let the thread do `work` as soon as it can."""
@@ -69,8 +70,8 @@ class Aside:
 
     def forget(self) -> None:
         """Start with no thread: after a fork, in the child, there is none."""
-        self._thread: threading.Thread | None = None
-        self._errands: SimpleQueue[Errand[Any] | None] = SimpleQueue()
+        self._thread = None
+        self._errands = SimpleQueue()
 
 
 def _do_all(errands: SimpleQueue[Errand[Any] | None]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from otel_ml._internal.aside import Aside
 from otel_ml._internal.axes import Step
-from otel_ml._internal.buffer import RECORDS, STRIDE, take
+from otel_ml._internal.buffer import MOST, RECORDS, STRIDE, take
 from otel_ml._internal.definition import Series
 from otel_ml._internal.device import Deferred
 from otel_ml._internal.guard import guard
@@ -163,12 +163,14 @@ FOLDER = Folder()
 
 
 def relieve() -> None:
-    """Let the records be folded, and wait for it, unless somebody folds already: what bounds the buffer in a tight loop.
+    """Wait until the records are folded: what bounds the buffer in a tight loop.
+
+    While somebody folds already, callers go on, up to a bound: several threads may record faster than one can fold.
 
     Not on the caller's own thread: a signal handler runs in the middle of what the main thread does, and may raise
     there, or wait for the background thread, which waits for the fold. An interrupted wait loses nothing.
     """
-    if FOLDER.lock.locked():
+    if FOLDER.lock.locked() and len(RECORDS) < MOST:
         return
     begin = time.perf_counter()
     try:

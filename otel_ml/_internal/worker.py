@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, Literal
@@ -35,6 +37,10 @@ __all__ = ["Request", "Status", "Worker"]
 TICK = 0.1
 """Seconds between looks; what a `kill -9` may cost (CONTRACT §3: the spool is written every 100 ms)."""
 
+RECOVER_EVERY = 5.0
+"""Seconds between looks for what dead processes of the job left on this host: a data loader's worker that the kernel
+killed, a rank that nobody starts again. In embedded mode the service looks, too."""
+
 PATIENCE_WITH_NOBODY = 5.0
 """Seconds until what is to be said is printed here, while no receiver has answered at all."""
 
@@ -59,7 +65,7 @@ class Worker:
 
     Args:
         link: where the transport comes from; called by the thread only.
-        recover: sends what dead writers of the job left; called once the receiver was reached.
+        recover: sends what dead writers of the job left; called from time to time once a receiver takes ours.
     """
 
     def __init__(
@@ -94,8 +100,10 @@ class Worker:
         self._points = 0
         self._values = 0
         self._failing_since: float | None = None
-        self._recovered = False
-        self._is_ending = False
+        self._recover_at = 0.0
+        self._postponed: deque[Request] = deque()
+        self._ending: Request | None = None
+        self._patience: Callable[[], float] = time.monotonic
         self._new_config: Config | None = None
         self._thread = threading.Thread(target=self._loop, name="otel_ml", daemon=True)
 
@@ -141,18 +149,27 @@ class Worker:
 
     def _loop(self) -> None:
         while True:
-            try:
-                request = self._requests.get(timeout=TICK)
-            except Empty:
-                request = None
+            request = self._next_request()
             try:
                 if self._handle(request):
                     return
             except Exception as error:  # noqa: BLE001 (this thread must outlive any mistake; it is said)
                 guard.failed("The background thread", error) if not guard.strict else self._fail_loudly(error)
+                if request is not None and request is self._ending:
+                    return
             finally:
                 if request is not None:
                     request.done.set()
+
+    def _next_request(self) -> Request | None:
+        """Return what is to be done next; None after a while of nothing."""
+        if self._ending is not None:
+            return self._ending
+        if self._postponed:
+            return self._postponed.popleft()
+        with suppress(Empty):
+            return self._requests.get(timeout=TICK)
+        return None
 
     def _fail_loudly(self, error: Exception) -> None:
         self._console.line(f"The background thread failed with {type(error).__name__}: {error}")
@@ -162,6 +179,7 @@ class Worker:
         if self._new_config is not None:
             self._describe_anew(self._new_config)
         if request is not None and request.kind == "end":
+            self._begin_to_end(request)
             self._end(request)
             return True
         self._collect()
@@ -190,9 +208,26 @@ class Worker:
 
     def _meanwhile(self) -> bool:
         """Keep the spool up to date while a receiver does not answer; return whether to go on waiting for it."""
-        if not self._is_ending:
+        if self._ending is None:
             self._collect()
-        return True
+            self._hear()
+        return self._ending is None or time.monotonic() < min(self._ending.deadline, self._patience())
+
+    def _hear(self) -> None:
+        """Do what is asked for as far as it can be done while a request is under way: bring it into the spool."""
+        while self._ending is None:
+            try:
+                request = self._requests.get_nowait()
+            except Empty:
+                return
+            if request.kind == "end":
+                self._begin_to_end(request)
+            elif request.kind == "flush":
+                self._postponed.append(request)
+            else:
+                self._collect()
+                request.is_complete = True
+                request.done.set()
 
     def _append(self, kind: Kind, bodies: Any, points: int = 0, steps: tuple[tuple[str, int, int], ...] = ()) -> None:
         """Write scope bodies into frames no larger than half a request."""
@@ -276,8 +311,8 @@ class Worker:
             self._failing_since = None
         elif self._failing_since is None:
             self._failing_since = time.monotonic()
-        if is_empty and self.reached is not None and not self._recovered:
-            self._recovered = True
+        if is_empty and self.reached is not None and time.monotonic() >= self._recover_at:
+            self._recover_at = time.monotonic() + RECOVER_EVERY
             self._recover(self.reached, deadline)
         return is_empty
 
@@ -291,14 +326,21 @@ class Worker:
             self._reach()
         return True
 
-    def _end(self, request: Request) -> None:
-        self._is_ending = True  # nothing follows the goodbye
+    def _begin_to_end(self, request: Request) -> None:
+        """Bring everything and the goodbye into the spool: from now on only the receiver is waited for."""
+        if self._ending is not None:
+            return
+        self._ending = request
+        self._patience = self._farewell.patience()
+        self._recover_at = 0.0
         self._collect(final=True)
         duration_s = time.monotonic() - self._started
         self._append_record(self._farewell.goodbye(request.status, points=self._points, duration_s=duration_s))
+
+    def _end(self, request: Request) -> None:
         self._reach()
         self.sender.hurry()
-        is_complete = self._send_all(request.deadline, self._farewell.patience())
+        is_complete = self._send_all(request.deadline, self._patience)
         self._tell(is_last=True)
         if is_complete:
             self._farewell.wait_for_the_run(self.identity, self.reached, request.deadline)
@@ -315,7 +357,7 @@ class Worker:
         """Print what is to be said by now."""
         count = self.sender.notices
         if count is None:
-            if is_last or self.sender.has_answered or time.monotonic() - self._started > PATIENCE_WITH_NOBODY:
+            if is_last or self.sender.answers or time.monotonic() - self._started > PATIENCE_WITH_NOBODY:
                 self._notices.print_own()
         elif self._notices.has_more(count):
             self._notices.print_of(self._ask())

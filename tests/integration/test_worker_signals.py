@@ -71,9 +71,7 @@ def test_control_c_while_records_are_folded_delivers_everything(server: OtlpServ
     assert statuses(server) == ["killed"]
 
 
-def test_a_users_handler_that_leaves_while_records_are_folded_loses_nothing(
-    server: OtlpServer, tmp_path: Path
-) -> None:
+def test_a_users_handler_that_leaves_while_records_are_folded_loses_nothing(server: OtlpServer, tmp_path: Path) -> None:
     assert ended(server, tmp_path, before="signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))") == 3
     assert statuses(server) == ["finished"]
 
