@@ -163,7 +163,7 @@ class Definitions:
                 "Keep numbers that change, such as the step, out of names and attributes.",
             )
         elif conflict:
-            guard.wrong(conflict)
+            guard.wrong("reduction-conflict", conflict)
         return series
 
     def _definition(
@@ -205,7 +205,7 @@ class Definitions:
                 elif definition.reduction != reduction:
                     conflicts.append(_conflict(name, definition, reduction))
         for conflict in conflicts:
-            guard.wrong(conflict)
+            guard.wrong("reduction-conflict", conflict)
 
 
 DEFINITIONS = Definitions()
@@ -249,7 +249,7 @@ def reduction_from(reduce: Reduce, within: str | None, over: str | None, name: o
         across = ("mean",) if reduce is None else (reduce,) if isinstance(reduce, str) else tuple(reduce)
         return _reduction(across, within, over)
     except (WireError, TypeError) as error:
-        guard.wrong(f"Metric {name!r:.80}: {error}")
+        guard.wrong("unknown-reduction", f"Metric {name!r:.80}: {error}")
         return None
 
 
@@ -277,6 +277,6 @@ def define_metric(
     What was defined or recorded first stays; a different reduction later is said and not used.
     """
     if not isinstance(name, str) or not name:
-        guard.wrong(bad_name(name))
+        guard.wrong("bad-name", bad_name(name))
         return
     DEFINITIONS.declare(name, reduction_from(reduce, within, over, name) or _MEAN, unit, description)

@@ -13,6 +13,7 @@ from otel_ml._internal.logrecord import LogRecord
 from otel_ml._internal.notices import Notices
 from otel_ml._internal.recorder import Recorder
 from otel_ml._internal.send import Sender
+from otel_ml.explanation import explained
 from otel_ml.wire import attributes as keys
 
 __all__ = ["Farewell", "Status"]
@@ -111,10 +112,11 @@ class Farewell:
         points = sum(frame.points for frame in self._sender.spool.pending)
         why = f" ({self._sender.last_error})" if self._sender.last_error else ""
         if identity.place.local_rank == 0:
-            self._console.line(
+            sentence = (
                 f"{points:,} points of rank {identity.place.rank} are not acknowledged{why}; they are kept on "
                 "this host. The next start of this run sends them, or: otel-ml recover"
             )
+            self._console.line(explained(sentence, "not-acknowledged"))
 
     def _say_acknowledged(self, identity: Identity, reached: Reached | None) -> None:
         if identity.place.rank == 0 and identity.parent is None and reached is not None:

@@ -87,7 +87,9 @@ class Folder:
                 values = value.read() if value.ready() else None
             except Exception as error:  # noqa: BLE001 - whatever a device raises costs one value, not the collection
                 guard.dropped["device_error"] += 1
-                guard.say(f"Metric {series.definition.name!r}: the device did not give its value: {error}.")
+                guard.say(
+                    "device-error", f"Metric {series.definition.name!r}: the device did not give its value: {error}."
+                )
                 values = []
             if values is None:
                 waiting.append(record)
@@ -138,7 +140,10 @@ class Folder:
     def _defer(self, series: Series, step: Step, value: Deferred, time_ns: int) -> None:
         if len(self.deferred) >= self.MAX_DEFERRED:
             guard.dropped["device_backlog"] += 1
-            guard.say("The device is so far behind that its newest values are not recorded (device_backlog).")
+            guard.say(
+                "device-backlog",
+                "The device is so far behind that its newest values are not recorded (device_backlog).",
+            )
             return
         step.waiting += 1
         self.deferred.append((series, step, value, time_ns))
@@ -156,7 +161,10 @@ class Folder:
             if pending is not None:
                 points -= pending.size
                 guard.dropped["buffer_full"] += pending.records
-                guard.say(f"Nobody collected for {self.MAX_POINTS:,} points: the oldest are dropped (buffer_full).")
+                guard.say(
+                    "buffer-full",
+                    f"Nobody collected for {self.MAX_POINTS:,} points: the oldest are dropped (buffer_full).",
+                )
 
 
 FOLDER = Folder()

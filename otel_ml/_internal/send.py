@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from otel_ml._internal.answer import Answer, Transport
+from otel_ml._internal.guard import Say
 from otel_ml._internal.spool import Pending, Spool
 from otel_ml.wire.spool import PATHS, Kind, request_body
 
@@ -50,7 +51,7 @@ class Sender:
         spool: Spool,
         resource: bytes,
         *,
-        say: Callable[[str], None],
+        say: Say,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.spool = spool
@@ -137,7 +138,9 @@ class Sender:
         if answer.outcome == "refused":
             self.last_error = answer.reason
             self.refused[answer.reason] += points
-            self._say(f"The receiver refused {PATHS[kind]}: {answer.reason}. What it refused is lost.")
+            self._say(
+                "receiver-refused", f"The receiver refused {PATHS[kind]}: {answer.reason}. What it refused is lost."
+            )
             return
         self.last_error = ""
         self.notices = answer.notices if answer.notices is not None else self.notices
@@ -146,5 +149,6 @@ class Sender:
             self.refused["rejected"] += answer.rejected
         if answer.rejected or answer.message:
             self._say(
-                f"The receiver rejected {answer.rejected} of {PATHS[kind]}: {answer.message or 'no reason given'}"
+                "rejected-points",
+                f"The receiver rejected {answer.rejected} of {PATHS[kind]}: {answer.message or 'no reason given'}",
             )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from otel_ml._internal.guard import Say
 from otel_ml.wire.spool import HEADER, SUFFIX, Frame, Kind, encode_frame
 
 __all__ = ["Pending", "Spool", "StepPoints"]
@@ -164,7 +165,7 @@ class Spool:
         resource: bytes,
         *,
         limit: int,
-        say: Callable[[str], None],
+        say: Say,
     ) -> None:
         self._folder = folder
         self._writer = writer
@@ -256,7 +257,9 @@ class Spool:
 
     def _move_to_memory(self, error: OSError) -> Segment:
         self._in_memory = True
-        self._say(f"{self._folder} cannot be written ({error}); what is not sent yet is kept in memory.")
+        self._say(
+            "spool-not-written", f"{self._folder} cannot be written ({error}); what is not sent yet is kept in memory."
+        )
         self._segments.append(MemorySegment())
         return self._segments[-1]
 

@@ -29,6 +29,7 @@ from otel_ml._internal.resource import encode_resource
 from otel_ml._internal.send import MAX_BYTES, Sender
 from otel_ml._internal.spool import Lost, Spool
 from otel_ml.config import Config
+from otel_ml.explanation import explained
 from otel_ml.wire.protobuf import field as encode_field
 from otel_ml.wire.spool import Frame, Kind
 
@@ -172,7 +173,9 @@ class Worker:
         return None
 
     def _fail_loudly(self, error: Exception) -> None:
-        self._console.line(f"The background thread failed with {type(error).__name__}: {error}")
+        self._console.line(
+            explained(f"The background thread failed with {type(error).__name__}: {error}", "internal-error")
+        )
 
     def _handle(self, request: Request | None) -> bool:
         """Do one round; return whether it was the last."""
@@ -256,8 +259,9 @@ class Worker:
         if lost.steps:
             first, last = lost.steps[0], lost.steps[-1]
             guard.say(
+                "spool-full",
                 f"The receiver has not answered for so long that the spool is full: from step {first[1]} of axis "
-                f"{first[0]!r} to step {last[1]} of {last[0]!r}, the oldest points are dropped and counted."
+                f"{first[0]!r} to step {last[1]} of {last[0]!r}, the oldest points are dropped and counted.",
             )
 
     def _is_due(self) -> bool:

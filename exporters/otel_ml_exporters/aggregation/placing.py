@@ -109,8 +109,9 @@ class Placing:
             return attempts.newest
         restarted = attempts.restart(counted)
         self._run.output.say(
+            "attempt",
             f"Attempt {restarted} begins: rank {writer.writer.rank} of role {writer.writer.role!r} was started again "
-            f"at {lane.track.axis} {step}, and {lane.track.axis} {lane.last_closed} had been closed."
+            f"at {lane.track.axis} {step}, and {lane.track.axis} {lane.last_closed} had been closed.",
         )
         return restarted
 
@@ -145,8 +146,9 @@ class Placing:
             writer.replaced_at = None
             who = writer.writer
             self._run.output.say(
+                "same-rank",
                 f"Two live processes are rank {who.rank} of role {who.role!r}; both count. "
-                f"Give each its own rank (OTEL_ML_RANK) or role (OTEL_SERVICE_NAME)."
+                f"Give each its own rank (OTEL_ML_RANK) or role (OTEL_SERVICE_NAME).",
             )
 
     def _fence(self, track: Track, lane: Lane, step: int) -> None:
