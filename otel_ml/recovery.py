@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
+from otel_ml._internal.guard import Say
 from otel_ml._internal.link import transport_to
 from otel_ml._internal.recover import recover_spools
 from otel_ml.config import Endpoint
@@ -13,7 +13,7 @@ from otel_ml.wire.rendezvous import rendezvous_of
 __all__ = ["send_leftovers"]
 
 
-def send_leftovers(run_id: str, endpoint: Endpoint, timeout: float, say: Callable[[str], None]) -> bool:
+def send_leftovers(run_id: str, endpoint: Endpoint, timeout: float, say: Say) -> bool:
     """Send the spools of the run's dead processes and delete what was acknowledged; return whether nothing is left.
 
     Files of processes that live are left to them.

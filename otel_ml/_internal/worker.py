@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
@@ -23,8 +23,9 @@ from otel_ml._internal.guard import guard
 from otel_ml._internal.identity import Identity
 from otel_ml._internal.link import Link, Reached
 from otel_ml._internal.logrecord import LogRecord, encode_scope_logs
+from otel_ml._internal.losses import Losses
 from otel_ml._internal.notices import Notices, run_status
-from otel_ml._internal.recorder import Recorder
+from otel_ml._internal.recorder import Holds, Recorder
 from otel_ml._internal.resource import encode_resource
 from otel_ml._internal.send import MAX_BYTES, Sender
 from otel_ml._internal.spool import Lost, Spool
@@ -101,6 +102,7 @@ class Worker:
         self._points = 0
         self._values = 0
         self._failing_since: float | None = None
+        self._losses = Losses(guard)
         self._recover_at = 0.0
         self._postponed: deque[Request] = deque()
         self._ending: Request | None = None
@@ -202,7 +204,7 @@ class Worker:
         batch = self._recorder.collect(time.time_ns(), final=final)
         self._points += batch.points
         self._values += batch.values
-        self._append("M", batch.scope_metrics, batch.points, batch.steps)
+        self._append("M", batch.scope_metrics, batch.holds)
         self._append("S", batch.scope_spans)
         self._append("S", self._extra_spans())
         for _ in range(2):  # making the events may have had something to say: that is an event too
@@ -232,19 +234,19 @@ class Worker:
                 request.is_complete = True
                 request.done.set()
 
-    def _append(self, kind: Kind, bodies: Any, points: int = 0, steps: tuple[tuple[str, int, int], ...] = ()) -> None:
+    def _append(self, kind: Kind, bodies: Sequence[bytes], holds: Sequence[Holds] = ()) -> None:
         """Write scope bodies into frames no larger than half a request."""
         payload = b"".join(encode_field(2, body) for body in bodies)
         if not payload:
             return
         if len(payload) <= MAX_BYTES // 2 or len(bodies) == 1:
-            self.spool.append(Frame(kind, payload, points), steps)
+            steps = [(axis, step, points) for axis, step, points in holds if axis is not None and step is not None]
+            points = sum(points for _, _, points in holds)
+            self.spool.append(Frame(kind, payload, points), [held for held in steps if held[2]])
             return
         half = len(bodies) // 2
-        first = points * half // len(bodies)
-        # The steps go with the later half: the older goes first, and a manifest may claim too much, never too little.
-        self._append(kind, bodies[:half], first)
-        self._append(kind, bodies[half:], points - first, steps)
+        self._append(kind, bodies[:half], holds[:half])
+        self._append(kind, bodies[half:], holds[half:])
 
     def _append_record(self, record: LogRecord) -> None:
         body = encode_scope_logs(record, self._recorder.sequence.next())
@@ -253,16 +255,9 @@ class Worker:
     def _on_lost(self, lost: Lost) -> None:
         """Count what a full spool dropped, and take it out of the manifests."""
         self.sender.abandon_batch()
-        guard.dropped["spool_full"] += lost.points
+        self._losses.add(lost)
         for axis, step, points in lost.steps:
             self._recorder.points_dropped(axis, step, points)
-        if lost.steps:
-            first, last = lost.steps[0], lost.steps[-1]
-            guard.say(
-                "spool-full",
-                f"The receiver has not answered for so long that the spool is full: from step {first[1]} of axis "
-                f"{first[0]!r} to step {last[1]} of {last[0]!r}, the oldest points are dropped and counted.",
-            )
 
     def _is_due(self) -> bool:
         now = time.monotonic()
@@ -311,6 +306,8 @@ class Worker:
 
     def _send(self, deadline: float) -> bool:
         is_empty = self.sender.send(deadline)
+        if is_empty:
+            self._losses.settle()
         if not self.sender.last_error or is_empty:
             self._failing_since = None
         elif self._failing_since is None:
@@ -337,6 +334,7 @@ class Worker:
         self._ending = request
         self._patience = self._farewell.patience()
         self._recover_at = 0.0
+        self._losses.settle()
         self._collect(final=True)
         duration_s = time.monotonic() - self._started
         self._append_record(self._farewell.goodbye(request.status, points=self._points, duration_s=duration_s))

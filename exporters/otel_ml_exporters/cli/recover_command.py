@@ -10,6 +10,7 @@ import click
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from otel_ml.config import Config, Endpoint
+from otel_ml.explanation import explained
 from otel_ml_exporters.cli.figures import plural, thousands
 from otel_ml_exporters.cli.parameters import dir_option
 from otel_ml_exporters.cli.screen import Screen, screen
@@ -57,7 +58,7 @@ def command(base: Path, dry_run: bool, timeout: float) -> None:
 
 
 def _sent(run: Unfinished, endpoint: Endpoint, timeout: float, output: Screen) -> bool:
-    is_done = send(run, endpoint, timeout, output.line)
+    is_done = send(run, endpoint, timeout, lambda slug, sentence: output.line(explained(sentence, slug)))
     where = f"{endpoint.shown} ({endpoint.source})"
     if is_done:
         output.line(f"  {plural(run.spools, 'spool')} sent to {where}")

@@ -90,14 +90,14 @@ def recover(run: Unfinished, base: Path, timeout: float, progress: Callable[[Map
         run.rendezvous.remove()
 
 
-def send(run: Unfinished, endpoint: Endpoint, timeout: float, say: Callable[[str], None]) -> bool:
+def send(run: Unfinished, endpoint: Endpoint, timeout: float, say: Callable[[str, str], None]) -> bool:
     """Send what the run's dead workers left to where its workers send; return whether nothing is left.
 
     Args:
         run: of `unfinished`, without a folder here.
         endpoint: of the worker's configuration.
         timeout: seconds it may take.
-        say: told what the receiver refuses.
+        say: told what the receiver refuses, with the slug of its explanation first.
     """
     is_done = send_leftovers(run.id, endpoint, timeout, say)
     if is_done:
