@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["LIMIT", "RECORDS", "STRIDE", "Records", "sleep", "stay_awake", "take"]
+__all__ = ["LIMIT", "MOST", "RECORDS", "STRIDE", "Records", "sleep", "stay_awake", "take"]
 
 STRIDE = 4
 LIMIT = STRIDE * 65_536
-"""Items from which a caller folds: about 8 MB, or 10 ms of recording in a tight loop."""
+"""Items from which a caller has them folded: about 8 MB, or 10 ms of recording in a tight loop."""
+
+MOST = 4 * LIMIT
+"""Items from which a caller waits for a fold that is under way, too."""
 
 
 class Records(list[Any]):

@@ -71,12 +71,12 @@ class Farewell:
 
     def patience(self) -> Callable[[], float]:
         """Return a function that says until when to wait: longer with each acknowledgement, from now on."""
-        delivered, quiet_since = self._sender.delivered, time.monotonic()
+        answers, quiet_since = self._sender.answers, time.monotonic()
 
         def until() -> float:
-            nonlocal delivered, quiet_since
-            if self._sender.delivered != delivered or self._link.is_starting:
-                delivered, quiet_since = self._sender.delivered, time.monotonic()
+            nonlocal answers, quiet_since
+            if self._sender.answers != answers or self._link.is_starting:
+                answers, quiet_since = self._sender.answers, time.monotonic()
             return quiet_since + PATIENCE_AT_EXIT
 
         return until

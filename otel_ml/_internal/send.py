@@ -43,7 +43,7 @@ class Sender:
         refused: reason → points that the receiver will never take.
         last_error: why the newest attempt did not arrive, empty once one does.
         notices: how many notices the service had at the last answer; None: no otel_ml service answered.
-        has_answered: whether any answer came at all.
+        answers: how many requests were answered for good.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Sender:
         self.refused: Counter[str] = Counter()
         self.last_error = ""
         self.notices: int | None = None
-        self.has_answered = False
+        self.answers = 0
         self._say = say
         self._clock = clock
         self._batch: Batch | None = None
@@ -134,7 +134,7 @@ class Sender:
 
     def _settle(self, kind: Kind, points: int, answer: Answer) -> None:
         self._failures = 0
-        self.has_answered = True
+        self.answers += 1
         if answer.outcome == "refused":
             self.last_error = answer.reason
             self.refused[answer.reason] += points

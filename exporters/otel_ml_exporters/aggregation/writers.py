@@ -284,6 +284,10 @@ class Writers:
         newest = self._newest.get((state.writer.role, state.writer.rank))
         return newest if newest is not state else None
 
+    def newest(self, state: WriterState) -> WriterState:
+        """Return the newest incarnation of its (role, rank) that delivered a step; itself where there is none."""
+        return self._newest.get((state.writer.role, state.writer.rank), state)
+
     def enthrone(self, state: WriterState) -> None:
         """Make `state` the newest incarnation of its (role, rank)."""
         before = self.predecessor(state)
