@@ -37,7 +37,7 @@ from otel_ml_exporters.experiments.loop import EngineLoop
 from otel_ml_exporters.experiments.run import RunSettings
 from otel_ml_exporters.experiments.self_telemetry import run_measures
 from otel_ml_exporters.exporter import Exporter
-from otel_ml_exporters.receiver.admission import Admission
+from otel_ml_exporters.receiver.admission import Admission, OverloadedError
 from otel_ml_exporters.receiver.decode import Decoded, Signal
 from otel_ml_exporters.receiver.grpc import GrpcReceiver, ServerCertificate
 from otel_ml_exporters.receiver.http import HttpReceiver
@@ -61,6 +61,10 @@ _NOBODY_S = 120.0
 
 _PREDECESSOR_S = 40.0
 """How long an embedded service waits for the one before it to finish delivering; a run has one at a time."""
+
+
+MOST_RUNS = 500
+"""Open at once. Each has threads and files of its own; one that is over makes room for the next."""
 
 
 class Service:
@@ -92,6 +96,7 @@ class Service:
         # Nobody types an embedded service's token; whoever can read the rendezvous folder has it.
         self._token = config.token or (secrets.token_urlsafe(32) if config.embedded else "")
         self._telemetry = Telemetry()
+        self._most_runs = MOST_RUNS
         self._stopped = threading.Event()
         self._ended = threading.Event()
         self._http_address = ("", 0)
@@ -111,8 +116,15 @@ class Service:
             names = config.embedded
             settings = replace(settings, experiment_name=names.experiment_name, run_name=names.run_name, log="")
         self._admission = Admission(self._store, self._telemetry)
-        self._routes = Routes(self._admission, self, self._telemetry, token=self._token, version=_version())
-        self._http = HttpReceiver(self._routes, *config.http, _server_context(config.tls))
+        self._routes = Routes(
+            self._admission,
+            self,
+            self._telemetry,
+            token=self._token,
+            version=_version(),
+            any_host=bool(self._token or (config.tls and config.tls.client_ca)),
+        )
+        self._http = HttpReceiver(self._routes, *config.http, self._telemetry, _server_context(config.tls))
         self._grpc = self._grpc_receiver()
         # The files come last: nothing after this can fail and leave them locked.
         self._journal: Journal[Decoded] = Journal(
@@ -234,6 +246,10 @@ class Service:
     # Inside
 
     def _store(self, decoded: Decoded) -> Future[int]:
+        new = sum(self._runs.get(experiment) is None for experiment in decoded.observations)
+        if new and len(self._runs) + new > self._most_runs:
+            self._telemetry.count("refused", reason="too many runs")
+            raise OverloadedError(f"The service has {len(self._runs)} runs open, as many as it may. Send again later.")
         return self._journal.append(decoded.signal, decoded.body, decoded)
 
     def _committed(self, entries: Iterable[tuple[int, Decoded]]) -> None:
@@ -345,6 +361,7 @@ def _server_context(tls: TlsFiles | None) -> ssl.SSLContext | None:
     if tls is None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # whatever the system's configuration of OpenSSL allows
     try:
         context.load_cert_chain(tls.certificate, tls.key)
         if tls.client_ca is not None:

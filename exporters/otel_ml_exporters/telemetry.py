@@ -14,6 +14,7 @@ __all__ = ["CATALOGUE", "Labels", "Measure", "Telemetry"]
 CATALOGUE: Final[Mapping[str, tuple[str, str]]] = {
     "requests": ("counter", "OTLP requests acknowledged, by signal."),
     "refused": ("counter", "OTLP requests not accepted, by reason."),
+    "slowed": ("counter", "Times a connection asked faster than it may, and was read later."),
     "rejected": ("counter", "Points that will never be accepted (partial success), by reason."),
     "received": ("counter", "Points that arrived, duplicates included."),
     "recorded": ("counter", "Values recorded by the users' programs."),
@@ -29,6 +30,11 @@ CATALOGUE: Final[Mapping[str, tuple[str, str]]] = {
     "journal_bytes": ("gauge", "Bytes acknowledged and not yet decided."),
 }
 """Name → (Prometheus type, meaning). In a run they are called `otel_ml/<name>`, in Prometheus `otel_ml_<name>`."""
+
+_LABELS = 100
+"""Label sets of one counter: reasons quote what was sent, and a sender may send something else each time."""
+
+_OTHER = "other"
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -48,6 +54,8 @@ class Telemetry:
         """Add to a counter of the catalogue."""
         key = (_known(name), tuple(sorted(labels.items())))
         with self._lock:
+            if key not in self._values and sum(of == name for of, _ in self._values) >= _LABELS:
+                key = (name, tuple((label, _OTHER) for label, _ in key[1]))
             self._values[key] = self._values.get(key, 0) + amount
 
     def value(self, name: str, **labels: str) -> float:

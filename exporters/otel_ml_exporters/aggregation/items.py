@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 
 from otel_ml.wire import attributes as keys
@@ -98,7 +99,7 @@ class Items:
             path_in=path_in,
             local=None,
             uri=str(said.get("ml.artifact.uri") or ""),
-            size=int(size) if isinstance(size, (int, float)) else len(content or b""),
+            size=len(content or b"") if size is None else _number(size),
             sha256=None if checksum is None else str(checksum),
             step=event.step,
             aliases=() if aliases is None else tuple(str(alias) for alias in _sequence(aliases)),
@@ -159,8 +160,11 @@ def _bytes(body: JsonValue | bytes) -> bytes:
 
 
 def _whole(event: Event, name: str) -> int:
-    value = event.attributes.get(name)
-    return int(value) if isinstance(value, (int, float)) else 0
+    return _number(event.attributes.get(name))
+
+
+def _number(value: JsonValue) -> int:
+    return int(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0
 
 
 def _caption(event: Event) -> str | None:

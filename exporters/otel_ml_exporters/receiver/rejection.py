@@ -7,6 +7,15 @@ from collections import Counter
 __all__ = ["Rejections", "UndecodableError"]
 
 
+_LONGEST = 300
+"""Characters of a reason: an answer, a log line and a label must not be a copy of a hostile request."""
+
+_REASONS = 50
+"""Reasons of one request that are told apart."""
+
+_OTHER = "further reasons are not told apart."
+
+
 class UndecodableError(Exception):
     """The request is not OTLP; the sender must not send it again."""
 
@@ -20,7 +29,10 @@ class Rejections:
         """Experiment id → items, where the resource tells whose they are."""
 
     def add(self, reason: str, items: int = 1) -> None:
-        """Count `items` as rejected for `reason`, a whole sentence."""
+        """Count `items` as rejected for `reason`, a whole sentence; it may quote what was sent, and is cut then."""
+        reason = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]}…"
+        if reason not in self._counts and len(self._counts) >= _REASONS:
+            reason = _OTHER
         self._counts[reason] += items
 
     @property
