@@ -116,13 +116,9 @@ class Service:
             names = config.embedded
             settings = replace(settings, experiment_name=names.experiment_name, run_name=names.run_name, log="")
         self._admission = Admission(self._store, self._telemetry)
+        is_known = bool(self._token or (config.tls and config.tls.client_ca))
         self._routes = Routes(
-            self._admission,
-            self,
-            self._telemetry,
-            token=self._token,
-            version=_version(),
-            any_host=bool(self._token or (config.tls and config.tls.client_ca)),
+            self._admission, self, self._telemetry, token=self._token, version=_version(), any_host=is_known
         )
         self._http = HttpReceiver(self._routes, *config.http, self._telemetry, _server_context(config.tls))
         self._grpc = self._grpc_receiver()

@@ -96,7 +96,7 @@ def compressed() -> Sequence[bytes]:
 
 def http() -> Sequence[bytes]:
     body = metrics()[0]
-    head = b"POST /v1/metrics HTTP/1.1\r\nhost: a\r\ncontent-type: application/x-protobuf\r\n"
+    head = b"POST /v1/metrics HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-protobuf\r\n"
     return [
         head + b"content-length: %d\r\n\r\n" % len(body) + body,
         head + b"transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nt: 1\r\n\r\n",
@@ -158,7 +158,17 @@ def rendezvous() -> Sequence[bytes]:
 
 
 def texts() -> Sequence[bytes]:
-    names = ["loss", "a/../b", "../../etc/passwd", "\x1b[31mred", "‮abc", "a" * 300, "x\ny", "C:\\x", "sum>max,mean@dp"]
+    names = [
+        "loss",
+        "a/../b",
+        "../../etc/passwd",
+        "\x1b[31mred",
+        "\u202eabc",
+        "a" * 300,
+        "x\ny",
+        "C:\\x",
+        "sum>max,mean@dp",
+    ]
     return [name.encode() for name in names]
 
 

@@ -187,12 +187,7 @@ class RequestParser:
 
 def _head(request_line: str, lines: list[str]) -> Head:
     parts = request_line.split(" ")
-    if (
-        len(parts) != 3
-        or not parts[0].isalpha()
-        or not _is_target(parts[1])
-        or parts[2] not in {"HTTP/1.1", "HTTP/1.0"}
-    ):
+    if len(parts) != 3 or not parts[0].isalpha() or not _is_url(parts[1]) or parts[2] not in {"HTTP/1.1", "HTTP/1.0"}:
         raise BadRequestError(400, f"Not an HTTP/1.1 request: {request_line[:80]!r}.")
     headers: dict[str, str] = {}
     for line in lines:
