@@ -27,8 +27,8 @@ DOUBLES = (0.0, -0.0, 1.0, -1.0, 5e-324, 1.8e308, -1.8e308, 1e-300, float("inf")
 TEXTS = (
     "", "ml.step", "ml.seq", "ml.rank", "ml.step.axis", "ml.reduction", "ml.seq.points", "ml.experiment.id",
     "ml.attempt", "ml.m2", "ml.wsum", "otel_ml", "otel_ml.step.points", "otel_ml.position", "ml.params", "ml.table",
-    "ml.summary", "ml.histogram", "ml.artifact", "ml.writer.end", "step", "time", "sum>max,mean", "p50", "rank", "histogram",
-    "argmax", "../../x", "\x1b[31m", "a\nb", "\u202e", "9" * 400, "x" * 5000, "-1", "1e400", "\x00",
+    "ml.summary", "ml.histogram", "ml.artifact", "ml.writer.end", "step", "time", "sum>max,mean", "p50", "rank",
+    "histogram", "argmax", "../../x", "\x1b[31m", "a\nb", "\u202e", "9" * 400, "x" * 5000, "-1", "1e400", "\x00",
 )  # fmt: skip
 RAW = (b"\xff" * 8, b"\x00" * 8, b"99999999", b"1e999", b"null", b"[" * 40, b"-1", b"\r\n\r\n", b"{}", b"\xff")
 

@@ -17,6 +17,10 @@ from otel_ml_exporters.records import Artifact, Audio, HistogramValue, Image, Js
 __all__ = ["Items"]
 
 
+_LONGEST_PATH = 1000
+"""Characters of a path inside an artifact: with the run's folder before it, it has to be a path on this system."""
+
+
 class Items:
     """Emits a record for each event; they are not reduced and wait for no step."""
 
@@ -89,7 +93,7 @@ class Items:
         size = said.get("ml.artifact.size")
         aliases = said.get("ml.artifact.aliases")
         checksum = said.get("ml.artifact.sha256")
-        path_in = str(said.get("ml.artifact.path_in") or said.get(keys.NAME) or "artifact")
+        path_in = _relative(str(said.get("ml.artifact.path_in") or said.get(keys.NAME) or "artifact"))
         content = event.body if isinstance(event.body, bytes) and event.body else None
         seq = self._output.emit(
             Artifact,
@@ -135,6 +139,18 @@ class Items:
         axis = event.axis if event.kind not in {keys.EVENT_SUMMARY, keys.EVENT_ARTIFACT} else None
         named = name if name is not None else str(event.attributes.get(keys.NAME) or event.kind)
         return item_name(writer.role, axis, named, writer.rank, with_role=writer.with_role)
+
+
+def _relative(path_in: str) -> str:
+    r"""Return a path inside an artifact that stays inside, in every backend and on every system.
+
+    Examples:
+        >>> _relative("model/weights 1.pt"), _relative("../../etc/passwd"), _relative("C:\\x\n")
+        ('model/weights 1.pt', 'etc/passwd', 'C:/x')
+    """
+    parts = [part.strip() for part in path_in.replace("\\", "/").split("/")]
+    shown = ("".join(char if char.isprintable() else "_" for char in part) for part in parts if part.strip(". "))
+    return "/".join(shown)[:_LONGEST_PATH].rstrip("/") or "artifact"
 
 
 def _mapping(body: JsonValue | bytes) -> Mapping[str, JsonValue]:
