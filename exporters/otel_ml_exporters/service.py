@@ -305,7 +305,9 @@ class Service:
     def _set_aside(self, number: int, signal: str, body: bytes) -> None:
         folder = self._state_folder() / "unreadable"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (folder / f"{number}-{signal}.otlp").write_bytes(body)
+        path = folder / f"{number}-{signal}.otlp"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(body)
 
     def _grpc_receiver(self) -> GrpcReceiver | None:
         if self._config.grpc is None:

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-__all__ = ["LOG_FORMAT", "RunLog"]
+from otel_ml_exporters.experiments.log_lines import LogLines
 
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+__all__ = ["RunLog"]
 
 _LOGGER = logging.getLogger("otel_ml_exporters")
 
@@ -31,7 +31,7 @@ class RunLog:
         self._handler: logging.Handler = logging.NullHandler()
         if path is not None:
             self._handler = logging.FileHandler(path, encoding="utf-8", delay=True)
-        self._handler.setFormatter(logging.Formatter(LOG_FORMAT))
+        self._handler.setFormatter(LogLines())
         self._handler.addFilter(lambda _: _SPEAKING.get(None) == experiment)
         _LOGGER.addHandler(self._handler)
 
