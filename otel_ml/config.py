@@ -30,8 +30,8 @@ class Endpoint:
         source: the variable the URL came from.
     """
 
-    url: str = ""
-    signals: Mapping[str, str] = field(default_factory=dict)
+    url: str = field(default="", repr=False)
+    signals: Mapping[str, str] = field(default_factory=dict, repr=False)
     source: str = ""
     protocol: str = "http/protobuf"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -28,7 +28,7 @@ _VOCABULARY = frozenset({
 })  # fmt: skip
 """What makes a token one of a model's vocabulary."""
 
-_PLAIN = re.compile(r"(?i)[-+.\d]+(?:e[-+]?\d+)?|true|false|none|null|\W*")
+_PLAIN = re.compile(r"(?i)[-+.\d]{1,7}(?:e[-+]?\d+)?|true|false|none|null|\W*")
 _TOKEN_SHAPE = re.compile(r"[\w\-.~+/=:%]{8,}")
 
 # Every repetition is bounded: a diff may have a line of a megabyte.
@@ -37,7 +37,11 @@ _NAMED = re.compile(
     r"(?:\s{0,9}:\s{0,9}[\w.\[\]| ]{1,60}?(?=\s{0,9}=))?"  # its type
     r"\s{0,9}(?::=|=>|=|:)\s{0,9}"
 )
-_VALUE = re.compile(r"(['\"])((?:\\.|(?!\1)[^\n])*)\1|([^\s'\"&,;]+)")
+_QUOTED = r"(['\"])((?:\\.|(?!\1)[^\n])*)\1"
+_VALUE = re.compile(_QUOTED + r"|['\"]?([^\s'\"&,;]+)")
+_REST = re.compile(_QUOTED + r"|['\"]?([^\n'\",;}]+)")
+"""After `=` a word, as in a command; after `:` the rest of the line, as in YAML and headers."""
+
 _SHAPES = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
     r"|(?<![A-Za-z0-9])(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abeprs]-|npm_|pypi-|wandb_v1_)[A-Za-z0-9_\-]{8,}"
@@ -86,7 +90,7 @@ def redacted(text: str) -> str:
     for named in _NAMED.finditer(text):
         if named.start() < done or not is_secret_name(named[1]):
             continue
-        value = _VALUE.match(text, named.end())
+        value = (_VALUE if "=" in named[0] else _REST).match(text, named.end())
         if value is not None and _is_secret(named[1], value[3] if value[2] is None else value[2]):
             quote = value[1] or ""
             parts += [text[done : named.end()], quote, HIDDEN, quote]
