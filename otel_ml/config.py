@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from otel_ml import env
 from otel_ml.exceptions import ConfigError
+from otel_ml.redaction import redacted
 from otel_ml.variable import Variable
 
 __all__ = ["Config", "Endpoint", "Topology"]
@@ -29,8 +30,8 @@ class Endpoint:
         source: the variable the URL came from.
     """
 
-    url: str = ""
-    signals: Mapping[str, str] = field(default_factory=dict)
+    url: str = field(default="", repr=False)
+    signals: Mapping[str, str] = field(default_factory=dict, repr=False)
     source: str = ""
     protocol: str = "http/protobuf"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -42,8 +43,8 @@ class Endpoint:
 
     @property
     def shown(self) -> str:
-        """The address as messages name it."""
-        return self.url or next(iter(self.signals.values()), "")
+        """The address as messages name it, without who it says one is."""
+        return redacted(self.url or next(iter(self.signals.values()), ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ def _endpoint(environ: Mapping[str, str], problems: list[str]) -> Endpoint:
     url = str(value(env.ENDPOINT)).rstrip("/")
     for variable, text in ((env.ENDPOINT, url), *((signals[path], text) for path, text in urls.items())):
         if text and "://" in text and not text.lower().startswith(("http://", "https://")):
-            problems.append(f"{variable.name}: expected http://… or https://…, got {text!r}.")
+            problems.append(f"{variable.name}: expected http://… or https://…, got {redacted(text)!r}.")
     if url or urls:
         files = (env.CERTIFICATE, env.CLIENT_KEY, env.CLIENT_CERTIFICATE)
         missing = [variable for variable in files if value(variable) and not Path(value(variable)).is_file()]
@@ -198,7 +199,7 @@ def _endpoint(environ: Mapping[str, str], problems: list[str]) -> Endpoint:
         signals=urls,
         source=env.ENDPOINT.name if url else next((signals[path].name for path in urls), ""),
         protocol=value(env.PROTOCOL),
-        headers=_headers(value(env.HEADERS), str(value(env.TOKEN))),
+        headers=_headers(value(env.HEADERS), str(value(env.TOKEN)), problems),
         certificate=value(env.CERTIFICATE),
         client_key=value(env.CLIENT_KEY),
         client_certificate=value(env.CLIENT_CERTIFICATE),
@@ -207,10 +208,15 @@ def _endpoint(environ: Mapping[str, str], problems: list[str]) -> Endpoint:
     )
 
 
-def _headers(given: Mapping[str, str], token: str) -> Mapping[str, str]:
+def _headers(given: Mapping[str, str], token: str, problems: list[str]) -> Mapping[str, str]:
     headers = {key.lower(): text for key, text in given.items()}
     if token:
         headers.setdefault("authorization", f"Bearer {token}")
+    for key in [key for key, text in headers.items() if not (key + text).isprintable() or not (key + text).isascii()]:
+        del headers[key]  # a line break in it would begin another header
+        problems.append(
+            f"{env.HEADERS.name}: expected printable ASCII characters in the header {key!r}. It is not sent."
+        )
     return headers
 
 

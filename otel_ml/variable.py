@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from otel_ml.redaction import HIDDEN, redacted
+
 __all__ = ["Setting", "Variable", "boolean", "choice", "integer", "size_bytes", "text"]
 
 T = TypeVar("T")
@@ -42,7 +44,7 @@ class Variable(Generic[T]):
         try:
             return Setting(self, self.parse(raw.strip()), "environment")
         except ValueError as error:
-            shown = "***" if self.secret else repr(raw)
+            shown = HIDDEN if self.secret else redacted(repr(raw))
             return Setting(self, self.default, "default", f"{self.name}: expected {error}, got {shown}.")
 
 
@@ -58,7 +60,7 @@ class Setting(Generic[T]):
     @property
     def shown(self) -> str:
         """The value as `otel-ml env` prints it."""
-        return "***" if self.variable.secret and self.value else str(self.value)
+        return HIDDEN if self.variable.secret and self.value else redacted(str(self.value))
 
 
 def text(raw: str) -> str:
@@ -115,7 +117,7 @@ def size_bytes(raw: str) -> int:
     unit = raw[len(digits) :].strip().lower()
     try:
         return int(float(digits) * _UNITS[unit])
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, OverflowError):
         raise ValueError("a size such as 1073741824 or '10 GiB'") from None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from otel_ml.explanation import explained
 from otel_ml.variable import Variable
 from otel_ml_exporters import env
 from otel_ml_exporters.config_file import FileSettings, read_config_file
+from otel_ml_exporters.receiver.addresses import is_loopback
 
 __all__ = ["EmbeddedRun", "Limits", "ScrapedSeries", "ServiceConfig", "TlsFiles", "default_exporters"]
 
@@ -108,7 +108,7 @@ class ServiceConfig:
             f"{variable}={host}:{port} is not a loopback address, so anybody could write to your runs. "
             "Set OTEL_ML_TOKEN, or listen.tls with client_ca in otel-ml.yaml."
             for variable, (host, port) in self._addresses()
-            if not _is_loopback(host) and not self._demands_credentials
+            if not is_loopback(host) and not self._demands_credentials
         ]
         if problems:
             raise ConfigError(*problems, slug="open-to-anybody")
@@ -267,12 +267,3 @@ def _tls(said: FileSettings, file: Path | None, problems: list[str]) -> TlsFiles
     if {"certificate", "key"} <= paths.keys():
         return TlsFiles(paths["certificate"], paths["key"], paths.get("client_ca"))
     return None
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

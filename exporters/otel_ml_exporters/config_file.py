@@ -40,7 +40,10 @@ def read_config_file(path: Path, environ: Mapping[str, str], problems: list[str]
         problems.append(f"Cannot read {str(path)!r}: {error.strerror}.")
         return FileSettings()
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        problems.append(f"{str(path)!r} is not YAML: {' '.join(str(error).split())}")
+        # Where and why, not what stands there: that may be the token.
+        mark = getattr(error, "problem_mark", None)
+        where = "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
+        problems.append(f"{str(path)!r} is not YAML{where}: {getattr(error, 'problem', None) or 'it cannot be read'}.")
         return FileSettings()
     reader = _Reader(str(path), environ, problems)
     top = reader.mapping(content, "", _TOP)

@@ -123,8 +123,13 @@ class Service:
             names = config.embedded
             settings = replace(settings, experiment_name=names.experiment_name, run_name=names.run_name, log="")
         self._admission = Admission(self._store, self._telemetry, config.limits.queue, self._has_room)
-        self._routes = Routes(self._admission, self, self._telemetry, token=self._token, version=_version())
-        self._http = HttpReceiver(self._routes, *config.http, _server_context(config.tls), arriving=config.limits.queue)
+        is_known = bool(self._token or (config.tls and config.tls.client_ca))
+        self._routes = Routes(
+            self._admission, self, self._telemetry, token=self._token, version=_version(), any_host=is_known
+        )
+        self._http = HttpReceiver(
+            self._routes, *config.http, self._telemetry, _server_context(config.tls), arriving=config.limits.queue
+        )
         self._grpc = self._grpc_receiver()
         # The files come last: nothing after this can fail and leave them locked.
         self._journal: Journal[Decoded] = Journal(
@@ -355,7 +360,9 @@ class Service:
             self._telemetry.count("dropped", reason="its run's files cannot be used")
             _log.error("Request %d is dropped: %s holds %d bytes already.", number, folder, _SET_ASIDE_BYTES)
             return
-        (folder / f"{number}-{signal}.otlp").write_bytes(body)
+        path = folder / f"{number}-{signal}.otlp"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(body)
 
     def _grpc_receiver(self) -> GrpcReceiver | None:
         if self._config.grpc is None:
@@ -407,6 +414,7 @@ def _server_context(tls: TlsFiles | None) -> ssl.SSLContext | None:
     if tls is None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # whatever the system's configuration of OpenSSL allows
     try:
         context.load_cert_chain(tls.certificate, tls.key)
         if tls.client_ca is not None:

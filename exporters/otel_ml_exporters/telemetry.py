@@ -14,6 +14,7 @@ __all__ = ["CATALOGUE", "Labels", "Measure", "Telemetry"]
 CATALOGUE: Final[Mapping[str, tuple[str, str]]] = {
     "requests": ("counter", "OTLP requests acknowledged, by signal."),
     "refused": ("counter", "OTLP requests not accepted, by reason."),
+    "slowed": ("counter", "Times a connection asked faster than it may, and was read later."),
     "rejected": ("counter", "Points that will never be accepted (partial success), by reason."),
     "received": ("counter", "Points that arrived, duplicates included."),
     "recorded": ("counter", "Values recorded by the users' programs."),
@@ -30,8 +31,10 @@ CATALOGUE: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Name → (Prometheus type, meaning). In a run they are called `otel_ml/<name>`, in Prometheus `otel_ml_<name>`."""
 
-MAX_VALUES = 1_000
-"""Counters by label that are told apart: a reason may name what was wrong in every single request."""
+_LABELS = 100
+"""Label sets of one counter: reasons quote what was sent, and a sender may send something else each time."""
+
+_OTHER = "other"
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -51,8 +54,8 @@ class Telemetry:
         """Add to a counter of the catalogue."""
         key = (_known(name), tuple(sorted(labels.items())))
         with self._lock:
-            if key not in self._values and len(self._values) >= MAX_VALUES:
-                key = (name, tuple((label, "other") for label in sorted(labels)))
+            if key not in self._values and sum(of == name for of, _ in self._values) >= _LABELS:
+                key = (name, tuple((label, _OTHER) for label, _ in key[1]))
             self._values[key] = self._values.get(key, 0) + amount
 
     def value(self, name: str, **labels: str) -> float:

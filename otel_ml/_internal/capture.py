@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import subprocess
 import sys
 import threading
@@ -16,39 +15,10 @@ from pathlib import Path
 from otel_ml._internal.artifacts import MAX_INLINE
 from otel_ml._internal.events import EVENTS
 from otel_ml._internal.logrecord import LogRecord
+from otel_ml.redaction import redacted, redacted_arguments
 from otel_ml.wire import attributes as keys
 
-__all__ = ["Capture", "captured", "redacted"]
-
-_SECRET_NAME = r"[\w\-]*(?:api[_\-]?key|token|secret|passw(?:or)?d|credential|private[_\-]?key|access[_\-]?key)[\w\-]*"
-_ASSIGNMENT = re.compile(rf"(?i)({_SECRET_NAME})(\s*['\"]?\s*[=:]\s*['\"]?)([^\s'\"&,;]+)")
-_OPTION = re.compile(rf"(?i)\A--?{_SECRET_NAME}\Z")
-_KNOWN_FORMS = re.compile(
-    r"(?:hf_|ghp_|gho_|github_pat_|glpat-|sk-|xox[abp]-|AKIA)[A-Za-z0-9_\-]{8,}|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
-)
-"""Tokens that look like what they are (Hugging Face, GitHub, GitLab, OpenAI, Slack, AWS), and URL passwords."""
-
-
-def redacted(text: str) -> str:
-    """Return `text` with what looks like a secret replaced.
-
-    Examples:
-        >>> redacted("WANDB_API_KEY=abcdef123456 python train.py --lr 0.1")
-        'WANDB_API_KEY=*** python train.py --lr 0.1'
-        >>> redacted("https://user:pass@host/repo.git")
-        'https://***@host/repo.git'
-    """
-    return _KNOWN_FORMS.sub("***", _ASSIGNMENT.sub(r"\1\2***", text))
-
-
-def redacted_arguments(arguments: list[str]) -> list[str]:
-    """Return a command line without secrets, also where they are words of their own (`--token x`)."""
-    shown = []
-    hide = False
-    for argument in arguments:
-        shown.append("***" if hide else redacted(argument))
-        hide = _OPTION.match(argument) is not None
-    return shown
+__all__ = ["Capture", "captured"]
 
 
 class Capture:
@@ -77,7 +47,7 @@ def captured(role: str) -> Iterator[LogRecord]:
     yield LogRecord(keys.EVENT_PARAMS, {"otel_ml": facts if role in keys.UNNAMED_ROLES else {role: facts}})
     diff = _run_git("diff", "HEAD", "--no-ext-diff", "--no-color")
     if diff:
-        yield _artifact("git-diff.patch", "\n".join(redacted(line) for line in diff.splitlines()) + "\n")
+        yield _artifact("git-diff.patch", redacted(diff) + "\n")
     packages = sorted(f"{item.metadata['Name']}=={item.version}" for item in distributions() if item.metadata["Name"])
     yield _artifact("packages.txt", "\n".join(dict.fromkeys(packages)) + "\n")
 

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from otel_ml.printable import printable
+from otel_ml.redaction import redacted
+
 __all__ = ["Console", "acknowledged_line", "finished_line", "started_line"]
 
 _CLEAR_LINE = "\r\x1b[K"
@@ -34,7 +37,7 @@ class Console:
         # A closed or broken stderr must not end a training run.
         with contextlib.suppress(OSError, ValueError):
             start = _CLEAR_LINE if stream.isatty() else ""
-            stream.write("".join(f"{start}otel_ml: {part}\n" for part in text.splitlines()))
+            stream.write("".join(f"{start}otel_ml: {printable(part)}\n" for part in redacted(text).splitlines()))
             stream.flush()
 
 

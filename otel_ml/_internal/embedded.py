@@ -142,7 +142,7 @@ class EmbeddedLink:
         )
 
     def _start(self, now: float) -> None:
-        if now < self._not_before or not self._acquire():
+        if now < self._not_before or not self._has_lock(now):
             return
         service = self.rendezvous.read_service()
         if service is not None and answers(service):
@@ -150,7 +150,8 @@ class EmbeddedLink:
             return
         try:
             self.dir.mkdir(parents=True, exist_ok=True)
-            with (self.dir / "service.log").open("ab") as log:
+            log_file = os.open(self.dir / "service.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            with os.fdopen(log_file, "ab") as log:
                 self._process = subprocess.Popen(
                     service_command(self.rendezvous),
                     stdin=subprocess.DEVNULL,
@@ -184,9 +185,13 @@ class EmbeddedLink:
             "Training goes on; what is recorded is kept on this host, and sent once a service runs.",
         )
 
-    def _acquire(self) -> bool:
+    def _has_lock(self, now: float) -> bool:
         if self._lock is None:
-            self._lock = self.rendezvous.acquire()
+            try:
+                self._lock = self.rendezvous.acquire()
+            except OSError as error:
+                self._failed(now, f"{error}")
+                return False
         self._is_locked_out = self._lock is None
         return self._lock is not None
 

@@ -19,6 +19,7 @@ from otel_ml._internal.logrecord import LogRecord
 from otel_ml._internal.recorder import recorder
 from otel_ml._internal.step import step_for
 from otel_ml._internal.wake import wake
+from otel_ml.redaction import redacted_values
 from otel_ml.wire import attributes as keys
 
 __all__ = [
@@ -137,7 +138,8 @@ def _log_made(
 def log_params(params: Any, *, prefix: str | None = None) -> None:
     """Record hyper-parameters: a (nested) mapping, dataclass, argparse namespace, pydantic or OmegaConf model.
 
-    May be called again to add some. Where ranks disagree, the lowest rank's value counts.
+    May be called again to add some. Where ranks disagree, the lowest rank's value counts. Texts that look like secrets,
+    by their name (`api_key`, `password`) or their form (`hf_…`), are recorded as `***`.
     """
     if not _is_on():
         return
@@ -147,7 +149,7 @@ def log_params(params: Any, *, prefix: str | None = None) -> None:
         return
     if prefix:
         found = {prefix: found}
-    record = LogRecord(keys.EVENT_PARAMS, found)
+    record = LogRecord(keys.EVENT_PARAMS, redacted_values(found))
     EVENTS.put("log_params()", lambda: (record,))
 
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from otel_ml._internal.events import log_summary
+from otel_ml.printable import printable
 
 __all__ = ["Run"]
 
@@ -66,12 +67,16 @@ class Run:
         return f"Run({self.experiment}/{self.id}, role={self.role!r}, rank={self.rank})"
 
     def _repr_html_(self) -> str:
-        links = "".join(f"<li>{html.escape(name)}: {_link(url)}</li>" for name, url in sorted(self.urls.items()))
-        folder = f"<br><code>{html.escape(str(self.dir))}</code>" if self.dir else ""
-        title = f"<b>{html.escape(self.experiment)}</b> / {html.escape(self.name)}"
+        links = "".join(f"<li>{_shown(name)}: {_link(url)}</li>" for name, url in sorted(self.urls.items()))
+        folder = f"<br><code>{_shown(str(self.dir))}</code>" if self.dir else ""
+        title = f"<b>{_shown(self.experiment)}</b> / {_shown(self.name)}"
         return f"<div>otel_ml run {title}{folder}<ul>{links}</ul></div>"
 
 
+def _shown(text: str) -> str:
+    return html.escape(printable(text))
+
+
 def _link(url: str) -> str:
-    shown = html.escape(url, quote=True)
+    shown = _shown(url)
     return f'<a href="{shown}" target="_blank">{shown}</a>' if url.startswith(("http://", "https://")) else shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -345,6 +346,8 @@ def _spool_folder(rendezvous: Rendezvous) -> Path:
         rendezvous.create()
     except OSError as error:
         guard.say("rendezvous-folder", f"The rendezvous folder cannot be used: {error}")
+        # What is not sent yet must not lie where others put their files; nobody else finds this one after a crash.
+        return Path(tempfile.mkdtemp(prefix="otel-ml-"))
     return rendezvous.spool
 
 

@@ -2,7 +2,7 @@
 
 ::
 
-    <runtime dir>/otel-ml-<uid>/<32 hex of SHA-256(experiment id, boot id)>/      0700
+    <runtime dir>/otel-ml-<uid>/<32 hex of SHA-256(experiment id, boot id)>/      0700, ours, no link
         lock            flock: who holds it starts the service, or removes the folder
         service.json    0600: endpoint, token, pid, run_dir, exporters; written by rename, removed at exit
         spool/          one file a writer: what is not acknowledged yet
@@ -17,12 +17,13 @@ import os
 import re
 import stat
 import tempfile
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from otel_ml.exceptions import WireError
 
-__all__ = ["Rendezvous", "Service", "boot_id", "rendezvous_of", "run_folder"]
+__all__ = ["Rendezvous", "Service", "boot_id", "is_private", "rendezvous_of", "run_folder"]
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.\-]")
 
@@ -58,7 +59,7 @@ class Service:
     """How to reach a running service: the content of `service.json`."""
 
     endpoint: str
-    token: str
+    token: str = field(repr=False)
     pid: int
     run_dir: str
     exporters: tuple[str, ...] = ()
@@ -83,8 +84,9 @@ class Service:
                 run_dir=str(found["run_dir"]),
                 exporters=tuple(str(name) for name in found.get("exporters", ())),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise WireError(f"service.json holds {content[:80]!r}; expected endpoint, token, pid, run_dir.") from error
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+            # Not what it holds: the token is in it.
+            raise WireError("service.json is not readable; expected endpoint, token, pid, run_dir.") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +114,13 @@ class Rendezvous:
         """Create the folder and its parent, readable by this user only.
 
         Raises:
-            PermissionError: the folder exists and is somebody else's.
+            PermissionError: the folder exists and is somebody else's, or open to others.
         """
         for folder in (self.folder.parent, self.folder, self.spool):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            found = folder.lstat()
-            if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
-                raise PermissionError(f"{folder} is not a folder of user {os.getuid()}. Set XDG_RUNTIME_DIR to one.")
-            if stat.S_IMODE(found.st_mode) & 0o077:
+            if not is_private(folder):
+                raise PermissionError(f"{folder} is not a private folder of user {os.getuid()}. Remove it.")
+            if stat.S_IMODE(folder.lstat().st_mode) & 0o077:
                 folder.chmod(0o700)
 
     def acquire(self) -> int | None:
@@ -164,7 +165,9 @@ class Rendezvous:
         return True
 
     def read_service(self) -> Service | None:
-        """Return the service that has announced itself, or None."""
+        """Return the service that has announced itself, or None; in a folder of others nobody can announce himself."""
+        if not is_private(self.folder.parent):
+            return None
         try:
             return Service.from_json(self.service_file.read_text())
         except (OSError, WireError):
@@ -183,19 +186,37 @@ def publish(path: Path, service: Service) -> None:
     Path(name).replace(path)
 
 
-def rendezvous_of(experiment_id: str, environ: os._Environ[str] | dict[str, str] | None = None) -> Rendezvous:
+def rendezvous_of(experiment_id: str, environ: Mapping[str, str] | None = None) -> Rendezvous:
     """Return the rendezvous of an experiment on this host (nothing is created)."""
     digest = hashlib.sha256(f"{experiment_id}\0{boot_id()}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return Rendezvous(_runtime_dir(os.environ if environ is None else environ) / f"otel-ml-{os.getuid()}" / digest)
+    return Rendezvous(_root(os.environ if environ is None else environ) / digest)
 
 
-def _runtime_dir(environ: os._Environ[str] | dict[str, str]) -> Path:
+def is_private(folder: Path) -> bool:
+    """Whether `folder` is one of this user, no link, and nobody else may put anything into it."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    is_closed = not stat.S_IMODE(found.st_mode) & 0o022
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and is_closed
+
+
+def _root(environ: Mapping[str, str]) -> Path:
+    """Return the folder of all rendezvous.
+
+    Anybody may make a folder of any name in /tmp. One that is not private is passed, by every process of the job alike.
+    """
+    name = f"otel-ml-{os.getuid()}"
     given = environ.get("XDG_RUNTIME_DIR", "")
-    if given:
-        folder = Path(given)
-        try:
-            if folder.is_dir() and folder.stat().st_uid == os.getuid():
-                return folder
-        except OSError:
-            pass
-    return Path("/tmp")
+    usual = (Path(given) if given and _is_own(Path(given)) else Path("/tmp")) / name
+    if is_private(usual) or not os.path.lexists(usual):
+        return usual
+    return Path.home() / ".cache" / name
+
+
+def _is_own(folder: Path) -> bool:
+    try:
+        return folder.is_dir() and folder.stat().st_uid == os.getuid()
+    except OSError:
+        return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 
 from otel_ml.wire import attributes as keys
@@ -14,6 +15,10 @@ from otel_ml_exporters.aggregation.parameters import Parameters
 from otel_ml_exporters.records import Artifact, Audio, HistogramValue, Image, JsonValue, Summary, Table, Text
 
 __all__ = ["Items"]
+
+
+_LONGEST_PATH = 1000
+"""Characters of a path inside an artifact: with the run's folder before it, it has to be a path on this system."""
 
 
 class Items:
@@ -89,7 +94,7 @@ class Items:
         size = said.get("ml.artifact.size")
         aliases = said.get("ml.artifact.aliases")
         checksum = said.get("ml.artifact.sha256")
-        path_in = str(said.get("ml.artifact.path_in") or said.get(keys.NAME) or "artifact")
+        path_in = _relative(str(said.get("ml.artifact.path_in") or said.get(keys.NAME) or "artifact"))
         content = event.body if isinstance(event.body, bytes) and event.body else None
         seq = self._output.emit(
             Artifact,
@@ -99,7 +104,7 @@ class Items:
             path_in=path_in,
             local=None,
             uri=str(said.get("ml.artifact.uri") or ""),
-            size=int(size) if isinstance(size, (int, float)) else len(content or b""),
+            size=len(content or b"") if size is None else _number(size),
             sha256=None if checksum is None else str(checksum),
             step=event.step,
             aliases=() if aliases is None else tuple(str(alias) for alias in _sequence(aliases)),
@@ -137,6 +142,18 @@ class Items:
         return item_name(writer.role, axis, named, writer.rank, with_role=writer.with_role)
 
 
+def _relative(path_in: str) -> str:
+    r"""Return a path inside an artifact that stays inside, in every backend and on every system.
+
+    Examples:
+        >>> _relative("model/weights 1.pt"), _relative("../../etc/passwd"), _relative("C:\\x\n")
+        ('model/weights 1.pt', 'etc/passwd', 'C:/x')
+    """
+    parts = [part.strip() for part in path_in.replace("\\", "/").split("/")]
+    shown = ("".join(char if char.isprintable() else "_" for char in part) for part in parts if part.strip(". "))
+    return "/".join(shown)[:_LONGEST_PATH].rstrip("/") or "artifact"
+
+
 def _mapping(body: JsonValue | bytes) -> Mapping[str, JsonValue]:
     if not isinstance(body, Mapping):
         raise TypeError(f"expected a mapping, got {type(body).__name__}")
@@ -160,8 +177,11 @@ def _bytes(body: JsonValue | bytes) -> bytes:
 
 
 def _whole(event: Event, name: str) -> int:
-    value = event.attributes.get(name)
-    return int(value) if isinstance(value, (int, float)) else 0
+    return _number(event.attributes.get(name))
+
+
+def _number(value: JsonValue) -> int:
+    return int(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0
 
 
 def _caption(event: Event) -> str | None:

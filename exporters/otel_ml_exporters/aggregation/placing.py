@@ -229,7 +229,7 @@ class Placing:
             self._fence(lane.track, lane, opened[number])
 
     def _leave_behind(self, writer: WriterState) -> None:
-        """Expect nothing more of the incarnation before `writer`, which belongs to an older attempt, although it lives."""
+        """Expect nothing more of the incarnation before `writer`, of an older attempt, although it lives."""
         before = self._run.writers.predecessor(writer)
         if before is not None and before.attempt != writer.attempt and before.replaced_at is None:
             before.replaced_at, before.replaced_when = self._run.active, self._run.now

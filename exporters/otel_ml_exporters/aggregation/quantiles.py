@@ -93,7 +93,7 @@ class Distribution:
     def bins(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return (edges, counts), edges ascending and finite, at most 512 bins; empty where nothing is finite."""
         coarse = self
-        while len(coarse.edges()) > MAX_BINS + 1:
+        while coarse._bin_count() > MAX_BINS:
             coarse = coarse.coarser(coarse.scale - 1)
         edges = coarse.edges()
         if len(edges) < 2:
@@ -103,6 +103,10 @@ class Distribution:
             counts.append(float(coarse.zero))
         counts += [float(coarse.positive.get(index, 0)) for index in _span(coarse.positive)]
         return edges, tuple(counts)
+
+    def _bin_count(self) -> int:
+        # Counted, not made: two points may lie 2^32 buckets apart.
+        return len(_span(self.negative)) + len(_span(self.positive)) + self.spans_zero
 
     @property
     def spans_zero(self) -> bool:

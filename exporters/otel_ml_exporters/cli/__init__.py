@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import click
 
 from otel_ml.exceptions import OtelMLError
+from otel_ml.printable import printable
+from otel_ml.redaction import redacted
 from otel_ml_exporters.cli.group import CommandGroup
 
 __all__ = ["cli", "main"]
@@ -54,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo("otel-ml: interrupted.", err=True)
         return 130
     except OtelMLError as error:
-        click.echo(f"otel-ml: {error}", err=True)
+        for line in redacted(f"otel-ml: {error}").splitlines():
+            click.echo(printable(line), err=True)
         return 1
     except BrokenPipeError:
         # The reader (`head`) has enough; what Python flushes at exit must not fail again.

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import click
 
 from otel_ml import env as worker
+from otel_ml.redaction import redacted
 from otel_ml.variable import AnyVariable, Setting
 from otel_ml_exporters import env as service
 from otel_ml_exporters.cli.screen import Screen, screen
@@ -70,7 +71,7 @@ def _value(setting: Setting[object]) -> str:
         return ""
     if variable.secret:
         return setting.shown
-    return f"{_text(setting.value)} {variable.unit}".rstrip()
+    return redacted(f"{_text(setting.value)} {variable.unit}".rstrip())
 
 
 def _text(value: object) -> str:

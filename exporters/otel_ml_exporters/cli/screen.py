@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from otel_ml.printable import printable
+
 __all__ = ["Screen", "screen"]
 
 _PLAIN_WIDTH = 120
@@ -30,16 +32,16 @@ class Screen:
         return self.out.is_terminal
 
     def line(self, text: str = "", style: str | None = None) -> None:
-        """Print one line, unchanged."""
-        self.out.print(Text(text, style=style or ""))
+        """Print one line; what is not printable is written out."""
+        self.out.print(Text(printable(text), style=style or ""))
 
     def note(self, text: str) -> None:
         """Print one line for the person, not for the pipe: on standard error."""
-        self.err.print(Text(text, style="dim"))
+        self.err.print(Text(printable(text), style="dim"))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
         """Print rows under a header; the columns named in `right` are numbers."""
-        cells = [list(row) for row in rows]
+        cells = [[printable(cell) for cell in row] for row in rows]
         if not self.is_terminal:
             self._plain_table(columns, cells, right)
             return

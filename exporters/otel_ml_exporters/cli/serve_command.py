@@ -11,7 +11,8 @@ import click
 from otel_ml.env import LOG_LEVEL
 from otel_ml_exporters.cli.parameters import EXPORTERS
 from otel_ml_exporters.config import ServiceConfig
-from otel_ml_exporters.experiments.run_log import LOG_FORMAT, OutputLog
+from otel_ml_exporters.experiments.log_lines import LogLines
+from otel_ml_exporters.experiments.run_log import OutputLog
 from otel_ml_exporters.service import Service, serve
 
 __all__ = ["command"]
@@ -52,7 +53,9 @@ def command(
     """
     if embedded != (rendezvous is not None):
         raise click.UsageError("--embedded and --rendezvous FOLDER belong together; leave both out to serve many runs.")
-    logging.basicConfig(level=_LEVELS[LOG_LEVEL.read().value], format=LOG_FORMAT, handlers=[OutputLog(sys.stderr)])
+    handler = OutputLog(sys.stderr)
+    handler.setFormatter(LogLines())
+    logging.basicConfig(level=_LEVELS[LOG_LEVEL.read().value], handlers=[handler])
     config = ServiceConfig.load(
         exporters=exporters, file=file, directory=base, http=http, grpc=grpc, rendezvous=rendezvous
     )

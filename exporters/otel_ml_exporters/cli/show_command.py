@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
 import math
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 import click
 
 from otel_ml.exceptions import ConfigError
+from otel_ml.printable import printable
 from otel_ml_exporters.cli.figures import compact, plural
 from otel_ml_exporters.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_exporters.cli.plot import plot, spark
@@ -67,10 +69,10 @@ def _chosen(read: History, patterns: Sequence[str], folder: RunFolder) -> Chosen
 
 
 def _print_csv(chosen: Chosen) -> None:
-    click.echo("axis,name,step,value")
+    rows = csv.writer(click.get_text_stream("stdout"), lineterminator="\n")
+    rows.writerow(["axis", "name", "step", "value"])
     for key, series in chosen:
-        for step, value in series.items():
-            click.echo(f"{key.axis},{key.name},{step},{value!r}")
+        rows.writerows([printable(key.axis), key.name, step, repr(value)] for step, value in series.items())
 
 
 def _print_plots(output: Screen, chosen: Chosen, *, height: int, log: bool) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +38,9 @@ def _with_file(record: Artifact, files: Mapping[int, bytes], folder: Path) -> Ar
     if seen is None:
         return record
     try:
-        return replace(record, local=_kept(folder, record, _Seen(seen)))
+        return replace(record, local=_kept(folder, record, _Seen(seen, str(record.sha256))))
+    except _ChangedError:
+        return record
     except OSError as error:
         _log.warning("%s", explained(f"The file {seen} stays where it is: {error}", "artifact-not-kept"))
         return replace(record, local=seen)
@@ -48,16 +51,32 @@ def _kept(folder: Path, record: Artifact, file: _File) -> Path:
     # Every part becomes one safe path part: no name leaves the run's folder.
     parts = [path_part(part) for part in record.path_in.split("/") if part]
     inside = Path(*parts or ["content"])
-    path = folder / "artifacts" / path_part(record.name) / inside
-    if path.exists():
-        if file.is_same(path):
-            return path
-        path = folder / "artifacts" / f"{path_part(record.name)}.{record.seq}" / inside
+    top = folder / "artifacts"
+    path = top / path_part(record.name) / inside
+    if path.is_file() and _is_within(path, top) and file.is_same(path):
+        return path
+    if path.exists() or not _is_within(path, top) or not _can_be_folder(path.parent, top):
+        path = top / f"{path_part(record.name)}.{record.seq}" / inside
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".artifact-") as beside:
         file.make(Path(beside) / "file")
         (Path(beside) / "file").replace(path)
     return path
+
+
+def _is_within(path: Path, top: Path) -> bool:
+    """Whether no link on the way leads out of `top`."""
+    return path.parent.resolve().is_relative_to(top.resolve())
+
+
+def _can_be_folder(path: Path, top: Path) -> bool:
+    """Whether nothing on the way from `top` is a file: an earlier artifact may have had that name."""
+    ways = (path, *path.parents)
+    return all(way.is_dir() or not way.exists() for way in ways[: len(path.parts) - len(top.parts)])
+
+
+class _ChangedError(Exception):
+    """A file is not what was announced."""
 
 
 class _File(Protocol):
@@ -88,31 +107,44 @@ class _Inline:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """It is a file of the job: linked, so that it outlives the job's own name for it; from another disk copied."""
+    """It is a file of the job: linked, so that it outlives the job's own name for it; from another disk copied.
+
+    What counts is the content that is kept, hashed after it was made: the name may stand for another file by then.
+    """
 
     file: Path
+    sha256: str
 
     def is_same(self, path: Path) -> bool:
-        return path.samefile(self.file) or _sha256(path) == _sha256(self.file)
+        return _sha256(path) == self.sha256
 
     def make(self, path: Path) -> None:
+        file = self.file.resolve()  # a link to a link would keep the name, not the content
         try:
-            os.link(self.file, path)
+            os.link(file, path)
         except OSError:
-            shutil.copyfile(self.file, path)
+            shutil.copyfile(file, path)
+        if not stat.S_ISREG(path.lstat().st_mode) or _sha256(path) != self.sha256:
+            raise _ChangedError
 
 
 def _visible(record: Artifact) -> Path | None:
-    """Return the file the worker named where this machine sees the same one."""
-    split = urlsplit(record.uri)
+    """Return the file the worker named where this machine sees one of that size.
+
+    Without its checksum a sender could name any file of ours and have it published: then it is a reference.
+    """
+    if record.sha256 is None:
+        return None
+    try:
+        split = urlsplit(record.uri)
+    except ValueError:
+        return None
     path = Path(unquote(split.path)) if split.scheme == "file" else Path(record.uri)
     if split.scheme not in {"", "file"} or not path.is_absolute():
         return None
     try:
-        if not path.is_file() or path.stat().st_size != record.size:
-            return None
-        return path if record.sha256 is None or _sha256(path) == record.sha256 else None
-    except OSError:
+        return path if path.is_file() and path.stat().st_size == record.size else None
+    except (OSError, ValueError):  # ValueError: a NUL in the name
         return None
 
 

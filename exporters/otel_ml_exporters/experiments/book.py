@@ -43,6 +43,9 @@ class RunBook:
     def __iter__(self) -> Iterator[ExperimentRun]:
         return iter(list(self._runs.values()))
 
+    def __len__(self) -> int:
+        return len(self._runs)
+
     def get(self, experiment: str) -> ExperimentRun | None:
         """Return an open run; any thread may ask."""
         return self._runs.get(experiment)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml.explanation import explained
+from otel_ml.redaction import redacted
 from otel_ml_exporters.aggregation.engine import Engine
 from otel_ml_exporters.aggregation.observation import Observation
 from otel_ml_exporters.aggregation.outcome import Outcome, Status
@@ -131,7 +132,9 @@ class ExperimentRun:
             try:
                 self._engine.observe(observation, now)
             except Exception:  # noqa: BLE001 (a defect of ours must not take the other runs with it)
-                _log.exception("Run %s: an observation could not be taken: %r", self.experiment, observation)
+                # Not what it holds: that may be 64 MiB, and is the user's.
+                kind, writer = type(observation).__name__, observation.writer
+                _log.exception("Run %s: a %s of rank %d could not be taken.", self.experiment, kind, writer.rank)
                 self._telemetry.count("dropped", reason="internal error")
         self._consumed = entry
         self.is_touched = True
@@ -247,7 +250,7 @@ class ExperimentRun:
             records=records,
             changes=outcome.changes,
             consumed=(self._journal, self._consumed),
-            notices=(*outcome.notices, *said),
+            notices=tuple(map(redacted, (*outcome.notices, *said))),
             facts=facts | ({"rejected": str(self.rejected)} if self.rejected else {}),
         )
 

@@ -13,9 +13,11 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TextIO
 
-__all__ = ["LOG_BYTES", "LOG_FORMAT", "OutputLog", "RunLog"]
+from otel_ml_exporters.experiments.log_lines import LogLines
 
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+__all__ = ["LOG_BYTES", "OutputLog", "RunLog"]
+
+__all__ = ["RunLog"]
 
 LOG_BYTES = 16 * 2**20
 """Most bytes of `service.log`; the 16 MiB before them are in `service.log.1`."""
@@ -39,7 +41,7 @@ class RunLog:
         self._handler: logging.Handler = logging.NullHandler()
         if path is not None:
             self._handler = RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", delay=True)
-        self._handler.setFormatter(logging.Formatter(LOG_FORMAT))
+        self._handler.setFormatter(LogLines())
         self._handler.addFilter(lambda _: _SPEAKING.get(None) == experiment)
         _LOGGER.addHandler(self._handler)
 

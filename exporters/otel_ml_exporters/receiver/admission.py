@@ -38,7 +38,7 @@ class Admission:
     """Takes requests while what is acknowledged and not yet decided stays below a limit: in memory and on disk.
 
     Args:
-        store: appends a request to the journal; the future is done when it is on the disk.
+        store: appends a request to the journal; the future is done when it is on the disk. May raise `OverloadedError`.
         telemetry: counts what is refused and rejected.
         has_room: tells whether the runs of a request are known, or there is room for them.
         limit: bytes of requests that are acknowledged, or about to be, and not decided.
@@ -104,7 +104,11 @@ class Admission:
             return nothing
         size = len(decoded.body)
         self._hold(size)
-        stored = self._store(decoded)
+        try:
+            stored = self._store(decoded)
+        except OverloadedError:
+            self._hold(-size)
+            raise
         stored.add_done_callback(lambda future: self._hold(-size) if future.exception() else None)
         self._telemetry.count("requests", signal=decoded.signal)
         return stored

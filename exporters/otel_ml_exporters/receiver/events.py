@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -71,4 +72,4 @@ def _goodbye(writer: Writer, seq: int, time_ns: int, given: Mapping[str, JsonVal
 
 
 def _amount(value: JsonValue) -> float:
-    return max(0.0, float(value)) if isinstance(value, (int, float)) else 0.0
+    return max(0.0, float(value)) if isinstance(value, (int, float)) and math.isfinite(value) else 0.0

@@ -23,7 +23,7 @@ Shares = tuple[tuple[int, float], ...]
 
 
 def exponential(bounds: Sequence[float], counts: Sequence[int]) -> Buckets | None:
-    """Return the buckets, or None where the point has no bounds.
+    """Return the buckets, or None where the point has no bounds, or bounds that are no numbers.
 
     Args:
         bounds: ascending; bucket i holds (bounds[i - 1], bounds[i]].
@@ -35,7 +35,7 @@ def exponential(bounds: Sequence[float], counts: Sequence[int]) -> Buckets | Non
         >>> exponential([1.0, 2.0], [0, 8, 0]).positive_offset
         0
     """
-    if not bounds or len(counts) != len(bounds) + 1:
+    if not bounds or len(counts) != len(bounds) + 1 or not all(map(math.isfinite, bounds)):
         return None
     signs: tuple[dict[int, float], dict[int, float]] = ({}, {})
     zero = 0.0

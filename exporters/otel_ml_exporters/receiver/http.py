@@ -7,12 +7,16 @@ import contextlib
 import logging
 import ssl
 import threading
+from collections.abc import Callable
 from typing import cast
 
 from otel_ml.exceptions import ConfigError
-from otel_ml_exporters.receiver.admission import MAX_REQUEST
+from otel_ml_exporters.receiver.admission import MAX_REQUEST, RETRY_AFTER_S
 from otel_ml_exporters.receiver.http_message import BadRequestError, Head, RequestParser, Response
+from otel_ml_exporters.receiver.intake import MOST_BYTES, Intake
+from otel_ml_exporters.receiver.pace import Pace
 from otel_ml_exporters.receiver.routes import Routes, problem
+from otel_ml_exporters.telemetry import Telemetry
 
 __all__ = ["HttpReceiver"]
 
@@ -21,8 +25,12 @@ _log = logging.getLogger(__name__)
 _IDLE_S = 300.0
 """A connection without a request; workers send every second, Collectors keep theirs for longer pauses."""
 
+_HEAD_S = 10.0
+"""From the first byte of a request, of a new connection from its beginning, to the end of the headers: a sender that is
+not known yet has no longer."""
+
 _REQUEST_S = 60.0
-"""From the first byte of a request to its last; 64 MiB at 10 Mbit/s."""
+"""From the end of the headers to the end of the body; 64 MiB at 10 Mbit/s."""
 
 _LINGER_S = 2.0
 """How long a refused sender may go on sending before the connection is cut.
@@ -32,9 +40,6 @@ Closing at once would reset the connection, and the sender would see that instea
 
 _MAX_AHEAD = 64 * 1024
 """Bytes of further requests that are read while one is being answered."""
-
-_MAX_CONNECTIONS = 16_384
-"""Open connections; a further one is closed at once, and comes again."""
 
 _BACKLOG = 1024
 """Connections the kernel may hold for us: all ranks of a job connect in the same second."""
@@ -47,8 +52,9 @@ class HttpReceiver:
         routes: what to answer.
         host: address to bind.
         port: 0 picks a free one.
+        telemetry: counts what is refused or slowed down here.
         tls: serve https.
-        arriving: bytes of bodies that may be under way at a time, over all connections.
+        arriving: bytes of requests that may be under way at a time, over all connections.
     """
 
     def __init__(
@@ -56,12 +62,15 @@ class HttpReceiver:
         routes: Routes,
         host: str,
         port: int,
+        telemetry: Telemetry,
         tls: ssl.SSLContext | None = None,
         *,
-        arriving: int = 256 * 2**20,
+        arriving: int = MOST_BYTES,
     ) -> None:
         self._routes = routes
-        self._arriving = Arriving(arriving)
+        self._telemetry = telemetry
+        self._intake = Intake(most_bytes=arriving)
+        telemetry.count("slowed", 0)  # there from the first scrape on
         self._host = host
         self._port = port
         self._tls = tls
@@ -83,9 +92,7 @@ class HttpReceiver:
             self._server = self._loop.run_until_complete(create)
         except OSError as error:
             self._loop.close()
-            raise ConfigError(
-                cannot_listen("OTEL_ML_LISTEN_HTTP", self._host, self._port, error), slug="cannot-listen"
-            ) from error
+            raise ConfigError(cannot_listen("OTEL_ML_LISTEN_HTTP", self._host, self._port, error)) from error
         self._thread.start()
         host, port = self._server.sockets[0].getsockname()[:2]
         return str(host), int(port)
@@ -98,7 +105,7 @@ class HttpReceiver:
         self._thread.join(timeout + 1.0)
 
     def _connection(self) -> _Connection:
-        return _Connection(self._routes, self._loop, self._connections, self._arriving)
+        return _Connection(self._routes, self._loop, self._connections, self._intake, self._telemetry)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -120,52 +127,44 @@ class HttpReceiver:
         self._loop.stop()
 
 
-class Arriving:
-    """Bytes of bodies under way; the loop's thread owns it."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self.held = 0
-
-    def reserve(self, size: int) -> bool:
-        """Set `size` bytes aside; False where there is no room for them. One alone always has room."""
-        if self.held and self.held + size > self._limit:
-            return False
-        self.held += size
-        return True
-
-    def release(self, size: int) -> None:
-        """Give back what was reserved."""
-        self.held -= size
-
-
 class _Connection(asyncio.Protocol):
     """One connection: one request at a time, in order."""
 
     def __init__(
-        self, routes: Routes, loop: asyncio.AbstractEventLoop, connections: set[_Connection], arriving: Arriving
+        self,
+        routes: Routes,
+        loop: asyncio.AbstractEventLoop,
+        connections: set[_Connection],
+        intake: Intake,
+        telemetry: Telemetry,
     ) -> None:
         self._routes = routes
-        self._arriving = arriving
-        self._reserved = 0
         self._loop = loop
         self._connections = connections
+        self._intake = intake
+        self._telemetry = telemetry
+        self._pace = Pace()
+        self._held = 0
         self._parser = RequestParser(MAX_REQUEST)
         self._head: Head | None = None
         self._lingering = False
+        self._answered = False
         self._timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if len(self._connections) >= _MAX_CONNECTIONS:
-            self._transport.abort()
+        if not self._intake.enter():
+            self._telemetry.count("refused", reason="too many connections")
+            self._refuse(_busy("The service has as many connections as it takes. Come back later."))
             return
         self._connections.add(self)
-        self._arm(_IDLE_S)
+        self._arm(_HEAD_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._connections.discard(self)
+        if self in self._connections:
+            self._connections.discard(self)
+            self._intake.leave()
         self._release()
         if self._timer is not None:
             self._timer.cancel()
@@ -173,13 +172,14 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._lingering:
             return
-        if self._head is None and not self._parser.buffered:
-            self._arm(_REQUEST_S)
+        if self._head is None and not self._parser.buffered and self._answered:
+            self._arm(_HEAD_S)
         self._parser.feed(data)
-        if self.task is None:
-            self._proceed()
-        elif self._parser.buffered > _MAX_AHEAD:
-            self._transport.pause_reading()
+        if self.task is not None:
+            if self._parser.buffered > _MAX_AHEAD:
+                self._transport.pause_reading()
+            return
+        self._proceed()
 
     def close(self) -> None:
         self._transport.close()
@@ -191,24 +191,30 @@ class _Connection(asyncio.Protocol):
                 self._head = self._parser.head()
                 if self._head is None:
                     return
+                self._arm(_REQUEST_S)
                 refusal = self._routes.refusal(self._head)
                 if refusal is not None:
                     self._refuse(refusal)
                     return
-                if not self._reserve(self._parser.expected):
-                    self._refuse(self._routes.overloaded(self._head))
-                    return
                 if self._head.headers.get("expect", "").lower() == "100-continue":
                     self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             body = self._parser.body()
-            if body is None and not self._reserve(self._parser.held - self._reserved):
-                self._refuse(self._routes.overloaded(self._head))
-                return
         except BadRequestError as error:
             self._refuse(problem(self._head, error))
             return
-        if body is not None:
+        if not self._hold(self._parser.buffered if body is None else len(body)):
+            self._refuse(self._routes.overloaded(self._head))
+        elif body is not None:
             self.task = self._loop.create_task(self._answer(self._head, body))
+
+    def _hold(self, size: int) -> bool:
+        """Count what this connection's request takes; False where all together take too much."""
+        grown, self._held = size - self._held, size
+        return self._intake.grow(grown, of=size)
+
+    def _release(self) -> None:
+        self._intake.shrink(self._held)
+        self._held = 0
 
     async def _answer(self, head: Head, body: bytes) -> None:
         try:
@@ -217,6 +223,7 @@ class _Connection(asyncio.Protocol):
             _log.exception("%s %s could not be answered.", head.method, head.path)
             response = Response(503, b"The service failed to answer. Send again later.\n", headers={"retry-after": "1"})
         self.task = None
+        self._answered = True
         self._release()
         if self._transport.is_closing():
             return
@@ -226,25 +233,23 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
             return
         self._head = None
+        wait_s = self._pace.wait(self._loop.time())
+        if wait_s:
+            self._telemetry.count("slowed")
+            self._transport.pause_reading()
+            self._timer = self._armed(wait_s, self._read_on)
+        else:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Go on to the next request."""
         self._transport.resume_reading()
-        self._arm(_REQUEST_S if self._parser.buffered else _IDLE_S)
+        self._arm(_HEAD_S if self._parser.buffered else _IDLE_S)
         if self._parser.buffered:
             self._proceed()
 
-    def _reserve(self, size: int) -> bool:
-        """Set aside what a body takes: as its length says, or as it grows."""
-        if size <= 0:
-            return True
-        if not self._arriving.reserve(size):
-            return False
-        self._reserved += size
-        return True
-
-    def _release(self) -> None:
-        self._arriving.release(self._reserved)
-        self._reserved = 0
-
     def _refuse(self, response: Response) -> None:
+        self._release()
         self._transport.write(response.encode(keep_alive=False))
         self._lingering = True
         if self._transport.can_write_eof():
@@ -253,15 +258,23 @@ class _Connection(asyncio.Protocol):
         self._arm(_LINGER_S)
 
     def _arm(self, seconds: float) -> None:
+        self._timer = self._armed(seconds, self._timed_out)
+
+    def _armed(self, seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
+        """Return the connection's one timer, set anew."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(seconds, self._timed_out)
+        return self._loop.call_later(seconds, then)
 
     def _timed_out(self) -> None:
         if self.task is not None:  # the sender waits for us, not we for it
             self._arm(_REQUEST_S)
             return
         self._transport.close()
+
+
+def _busy(text: str) -> Response:
+    return Response(503, f"{text}\n".encode(), headers={"retry-after": str(RETRY_AFTER_S)})
 
 
 def cannot_listen(variable: str, host: str, port: int, error: OSError) -> str:

@@ -41,6 +41,12 @@ class Head:
         return unquote(urlsplit(self.target).path)
 
     @property
+    def host(self) -> str:
+        """The name or address the sender believes to talk to, without port and brackets; "" where it does not say."""
+        name = self.headers.get("host", "")
+        return name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+
+    @property
     def query(self) -> Mapping[str, str]:
         """The query's parameters; the last of equal names."""
         return {key: values[-1] for key, values in parse_qs(urlsplit(self.target).query).items()}
@@ -88,8 +94,8 @@ class RequestParser:
 
     @property
     def buffered(self) -> int:
-        """Bytes not consumed yet."""
-        return len(self._buffer)
+        """Bytes that are not handed out yet."""
+        return len(self._buffer) + len(self._chunks or b"")
 
     @property
     def expected(self) -> int:
@@ -142,7 +148,7 @@ class RequestParser:
                 raise BadRequestError(400, f"transfer-encoding {encoding!r} with content-length {length!r}: send one.")
             self._chunks, self._chunk_left, self._in_trailer = bytearray(), 0, False
         elif length is not None:
-            if not (length.isascii() and length.isdigit()):
+            if not (length.isascii() and length.isdigit() and len(length) < 20):
                 raise BadRequestError(400, f"content-length {length!r} is no number.")
             self._length = int(length)
             if self._length > self._max_body:
@@ -191,7 +197,7 @@ class RequestParser:
 
 def _head(request_line: str, lines: list[str]) -> Head:
     parts = request_line.split(" ")
-    if len(parts) != 3 or not parts[0].isalpha() or parts[2] not in {"HTTP/1.1", "HTTP/1.0"}:
+    if len(parts) != 3 or not parts[0].isalpha() or not _is_url(parts[1]) or parts[2] not in {"HTTP/1.1", "HTTP/1.0"}:
         raise BadRequestError(400, f"Not an HTTP/1.1 request: {request_line[:80]!r}.")
     headers: dict[str, str] = {}
     for line in lines:
@@ -205,6 +211,14 @@ def _head(request_line: str, lines: list[str]) -> Head:
     connection = headers.get("connection", "").lower()
     keep_alive = "close" not in connection and (parts[2] == "HTTP/1.1" or "keep-alive" in connection)
     return Head(parts[0], parts[1], headers, keep_alive)
+
+
+def _is_url(text: str) -> bool:
+    try:
+        urlsplit(text)
+    except ValueError:  # brackets that are no address
+        return False
+    return True
 
 
 def _too_large(limit: int) -> BadRequestError:

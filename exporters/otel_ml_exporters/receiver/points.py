@@ -27,7 +27,7 @@ from otel_ml_exporters.aggregation.observation import (
 from otel_ml_exporters.receiver.coordinates import COORDINATES, DEFAULT_REDUCTION, Coordinates, coordinates
 from otel_ml_exporters.receiver.explicit_buckets import exponential
 from otel_ml_exporters.receiver.rejection import Rejections
-from otel_ml_exporters.receiver.values import as_text, attributes, plain
+from otel_ml_exporters.receiver.values import LONGEST_NAME, as_text, attributes, plain
 from otel_ml_exporters.records import JsonValue
 
 __all__ = ["MetricsDecoder"]
@@ -100,7 +100,7 @@ class MetricsDecoder:
                 try:
                     here, identity, values = _point_attributes(point, where)
                     columns = main if here is where else groups.setdefault(here, _Columns())
-                    _READ[kind](columns, SeriesKey(metric.name, identity, _KINDS[kind]), point, values)
+                    _READ[kind](columns, _series(metric.name, identity, kind), point, values)
                 except (ValueError, WireError) as error:
                     rejections.add(str(error))
         announced = scope.get(wire.SEQ_POINTS)
@@ -139,7 +139,7 @@ class MetricsDecoder:
         here, identity, values = _point_attributes(point, scope)
         columns = _Columns()
         name = metric.name.replace(":", "/")  # Prometheus' sign of a namespace: vllm:num_requests_running
-        _READ[kind](columns, SeriesKey(name, identity, _KINDS[kind]), point, values)
+        _READ[kind](columns, _series(name, identity, kind), point, values)
         data = getattr(metric, metric.WhichOneof("data"))
         return ForeignPoint(
             writer=writer,
@@ -208,6 +208,15 @@ def _point_attributes(point: Any, scope: Coordinates) -> tuple[Coordinates, Attr
     return here, identity, found
 
 
+def _series(name: str, identity: Attributes, kind: str) -> SeriesKey:
+    length = len(name) + sum(len(key) + len(value) for key, value in identity)
+    if length > LONGEST_NAME:
+        raise ValueError(
+            f"the metric {name[:60]!r}… and its attributes have {length} characters; expected at most {LONGEST_NAME}."
+        )
+    return SeriesKey(name, identity, _KINDS[kind])
+
+
 def _moments(columns: _Columns, series: SeriesKey, point: Any, values: Mapping[str, JsonValue]) -> None:
     count, total = point.count, point.sum
     if count == 1 and point.HasField("sum"):
@@ -229,6 +238,8 @@ def _explicit(columns: _Columns, series: SeriesKey, point: Any, values: Mapping[
 
 
 def _exponential(columns: _Columns, series: SeriesKey, point: Any, values: Mapping[str, JsonValue]) -> None:
+    if not _SCALES[0] <= point.scale <= _SCALES[1]:
+        raise ValueError(f"a point of {series.name!r} has scale {point.scale}; expected {_SCALES[0]} to {_SCALES[1]}.")
     buckets = Buckets(
         point.scale,
         point.zero_count,
@@ -295,6 +306,8 @@ def _read_count(point: Any) -> int:
 
 
 _INT64 = 1 << 63
+_SCALES = (-10, 20)
+"""Of exponential histograms (OpenTelemetry's data model): at −10 one bucket holds every double above 1."""
 _NOTHING: Mapping[str, JsonValue] = {}
 _NO_EXTRAS = (_NAN, _NAN, _NAN)
 _RESERVED = COORDINATES | wire.VALUE_ATTRIBUTES

@@ -9,6 +9,15 @@ from otel_ml.explanation import explained
 __all__ = ["Rejections", "UndecodableError"]
 
 
+_LONGEST = 300
+"""Characters of a reason: an answer, a log line and a label must not be a copy of a hostile request."""
+
+_REASONS = 50
+"""Reasons of one request that are told apart."""
+
+_OTHER = "further reasons are not told apart."
+
+
 class UndecodableError(Exception):
     """The request is not OTLP; the sender must not send it again."""
 
@@ -23,7 +32,13 @@ class Rejections:
         self._slugs: dict[str, None] = {}
 
     def add(self, reason: str, items: int = 1, *, slug: str = "rejected-points") -> None:
-        """Count `items` as rejected for `reason`, a whole sentence; `slug` is its section in the catalogue."""
+        """Count `items` as rejected for `reason`, a whole sentence; it may quote what was sent, and is cut then.
+
+        `slug` is its section in the catalogue.
+        """
+        reason = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]}…"
+        if reason not in self._counts and len(self._counts) >= _REASONS:
+            reason = _OTHER
         self._counts[reason] += items
         self._slugs[slug] = None
 

@@ -9,13 +9,22 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from otel_ml.wire import attributes as wire
 from otel_ml_exporters.aggregation.observation import Writer
-from otel_ml_exporters.receiver.values import as_text, attributes
+from otel_ml_exporters.receiver.values import LONGEST_NAME, as_text, attributes
 from otel_ml_exporters.records import JsonValue
 
 __all__ = ["Writers"]
 
 _CACHED = 65536
 """Resources remembered: more writers than any job has; beyond it the cache starts anew."""
+
+_CACHED_BYTES = 4096
+"""Of a resource that is remembered; ours have 500."""
+
+_LONGEST_NOTES = 64 * 1024
+"""Characters of a run's notes: a text, not a name."""
+
+_LARGEST = 2**31 - 1
+"""Largest rank, size, attempt or process id that is one; larger ones would not fit where ranks are counted."""
 
 _NO_EXPERIMENT = (
     f"the resource has no attribute {wire.EXPERIMENT_ID!r}; set it to the id of the run, "
@@ -47,10 +56,13 @@ class Writers:
         """Return the writer, or why nothing of it can be accepted."""
         key = resource.SerializeToString(deterministic=True)
         found = self._known.get(key)
-        if found is None:
+        if found is not None:
+            return found
+        found = _writer(attributes(resource.attributes))
+        if len(key) <= _CACHED_BYTES:
             if len(self._known) >= _CACHED:
                 self._known.clear()
-            found = self._known[key] = _writer(attributes(resource.attributes))
+            self._known[key] = found
         return found
 
 
@@ -59,6 +71,7 @@ def _writer(found: Mapping[str, JsonValue]) -> Writer | str:
     if not isinstance(experiment, str) or not experiment:
         return _NO_EXPERIMENT
     try:
+        experiment = _text(found, wire.EXPERIMENT_ID)
         rank = _integer(found, wire.RANK) or 0
         return Writer(
             experiment=experiment,
@@ -76,7 +89,7 @@ def _writer(found: Mapping[str, JsonValue]) -> Writer | str:
             run_name=_text(found, wire.RUN_NAME),
             with_role=wire.PREFIX not in found,
             tags=_texts(found.get(wire.TAGS)),
-            notes=_text(found, wire.NOTES) or None,
+            notes=_text(found, wire.NOTES, _LONGEST_NOTES) or None,
         )
     except ValueError as error:
         return str(error)
@@ -87,9 +100,12 @@ def _substitute_instance(found: Mapping[str, JsonValue], rank: int) -> str:
     return f"{_text(found, wire.HOST)}/{_text(found, wire.PID)}/{rank}"
 
 
-def _text(found: Mapping[str, JsonValue], key: str) -> str:
+def _text(found: Mapping[str, JsonValue], key: str, longest: int = LONGEST_NAME) -> str:
     value = found.get(key)
-    return "" if value is None else as_text(value)
+    text = "" if value is None else as_text(value)
+    if len(text) > longest:
+        raise ValueError(f"the resource attribute {key!r} has {len(text)} characters; expected at most {longest}.")
+    return text
 
 
 def _texts(value: JsonValue) -> tuple[str, ...]:
@@ -108,9 +124,9 @@ def _integer(found: Mapping[str, JsonValue], key: str) -> int | None:
             number = int(value)
         except ValueError:
             number = -1
-        if number >= 0:
+        if 0 <= number <= _LARGEST:
             return number
-    raise ValueError(f"the resource attribute {key!r} is {value!r}; expected a whole number of at least 0.")
+    raise ValueError(f"the resource attribute {key!r} is {value!r}; expected a whole number from 0 to {_LARGEST}.")
 
 
 def _topology(found: Mapping[str, JsonValue]) -> tuple[tuple[str, int, int], ...]:

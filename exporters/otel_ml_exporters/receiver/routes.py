@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from google.rpc.status_pb2 import Status
 
 from otel_ml.explanation import explained
+from otel_ml_exporters.receiver.addresses import is_address
 from otel_ml_exporters.receiver.admission import MAX_REQUEST, RETRY_AFTER_S, Accepted, Admission, OverloadedError
 from otel_ml_exporters.receiver.compression import decompressed
 from otel_ml_exporters.receiver.decode import SIGNALS, Signal, response
@@ -66,15 +67,27 @@ class Routes:
 
     Args:
         token: bearer token every request must carry, or "" for none.
+        any_host: whether requests that name another host than this one are answered. Where nobody has to show a token
+            or a certificate they are not: a web page may let its own name point here (DNS rebinding).
         version: of the service, for `/healthz`.
     """
 
-    def __init__(self, admission: Admission, runs: RunsView, telemetry: Telemetry, *, token: str, version: str) -> None:
+    def __init__(
+        self,
+        admission: Admission,
+        runs: RunsView,
+        telemetry: Telemetry,
+        *,
+        token: str,
+        version: str,
+        any_host: bool = True,
+    ) -> None:
         self._admission = admission
         self._runs = runs
         self._telemetry = telemetry
         self._authorization = f"Bearer {token}".encode() if token else b""
         self._version = version
+        self._any_host = any_host
         self._large = ThreadPoolExecutor(2, thread_name_prefix="otel-ml-decode")
 
     def close(self) -> None:
@@ -87,6 +100,9 @@ class Routes:
         if self._authorization and not hmac.compare_digest(given, self._authorization):
             self._telemetry.count("refused", reason="unauthenticated")
             return _error(head, 401, "The bearer token is missing or wrong. Set OTEL_ML_TOKEN to the service's.")
+        if not (self._any_host or head.host in {"", "localhost"} or is_address(head.host)):
+            self._telemetry.count("refused", reason="misdirected")
+            return _error(head, 421, f"Without OTEL_ML_TOKEN requests to localhost are answered, not to {head.host!r}.")
         signal = _signal_of(head.path)
         if signal is None:
             return None

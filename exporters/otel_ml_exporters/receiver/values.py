@@ -9,7 +9,10 @@ from typing import Any
 
 from otel_ml_exporters.records import JsonValue
 
-__all__ = ["as_text", "attributes", "plain"]
+__all__ = ["LONGEST_NAME", "as_text", "attributes", "plain"]
+
+LONGEST_NAME = 4096
+"""Characters of an experiment's, a role's, a metric's name, the last with its attributes. Names are kept in tables."""
 
 _DEPTH = 32
 """Nesting beyond it is cut: 20 deep is more than any program's parameters, and a hostile request recurses for ever."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from otel_ml.exceptions import OtelMLError
-from otel_ml_exporters.records import Record, StepRecord
+from otel_ml_exporters.records import Artifact, Record, StepRecord
 from otel_ml_exporters.storage.codec import decode
 
-__all__ = ["Follower", "UnreadableLineError", "record_of"]
+__all__ = ["Follower", "UnreadableLineError", "record_of", "with_own_file"]
 
 
 class UnreadableLineError(OtelMLError):
@@ -66,5 +67,22 @@ def record_of(line: bytes, folder: Path) -> Record:
         return StepRecord(**row)
     if kind == "artifact":
         row["type"] = row.pop("artifact_type")
-    media = (folder / row.pop("path")).read_bytes() if kind in {"image", "audio"} else None
-    return decode((kind, json.dumps(row), media))
+    media = _inside(folder, row.pop("path")).read_bytes() if kind in {"image", "audio"} else None
+    return with_own_file(decode((kind, json.dumps(row), media)), folder)
+
+
+def with_own_file(record: Record, folder: Path) -> Record:
+    """Return `record`; an artifact's file is taken from the run's folder only: a run may come from anybody."""
+    if not isinstance(record, Artifact) or record.local is None or _is_inside(folder, record.local):
+        return record
+    return replace(record, local=None)
+
+
+def _inside(folder: Path, name: str) -> Path:
+    if not _is_inside(folder, folder / name):
+        raise ValueError(f"{name!r} is not in the run's folder")
+    return folder / name
+
+
+def _is_inside(folder: Path, path: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())

@@ -12,7 +12,7 @@ from pathlib import Path
 from otel_ml.exceptions import OtelMLError
 from otel_ml_exporters.records import Record
 from otel_ml_exporters.runs.folders import RunFolder
-from otel_ml_exporters.runs.follow import Follower
+from otel_ml_exporters.runs.follow import Follower, with_own_file
 from otel_ml_exporters.storage.codec import decode
 
 __all__ = ["ExporterMark", "Facts", "RunUnreadableError", "facts", "is_live", "records"]
@@ -103,7 +103,7 @@ def _from_database(path: Path) -> Iterator[Record]:
     try:
         with _opened(path) as connection:
             rows = connection.execute("SELECT kind, record, media FROM records ORDER BY seq")
-            yield from map(decode, rows)
+            yield from (with_own_file(decode(row), path.parent.parent) for row in rows)
     except sqlite3.DatabaseError as error:
         raise RunUnreadableError(
             f"{str(path)!r} cannot be read ({error}). If the run has a metrics.jsonl, read that: otel-ml show "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TextIO
 
+from otel_ml.printable import printable
 from otel_ml_exporters.backends.console.choice import interesting, significant
 from otel_ml_exporters.backends.console.remark import Remarks
 from otel_ml_exporters.records import StepRecord
@@ -50,7 +51,7 @@ class Lines:
 
     def text(self, line: str) -> None:
         """Write a line as it is, cut to the width."""
-        line = line.rstrip()
+        line = printable(line.rstrip())
         self._stream.write(line if len(line) <= self._width else f"{line[: self._width - 1]}…")
         self._stream.write("\n")
 

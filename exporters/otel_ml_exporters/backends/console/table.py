@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from otel_ml.printable import printable
 from otel_ml_exporters.backends.console.choice import interesting, significant
 from otel_ml_exporters.backends.console.line import place
 from otel_ml_exporters.backends.console.remark import Remarks
@@ -68,7 +69,7 @@ class LiveTable:
 
     def text(self, line: str) -> None:
         """Write a line above the table."""
-        self._live.console.print(Text(line))
+        self._live.console.print(Text(printable(line)))
 
     def flush(self) -> None:
         """Draw the table."""
@@ -80,7 +81,7 @@ class LiveTable:
 
     def _table(self) -> Table:
         state = " · ".join([*self._places.values(), *self._last])
-        table = Table(title=self._title, caption=state, title_justify="left", caption_justify="left")
+        table = Table(title=_plain(self._title), caption=_plain(state), title_justify="left", caption_justify="left")
         table.add_column("metric", no_wrap=True, style="bold")
         table.add_column("last", justify="right", no_wrap=True)
         table.add_column("trend", no_wrap=True, style="cyan")
@@ -89,3 +90,8 @@ class LiveTable:
             recent = self._recent[name]
             table.add_row(Text(name), significant(recent[-1], self._digits), sparkline(recent))
         return table
+
+
+def _plain(text: str) -> Text:
+    """Return what was sent, not what it says as markup."""
+    return Text(printable(text))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from otel_ml.exceptions import ConfigError, MissingDependencyError
+from otel_ml.redaction import redacted
 from otel_ml.wire.names import sanitised
 from otel_ml_exporters.errors import RetryableExportError
 from otel_ml_exporters.records import RunInfo
@@ -97,6 +98,7 @@ def open_run(run: RunInfo, uri: str) -> OpenRun:
 
 def run_page(uri: str, opened: OpenRun) -> str:
     """Return the run's page on a server, else the store's own address."""
+    uri = redacted(uri)
     if not uri.startswith("http"):
         return uri
     return f"{uri.rstrip('/')}/#/experiments/{opened.experiment_id}/runs/{opened.run_id}"

@@ -101,8 +101,9 @@ def _over_grpc(endpoint: Endpoint) -> Answer:
         import grpc
     except ImportError:
         return Answer(accepted=False, is_ours=False, detail="grpcio is missing: pip install 'otel-ml[grpc]'")
-    target = endpoint.shown.rpartition("://")[2].rstrip("/")
-    plain = endpoint.insecure or endpoint.shown.startswith("http://")
+    url = endpoint.signals.get("/v1/metrics") or endpoint.url
+    target = url.rpartition("://")[2].rstrip("/")
+    plain = endpoint.insecure or url.startswith("http://")
     channel = grpc.insecure_channel(target) if plain else grpc.secure_channel(target, _grpc_credentials(endpoint))
     call = channel.unary_unary("/opentelemetry.proto.collector.metrics.v1.MetricsService/Export")
     metadata = [(name.lower(), value) for name, value in endpoint.headers.items()]

@@ -1,0 +1,38 @@
+"""Which addresses only this machine reaches."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+__all__ = ["is_address", "is_loopback"]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine gets to `host`; of a name, all it stands for must be so.
+
+    Examples:
+        >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0"), is_loopback("::")
+        (True, True, False, False)
+    """
+    if is_address(host):
+        return ipaddress.ip_address(host).is_loopback
+    try:
+        found = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
+    except (OSError, UnicodeError):
+        return False
+    return bool(found) and all(is_address(address) and ipaddress.ip_address(address).is_loopback for address in found)
+
+
+def is_address(host: str) -> bool:
+    """Whether `host` is an address and no name.
+
+    Examples:
+        >>> is_address("10.0.0.1"), is_address("::1"), is_address("localhost")
+        (True, True, False)
+    """
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,294 @@
+"""What is fed with foreign bytes: each target takes any input, or refuses it in the one way that is documented.
+
+Anything else that leaves a target is a finding.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import string
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from otel_ml._internal.http import HttpTransport
+from otel_ml.config import Config, Endpoint
+from otel_ml.exceptions import ConfigError, WireError
+from otel_ml.wire.names import MAX_LENGTH, sanitised
+from otel_ml.wire.reduction import Reduction
+from otel_ml.wire.rendezvous import Service, path_part
+from otel_ml.wire.spool import read_spool
+from otel_ml_exporters.aggregation.engine import Engine
+from otel_ml_exporters.config import ServiceConfig
+from otel_ml_exporters.experiments.late import as_request
+from otel_ml_exporters.experiments.leftovers import requests_of
+from otel_ml_exporters.receiver.admission import Admission
+from otel_ml_exporters.receiver.compression import decompressed
+from otel_ml_exporters.receiver.decode import Decoded, Decoder, Signal, response
+from otel_ml_exporters.receiver.http_message import BadRequestError, Head, RequestParser
+from otel_ml_exporters.receiver.rejection import UndecodableError
+from otel_ml_exporters.receiver.routes import Routes
+from otel_ml_exporters.records import StepRecord
+from otel_ml_exporters.runs.follow import Follower, UnreadableLineError
+from otel_ml_exporters.runs.recording import NoRecordingError, is_recording, read_recording
+from otel_ml_exporters.runs.reductions import ExtraReductions
+from otel_ml_exporters.storage.codec import decode, encode
+from otel_ml_exporters.storage.database import StorageError
+from otel_ml_exporters.storage.journal import Journal
+from otel_ml_exporters.telemetry import Telemetry
+
+__all__ = ["TARGETS"]
+
+Target = Callable[[bytes], None]
+
+_PUBLISHED = frozenset(string.ascii_letters + string.digits + "_/.-")
+_NOW = 1_700_000_000.0
+_ANSWER_BYTES = 64 * 1024
+"""An answer that names what was wrong must not be a copy of it."""
+
+
+def request(signal: Signal, *, is_json: bool = False) -> Target:
+    """Return the way of a request through the service: decoder, engine, records, restart."""
+
+    def target(data: bytes) -> None:
+        decoder = Decoder()
+        with suppress(UndecodableError):
+            decoded = decoder.json(signal, data) if is_json else decoder.protobuf(signal, data)
+            _check_answer(signal, decoded)
+            for experiment, observations in decoded.observations.items():
+                path_part(experiment).encode()
+                _reduced(experiment, observations)
+
+    return target
+
+
+def _check_answer(signal: Signal, decoded: Decoded) -> None:
+    answer = response(signal, decoded.rejections).SerializeToString()
+    assert len(answer) < _ANSWER_BYTES, f"an answer of {len(answer)} bytes"
+
+
+def _reduced(experiment: str, observations: list[Any]) -> None:
+    engine = Engine(experiment)
+    for observation in observations:
+        engine.observe(observation, _NOW)
+    state: dict[str, bytes] = {}
+    for now in (_NOW, _NOW + 100, _NOW + 1000):
+        engine.advance(now)
+        outcome = engine.take()
+        for record in outcome.records:
+            assert decode(encode(record)).seq == record.seq
+            if isinstance(record, StepRecord):
+                assert all(_is_published(name) for name in record.values), record.values
+        for late in outcome.too_late:
+            as_request(late).SerializeToString()
+        for key, value in outcome.changes.items():
+            state.pop(key, None) if value is None else state.update({key: value})
+    json.dumps([engine.status, engine.facts], default=str)
+    Engine(experiment, state=state).advance(_NOW + 2000)
+
+
+def _is_published(name: str) -> bool:
+    return 0 < len(name) <= MAX_LENGTH and set(name) <= _PUBLISHED
+
+
+def compression(data: bytes) -> None:
+    """Unpack with a small limit, by every name of an encoding."""
+    for encoding in ("gzip", "deflate", "", "br"):
+        with suppress(BadRequestError):
+            assert len(decompressed(data, encoding, 2**20)) <= max(2**20, len(data))
+
+
+class _NoRuns:
+    is_settled = True
+
+    def runs(self) -> list[Mapping[str, Any]]:
+        return []
+
+    def run(self, experiment: str, writer: str | None) -> Mapping[str, Any] | None:
+        return {"id": experiment, "writer": writer}
+
+    def measures(self) -> list[Any]:
+        return []
+
+    def notices(self, experiments: Any) -> int:
+        return len(list(experiments))
+
+
+def http(data: bytes) -> None:
+    """Parse a stream of requests, whole and cut, and answer each; the pieces must not matter."""
+    assert _answers([data]) == _answers([data[i : i + 7] for i in range(0, len(data), 7)])
+
+
+def _answers(pieces: list[bytes]) -> list[int]:
+    telemetry = Telemetry()
+    admission = Admission(_not_stored, telemetry)
+    routes = Routes(admission, _NoRuns(), telemetry, token="", version="0")
+    parser = RequestParser(2**20)
+    found: list[int] = []
+    head: Head | None = None
+    try:
+        for piece in pieces:
+            parser.feed(piece)
+            while True:
+                head = head or parser.head()
+                refusal = routes.refusal(head) if head is not None else None
+                if refusal is not None:
+                    return [*found, refusal.status]
+                body = parser.body() if head is not None else None
+                if head is None or body is None:
+                    break
+                answer = asyncio.run(routes.answer(head, body))
+                answer.encode(keep_alive=head.keep_alive)
+                found.append(answer.status)
+                head = None
+    except BadRequestError as error:
+        found.append(error.status)
+    finally:
+        routes.close()
+    return found
+
+
+def _not_stored(_decoded: Decoded) -> Any:
+    from concurrent.futures import Future
+
+    done: Future[int] = Future()
+    done.set_result(1)
+    return done
+
+
+def answer(data: bytes) -> None:
+    """Let the worker read an answer, of whatever kind it waits for."""
+    _asked(data, lambda transport: transport.get("/healthz", 1.0))
+    _asked(data, lambda transport: transport.post("/v1/metrics", b"", 1.0))
+
+
+def _asked(data: bytes, ask: Callable[[HttpTransport], object]) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(data[:60_000])
+        theirs.shutdown(socket.SHUT_WR)
+        transport = HttpTransport(Endpoint(url="http://127.0.0.1:9"))
+        transport._connect = lambda _target, _deadline: ours  # type: ignore[method-assign]
+        ask(transport)
+
+
+def spool(data: bytes) -> None:
+    """Take in what a dead writer has left."""
+    decoder = Decoder()
+    with _file(data) as path:
+        for signal, body in requests_of(read_spool(path)):
+            with suppress(UndecodableError):
+                decoder.protobuf(signal, body)
+
+
+def journal(data: bytes) -> None:
+    """Open a journal that the disk has changed, and read what is left of it."""
+    with _file(data, "journal.db") as path, suppress(StorageError):
+        opened: Journal[None] = Journal(path, lambda _entries: None)
+        try:
+            for entry in opened.leftover():
+                assert isinstance(entry.signal, str), entry
+                assert isinstance(entry.body, bytes), entry
+        finally:
+            opened.close()
+
+
+def rows(data: bytes) -> None:
+    """Read a `metrics.jsonl`."""
+    with _file(data) as path, suppress(UnreadableLineError):
+        Follower(path).new_records()
+
+
+def recording(data: bytes) -> None:
+    """Replay a recording of the Collector."""
+    with _file(data) as path, suppress(NoRecordingError, ConfigError):
+        is_recording(path)
+        for run in read_recording(path, ExtraReductions(())).runs:
+            for record in run.records:
+                encode(record)
+
+
+def rendezvous(data: bytes) -> None:
+    """Read `service.json`."""
+    with suppress(WireError, UnicodeDecodeError):
+        Service.from_json(data.decode()).to_json()
+
+
+def yaml(data: bytes) -> None:
+    """Read `otel-ml.yaml`."""
+    with _file(data) as path, suppress(ConfigError):
+        ServiceConfig.load(file=path, environ={"HOME": "x"})
+
+
+def settings(data: bytes) -> None:
+    """Read an environment."""
+    with suppress(ValueError):
+        found = json.loads(data)
+        if isinstance(found, dict):
+            environ = {key: str(value) for key, value in found.items()}
+            with suppress(ConfigError):
+                Config.from_env(environ)
+            with suppress(ConfigError):
+                ServiceConfig.load(environ=environ)
+
+
+def text(data: bytes) -> None:
+    """Make names of any text: metrics, folders, reductions."""
+    name = data.decode("utf-8", "surrogatepass" if _is_wtf8(data) else "replace")
+    assert _is_published(sanitised(name)), name
+    part = path_part(name)
+    assert part not in {"", ".", ".."}
+    assert not set(part) - (_PUBLISHED - {"/"}), part
+    assert len(part) < 255, part
+    with suppress(WireError):
+        assert str(Reduction.parse(str(Reduction.parse(name)))) == str(Reduction.parse(name))
+
+
+def _is_wtf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@contextmanager
+def _file(data: bytes, name: str = "input") -> Iterator[Path]:
+    """Yield a file that holds `data`, in memory where the machine has such a folder."""
+    with tempfile.TemporaryDirectory(dir=_fast()) as folder:
+        path = Path(folder) / name
+        path.write_bytes(data)
+        yield path
+
+
+@cache
+def _fast() -> str | None:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+TARGETS: Mapping[str, Target] = {
+    "metrics": request("metrics"),
+    "logs": request("logs"),
+    "traces": request("traces"),
+    "metrics_json": request("metrics", is_json=True),
+    "logs_json": request("logs", is_json=True),
+    "traces_json": request("traces", is_json=True),
+    "compression": compression,
+    "http": http,
+    "answer": answer,
+    "spool": spool,
+    "journal": journal,
+    "rows": rows,
+    "recording": recording,
+    "rendezvous": rendezvous,
+    "yaml": yaml,
+    "settings": settings,
+    "text": text,
+}
+"""Name → what takes any bytes."""

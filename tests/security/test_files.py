@@ -1,0 +1,198 @@
+"""Who else is on the machine: what they can read of a run, and what they can plant."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from otel_ml._internal import hosts
+from otel_ml._internal.embedded import EmbeddedLink
+from otel_ml.config import Config
+from otel_ml.wire import rendezvous as places
+from otel_ml.wire.rendezvous import Rendezvous, Service, publish, rendezvous_of
+from tests.fakes.greedy_service import greedy_service
+from tests.integration.worker_process import environment
+from tests.waiting import eventually
+
+PLANTED = Service("http://127.0.0.1:9", "of somebody else", 1, "/nowhere")
+EMBEDDED = """
+import os, sys
+os.umask(0)
+import otel_ml
+with otel_ml.init("exp", id="secure", exporters="jsonl"):
+    otel_ml.log({"loss": 1.0}, step=0)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    otel_ml.log({"loss": 2.0}, step=1)
+"""
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def be_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this user owns belongs to another one from here on."""
+    stranger = os.getuid() + 1
+    monkeypatch.setattr(os, "getuid", lambda: stranger)
+
+
+# What others can read
+
+
+def test_under_umask_0_nobody_else_can_read_or_write_what_a_run_has_of_secrets_and_data(tmp_path: Path) -> None:
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    environ = environment(tmp_path, {"XDG_RUNTIME_DIR": str(runtime)})
+    with subprocess.Popen(
+        [sys.executable, "-c", EMBEDDED], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "ready\n"
+        [announced] = eventually(lambda: list(runtime.rglob("service.json")))
+        [database] = eventually(lambda: list(tmp_path.rglob("run.db")))
+        journal = database.with_name("journal.db")
+        spools = list(runtime.rglob("*.spool"))
+
+        files = [announced, announced.with_name("lock"), *spools, database, journal, *database.parent.glob("*-wal")]
+        modes = {path.name: mode(path) for path in files}
+        folders = {path: mode(path) for path in (announced.parent.parent, announced.parent, database.parent)}
+        folders |= {path.parent: mode(path.parent) for path in spools}
+        log = database.parent.parent / "service.log"
+        job.communicate("go\n", timeout=60)
+
+    assert set(modes.values()) == {0o600}, modes
+    assert set(folders.values()) == {0o700}, folders
+    assert mode(log) == 0o600
+    assert job.returncode == 0
+
+
+def test_what_announces_a_service_to_other_hosts_can_be_read_by_its_owner_only(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        publish(tmp_path / "meeting.json", PLANTED)
+    finally:
+        os.umask(old)
+
+    assert mode(tmp_path / "meeting.json") == 0o600
+
+
+# What others can plant
+
+
+def test_a_rendezvous_folder_of_somebody_else_is_passed_and_its_service_not_trusted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    planted = rendezvous_of("exp", environ)
+    planted.create()
+    planted.publish(PLANTED)
+    assert planted.read_service() == PLANTED
+
+    be_somebody_else(monkeypatch)
+
+    assert planted.read_service() is None
+    with pytest.raises(PermissionError, match="not a private folder"):
+        planted.create()
+
+
+@pytest.mark.parametrize("how", ["link", "open to all", "file"])
+def test_a_rendezvous_folder_that_others_could_fill_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    runtime = tmp_path / "runtime"
+    runtime.mkdir()
+    taken = runtime / f"otel-ml-{os.getuid()}"
+    if how == "link":
+        elsewhere = Rendezvous(tmp_path / "elsewhere" / "x")
+        elsewhere.create()
+        taken.symlink_to(tmp_path / "elsewhere")
+    elif how == "file":
+        taken.touch()
+    else:
+        taken.mkdir()
+        taken.chmod(0o777)
+
+    found = rendezvous_of("exp", {"XDG_RUNTIME_DIR": str(runtime)})
+    found.create()
+
+    assert found.folder.parent == tmp_path / "home" / ".cache" / f"otel-ml-{os.getuid()}"
+    assert Rendezvous(taken / found.folder.name).read_service() is None
+
+
+def test_a_job_gives_nothing_to_a_service_that_somebody_else_planted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Planted where every process of the job looks: the folder's name holds nothing that others do not know."""
+    with greedy_service() as greedy:
+        planted = Rendezvous(tmp_path / "planted" / "run")
+        planted.create()
+        planted.publish(Service(greedy.endpoint, "t", 1, str(tmp_path)))
+        monkeypatch.setattr("otel_ml._internal.embedded.rendezvous_of", lambda _run: planted)
+        said: list[str] = []
+        link = EmbeddedLink(Config(dir=tmp_path), "run", say=said.append)
+        be_somebody_else(monkeypatch)
+
+        assert link.reach(0.0, failing_s=0.0) is None
+
+    assert greedy.requests == []
+    assert "not a private folder" in said[0]
+
+
+@pytest.mark.parametrize("how", ["another owner", "open to all", "link"])
+def test_hosts_do_not_join_a_service_that_somebody_else_announced_in_the_shared_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
+) -> None:
+    with greedy_service() as greedy:
+        config = Config(dir=tmp_path)
+        path = hosts.meeting_file(config, "run")
+        path.parent.mkdir()
+        publish(path, Service(greedy.endpoint, "t", 1, str(tmp_path)))
+        link = hosts.OtherHostLink(config, "run", say=lambda _sentence: None)
+        if how == "open to all":
+            path.chmod(0o666)
+        elif how == "link":
+            path.rename(tmp_path / "real.json")
+            path.symlink_to(tmp_path / "real.json")
+        else:
+            monkeypatch.setattr(hosts, "_is_ours", lambda path: _owned_by_another(path, monkeypatch))
+
+        assert link.reach(0.0, failing_s=0.0) is None
+
+    assert greedy.requests == []
+
+
+_is_ours = hosts._is_ours
+
+
+def _owned_by_another(path: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
+    found = os.lstat(path)
+    stranger = os.stat_result([*found[:4], found.st_uid + 1, *found[5:]])
+    monkeypatch.setattr(Path, "lstat", lambda self: stranger if self == path else os.lstat(self))
+    return _is_ours(path)
+
+
+def test_a_file_of_whom_the_network_file_system_takes_us_for_is_ours(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    publish(tmp_path / "meeting.json", PLANTED)
+
+    be_somebody_else(monkeypatch)
+
+    assert hosts._is_ours(tmp_path / "meeting.json")
+
+
+def test_what_service_json_holds_is_in_no_message() -> None:
+    with pytest.raises(places.WireError) as caught:
+        Service.from_json('{"token": "hush-hush", "pid": "no number"}')
+
+    assert "hush" not in str(caught.value)
+    assert "hush" not in repr(Service("e", "hush-hush", 1, "d"))
+    assert json.loads(PLANTED.to_json())["token"] == "of somebody else"
