@@ -27,6 +27,8 @@ PREFIX: Final = "ml.prefix"
 """Present (and empty) on the resource where the user said `init(prefix="")`: names carry no role."""
 TAGS: Final = "ml.tags"
 NOTES: Final = "ml.notes"
+SPOOL_AGE: Final = "ml.spool.age"
+"""Seconds since its writer last wrote to the spool that these data were found in; on what others send for a dead one."""
 
 # Scope (or, from any OTel SDK, the point: the point wins)
 STEP: Final = "ml.step"

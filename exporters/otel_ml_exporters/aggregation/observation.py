@@ -49,6 +49,7 @@ class Writer:
         parent: instance of the process this one was forked or spawned from, or None.
         topology: (dimension, coordinate, size), sorted by dimension.
         with_role: False where the user said `init(prefix="")`.
+        spool_age_s: it is dead, and others send what it left: so long ago it last wrote.
     """
 
     experiment: str
@@ -67,6 +68,7 @@ class Writer:
     with_role: bool = True
     tags: tuple[str, ...] = ()
     notes: str | None = None
+    spool_age_s: float = 0.0
 
 
 class SeriesKey(NamedTuple):

@@ -76,7 +76,11 @@ class Placing:
             parent = self._run.writers.parent_of(writer)
             if parent is not None and parent.attempt is not None:
                 return parent.attempt
+        if writer.attempt is None and self._run.writers.successor(writer) is not None:
+            return self._past(writer)
         attempt = self._counted(writer) if writer.attempt is None else writer.attempt
+        if writer.attempt is not None and writer.replaced_at is not None:
+            return attempt  # over: its beginning, too, changes nothing that came after it
         before = self._run.writers.predecessor(writer)
         if before is None or before.attempt != attempt:
             return attempt
@@ -89,6 +93,22 @@ class Placing:
                 self._contest.open(writer)
             return attempt
         return self._restart(writer, lane, step)
+
+    def _past(self, writer: WriterState) -> int:
+        """Return the attempt of an incarnation that is heard for the first time after its successor was.
+
+        Where no launcher counts it is the newest one of its role that had begun when it died, else the first one.
+        """
+        who = writer.writer
+        if who.attempt is not None:
+            return self._run.attempts.of(who.attempt)
+        lives = [
+            (other.born_at, other.attempt)
+            for other in self._run.writers
+            if other.writer.role == who.role and other.attempt is not None
+        ]
+        begun = [attempt for born_at, attempt in lives if born_at <= writer.alive_at]
+        return max(begun) if begun else min(attempt for _, attempt in lives)
 
     def _counted(self, writer: WriterState) -> int:
         """Return the attempt of a new writer: its launcher's count, else the newest one of its role.
@@ -130,6 +150,12 @@ class Placing:
         ]
 
     def _enthrone(self, writer: WriterState) -> None:
+        if self._run.writers.successor(writer) is not None:
+            writer.replaced_when = self._run.now
+            writer.replaced_at = self._run.active - self._run.settings.world_wait_s
+            self._run.clock.forget(writer.number)
+            self._run.writers.enthrone(writer)
+            return
         before = self._run.writers.predecessor(writer)
         if before is not None:
             before.replaced_when = self._run.now

@@ -156,6 +156,7 @@ class WriterState:
 
     def lived(self, time_ns: int, now: float) -> None:
         """Note that something arrived that it recorded at `time_ns`."""
+        now -= self.writer.spool_age_s  # from the spool of a dead one: it could have arrived then
         lag = now - time_ns / 1e9
         was_set_back = time_ns < self.newest_ns - _SET_BACK_NS
         if self.lag is None or was_set_back:
@@ -263,8 +264,34 @@ class Writers:
         newest = self._newest.get((state.writer.role, state.writer.rank))
         return newest if newest is not state else None
 
+    def successor(self, state: WriterState) -> WriterState | None:
+        """Return the first incarnation of its (role, rank) that began after `state` was over, where one was heard.
+
+        That is known of one whose spool others send: of all others, who is heard later is younger.
+        """
+        found = None
+        other = self._newest.get((state.writer.role, state.writer.rank)) if state.writer.spool_age_s else None
+        while other is not None and other is not state and state.alive_at <= other.born_at:
+            found = other
+            other = None if other.before is None else self.all[other.before]
+        return found
+
+    def incarnations(self, state: WriterState) -> list[int]:
+        """Return the numbers of all incarnations of its (role, rank) that delivered a step, oldest first."""
+        found: list[int] = []
+        number = newest.number if (newest := self._newest.get((state.writer.role, state.writer.rank))) else None
+        while number is not None:
+            found.insert(0, number)
+            number = self.all[number].before
+        return found
+
     def enthrone(self, state: WriterState) -> None:
-        """Make `state` the newest incarnation of its (role, rank)."""
+        """Make `state` the newest incarnation of its (role, rank), unless it is heard after one that follows it."""
+        after = self.successor(state)
+        if after is not None:
+            state.before, after.before = after.before, state.number
+            self.dirty.add(after.number)
+            return
         before = self.predecessor(state)
         if before is not None:
             before.newest, state.before = False, before.number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -61,6 +62,7 @@ def _writer(found: Mapping[str, JsonValue]) -> Writer | str:
             with_role=wire.PREFIX not in found,
             tags=_texts(found.get(wire.TAGS)),
             notes=_text(found, wire.NOTES) or None,
+            spool_age_s=_seconds(found.get(wire.SPOOL_AGE)),
         )
     except ValueError as error:
         return str(error)
@@ -80,6 +82,10 @@ def _texts(value: JsonValue) -> tuple[str, ...]:
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return tuple(as_text(item) for item in value) if isinstance(value, list) else ()
+
+
+def _seconds(value: JsonValue) -> float:
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < math.inf else 0.0
 
 
 def _integer(found: Mapping[str, JsonValue], key: str) -> int | None:

@@ -351,3 +351,53 @@ def test_a_life_that_arrives_in_one_burst_is_not_taken_for_one_that_began_with_t
 
     assert [service.rows()[step]["x"] for step in (0, 7, 8, 9, 10)] == [2.0, 2.0, 4.0, 4.0, 4.0]
     assert [r.step for r in service.steps() if r.attempt == 1] == [8, 9, 10]
+
+
+def test_a_process_that_is_heard_only_after_the_one_that_followed_it_changes_nothing_of_that_one() -> None:
+    service, first = Service(), life("a")
+    for step in range(10):
+        service.take(*[rank.step(step, {"x": 1.0}) for rank in first])
+    service.wait(40)  # a service that nobody reaches; a second life begins and ends meanwhile
+    third = life("c", start=service.now)
+    for step in range(8, 12):
+        service.take(*[rank.step(step, {"x": 3.0}) for rank in third])
+    service.wait(3, *third)
+
+    second = life("b", start=START + 10, spool_age_s=20.0)
+    for step in range(6, 11):
+        service.take(*[rank.step(step, {"x": 2.0}) for rank in second])
+    for rank in third:
+        rank.clock = service.now
+    for step in range(12, 15):
+        service.take(*[rank.step(step, {"x": 3.0}) for rank in third])
+    service.take(*[rank.bye() for rank in third])
+
+    assert {step: values["x"] for step, values in service.rows().items()} == {
+        **dict.fromkeys(range(6), 1.0),
+        **dict.fromkeys(range(6, 8), 2.0),
+        **dict.fromkeys(range(8, 15), 3.0),
+    }
+    assert {record.attempt for record in service.steps()} == {0, 1}
+    assert service.engine.status.counts.superseded == 2 * 2 + 3 * 2  # a's steps 6 and 7; b's from 8 on
+
+
+def test_a_process_that_is_heard_only_after_the_first_one_that_was_is_part_of_its_attempt() -> None:
+    service = Service()
+    service.wait(40)
+    second = life("b", start=service.now)
+    for step in range(5, 8):
+        service.take(*[rank.step(step, {"x": 2.0}) for rank in second])
+    service.wait(3, *second)
+
+    first = life("a", start=START + 10, spool_age_s=20.0)
+    for step in range(7):
+        service.take(*[rank.step(step, {"x": 1.0}) for rank in first])
+    for rank in second:
+        rank.clock = service.now
+    service.take(*[rank.step(8, {"x": 2.0}) for rank in second], *[rank.bye() for rank in second])
+
+    assert {step: values["x"] for step, values in service.rows().items()} == {
+        **dict.fromkeys(range(5), 1.0),
+        **dict.fromkeys(range(5, 9), 2.0),
+    }
+    assert {record.attempt for record in service.steps()} == {0}
