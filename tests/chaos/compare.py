@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from otel_ml._internal.spool import DISK_AGAIN_S
 from tests.chaos.control import CONTROL
 from tests.chaos.job import Job, Life, Span
 from tests.chaos.layout import AXES, RANKS
+from tests.chaos.pulse import lateness_s
 from tests.chaos.stalls import Stall, stalls_in
 from tests.chaos.steps import begun_in, file_of
 from tests.e2e.jobs import BACKENDS, answer_of
@@ -103,14 +105,21 @@ def compare(job: Job) -> Table:
 
 
 def expect(job: Job, life: Life, expected: Expected, table: Table) -> None:
-    for at, step in begun_in(file_of(job.steps, life.role, life.rank, life.process.pid)):
+    file = file_of(job.steps, life.role, life.rank, life.process.pid)
+    late_s = 0.0 if life.killed_at is None else lateness_s(file.with_suffix(".pulse"), life.killed_at)
+    for at, step in begun_in(file):
         table.recorded += VALUES_A_STEP
         if life.role == "trainer" and owner(job.starts, step) != life.attempt:
             continue
-        was_safe = at < (life.killed_at or float("inf")) - SAFE_S and not is_within(at, job.spools_full, SAFE_S)
-        is_safe = life.killed_at is None or was_safe
+        is_safe = life.killed_at is None or is_on_disk(at + late_s, life.killed_at, job.spools_full)
         table.unsafe += not is_safe
         (expected.must if is_safe else expected.may)[life.role, step].add(life.rank)
+
+
+def is_on_disk(at: float, killed_at: float, full: Iterable[Span]) -> bool:
+    """Whether what was recorded `at` was in a spool when its process was killed; `full`: no spool could be written."""
+    in_memory = any(began - SAFE_S <= at and began <= killed_at <= ended + DISK_AGAIN_S + SAFE_S for began, ended in full)
+    return at < killed_at - SAFE_S and not in_memory
 
 
 def owner(starts: list[int], step: int) -> int:

@@ -31,6 +31,7 @@ time.time = lambda: (_real_ns() + _shift[0]) / 1e9  # type: ignore[assignment]
 
 import otel_ml  # noqa: E402
 from tests.chaos.layout import AXES  # noqa: E402
+from tests.chaos.pulse import start_pulse  # noqa: E402
 from tests.chaos.stalls import Watch  # noqa: E402
 from tests.chaos.steps import file_of, reached_in  # noqa: E402
 
@@ -44,6 +45,7 @@ def main() -> None:
     step = reached_in(folder, role) + 1 if first == "join" else int(first)
     file = file_of(folder, role, rank, os.getpid())
     own = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    start_pulse(file.with_suffix(".pulse"))
     watch = Watch(file.with_suffix(".stalls"))
     noted = _shift[0]
     while not (folder / "stop").exists():
