@@ -14,8 +14,8 @@ from typing import Any
 __all__ = ["LIMIT", "RECORDS", "STRIDE", "Records", "sleep", "stay_awake", "take"]
 
 STRIDE = 4
-LIMIT = STRIDE * 65_536
-"""Items from which a caller folds: about 8 MB, or 10 ms of recording in a tight loop."""
+LIMIT = STRIDE * 8_192
+"""Items from which a caller folds: a tight loop of recording. It takes 2 ms; training may be held up for 5."""
 
 
 class Records(list[Any]):

@@ -103,7 +103,7 @@ class Recorder:
             collected = [(step, step.pending) for step in folder.steps if step.pending is not None]
             for step, _ in collected:
                 step.pending = None
-            folder.steps = {}
+            folder.steps, folder.points = {}, 0
             values, folder.values = folder.values, 0
         scopes: list[bytes] = []
         counts = [self._encode(step, pending, scopes) for step, pending in collected]

@@ -14,10 +14,13 @@ from typing import Any
 from tests.chaos.layout import Layout
 from tests.chaos.proxy import Proxy
 from tests.collector.pipeline import Collector, Program
-from tests.e2e.jobs import free_port, until
+from tests.e2e.jobs import free_port
 
 COLLECTOR_RETRY_S = 6.0
 """The Collector tries again after at most 5 s; when nothing has come for longer, it has nothing."""
+
+DELIVERY_S = 150.0
+"""Of a job that has ended: the longest pause of an exporter that has failed often is 60 s."""
 
 
 class Hops:
@@ -88,18 +91,22 @@ class Hops:
     def finish(self) -> None:
         """Wait until every value that was acknowledged is delivered, and end everything in order."""
         settled_s = COLLECTOR_RETRY_S if "collector" in self.programs else 0.0
-        seen: tuple[object, float] = (None, time.monotonic())
+        last_seq, since = 0, time.monotonic()
+        run: dict[str, Any] = {}
 
         def is_over() -> bool:
-            nonlocal seen
+            nonlocal last_seq, since, run
             self.look_after()
-            [run] = self._ask("/otel_ml/runs") or [{"status": "running", "pending": 1, "last_seq": 0}]
-            if run["last_seq"] != seen[0]:
-                seen = run["last_seq"], time.monotonic()
-            is_quiet = time.monotonic() - seen[1] >= settled_s
-            return run["status"] != "running" and not run["pending"] and is_quiet
+            [run] = self._ask("/otel_ml/runs") or [run]
+            if run.get("last_seq") != last_seq:
+                last_seq, since = run.get("last_seq", 0), time.monotonic()
+            is_quiet = time.monotonic() - since >= settled_s
+            return run.get("status", "running") != "running" and not run["pending"] and is_quiet
 
-        until(is_over, seconds=150)
+        deadline = time.monotonic() + DELIVERY_S
+        while not is_over():
+            assert time.monotonic() < deadline, f"not delivered after {DELIVERY_S:.0f} s: {run}"
+            time.sleep(0.2)
         for name in ("collector", "service", "mlflow"):
             if name in self.programs:
                 self.programs[name].stop()
