@@ -73,7 +73,7 @@ def restore_writer(run: RunState, entry: dict[str, Any]) -> None:
         fields["manifests"] = [(seq, step) for seq, step in fields["manifests"]]
         state.progress[lane] = Progress(**fields)
     if entry["newest"]:
-        run.writers.enthrone(state)
+        run.writers.crown(state)
 
 
 def track_entry(track: Track) -> list[object]:

@@ -295,5 +295,9 @@ class Writers:
         before = self.predecessor(state)
         if before is not None:
             before.newest, state.before = False, before.number
+        self.crown(state)
+
+    def crown(self, state: WriterState) -> None:
+        """Note that `state` is the newest incarnation of its (role, rank); it knows the one before it."""
         state.newest = True
         self._newest[state.writer.role, state.writer.rank] = state

@@ -366,6 +366,7 @@ def test_a_process_that_is_heard_only_after_the_one_that_followed_it_changes_not
     second = life("b", start=START + 10, spool_age_s=20.0)
     for step in range(6, 11):
         service.take(*[rank.step(step, {"x": 2.0}) for rank in second])
+    service.restart()
     for rank in third:
         rank.clock = service.now
     for step in range(12, 15):
