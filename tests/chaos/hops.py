@@ -127,5 +127,5 @@ def mlflow_server(folder: Path, runs: Path, port: int, env: Mapping[str, str]) -
     """Return a server on the database that the exporter would use without one."""
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{runs / 'mlflow.db'}"]
-    command += ["--artifacts-destination", str(runs / "mlflow-artifacts")]
+    command += ["--default-artifact-root", str(runs / "mlflow-artifacts"), "--no-serve-artifacts"]
     return Program("mlflow", command, env, folder, f"http://127.0.0.1:{port}/health")
