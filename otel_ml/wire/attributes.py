@@ -28,7 +28,7 @@ PREFIX: Final = "ml.prefix"
 TAGS: Final = "ml.tags"
 NOTES: Final = "ml.notes"
 SPOOL_AGE: Final = "ml.spool.age"
-"""Seconds since its writer last wrote to the spool that these data were found in; on what others send for a dead one."""
+"""On what others send for a dead writer: seconds since it last wrote to the spool they found."""
 
 # Scope (or, from any OTel SDK, the point: the point wins)
 STEP: Final = "ml.step"

@@ -118,7 +118,9 @@ def expect(job: Job, life: Life, expected: Expected, table: Table) -> None:
 
 def is_on_disk(at: float, killed_at: float, full: Iterable[Span]) -> bool:
     """Whether what was recorded `at` was in a spool when its process was killed; `full`: no spool could be written."""
-    in_memory = any(began - SAFE_S <= at and began <= killed_at <= ended + DISK_AGAIN_S + SAFE_S for began, ended in full)
+    in_memory = any(
+        began - SAFE_S <= at and began <= killed_at <= ended + DISK_AGAIN_S + SAFE_S for began, ended in full
+    )
     return at < killed_at - SAFE_S and not in_memory
 
 

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from pathlib import Path
+import itertools
 
 EVERY_S = 0.1
 """As otel_ml's own thread looks around."""
@@ -34,5 +35,5 @@ def lateness_s(file: Path, killed_at: float) -> float:
     recent = [moment for moment in moments if moment >= killed_at - WINDOW_S] + [killed_at]
     before = [moment for moment in moments if moment < killed_at - WINDOW_S][-1:]
     beats = [*before, *recent]
-    gaps = [later - earlier for earlier, later in zip(beats, beats[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(beats)]
     return max(0.0, max(gaps, default=0.0) - EVERY_S)
