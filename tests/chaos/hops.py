@@ -1,4 +1,4 @@
-"""What is between a rank and a backend, kept alive: service, Collector, MLflow server, and the networks between them."""
+"""What is between a rank and a backend, kept alive: service, Collector, MLflow server, and their networks."""
 
 from __future__ import annotations
 

@@ -4,11 +4,11 @@ lets threads run when they are due; on a crowded one it is safe by so much later
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
 from pathlib import Path
-import itertools
 
 EVERY_S = 0.1
 """As otel_ml's own thread looks around."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -13,7 +14,6 @@ from tests.chaos.layout import LAYOUTS
 from tests.chaos.pulse import EVERY_S, lateness_s
 from tests.chaos.schedule import KINDS, schedule
 from tests.chaos.stalls import Stall, Watch, stalls_in
-import itertools
 
 modes = pytest.mark.parametrize("mode", LAYOUTS)
 
