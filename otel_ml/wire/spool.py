@@ -16,14 +16,12 @@ A file may end inside a frame where its writer was killed; what is before is goo
 from __future__ import annotations
 
 import struct
-import time
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from otel_ml.wire.attributes import SPOOL_AGE
-from otel_ml.wire.protobuf import field, key_values
+from otel_ml.wire.protobuf import field
 
 __all__ = ["HEADER", "PATHS", "SUFFIX", "Frame", "Kind", "Leftover", "encode_frame", "read_spool", "request_body"]
 
@@ -58,18 +56,11 @@ def encode_frame(frame: Frame) -> bytes:
 
 
 def read_spool(path: Path) -> Leftover:
-    """Read a spool file up to its first incomplete frame; a file without a resource holds nothing.
-
-    The resource says since when its writer is silent: this file may be the first that is heard of it, and a
-    process that was started after it died may have been heard before.
-    """
+    """Read a spool file up to its first incomplete frame; a file without a resource holds nothing."""
     frames = list(_frames(path.read_bytes()))
     if not frames or frames[0].kind != "R":
         return Leftover(b"", ())
-    # Of the clock that the file's time is from, whatever this process was told the time is.
-    age_s = max(0.0, time.clock_gettime(time.CLOCK_REALTIME) - path.stat().st_mtime)
-    resource = frames[0].payload + key_values(1, {SPOOL_AGE: age_s})
-    return Leftover(resource, tuple(frame for frame in frames if frame.kind in PATHS))
+    return Leftover(frames[0].payload, tuple(frame for frame in frames if frame.kind in PATHS))
 
 
 def _frames(content: bytes) -> Iterator[Frame]:

@@ -32,6 +32,7 @@ _WRITER_FIELDS = tuple(Writer.__dataclass_fields__)
 _PLAIN_WRITER = (
     "attempt", "floor", "forgiven", "gap_since", "heard_at", "since", "replaced_at", "replaced_when",
     "newest_ns", "lag", "born_at", "alive_at", "contested", "first_step_seq", "before", "native", "points", "lanes",
+    "boot_lag", "boot_alive",
 )  # fmt: skip
 
 
@@ -72,6 +73,7 @@ def restore_writer(run: RunState, entry: dict[str, Any]) -> None:
         fields = dict(zip(Progress.__slots__, values, strict=True))
         fields["manifests"] = [(seq, step) for seq, step in fields["manifests"]]
         state.progress[lane] = Progress(**fields)
+    run.writers.recall(state)
     if entry["newest"]:
         run.writers.crown(state)
 

@@ -76,8 +76,9 @@ class Placing:
             parent = self._run.writers.parent_of(writer)
             if parent is not None and parent.attempt is not None:
                 return parent.attempt
-        if writer.attempt is None and self._run.writers.successor(writer) is not None:
-            return self._past(writer)
+        after = self._run.writers.successor(writer) if writer.attempt is None else None
+        if after is not None:
+            return self._past(writer, after)
         attempt = self._counted(writer) if writer.attempt is None else writer.attempt
         if writer.attempt is not None and writer.replaced_at is not None:
             return attempt  # over: its beginning, too, changes nothing that came after it
@@ -94,21 +95,24 @@ class Placing:
             return attempt
         return self._restart(writer, lane, step)
 
-    def _past(self, writer: WriterState) -> int:
-        """Return the attempt of an incarnation that is heard for the first time after its successor was.
+    def _past(self, writer: WriterState, after: WriterState) -> int:
+        """Return the attempt of an incarnation that is heard for the first time after `after`, its successor, was.
 
-        Where no launcher counts it is the newest one of its role that had begun when it died, else the first one.
+        Where no launcher counts it is that of the rank that began at about the same time, as far as it is one from its
+        predecessor's to its successor's.
         """
-        who = writer.writer
+        who, last = writer.writer, after.attempt or 0
         if who.attempt is not None:
             return self._run.attempts.of(who.attempt)
-        lives = [
-            (other.born_at, other.attempt)
+        first = self._run.writers[after.before].attempt or 0 if after.before is not None else last
+        peers = [
+            (abs(other.writer.born - who.born), other.attempt)
             for other in self._run.writers
-            if other.writer.role == who.role and other.attempt is not None
+            if (other.writer.role, other.writer.boot) == (who.role, who.boot)
+            and other.writer.rank != who.rank
+            and other.attempt is not None
         ]
-        begun = [attempt for born_at, attempt in lives if born_at <= writer.alive_at]
-        return max(begun) if begun else min(attempt for _, attempt in lives)
+        return max(first, min(last, min(peers)[1])) if peers else first
 
     def _counted(self, writer: WriterState) -> int:
         """Return the attempt of a new writer: its launcher's count, else the newest one of its role.
@@ -167,13 +171,20 @@ class Placing:
 
     def heard_again(self, writer: WriterState) -> None:
         """A replaced incarnation recorded something after its successor began: both are alive, and both count."""
-        if writer.replaced_at is not None and writer.alive_at > writer.replaced_when:
+        if writer.replaced_at is not None and self._outlived(writer):
             writer.replaced_at = None
             who = writer.writer
             self._run.output.say(
                 f"Two live processes are rank {who.rank} of role {who.role!r}; both count. "
                 f"Give each its own rank (OTEL_ML_RANK) or role (OTEL_SERVICE_NAME)."
             )
+
+    def _outlived(self, writer: WriterState) -> bool:
+        """Whether an incarnation lived on beside its successor; by their own clock, where they have one."""
+        after = self._run.writers.successor(writer)
+        if after is None or not writer.boot_alive:
+            return writer.alive_at > writer.replaced_when
+        return writer.boot_alive > after.writer.born + self._run.settings.heartbeat_s
 
     def _fence(self, track: Track, lane: Lane, step: int) -> None:
         """Let the older attempts of a track end where this one begins: earlier steps close, the rest is superseded.

@@ -11,7 +11,7 @@ from otel_ml_exporters.aggregation.observation import Writer
 from otel_ml_exporters.receiver.values import as_text, attributes
 from otel_ml_exporters.records import JsonValue
 
-__all__ = ["Writers"]
+__all__ = ["Writers", "seconds"]
 
 _CACHED = 65536
 """Resources remembered: more writers than any job has; beyond it the cache starts anew."""
@@ -62,7 +62,8 @@ def _writer(found: Mapping[str, JsonValue]) -> Writer | str:
             with_role=wire.PREFIX not in found,
             tags=_texts(found.get(wire.TAGS)),
             notes=_text(found, wire.NOTES) or None,
-            spool_age_s=_seconds(found.get(wire.SPOOL_AGE)),
+            boot=_text(found, wire.BOOT),
+            born=seconds(found.get(wire.BORN)),
         )
     except ValueError as error:
         return str(error)
@@ -84,7 +85,8 @@ def _texts(value: JsonValue) -> tuple[str, ...]:
     return tuple(as_text(item) for item in value) if isinstance(value, list) else ()
 
 
-def _seconds(value: JsonValue) -> float:
+def seconds(value: object) -> float:
+    """Return a time of the clock of `ml.boot`; 0 where there is none, or what is there is no time."""
     return float(value) if isinstance(value, (int, float)) and 0 <= value < math.inf else 0.0
 
 
