@@ -82,9 +82,10 @@ def by_backend(counts: Counter[str]) -> str:
 
 
 def longest(stalls: list[Stall]) -> Stall:
-    return max(stalls, key=lambda stall: stall.own_ms, default=Stall(0.0, 0.0, 0.0, 0.0, "-", 0.0))
+    return max(stalls, key=lambda stall: stall.own_ms, default=Stall(0.0, 0.0, 0.0, 0.0, 0.0, "-", 0.0))
 
 
 def sentence_of(stall: Stall) -> str:
     took = f"{stall.wall_ms:.1f} ms, of which {stall.work_ms:.1f} ms work, {stall.queue_ms:.1f} ms waiting for a core"
-    return f"{stall.own_ms:.1f} ms ({took}; {stall.call} {stall.call_ms:.1f} ms)"
+    others = f", its other threads {stall.others_ms:.1f} ms" if stall.others_ms >= 1.0 else ""
+    return f"{stall.own_ms:.1f} ms ({took}{others}; {stall.call} {stall.call_ms:.1f} ms)"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, perf_counter_ns, thread_time_ns
 from types import TracebackType
@@ -25,6 +26,7 @@ class Stall(NamedTuple):
         wall_ms: how long it took.
         work_ms: CPU time of the thread.
         queue_ms: time in which the thread could run and did not get a core.
+        others_ms: the same of the other threads of the process; one of them may have held the interpreter.
         call: its longest call.
         call_ms: how long that took.
     """
@@ -33,6 +35,7 @@ class Stall(NamedTuple):
     wall_ms: float
     work_ms: float
     queue_ms: float
+    others_ms: float
     call: str
     call_ms: float
 
@@ -56,6 +59,7 @@ class Watch:
 
     def __enter__(self) -> Watch:
         self._calls.clear()
+        self._others_ns = self._queued_elsewhere_ns()
         self._queue_ns = self._queued_ns()
         self._work_ns = thread_time_ns()
         self._began_ns = perf_counter_ns()
@@ -74,12 +78,19 @@ class Watch:
         work_ns = thread_time_ns() - self._work_ns
         queue_ns = self._queued_ns() - self._queue_ns
         call_ns, call = max(_took(self._began_ns, self._calls), default=(0, "-"))
-        times = (wall_ns, work_ns, queue_ns)
+        times = (wall_ns, work_ns, queue_ns, self._queued_elsewhere_ns() - self._others_ns)
         shown = " ".join(f"{ns / 1e6:.3f}" for ns in times)
         os.write(self._file, f"{monotonic()} {shown} {call} {call_ns / 1e6:.3f}\n".encode())
 
     def _queued_ns(self) -> int:
         return int(os.pread(self._queue, 100, 0).split()[1])
+
+    def _queued_elsewhere_ns(self) -> int:
+        total = 0
+        for task in Path("/proc/self/task").iterdir():
+            with suppress(OSError):  # it ended meanwhile
+                total += int((task / "schedstat").read_text().split()[1])
+        return total - self._queued_ns()
 
 
 def _took(began_ns: int, calls: Sequence[tuple[str, int]]) -> Iterator[tuple[int, str]]:
@@ -93,4 +104,4 @@ def stalls_in(file: Path) -> list[Stall]:
     if not file.exists():
         return []
     lines = [line.split() for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
-    return [Stall(*map(float, line[:4]), line[4], float(line[5])) for line in lines]
+    return [Stall(*map(float, line[:5]), line[5], float(line[6])) for line in lines]

@@ -125,4 +125,6 @@ def test_a_loop_that_waits_is_held_up_by_its_own_doing_and_the_call_is_named(tmp
 
 
 def test_time_in_which_another_program_had_the_core_is_not_the_loops_own() -> None:
-    assert Stall(0.0, wall_ms=30.0, work_ms=2.0, queue_ms=28.0, call="log", call_ms=30.0).own_ms == pytest.approx(2.0)
+    assert Stall(
+        0.0, wall_ms=30.0, work_ms=2.0, queue_ms=28.0, others_ms=0.0, call="log", call_ms=30.0
+    ).own_ms == pytest.approx(2.0)
