@@ -1,7 +1,7 @@
 # Every target sets up what it needs. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check e2e hops collector bench chaos docs full clean
+.PHONY: help setup demo test check e2e hops collector bench chaos night docs full clean
 
 PYTHON ?= python3
 VENV   := .venv
@@ -47,8 +47,11 @@ hops: $(STAMP) collector  ## The same through the real Collector, each hop kille
 bench: $(STAMP)  ## Measure everything, compare, and write docs/performance.md: 20 minutes; BENCH=--quick: 3
 	python -m tests.benchmarks --write $(BENCH)
 
-chaos: $(STAMP) collector  ## Kill what can be killed, for minutes, and count that nothing is lost or doubled
+chaos: $(STAMP) collector  ## Disturb a job in 200 ways within 10 minutes; nothing may be lost or doubled
 	python -m tests.chaos --faults 200 --minutes 9
+
+night: $(STAMP) collector  ## The same for ten hours, and every test of one kind of death
+	python -m tests.chaos --minutes 600
 	python -m pytest -m chaos
 
 docs: $(STAMP)  ## Read the documentation in a browser, rebuilt as you write

@@ -123,7 +123,8 @@ class Rank:
 
     def inside(self, step: int, *, axis: str = "step") -> list[Observation]:
         """Send the heartbeat."""
-        return [Position(self.writer, axis, step, next(self._seq), round(self.clock * 1e9))]
+        boot_s = self.clock if self.writer.boot else 0.0
+        return [Position(self.writer, axis, step, next(self._seq), round(self.clock * 1e9), boot_s)]
 
     def bye(self, status: str = "finished") -> list[Observation]:
         """Say goodbye."""

@@ -14,11 +14,11 @@ from typing import Any
 __all__ = ["LIMIT", "MOST", "RECORDS", "STRIDE", "Records", "sleep", "stay_awake", "take"]
 
 STRIDE = 4
-LIMIT = STRIDE * 65_536
-"""Items from which a caller has them folded: about 8 MB, or 10 ms of recording in a tight loop."""
+LIMIT = STRIDE * 8_192
+"""Items from which a caller has them folded: a tight loop. It takes 2 ms; training may be held up for 5."""
 
-MOST = 4 * LIMIT
-"""Items from which a caller waits for a fold that is under way, too."""
+MOST = 8 * LIMIT
+"""Items from which a caller waits for a fold that is under way, too: about 2 MB for each thread that records."""
 
 
 class Records(list[Any]):

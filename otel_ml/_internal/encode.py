@@ -8,14 +8,14 @@ comparing its constant bytes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 from otel_ml._internal.buckets import ExponentialBuckets
 from otel_ml._internal.definition import Series
 from otel_ml._internal.pending import Moments, Pending
 from otel_ml.wire.attributes import AXIS, M2, REDUCTION, SCOPE, SEQ, SEQ_POINTS, STEP, WSUM, WXSUM
-from otel_ml.wire.protobuf import field, key_value, text, varint
+from otel_ml.wire.protobuf import field, key_value, key_values, text, varint
 
 __all__ = ["encoded_gauge", "encoded_scopes", "scope_bytes"]
 
@@ -201,8 +201,10 @@ def _gauge(series: Series, time_ns: int, value: float) -> bytes:
     return _metric_prefix(series, _GAUGE, len(point), 0) + point
 
 
-def encoded_gauge(name: str, axis: str, step: int, value: int, time_ns: int, seq: int) -> bytes:
+def encoded_gauge(
+    name: str, axis: str, step: int, value: int, time_ns: int, seq: int, attributes: Mapping[str, object] | None = None
+) -> bytes:
     """Encode a ScopeMetrics with one whole number of the protocol itself: a manifest or a position."""
-    point = _TIME_INT(0x19, time_ns, 0x31, value)
+    point = _TIME_INT(0x19, time_ns, 0x31, value) + key_values(7, attributes or {})
     metric = text(1, name) + field(_GAUGE, field(1, point))
     return scope_bytes(step, axis, None, seq, 1) + field(2, metric)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from otel_ml._internal.aside import Aside
@@ -23,6 +24,7 @@ class Folder:
     Attributes:
         lock: guards everything below, `Step.pending` and taking from the buffer. Callers never take it.
         steps: those with something pending, in the order of their first record.
+        points: partials that they hold.
         deferred: device values that could not be read yet.
         values: folded since the last collection.
         recorded: folded since the process began.
@@ -48,6 +50,7 @@ class Folder:
         self._inherited = self.deferred
         self.deferred = []
         self.steps: dict[Step, None] = {}
+        self.points = 0
         self.values = 0
         self.recorded = 0
         self.caller_s = 0.0
@@ -57,6 +60,7 @@ class Folder:
         part = take()
         self._count(len(part) // STRIDE)
         step_before: Step | None = None
+        touched: dict[Pending, int] = {}
         pending = Pending(0)  # of no step
         last = 0
         records = iter(part)
@@ -65,6 +69,7 @@ class Folder:
                 pending.last_ns = max(pending.last_ns, last)
                 step_before = step
                 pending = self._pending(step, time_ns)
+                touched.setdefault(pending, pending.size)
                 groups = pending.groups
             last = time_ns
             if type(value) is not float or series.special:
@@ -76,7 +81,7 @@ class Folder:
             else:
                 group.append(value)
         pending.last_ns = max(pending.last_ns, last)
-        self._reduce()
+        self._reduce(touched)
 
     def read_deferred(self) -> None:
         """Put device values that are done by now back into the buffer; the lock is held by the caller."""
@@ -148,19 +153,17 @@ class Folder:
         step.waiting += 1
         self.deferred.append((series, step, value, time_ns))
 
-    def _reduce(self) -> None:
-        points = 0
-        for step in self.steps:
-            if step.pending is not None:
-                step.pending.reduce()
-                points += step.pending.size
-        while points > self.MAX_POINTS and len(self.steps) > 1:
+    def _reduce(self, touched: Mapping[Pending, int]) -> None:
+        for pending, before in touched.items():
+            pending.reduce()
+            self.points += pending.size - before
+        while self.points > self.MAX_POINTS and len(self.steps) > 1:
             oldest = next(iter(self.steps))
             del self.steps[oldest]
-            pending, oldest.pending = oldest.pending, None
-            if pending is not None:
-                points -= pending.size
-                guard.dropped["buffer_full"] += pending.records
+            dropped, oldest.pending = oldest.pending, None
+            if dropped is not None:
+                self.points -= dropped.size
+                guard.dropped["buffer_full"] += dropped.records
                 guard.say(
                     "buffer-full",
                     f"Nobody collected for {self.MAX_POINTS:,} points: the oldest are dropped (buffer_full).",

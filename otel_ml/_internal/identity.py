@@ -9,9 +9,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from otel_ml._internal.boot import boot_time
 from otel_ml._internal.ranks import Place, detect
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import boot_id
@@ -50,12 +51,14 @@ class Identity:
         run_id: `ml.experiment.id`.
         instance: `service.instance.id`, new for each process incarnation.
         parent: instance of the parent process where this is a child of a writer, else None.
+        born: when it began, in seconds since the machine was started.
     """
 
     run_id: str
     instance: str
     place: Place
     parent: str | None = None
+    born: float = field(default_factory=boot_time)
 
 
 def new_id(time_ns: int | None = None, entropy: bytes | None = None) -> str:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from otel_ml._internal import spans
 from otel_ml._internal.axes import NOW, STEPS, Step
+from otel_ml._internal.boot import boot_time
 from otel_ml._internal.buffer import RECORDS
 from otel_ml._internal.definition import DEFINITIONS, QUANTILE_COARSE
 from otel_ml._internal.encode import encoded_gauge, encoded_scopes, scope_bytes
@@ -18,7 +19,7 @@ from otel_ml._internal.manifest import is_done
 from otel_ml._internal.pending import Pending
 from otel_ml._internal.sequence import Sequence
 from otel_ml._internal.step import set_step
-from otel_ml.wire.attributes import MANIFEST, POSITION
+from otel_ml.wire.attributes import BOOT_TIME, MANIFEST, POSITION
 
 __all__ = ["Batch", "Holds", "RecordSettings", "Recorder", "recorder"]
 
@@ -107,7 +108,7 @@ class Recorder:
             collected = [(step, step.pending) for step in folder.steps if step.pending is not None]
             for step, _ in collected:
                 step.pending = None
-            folder.steps = {}
+            folder.steps, folder.points = {}, 0
             values, folder.values = folder.values, 0
         scopes: list[bytes] = []
         holds: list[Holds] = []
@@ -156,11 +157,12 @@ class Recorder:
         if not final and abs(now_ns - self._position_ns) < self._settings.flush_interval_ns:
             return
         self._position_ns = now_ns
+        taken = {BOOT_TIME: boot_time()}
         for axis in list(STEPS.axes.values()):
             step = axis.inside()
             if step is not None and step.index is not None:
                 number = self.sequence.next()
-                scopes.append(encoded_gauge(POSITION, axis.name, step.index, step.index, now_ns, number))
+                scopes.append(encoded_gauge(POSITION, axis.name, step.index, step.index, now_ns, number, taken))
 
     def step_boundary(self) -> int:
         """A number that grows at each boundary of `set_step()`, `step()` and `steps()`."""

@@ -11,6 +11,7 @@ from otel_ml._internal.identity import Identity
 from otel_ml.config import Config
 from otel_ml.wire import attributes as keys
 from otel_ml.wire.protobuf import key_values
+from otel_ml.wire.rendezvous import boot_id
 
 __all__ = ["encode_resource", "resource_attributes"]
 
@@ -27,6 +28,8 @@ def resource_attributes(config: Config, identity: Identity) -> dict[str, object]
         keys.ROLE: config.role,
         keys.INSTANCE: identity.instance,
         keys.PARENT: identity.parent,
+        keys.BOOT: boot_id(),
+        keys.BORN: identity.born,
         keys.RANK: place.rank,
         keys.WORLD_SIZE: place.world_size,
         keys.LOCAL_RANK: place.local_rank,

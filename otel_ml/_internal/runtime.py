@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from otel_ml._internal import buffer
+from otel_ml._internal.boot import boot_time
 from otel_ml._internal.capture import Capture
 from otel_ml._internal.embedded import EmbeddedLink
 from otel_ml._internal.events import EVENTS, log_params
@@ -291,7 +292,7 @@ class Runtime:
         if worker is not None and self._config is not None and self._identity is not None:
             worker.forget()
             parent = worker.identity
-            self._identity = replace(parent, instance=new_instance(), parent=parent.instance)
+            self._identity = replace(parent, instance=new_instance(), parent=parent.instance, born=boot_time())
             self._is_asleep = True
             self._sleep()
 

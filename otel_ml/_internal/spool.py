@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -32,6 +33,9 @@ _FOLDER_TRIES = 1000
 
 MEMORY_BYTES = 16 * 2**20
 """Bound where no file can be written: an unwritable disk must not fill the memory instead."""
+
+DISK_AGAIN_S = 1.0
+"""How often a file is tried again while none can be written: what is in memory only dies with the process."""
 
 
 class Segment(Protocol):
@@ -176,6 +180,7 @@ class Spool:
         self._segments: deque[Segment] = deque()
         self._number = 0
         self._in_memory = False
+        self._disk_tried_at = 0.0
         self.pending: deque[Pending] = deque()
 
     @property
@@ -186,6 +191,8 @@ class Spool:
     def append(self, frame: Frame, steps: Sequence[StepPoints] = ()) -> None:
         """Keep a frame until it is acknowledged; the oldest go if the spool is full."""
         header = encode_frame(frame)
+        if self._in_memory and time.monotonic() - self._disk_tried_at >= DISK_AGAIN_S:
+            self._move_to_disk()
         segment = self._open_segment()
         try:
             offset = segment.append(header, frame.payload)
@@ -257,11 +264,36 @@ class Spool:
 
     def _move_to_memory(self, error: OSError) -> Segment:
         self._in_memory = True
+        self._disk_tried_at = time.monotonic()
         self._say(
             "spool-not-written", f"{self._folder} cannot be written ({error}); what is not sent yet is kept in memory."
         )
         self._segments.append(MemorySegment())
         return self._segments[-1]
+
+    def _move_to_disk(self) -> None:
+        """Write what is in memory to a file, if one can be written again."""
+        self._disk_tried_at = time.monotonic()
+        segment: Segment | None = None
+        moved: deque[Pending] = deque()
+        try:
+            self._number += 1
+            segment = self._new_file()
+            for pending in self.pending:
+                if isinstance(pending.segment, MemorySegment):
+                    frame = Frame(pending.kind, pending.payload(), pending.points)
+                    offset = segment.append(encode_frame(frame), frame.payload)
+                    pending = pending._replace(segment=segment, offset=offset)  # noqa: PLW2901 (the same, elsewhere)
+                moved.append(pending)
+        except OSError:
+            if segment is not None:
+                segment.delete()
+            return
+        self._in_memory = False
+        self.pending = moved
+        self._segments = deque(kept for kept in self._segments if not isinstance(kept, MemorySegment))
+        self._segments.append(segment)
+        self._number += 1
 
     def _drop_oldest(self) -> None:
         oldest = self._segments.popleft()

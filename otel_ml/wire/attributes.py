@@ -27,6 +27,10 @@ PREFIX: Final = "ml.prefix"
 """Present (and empty) on the resource where the user said `init(prefix="")`: names carry no role."""
 TAGS: Final = "ml.tags"
 NOTES: Final = "ml.notes"
+BOOT: Final = "ml.boot"
+"""Which boot of which machine the writer runs in: processes of one boot share a clock that nobody can set."""
+BORN: Final = "ml.boot.born"
+"""Seconds of that clock at which the writer began; which of two was first does not depend on who is heard first."""
 
 # Scope (or, from any OTel SDK, the point: the point wins)
 STEP: Final = "ml.step"
@@ -41,6 +45,8 @@ M2: Final = "ml.m2"
 WSUM: Final = "ml.wsum"
 WXSUM: Final = "ml.wxsum"
 VALUE_ATTRIBUTES: Final = frozenset({M2, WSUM, WXSUM})
+BOOT_TIME: Final = "ml.boot.time"
+"""On the position: when it was taken, in seconds of the clock of `ml.boot`."""
 
 # Metrics of the protocol itself
 MANIFEST: Final = "otel_ml.step.points"

@@ -4,61 +4,97 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from tests.chaos.job import RANKS, Job, Life
-from tests.chaos.steps import AXES, file_of
+from otel_ml._internal.spool import DISK_AGAIN_S
+from tests.chaos.control import CONTROL
+from tests.chaos.job import Job, Life, Span
+from tests.chaos.layout import AXES, RANKS
+from tests.chaos.pulse import lateness_s
+from tests.chaos.stalls import Stall, stalls_in
+from tests.chaos.steps import begun_in, file_of
 from tests.e2e.jobs import BACKENDS, answer_of
 
 SAFE_S = 0.2
 """What was recorded so long before a `kill -9` must be there (issue 4)."""
 
 VALUES_A_STEP = 3
-NAMES = {"trainer": "tokens", "generator": "generator/rollout/tokens"}
-
-
-@dataclass
-class Table:
-    """What `make chaos` prints."""
-
-    recorded: int = 0
-    delivered: int = 0
-    lost: Counter[str] = field(default_factory=Counter)
-    duplicated: Counter[str] = field(default_factory=Counter)
-    examples: list[str] = field(default_factory=list)
-    amended: int = 0
-    too_late: int = 0
-    superseded: int = 0
-    stall_s: float = 0.0
-    stall_without_s: float = 0.0
-
+TOKENS = {"trainer": "tokens", "generator": "generator/rollout/tokens"}
+EXAMPLES = 40
 
 Step = tuple[str, int]
 """(role, step)."""
 
+Row = tuple[str, int, float]
+"""(name, step, value)."""
+
+
+@dataclass
+class Table:
+    """What a round has shown.
+
+    Attributes:
+        recorded: values the ranks recorded.
+        checked: of the sums over ranks: how many (rank, step) were found where they must be.
+        unsafe: (rank, step) that may be lost: killed within 200 ms, or with a full disk under the spool.
+        lost: by backend: (rank, step) that no sum has, rows of JSONL that the backend has not.
+        duplicated: by backend: the same, once too often.
+        wrong: what else is not as it must be.
+        stall: the longest one, by what the machine had no part in.
+        control: the same of a loop without otel_ml beside it.
+    """
+
+    recorded: int = 0
+    checked: int = 0
+    unsafe: int = 0
+    lost: Counter[str] = field(default_factory=Counter)
+    duplicated: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    examples: list[str] = field(default_factory=list)
+    amended: int = 0
+    too_late: int = 0
+    superseded: int = 0
+    stalls: list[Stall] = field(default_factory=list)
+    control: list[Stall] = field(default_factory=list)
+
+    @property
+    def is_fine(self) -> bool:
+        return not self.lost.total() and not self.duplicated.total() and not self.wrong
+
+    def example(self, sentence: str) -> None:
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(sentence)
+
+
+@dataclass
+class Expected:
+    """Which ranks a step must have, and which it may have."""
+
+    must: dict[Step, set[int]] = field(default_factory=lambda: defaultdict(set))
+    may: dict[Step, set[int]] = field(default_factory=lambda: defaultdict(set))
+
 
 def compare(job: Job) -> Table:
     table = Table()
-    must: dict[Step, set[int]] = defaultdict(set)
-    may: dict[Step, set[int]] = defaultdict(set)
+    expected = Expected()
     for life in job.lives:
-        for moment, step in begun(job, life, table):
-            if life.role == "trainer" and owner(job.starts, step) != life.attempt:
-                continue
-            is_safe = life.killed_at is None or moment < life.killed_at - SAFE_S
-            (must if is_safe else may)[life.role, step].add(life.rank)
-    [run] = {path.parent for path in job.runs.glob("*/*/metrics.jsonl")}
-    stored = {backend: answer_of(backend, run) for backend in BACKENDS}
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    check(lines, must, may, table)
-    rows = {backend: rows_of(answer) for backend, answer in stored.items()}
-    # MLflow stores a point once: one that two attempts share, to the millisecond, is the same one there.
-    rows["mlflow"] = Counter({row: rows["jsonl"].get(row, n) for row, n in rows["mlflow"].items()})
-    for backend in ("tensorboard", "mlflow", "wandb"):
-        table.lost[backend] = (rows["jsonl"] - rows[backend]).total()
-        table.duplicated[backend] = (rows[backend] - rows["jsonl"]).total()
-        for row in [*(rows["jsonl"] - rows[backend]), *(rows[backend] - rows["jsonl"])][:5]:
-            table.examples.append(f"{backend}: {row} {rows['jsonl'][row]} times in jsonl, {rows[backend][row]} here")
+        expect(job, life, expected, table)
+        stalls = stalls_in(file_of(job.steps, life.role, life.rank, life.process.pid).with_suffix(".stalls"))
+        table.stalls += [stall for stall in stalls if not is_within(stall.at, life.stopped, 0.5)]
+    table.control = stalls_in(job.steps / CONTROL)
+    runs = sorted({path.parent for path in job.runs.glob("*/*/metrics.jsonl")})
+    if len(runs) != 1:
+        table.wrong.append(f"{len(runs)} runs in {job.runs}, expected 1: {[run.name for run in runs]}")
+        return table
+    with ThreadPoolExecutor(2) as pool:
+        stored = dict(zip(BACKENDS, pool.map(lambda backend: answer_of(backend, runs[0]), BACKENDS), strict=True))
+    lines = [json.loads(line) for line in (runs[0] / "metrics.jsonl").read_text().splitlines()]
+    check_sums(lines, expected, table)
+    check_backends(stored, table)
     numbers = [line["seq"] for line in lines if "seq" in line]
     table.duplicated["jsonl, seq"] = len(numbers) - len(set(numbers))
     summary = stored["jsonl"]["summary"]
@@ -68,51 +104,90 @@ def compare(job: Job) -> Table:
     return table
 
 
+def expect(job: Job, life: Life, expected: Expected, table: Table) -> None:
+    file = file_of(job.steps, life.role, life.rank, life.process.pid)
+    late_s = 0.0 if life.killed_at is None else lateness_s(file.with_suffix(".pulse"), life.killed_at)
+    for at, step in begun_in(file):
+        table.recorded += VALUES_A_STEP
+        if life.role == "trainer" and owner(job.starts, step) != life.attempt:
+            continue
+        is_safe = life.killed_at is None or is_on_disk(at + late_s, life.killed_at, job.spools_full)
+        table.unsafe += not is_safe
+        (expected.must if is_safe else expected.may)[life.role, step].add(life.rank)
+
+
+def is_on_disk(at: float, killed_at: float, full: Iterable[Span]) -> bool:
+    """Whether what was recorded `at` was in a spool when its process was killed; `full`: no spool could be written."""
+    in_memory = any(
+        began - SAFE_S <= at and began <= killed_at <= ended + DISK_AGAIN_S + SAFE_S for began, ended in full
+    )
+    return at < killed_at - SAFE_S and not in_memory
+
+
 def owner(starts: list[int], step: int) -> int:
     """Return the attempt whose values count at `step`: the newest that began at or below it."""
     return max(attempt for attempt, first in enumerate(starts) if first <= step)
 
 
-def begun(job: Job, life: Life, table: Table) -> list[tuple[float, int]]:
-    file = file_of(job.steps, life.role, life.rank, life.process.pid)
-    if not file.exists():
-        return []
-    found = []
-    for line in file.read_text().splitlines():
-        moment, step, took, plain = line.split()
-        found.append((float(moment), int(step)))
-        table.recorded += VALUES_A_STEP
-        if not any(began - 0.5 <= float(moment) <= ended + 0.5 for began, ended in life.stopped):
-            table.stall_s = max(table.stall_s, float(took))
-            table.stall_without_s = max(table.stall_without_s, float(plain))
-    return found
+def is_within(at: float, spans: Iterable[Span], margin_s: float) -> bool:
+    return any(began - margin_s <= at <= ended + margin_s for began, ended in spans)
 
 
-def check(lines: list[dict], must: dict[Step, set[int]], may: dict[Step, set[int]], table: Table) -> None:
+def check_sums(lines: list[dict[str, Any]], expected: Expected, table: Table) -> None:
     """Each rank adds one digit of the sum, in base 4: how often it was counted. The last row of a step counts."""
     shown: dict[Step, int] = {}
     rows: Counter[tuple[str, int, int]] = Counter()
     for line in lines:
-        name = NAMES.get(line.get("role", ""))
+        name = TOKENS.get(line.get("role", ""))
         if name in line.get("values", ()):
             shown[line["role"], line["step"]] = int(line["values"][name])
             rows[line["role"], line["step"], line["attempt"]] += "amendment" not in line
-    table.duplicated["rows of a step"] = sum(count - 1 for count in rows.values())
-    for role, step in sorted(must.keys() | may.keys() | shown.keys()):
+    table.duplicated["rows of a step"] = sum(max(0, count - 1) for count in rows.values())
+    for role, step in sorted(expected.must.keys() | expected.may.keys() | shown.keys()):
         value = shown.get((role, step), 0)
+        must, may = expected.must[role, step], expected.may[role, step]
         for rank in range(RANKS[role]):
             counted = value // 4**rank % 4
-            if counted < (rank in must[role, step]):
+            if counted < (rank in must):
                 table.lost["jsonl"] += 1
-            elif counted > (rank in must[role, step] or rank in may[role, step]):
+            elif counted > (rank in must or rank in may):
                 table.duplicated["jsonl"] += 1
             else:
-                table.delivered += counted
+                table.checked += counted
                 continue
-            if len(table.examples) < 40:
-                table.examples.append(f"{role} {AXES[role]} {step} rank {rank} counted {counted} times")
+            table.example(f"{role} {AXES[role]} {step} rank {rank} counted {counted} times")
 
 
-def rows_of(answer: dict) -> Counter[tuple[str, int, float]]:
+def check_backends(stored: dict[str, dict[str, Any]], table: Table) -> None:
+    """Every row that JSONL has, each other backend has as often; and all know how the run ended."""
+    rows = {backend: rows_of(answer) for backend, answer in stored.items()}
+    # MLflow stores a point once: one that two attempts share, to the millisecond, is the same one there.
+    rows["mlflow"] = Counter({row: rows["jsonl"].get(row, n) for row, n in rows["mlflow"].items()})
+    for backend in BACKENDS[1:]:
+        missing, further = rows["jsonl"] - rows[backend], rows[backend] - rows["jsonl"]
+        table.lost[backend] = missing.total()
+        table.duplicated[backend] = further.total()
+        for row in [*missing, *further][:5]:
+            table.example(f"{backend}: {row} {rows['jsonl'][row]} times in jsonl, {rows[backend][row]} here")
+    ends = {backend: answer["status"] for backend, answer in stored.items()}
+    # TensorBoard knows success and failure only.
+    if len({ends["jsonl"], ends["mlflow"], ends["wandb"]}) != 1 or "running" in ends.values():
+        table.wrong.append(f"the run's end differs: {ends}")
+
+
+def rows_of(answer: dict[str, Any]) -> Counter[Row]:
+    """Return what a backend holds of the job's own values; TensorBoard has them in 32 bits."""
     rows = [*answer["scalars"], *answer.get("amendments", [])]
-    return Counter((name, step, round(float(value), 9)) for name, _, step, value, *_ in rows if name in NAMES.values())
+    return Counter((name, step, float(f"{float(value):.6g}")) for name, _, step, value, *_ in rows if is_own(name))
+
+
+def is_own(name: str) -> bool:
+    return not name.startswith("otel_ml/") and "/otel_ml/" not in name
+
+
+def evidence(job: Job, folder: Path) -> None:
+    """Keep what was on disks that end with this process."""
+    import shutil
+
+    for disk in (job.disk, job.spools):
+        shutil.copytree(disk.folder, folder / disk.folder.name, dirs_exist_ok=True, ignore_dangling_symlinks=True)

@@ -1,4 +1,4 @@
-"""A TCP proxy between workers and the service that cuts, delays, truncates, repeats, or answers 503 on its own."""
+"""A TCP proxy between two programs that cuts, delays, truncates, repeats, reorders, or answers 503 on its own."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import threading
 import time
 from typing import Literal
 
-Mode = Literal["pass", "cut", "delay", "truncate", "repeat", "refuse"]
-MODES: tuple[Mode, ...] = ("cut", "delay", "truncate", "repeat", "refuse")
+Mode = Literal["pass", "cut", "delay", "truncate", "repeat", "reorder", "refuse"]
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n"
 
 
 class Proxy:
     """Listens on a free loopback port; `mode` may change at any moment.
 
-    `repeat` sends what a worker sent a second time on a connection of its own, as a proxy does whose upstream hangs;
-    that one's answers reach nobody.
+    `repeat` sends what a client sent a second time on a connection of its own, as a proxy does whose upstream hangs;
+    that one's answers reach nobody. `reorder` hangs up on the client and sends what it had said seconds later: by then
+    the client has sent the same again, and newer.
     """
 
     def __init__(self, port: int, seed: int) -> None:
@@ -50,17 +50,22 @@ class Proxy:
             return False
         if mode == "cut":
             return False
+        if mode == "reorder":
+            late = said + _rest(client)
+            threading.Thread(target=self._again, args=(late, self._random.uniform(0.5, 4.0)), daemon=True).start()
+            return False
         if mode == "truncate":
             service.sendall(part[: self._random.randrange(len(part))])
             return False
         if mode == "delay":
             time.sleep(self._random.uniform(0.05, 1.5))
         if mode == "repeat":
-            threading.Thread(target=self._again, args=(said,), daemon=True).start()
+            threading.Thread(target=self._again, args=(said, 0.0), daemon=True).start()
         service.sendall(part)
         return True
 
-    def _again(self, said: bytes) -> None:
+    def _again(self, said: bytes, delay_s: float) -> None:
+        time.sleep(delay_s)
         with contextlib.suppress(OSError), socket.create_connection(self._target, timeout=5) as service:
             service.sendall(said)
             service.shutdown(socket.SHUT_WR)
@@ -74,3 +79,13 @@ class Proxy:
                     break
                 client.sendall(part)
             client.shutdown(socket.SHUT_RDWR)
+
+
+def _rest(client: socket.socket) -> bytes:
+    """Return what the client is still about to say of its request."""
+    client.settimeout(0.05)
+    said = bytearray()
+    with contextlib.suppress(OSError):
+        while part := client.recv(65536):
+            said += part
+    return bytes(said)

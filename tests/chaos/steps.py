@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-AXES = {"trainer": "step", "generator": "rollout"}
+
+class Begun(NamedTuple):
+    """A step that a process has begun; `at` is monotonic."""
+
+    at: float
+    step: int
 
 
 def file_of(folder: Path, role: str, rank: int, pid: int) -> Path:
     return folder / f"{role}-{rank}-{pid}.steps"
+
+
+def begun_in(file: Path) -> Iterator[Begun]:
+    """Yield what a process wrote down; a last line that was torn is none."""
+    if not file.exists():
+        return
+    for line in file.read_text().splitlines(keepends=True):
+        if line.endswith("\n"):
+            at, step = line.split()
+            yield Begun(float(at), int(step))
 
 
 def reached_in(folder: Path, role: str) -> int:
@@ -18,5 +35,4 @@ def reached_in(folder: Path, role: str) -> int:
 
 def last_in(file: Path) -> int:
     """Return the last step that a process has begun, or -1."""
-    lines = file.read_text().splitlines() if file.exists() else []
-    return int(lines[-1].split()[1]) if lines else -1
+    return max((begun.step for begun in begun_in(file)), default=-1)

@@ -80,6 +80,9 @@ class Contest:
             if not writers[number].child:
                 by_rank.setdefault(writers[number].writer.rank, []).append(number)
         for numbers in by_rank.values():
+            if len(numbers) > 1:  # heard in one order, born perhaps in another
+                ages = writers.incarnations(writers[numbers[0]])
+                numbers.sort(key=lambda number: ages.index(number) if number in ages else len(ages))
             for number in numbers[:-1]:
                 writer = writers[number]
                 ended_well = writer.goodbye is not None and writer.goodbye.status == "finished"

@@ -34,6 +34,7 @@ _WRITER_FIELDS = tuple(Writer.__dataclass_fields__)
 _PLAIN_WRITER = (
     "attempt", "floor", "forgiven", "gap_since", "heard_at", "since", "replaced_at", "replaced_when",
     "newest_ns", "lag", "born_at", "alive_at", "contested", "first_step_seq", "before", "native", "points", "lanes",
+    "boot_lag", "boot_alive",
 )  # fmt: skip
 
 _who, _plain_writer, _progress = (
@@ -82,8 +83,9 @@ def restore_writer(run: RunState, who: list[Any], entry: list[Any]) -> None:
         fields = dict(zip(Progress.__slots__, values, strict=True))
         fields["manifests"] = [(seq, step) for seq, step in fields["manifests"]]
         state.progress[lane] = Progress(**fields)
+    run.writers.recall(state)
     if newest:
-        run.writers.enthrone(state)
+        run.writers.crown(state)
 
 
 def track_entry(track: Track) -> list[object]:

@@ -42,6 +42,8 @@ class Writer:
         parent: instance of the process this one was forked or spawned from, or None.
         topology: (dimension, coordinate, size), sorted by dimension.
         with_role: False where the user said `init(prefix="")`.
+        boot, born: when it began, in seconds of a clock that all processes of a boot of a machine share; "" and 0
+            where it does not say.
     """
 
     experiment: str
@@ -60,6 +62,8 @@ class Writer:
     with_role: bool = True
     tags: tuple[str, ...] = ()
     notes: str | None = None
+    boot: str = ""
+    born: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,13 +97,17 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """`otel_ml.position`: the heartbeat; `step` is the one the writer is inside of, on `axis`."""
+    """`otel_ml.position`: the heartbeat; `step` is the one the writer is inside of, on `axis`.
+
+    `boot_s` is when it was taken, by the clock of the writer's boot; 0 where it does not say.
+    """
 
     writer: Writer
     axis: str
     step: int
     seq: int
     time_ns: int
+    boot_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

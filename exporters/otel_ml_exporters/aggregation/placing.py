@@ -80,7 +80,12 @@ class Placing:
             parent = self._run.writers.parent_of(writer)
             if parent is not None and parent.attempt is not None:
                 return parent.attempt
+        after = self._run.writers.successor(writer) if writer.attempt is None else None
+        if after is not None:
+            return self._past(writer, after)
         attempt = self._counted(writer) if writer.attempt is None else writer.attempt
+        if writer.attempt is not None and writer.replaced_at is not None:
+            return attempt  # over: its beginning, too, changes nothing that came after it
         before = self._run.writers.predecessor(writer)
         if before is None or before.attempt != attempt:
             return attempt
@@ -93,6 +98,25 @@ class Placing:
                 self._contest.open(writer)
             return attempt
         return self._restart(writer, lane, step)
+
+    def _past(self, writer: WriterState, after: WriterState) -> int:
+        """Return the attempt of an incarnation that is heard for the first time after `after`, its successor, was.
+
+        Where no launcher counts it is that of the rank that began at about the same time, as far as it is one from its
+        predecessor's to its successor's.
+        """
+        who, last = writer.writer, after.attempt or 0
+        if who.attempt is not None:
+            return self._run.attempts.of(who.attempt)
+        first = self._run.writers[after.before].attempt or 0 if after.before is not None else last
+        peers = [
+            (abs(other.writer.born - who.born), other.attempt)
+            for other in self._run.writers
+            if (other.writer.role, other.writer.boot) == (who.role, who.boot)
+            and other.writer.rank != who.rank
+            and other.attempt is not None
+        ]
+        return max(first, min(last, min(peers)[1])) if peers else first
 
     def _counted(self, writer: WriterState) -> int:
         """Return the attempt of a new writer: its launcher's count, else the newest one of its role.
@@ -135,6 +159,12 @@ class Placing:
         ]
 
     def _enthrone(self, writer: WriterState) -> None:
+        if self._run.writers.successor(writer) is not None:
+            writer.replaced_when = self._run.now
+            writer.replaced_at = self._run.active - self._run.settings.world_wait_s
+            self._run.clock.forget(writer.number)
+            self._run.writers.enthrone(writer)
+            return
         before = self._run.writers.predecessor(writer)
         if before is not None:
             before.replaced_when = self._run.now
@@ -149,7 +179,7 @@ class Placing:
 
         In one attempt both count. One that still runs in an older attempt is not waited for, and ends nothing.
         """
-        if writer.replaced_at is None or writer.alive_at <= writer.replaced_when:
+        if writer.replaced_at is None or not self._outlived(writer):
             return
         successor = self._run.writers.newest(writer)
         if successor.attempt != writer.attempt:
@@ -172,6 +202,13 @@ class Placing:
             f"Two live processes are rank {who.rank} of role {who.role!r}; both count. "
             f"Give each its own rank (OTEL_ML_RANK) or role (OTEL_SERVICE_NAME).",
         )
+
+    def _outlived(self, writer: WriterState) -> bool:
+        """Whether an incarnation lived on beside its successor; by their own clock, where they have one."""
+        after = self._run.writers.successor(writer)
+        if after is None or not writer.boot_alive:
+            return writer.alive_at > writer.replaced_when
+        return writer.boot_alive > after.writer.born + self._run.settings.heartbeat_s
 
     def _fence(self, track: Track, lane: Lane, step: int) -> None:
         """Let the older attempts of a track end where this one begins: earlier steps close, the rest is superseded.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -65,6 +66,10 @@ _SET_BACK_NS = 60 * 10**9
 """Times that are so much older than others of a writer say that its clock was set back: nothing is reordered so far."""
 
 
+_PHASE_S = 1.5
+"""A heartbeat is taken once a second, and waits as long for the next request; some of a boot wait less than others."""
+
+
 class WriterState:
     """One process incarnation.
 
@@ -79,7 +84,8 @@ class WriterState:
             this one was alive after that (`replaced_when`, seconds since the epoch): then both are live.
         born_at, alive_at: when it first and last recorded in a step or sent a heartbeat, by the service's clock: what
             it left in a spool is heard later than that. From `newest_ns`, the same by its own clock, and `lag`, the
-            least seconds between a time of its own and its arrival.
+            least seconds between a time of its own and its arrival; or, where it has heartbeats with the time of its
+            boot, from `writer.born`, `boot_alive` and `boot_lag`, the same of a clock that is never wrong.
         contested: it started where its predecessor had closed, and that may still live (`contest.py`).
         first_step_seq: the lowest running number that carried a step: where it started.
         native: it sends running numbers: it is one of ours.
@@ -92,6 +98,8 @@ class WriterState:
         "alive_at",
         "attempt",
         "before",
+        "boot_alive",
+        "boot_lag",
         "born_at",
         "contested",
         "first_step_seq",
@@ -137,6 +145,8 @@ class WriterState:
         self.newest = False
         self.newest_ns = 0
         self.lag: float | None = None
+        self.boot_lag: float | None = None
+        self.boot_alive = 0.0
         self.born_at = self.alive_at = 0.0
         self.contested = False
         self.before: int | None = None
@@ -162,6 +172,8 @@ class WriterState:
 
     def lived(self, time_ns: int, now: float) -> None:
         """Note that something arrived that it recorded at `time_ns`."""
+        if self.boot_lag is not None:
+            return
         lag = now - time_ns / 1e9
         was_set_back = time_ns < self.newest_ns - _SET_BACK_NS
         if self.lag is None or was_set_back:
@@ -172,6 +184,21 @@ class WriterState:
         self.newest_ns = time_ns if was_set_back else max(self.newest_ns, time_ns)
         self.born_at = min(self.born_at, time_ns / 1e9 + self.lag)
         self.alive_at = self.newest_ns / 1e9 + self.lag
+
+    def date(self, least_lag: float) -> None:
+        """Say when it lived, by the service's clock.
+
+        Args:
+            least_lag: of all writers of its boot.
+        """
+        assert self.boot_lag is not None
+        lag = min(self.boot_lag, least_lag + _PHASE_S)
+        self.born_at = self.writer.born + lag
+        self.alive_at = self.boot_alive + lag
+
+    def began_before(self, other: WriterState) -> bool:
+        """Whether it is known to have begun before `other`, whoever was heard first."""
+        return bool(self.writer.boot) and self.writer.boot == other.writer.boot and self.writer.born < other.writer.born
 
     def receive(self, seq: int) -> bool:
         """Note that a running number arrived whole; False where it was known."""
@@ -236,6 +263,7 @@ class Writers:
         self.all: list[WriterState] = []
         self._by_instance: dict[tuple[str, str], WriterState] = {}
         self._newest: dict[tuple[str, int], WriterState] = {}
+        self._least_lag: dict[str, float] = {}
         self.dirty: set[int] = set()
         self.described: set[int] = set()
 
@@ -288,10 +316,62 @@ class Writers:
         """Return the newest incarnation of its (role, rank) that delivered a step; itself where there is none."""
         return self._newest.get((state.writer.role, state.writer.rank), state)
 
+    def lived(self, state: WriterState, boot_s: float, now: float) -> None:
+        """Note that a heartbeat arrived that was taken at `boot_s` of the clock of the writer's boot.
+
+        What arrives late, from the spool of a dead one above all, is dated by what of the same boot arrived soonest.
+        """
+        boot, lag = state.writer.boot, now - boot_s
+        state.boot_lag = lag if state.boot_lag is None else min(lag, state.boot_lag)
+        state.boot_alive = max(state.boot_alive, boot_s)
+        dated = [state]
+        if lag < self._least_lag.get(boot, math.inf):
+            self._least_lag[boot] = lag
+            dated = [one for one in self.all if one.writer.boot == boot and one.boot_lag is not None]
+        for one in dated:
+            one.date(self._least_lag[boot])
+            self.dirty.add(one.number)
+
+    def recall(self, state: WriterState) -> None:
+        """Take up what was learned from a writer before a restart of the service."""
+        if state.boot_lag is not None:
+            boot = state.writer.boot
+            self._least_lag[boot] = min(state.boot_lag, self._least_lag.get(boot, math.inf))
+
+    def successor(self, state: WriterState) -> WriterState | None:
+        """Return the first incarnation of its (role, rank) known to have begun after it, where one was heard.
+
+        That is known of two of one boot of a machine; of all others, who is heard later is younger.
+        """
+        found = None
+        other = self._newest.get((state.writer.role, state.writer.rank))
+        while other is not None and other is not state and state.began_before(other):
+            found = other
+            other = None if other.before is None else self.all[other.before]
+        return found
+
+    def incarnations(self, state: WriterState) -> list[int]:
+        """Return the numbers of all incarnations of its (role, rank) that delivered a step, oldest first."""
+        found: list[int] = []
+        number = newest.number if (newest := self._newest.get((state.writer.role, state.writer.rank))) else None
+        while number is not None:
+            found.insert(0, number)
+            number = self.all[number].before
+        return found
+
     def enthrone(self, state: WriterState) -> None:
-        """Make `state` the newest incarnation of its (role, rank)."""
+        """Make `state` the newest incarnation of its (role, rank), unless it is heard after one that follows it."""
+        after = self.successor(state)
+        if after is not None:
+            state.before, after.before = after.before, state.number
+            self.dirty.add(after.number)
+            return
         before = self.predecessor(state)
         if before is not None:
             before.newest, state.before = False, before.number
+        self.crown(state)
+
+    def crown(self, state: WriterState) -> None:
+        """Note that `state` is the newest incarnation of its (role, rank); it knows the one before it."""
         state.newest = True
         self._newest[state.writer.role, state.writer.rank] = state

@@ -27,6 +27,7 @@ from otel_ml_exporters.aggregation.observation import (
 from otel_ml_exporters.receiver.coordinates import COORDINATES, DEFAULT_REDUCTION, Coordinates, coordinates
 from otel_ml_exporters.receiver.explicit_buckets import exponential
 from otel_ml_exporters.receiver.rejection import Rejections
+from otel_ml_exporters.receiver.resource import seconds
 from otel_ml_exporters.receiver.values import LONGEST_NAME, as_text, attributes, plain
 from otel_ml_exporters.records import JsonValue
 
@@ -295,7 +296,8 @@ def _manifest(writer: Writer, where: Coordinates, seq: int, point: Any) -> Manif
 
 def _position(writer: Writer, where: Coordinates, seq: int, point: Any) -> Position:
     step = _read_count(point) if where.step is None else where.step
-    return Position(writer, where.axis or wire.DEFAULT_AXIS, step, seq, point.time_unix_nano)
+    taken = seconds(attributes(point.attributes).get(wire.BOOT_TIME)) if point.attributes else 0.0
+    return Position(writer, where.axis or wire.DEFAULT_AXIS, step, seq, point.time_unix_nano, taken)
 
 
 def _read_count(point: Any) -> int:

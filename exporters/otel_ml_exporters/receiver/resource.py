@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from otel_ml_exporters.aggregation.observation import Writer
 from otel_ml_exporters.receiver.values import LONGEST_NAME, as_text, attributes
 from otel_ml_exporters.records import JsonValue
 
-__all__ = ["Writers"]
+__all__ = ["Writers", "seconds"]
 
 _CACHED = 65536
 """Resources remembered: more writers than any job has; beyond it the cache starts anew."""
@@ -90,6 +91,8 @@ def _writer(found: Mapping[str, JsonValue]) -> Writer | str:
             with_role=wire.PREFIX not in found,
             tags=_texts(found.get(wire.TAGS)),
             notes=_text(found, wire.NOTES, _LONGEST_NOTES) or None,
+            boot=_text(found, wire.BOOT),
+            born=seconds(found.get(wire.BORN)),
         )
     except ValueError as error:
         return str(error)
@@ -112,6 +115,11 @@ def _texts(value: JsonValue) -> tuple[str, ...]:
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return tuple(as_text(item) for item in value) if isinstance(value, list) else ()
+
+
+def seconds(value: object) -> float:
+    """Return a time of the clock of `ml.boot`; 0 where there is none, or what is there is no time."""
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < math.inf else 0.0
 
 
 def _integer(found: Mapping[str, JsonValue], key: str) -> int | None:

@@ -23,7 +23,7 @@ STATUS = {0: "finished", 137: "killed"}
 def read(run_dir: Path, run_id: str) -> dict[str, object]:
     answer = Answer()
     for path in sorted((run_dir.resolve().parents[1] / "wandb").glob(f"offline-run-*/run-{run_id}.wandb")):
-        answer.status = "running"
+        answer.status, answer.goes_on = "running", False
         answer.files = path.parent / "files"
         for _, content in records(path):
             answer.add(wandb_internal_pb2.Record.FromString(content))
@@ -33,7 +33,7 @@ def read(run_dir: Path, run_id: str) -> dict[str, object]:
 class Answer:
     def __init__(self) -> None:
         self.files = Path()
-        self.status = "running"
+        self.status, self.goes_on = "running", False
         self.lists: dict[str, list[object]] = {
             key: []
             for key in ("scalars", "amendments", "texts", "tables", "images", "audio", "histograms", "artifacts")
@@ -72,10 +72,11 @@ class Answer:
                 self.summary[item.key] = given_number(json.loads(item.value_json))
 
     def on_exit(self, exit_record: Any) -> None:
-        self.status = STATUS.get(exit_record.exit_code, "failed")
+        if not self.goes_on:
+            self.status = STATUS.get(exit_record.exit_code, "failed")
 
     def on_preempting(self, _: Any) -> None:
-        self.on_exit = lambda _: None  # type: ignore[method-assign]  # the run goes on in the next file
+        self.goes_on = True  # in the next file
 
     def on_artifact(self, artifact: Any) -> None:
         if artifact.type != "run_table":  # that one is made by W&B for a table

@@ -8,6 +8,7 @@ import pytest
 
 from otel_ml._internal.spool import Lost, Spool
 from otel_ml.wire.spool import Frame, read_spool
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -87,6 +88,26 @@ def test_a_folder_that_cannot_be_written_keeps_frames_in_memory_and_says_so(said
     assert [frame.payload() for frame in spool.pending] == [b"first", b"second"]
     assert len(said) == 1
     assert "kept in memory" in said[0]
+
+
+def test_a_folder_that_can_be_written_again_gets_what_was_in_memory(tmp_path: Path, said: list[str]) -> None:
+    folder = tmp_path / "spool"
+    folder.write_text("in the way")
+    spool = Spool(folder, "writer", b"resource", limit=64 * 1024, say=said.append)
+    spool.append(Frame("M", b"first", 1))
+    folder.unlink()
+
+    def is_on_disk() -> bool:
+        spool.append(Frame("M", b"more", 1))
+        return bool(files(folder))
+
+    eventually(is_on_disk)
+
+    assert read_spool(files(folder)[0]).frames[0] == Frame("M", b"first", 1)
+    on_disk = [frame.payload for frame in read_spool(files(folder)[0]).frames]
+    assert [frame.payload() for frame in spool.pending] == on_disk
+    spool.acknowledge(len(spool.pending))
+    assert read_spool(files(folder)[0]).frames == ()
 
 
 def test_deleting_leaves_no_file(spool: Spool, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import fcntl
 import logging
 import os
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -141,15 +142,16 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
 def _create_database(mlflow: Any, uri: str) -> None:
     """Make a new SQLite file whole before it gets its name.
 
-    MLflow makes its tables by some sixty migrations; a process that dies among them leaves a file that no later one can
-    open.
+    MLflow makes its tables by some sixty migrations; a process that dies among them, or a disk that is full, leaves a
+    file that no later one can open. Each try has a name of its own: MLflow keeps what it once opened under a name.
     """
     path = Path(uri.removeprefix("sqlite:///"))
     if not uri.startswith("sqlite:///") or path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
-    unfinished.unlink(missing_ok=True)
+    for left in path.parent.glob(f"{path.name}.*.new*"):  # nobody else is making it: we hold the lock
+        left.unlink(missing_ok=True)
+    unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}.new")
     mlflow.MlflowClient(f"sqlite:///{unfinished}")
     unfinished.replace(path)
 

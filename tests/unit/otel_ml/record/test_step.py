@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from otel_ml._internal.axes import STEPS, Steps
+from otel_ml._internal.boot import boot_time
 from otel_ml._internal.guard import RecordingError
 from otel_ml._internal.log import log
 from otel_ml._internal.recorder import recorder
 from otel_ml._internal.step import set_step, step
-from tests.unit.otel_ml.record.decoded import manifests, points, positions, sums
+from tests.unit.otel_ml.record.decoded import every_point, manifests, points, positions, sums
 
 
 def steps_of(batch, name="x"):
@@ -220,6 +221,15 @@ def test_the_position_is_sent_at_each_flush_interval_where_a_step_is_set(recorde
         assert positions(recorded.collect(after_s=10)) == {"step": 4, "rollout": 7}
         assert positions(recorded.collect(after_s=10.5)) == {}
     assert positions(recorded.collect(after_s=11)) == {"step": 4}
+
+
+def test_a_position_says_when_it_was_taken_by_a_clock_that_nobody_sets(recorded):
+    before = boot_time()
+    set_step(4)
+
+    [point] = [point for point in every_point(recorded.collect()) if point.name == "otel_ml.position"]
+
+    assert before <= point.attributes["ml.boot.time"] <= boot_time()
 
 
 def test_each_boundary_is_seen_by_the_sender(recorded):

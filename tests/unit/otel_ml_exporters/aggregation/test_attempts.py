@@ -10,7 +10,9 @@ from tests.strategies import START, Rank, Service
 
 
 def life(name: str, world: int = 2, start: float = START, **facts: object) -> list[Rank]:
-    """Return the ranks of one life of a job."""
+    """Return the ranks of one life of a job; with `boot` they know when the machine was started: at the epoch."""
+    if "boot" in facts:
+        facts["born"] = start
     return [Rank(rank, world_size=world, instance=f"{name}-{rank}", clock=start, **facts) for rank in range(world)]
 
 
@@ -406,3 +408,54 @@ def test_a_run_does_not_wait_for_the_end_of_a_rank_that_hangs_in_an_older_attemp
     service.wait(5)
 
     assert [r.status for r in service.records if isinstance(r, RunStatus)] == ["finished"]
+
+
+def test_a_process_that_is_heard_only_after_the_one_that_followed_it_changes_nothing_of_that_one() -> None:
+    service, first = Service(), life("a", boot="b")
+    for step in range(10):
+        service.take(*[rank.step(step, {"x": 1.0}) for rank in first])
+    service.wait(40)  # a service that nobody reaches; a second life begins and ends meanwhile
+    third = life("c", start=service.now, boot="b")
+    for step in range(8, 12):
+        service.take(*[rank.step(step, {"x": 3.0}) for rank in third])
+    service.wait(3, *third)
+
+    second = life("b", start=START + 10, boot="b")
+    for step in range(6, 11):
+        service.take(*[rank.step(step, {"x": 2.0}) + rank.inside(step) for rank in second])
+    service.restart()
+    for rank in third:
+        rank.clock = service.now
+    for step in range(12, 15):
+        service.take(*[rank.step(step, {"x": 3.0}) for rank in third])
+    service.take(*[rank.bye() for rank in third])
+
+    assert {step: values["x"] for step, values in service.rows().items()} == {
+        **dict.fromkeys(range(6), 1.0),
+        **dict.fromkeys(range(6, 8), 2.0),
+        **dict.fromkeys(range(8, 15), 3.0),
+    }
+    assert {record.attempt for record in service.steps()} == {0, 1}
+    assert service.engine.status.counts.superseded == 2 * 2 + 3 * 2  # a's steps 6 and 7; b's from 8 on
+
+
+def test_a_process_that_is_heard_only_after_the_first_one_that_was_is_part_of_its_attempt() -> None:
+    service = Service()
+    service.wait(40)
+    second = life("b", start=service.now, boot="b")
+    for step in range(5, 8):
+        service.take(*[rank.step(step, {"x": 2.0}) for rank in second])
+    service.wait(3, *second)
+
+    first = life("a", start=START + 10, boot="b")
+    for step in range(7):
+        service.take(*[rank.step(step, {"x": 1.0}) + rank.inside(step) for rank in first])
+    for rank in second:
+        rank.clock = service.now
+    service.take(*[rank.step(8, {"x": 2.0}) for rank in second], *[rank.bye() for rank in second])
+
+    assert {step: values["x"] for step, values in service.rows().items()} == {
+        **dict.fromkeys(range(5), 1.0),
+        **dict.fromkeys(range(5, 9), 2.0),
+    }
+    assert {record.attempt for record in service.steps()} == {0}

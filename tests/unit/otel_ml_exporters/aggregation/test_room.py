@@ -40,7 +40,7 @@ def test_series_beyond_the_limit_are_left_out_counted_and_said_and_the_others_go
     assert dropped(service) == {"too many series": 2}
     assert [notice for notice in service.notices if "OTEL_ML_SERIES_MAX" in notice] == [
         "More than 3 series are recorded (OTEL_ML_SERIES_MAX); 'grad/2' and further ones are left out and counted. "
-        "Is a step or an id part of a name or an attribute?"
+        "Is a step or an id part of a name or an attribute? (otel-ml explain run-too-large)"
     ]
 
 

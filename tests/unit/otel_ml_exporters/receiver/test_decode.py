@@ -100,6 +100,25 @@ def test_a_position_is_a_heartbeat() -> None:
     assert [type(found) for found in decoded(request).observations["run-1"]][1:] == [Position]
 
 
+def test_a_heartbeat_says_when_it_was_taken_by_the_clock_of_its_boot() -> None:
+    request = FakeWriter(extra={"ml.boot": "b", "ml.boot.born": 60.5}).step(4, {})
+    metric = request.resource_metrics[0].scope_metrics[1].metrics[0]
+    metric.name = "otel_ml.position"
+    set_attributes(metric.gauge.data_points[0].attributes, {"ml.boot.time": 61.25})
+
+    position = decoded(request).observations["run-1"][-1]
+
+    assert isinstance(position, Position)
+    assert (position.boot_s, position.writer.boot, position.writer.born) == (61.25, "b", 60.5)
+
+
+@pytest.mark.parametrize("said", ["soon", -1.0, float("nan"), float("inf")])
+def test_a_time_of_a_boot_that_is_none_is_not_known(said: object) -> None:
+    request = FakeWriter(extra={"ml.boot": "b", "ml.boot.born": said}).step(4, {"x": 1.0})
+
+    assert decoded(request).observations["run-1"][0].writer.born == 0.0
+
+
 def test_a_point_of_another_sdk_keeps_its_own_coordinates() -> None:
     point = only(foreign([{"name": "gpu.util", "value": 0.5, "gpu": 3, "ml.step": 12}]))
 

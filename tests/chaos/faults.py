@@ -1,0 +1,175 @@
+"""What each kind of fault does to a job: how it begins, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from tests.chaos.job import REDONE, Job, Life
+from tests.chaos.layout import RANKS
+from tests.chaos.schedule import Fault
+from tests.e2e.jobs import until
+
+End = Callable[[], None]
+
+
+class Faults:
+    """Begins a fault, and returns what ends it."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._first_words: dict[str, Callable[[Fault], End]] = {
+            "kill": self._kill,
+            "SIGSTOP": self._stop,
+            "clock": self._jump,
+            "network:": self._disturb,
+            "behind": self._disturb,
+            "MLflow's": self._disturb,
+            "backend": self._trouble,
+            "disk": self._fill,
+            "a": self._hang,
+        }
+
+    def begin(self, fault: Fault) -> End:
+        return self._first_words[fault.kind.partition(" ")[0]](fault)
+
+    def _kill(self, fault: Fault) -> End:
+        if fault.target == "trainer":
+            return self._kill_trainers(fault)
+        if fault.target == "generator":
+            return self._kill_generator(fault)
+        if fault.target in self._job.hops.programs:
+            self._job.hops.kill(fault.target)
+            return partial(self._job.hops.revive, fault.target)
+        return self._kill_embedded()
+
+    def _kill_trainers(self, fault: Fault) -> End:
+        """Kill one rank; its launcher kills the others, and starts all of them from the last checkpoint."""
+        chance = random.Random(fault.draw)
+        victims = self._job.living("trainer")
+        chance.shuffle(victims)
+        self._job.kill(victims[0])
+        ranks = sorted(chance.sample(range(RANKS["trainer"]), RANKS["trainer"] - ("fewer" in fault.kind)))
+        back = chance.randint(0, REDONE)
+
+        def restart() -> None:
+            for life in victims[1:]:
+                self._job.kill(life)
+            self._job.restart_trainers(back, ranks)
+
+        return restart
+
+    def _kill_generator(self, fault: Fault) -> End:
+        """Kill one of a pool; the others go on, and a new one takes its place, unless it is for good."""
+        victim = self._one_of("generator", fault)
+        self._job.kill(victim)
+        if "for good" in fault.kind:
+            return _nothing
+        return lambda: self._job.launch("generator", victim.rank, "join")
+
+    def _kill_embedded(self) -> End:
+        os.kill(self._embedded(), signal.SIGKILL)
+        return _nothing  # a worker starts the next one
+
+    def _stop(self, fault: Fault) -> End:
+        if fault.target in RANKS:
+            return self._stop_worker(self._one_of(fault.target, fault))
+        program = self._job.hops.programs.get(fault.target)
+        if program is None:
+            return _stop_process(self._embedded())
+        assert program.process is not None
+        return _stop_process(program.process.pid)
+
+    def _stop_worker(self, life: Life) -> End:
+        began = time.monotonic()
+        resume = _stop_process(life.process.pid)
+
+        def end() -> None:
+            if life.process.poll() is None:
+                resume()
+            life.stopped.append((began, time.monotonic()))
+
+        return end
+
+    def _hang(self, fault: Fault) -> End:
+        """Stop a trainer; its launcher restarts all and overlooks this one, which wakes up and records on."""
+        chance = random.Random(fault.draw)
+        victims = self._job.living("trainer")
+        chance.shuffle(victims)
+        zombie = victims[0]
+        wake = self._stop_worker(zombie)
+        zombie.is_zombie = True
+        for life in victims[1:]:
+            self._job.kill(life)
+        self._job.restart_trainers(chance.randint(0, REDONE), range(RANKS["trainer"]))
+
+        def end() -> None:
+            wake()
+            time.sleep(1.0)
+            self._job.kill(zombie)
+
+        return end
+
+    def _jump(self, fault: Fault) -> End:
+        life = self._one_of(fault.target, fault)
+        if self._job.last_of(life) >= 0:  # the handler is installed by then
+            life.process.send_signal(signal.SIGUSR1)
+        return _nothing
+
+    def _disturb(self, fault: Fault) -> End:
+        proxy = self._job.hops.networks[fault.target]
+        proxy.mode = fault.kind.rpartition(" ")[2]  # type: ignore[assignment]  # the schedule's words are its modes
+
+        def end() -> None:
+            proxy.mode = "pass"
+
+        return end
+
+    def _trouble(self, fault: Fault) -> End:
+        backend = random.Random(fault.draw).choice(["jsonl", "tensorboard", "mlflow", "wandb"])
+        how = fault.kind.removeprefix("backend ")
+        once = f" {fault.draw}" if how == "starts anew" else ""
+        written = self._job.trouble.with_suffix(".new")
+        written.write_text(f"{backend} {how}{once}")
+        written.replace(self._job.trouble)
+        return self._job.trouble.unlink
+
+    def _fill(self, fault: Fault) -> End:
+        job = self._job
+        if fault.target == "service's disk":
+            job.disk.fill()
+            return job.disk.free
+        began = time.monotonic()
+        job.spools.fill()
+
+        def end() -> None:
+            job.spools.free()
+            job.spools_full.append((began, time.monotonic()))
+
+        return end
+
+    def _one_of(self, role: str, fault: Fault) -> Life:
+        living = self._job.living(role)
+        return living[fault.draw % len(living)]
+
+    def _embedded(self) -> int:
+        return until(self._job.embedded_services)[0]
+
+
+def _stop_process(pid: int) -> End:
+    os.kill(pid, signal.SIGSTOP)
+
+    def end() -> None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+    return end
+
+
+def _nothing() -> None:
+    """What happened has no end."""

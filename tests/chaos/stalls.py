@@ -1,0 +1,107 @@
+"""How long a training thread was held up: by our code, not by what the machine did meanwhile.
+
+The time a thread could run and another program had the core is in the kernel's `schedstat`; what is left of the wall
+time is the thread's own work and its waiting: for a lock, a disk, the interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, perf_counter_ns, thread_time_ns
+from types import TracebackType
+from typing import NamedTuple
+
+WORTH_WRITING_NS = 1_000_000
+
+
+class Stall(NamedTuple):
+    """A piece of a training loop, or the longest call in it.
+
+    Attributes:
+        at: monotonic seconds at its end.
+        wall_ms: how long it took.
+        work_ms: CPU time of the thread.
+        queue_ms: time in which the thread could run and did not get a core.
+        others_ms: the same of the other threads of the process; one of them may have held the interpreter.
+        call: its longest call.
+        call_ms: how long that took.
+    """
+
+    at: float
+    wall_ms: float
+    work_ms: float
+    queue_ms: float
+    others_ms: float
+    call: str
+    call_ms: float
+
+    @property
+    def own_ms(self) -> float:
+        """What the machine had no part in."""
+        return self.wall_ms - min(self.queue_ms, self.wall_ms - self.work_ms)
+
+
+class Watch:
+    """Measures each pass of a block on this thread, and writes down those that took longer than a millisecond.
+
+    Args:
+        file: one line a `Stall`.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._queue = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
+        self._calls: list[tuple[str, int]] = []
+
+    def __enter__(self) -> Watch:
+        self._calls.clear()
+        self._others_ns = self._queued_elsewhere_ns()
+        self._queue_ns = self._queued_ns()
+        self._work_ns = thread_time_ns()
+        self._began_ns = perf_counter_ns()
+        return self
+
+    def call_ended(self, call: str) -> None:
+        """Tell which call has just returned."""
+        self._calls.append((call, perf_counter_ns()))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        wall_ns = perf_counter_ns() - self._began_ns
+        if wall_ns < WORTH_WRITING_NS:
+            return
+        work_ns = thread_time_ns() - self._work_ns
+        queue_ns = self._queued_ns() - self._queue_ns
+        call_ns, call = max(_took(self._began_ns, self._calls), default=(0, "-"))
+        times = (wall_ns, work_ns, queue_ns, self._queued_elsewhere_ns() - self._others_ns)
+        shown = " ".join(f"{ns / 1e6:.3f}" for ns in times)
+        os.write(self._file, f"{monotonic()} {shown} {call} {call_ns / 1e6:.3f}\n".encode())
+
+    def _queued_ns(self) -> int:
+        return int(os.pread(self._queue, 100, 0).split()[1])
+
+    def _queued_elsewhere_ns(self) -> int:
+        total = 0
+        for task in Path("/proc/self/task").iterdir():
+            with suppress(OSError):  # it ended meanwhile
+                total += int((task / "schedstat").read_text().split()[1])
+        return total - self._queued_ns()
+
+
+def _took(began_ns: int, calls: Sequence[tuple[str, int]]) -> Iterator[tuple[int, str]]:
+    for call, ended_ns in calls:
+        yield ended_ns - began_ns, call
+        began_ns = ended_ns
+
+
+def stalls_in(file: Path) -> list[Stall]:
+    """Return what a `Watch` wrote down."""
+    if not file.exists():
+        return []
+    lines = [line.split() for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    return [Stall(*map(float, line[:5]), line[5], float(line[6])) for line in lines]

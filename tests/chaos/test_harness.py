@@ -1,0 +1,130 @@
+"""The harness itself: the same seed gives the same faults, and what is missing or there twice is found."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.compare import Expected, Table, check_backends, check_sums, is_on_disk, owner
+from tests.chaos.layout import LAYOUTS
+from tests.chaos.pulse import EVERY_S, lateness_s
+from tests.chaos.schedule import KINDS, schedule
+from tests.chaos.stalls import Stall, Watch, stalls_in
+
+modes = pytest.mark.parametrize("mode", LAYOUTS)
+
+
+@modes
+def test_the_same_seed_gives_the_same_faults_and_another_one_others(mode: str) -> None:
+    first, again, other = (schedule(seed, LAYOUTS[mode], 50, 100.0) for seed in (1, 1, 2))
+
+    assert first == again
+    assert first != other
+
+
+@modes
+def test_every_kind_that_applies_is_in_a_round_and_no_target_has_two_faults_at_once(mode: str) -> None:
+    faults = schedule(3, LAYOUTS[mode], 50, 100.0)
+
+    assert len(faults) == 50
+    assert {fault.kind for fault in faults} == {kind.name for kind in KINDS if kind.applies(LAYOUTS[mode])}
+    by_target = defaultdict(list)
+    for fault in faults:
+        by_target[fault.target].append(fault)
+    for one in by_target.values():
+        assert all(before.at + before.seconds < after.at for before, after in itertools.pairwise(one))
+
+
+def test_without_small_disks_no_disk_is_filled() -> None:
+    assert not [fault for fault in schedule(1, LAYOUTS["http"], 50, 100.0, disks=False) if "disk" in fault.target]
+
+
+def row(step: int, tokens: float, **more: object) -> dict[str, object]:
+    return {"role": "trainer", "axis": "step", "step": step, "attempt": 0, "values": {"tokens": tokens}, **more}
+
+
+def found_in(*rows: dict[str, object]) -> Table:
+    """Return what is found in these rows of JSONL, where ranks 0, 1 and 2 recorded step 0 and rank 1 step 1."""
+    expected, table = Expected(), Table()
+    expected.must["trainer", 0] = {0, 1, 2}
+    expected.must["trainer", 1] = {1}
+    check_sums(list(rows), expected, table)
+    return table
+
+
+def test_a_sum_that_is_right_is_neither_lost_nor_doubled() -> None:
+    table = found_in(row(0, 1.0 + 4.0), row(1, 4.0), row(0, 1.0 + 4.0 + 16.0, amendment=True))
+
+    assert (table.is_fine, table.checked) == (True, 4)
+
+
+def test_a_rank_that_is_missing_in_a_sum_is_lost() -> None:
+    assert found_in(row(0, 1.0 + 16.0), row(1, 4.0)).lost == {"jsonl": 1}
+
+
+def test_a_step_that_is_missing_is_lost() -> None:
+    assert found_in(row(0, 21.0)).lost == {"jsonl": 1}
+
+
+def test_a_rank_that_is_twice_in_a_sum_is_doubled() -> None:
+    assert +found_in(row(0, 21.0), row(1, 8.0)).duplicated == {"jsonl": 1}
+
+
+def test_a_row_that_is_there_twice_is_doubled() -> None:
+    assert +found_in(row(0, 21.0), row(0, 21.0), row(1, 4.0)).duplicated == {"rows of a step": 1}
+
+
+def test_a_backend_that_misses_a_row_or_has_one_twice_is_found() -> None:
+    whole = [["loss", "step", 0, 0.5, 0], ["loss", "step", 1, 0.25, 0]]
+    stored = {name: {"scalars": whole, "status": "finished"} for name in ("jsonl", "tensorboard", "mlflow", "wandb")}
+    stored["tensorboard"] = {"scalars": whole[:1], "status": "finished"}
+    stored["wandb"] = {"scalars": [*whole, whole[0]], "status": "running"}
+    table = Table()
+
+    check_backends(stored, table)
+
+    assert +table.lost == {"tensorboard": 1}
+    assert +table.duplicated == {"wandb": 1}
+    assert table.wrong
+
+
+def test_a_step_belongs_to_the_newest_attempt_that_began_at_or_below_it() -> None:
+    assert [owner([0, 50, 40], step) for step in (39, 40, 50, 60)] == [0, 2, 2, 2]
+
+
+def test_what_was_recorded_200_ms_before_a_kill_is_on_disk_unless_no_spool_could_be_written() -> None:
+    assert is_on_disk(9.7, 10.0, [])
+    assert not is_on_disk(9.9, 10.0, [])
+    assert not is_on_disk(5.0, 6.5, [(4.0, 6.0)])
+    assert is_on_disk(5.0, 10.0, [(4.0, 6.0)])  # written when there was space again
+
+
+def test_a_thread_that_was_woken_late_before_a_kill_says_how_late(tmp_path: Path) -> None:
+    pulse = tmp_path / "pulse"
+    pulse.write_text("9.0\n9.1\n9.2\n9.7\n")
+
+    assert lateness_s(pulse, 9.8) == pytest.approx(0.5 - EVERY_S)
+    assert lateness_s(pulse, 11.0) == pytest.approx(1.3 - EVERY_S)
+
+
+def test_a_loop_that_waits_is_held_up_by_its_own_doing_and_the_call_is_named(tmp_path: Path) -> None:
+    watch = Watch(tmp_path / "stalls")
+
+    with watch:
+        watch.call_ended("log")
+        time.sleep(0.01)
+        watch.call_ended("flush")
+
+    [stall] = stalls_in(tmp_path / "stalls")
+    assert stall.call == "flush"
+    assert stall.wall_ms >= stall.call_ms >= 10.0
+
+
+def test_time_in_which_another_program_had_the_core_is_not_the_loops_own() -> None:
+    assert Stall(
+        0.0, wall_ms=30.0, work_ms=2.0, queue_ms=28.0, others_ms=0.0, call="log", call_ms=30.0
+    ).own_ms == pytest.approx(2.0)
