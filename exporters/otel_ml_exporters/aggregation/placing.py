@@ -187,8 +187,8 @@ class Placing:
             self._run.output.say(
                 "attempt",
                 f"Rank {who.rank} of role {who.role!r} still runs in attempt {writer.attempt}, and attempt "
-                f"{successor.attempt} has begun: from there on what it records does not count. End process "
-                f"{who.instance}.",
+                f"{successor.attempt} has begun: from there on what it records does not count. End that "
+                "process.",
             )
             return
         writer.replaced_at = None
@@ -266,7 +266,7 @@ class Placing:
             self._fence(lane.track, lane, opened[number])
 
     def _leave_behind(self, writer: WriterState) -> None:
-        """Expect nothing more of the incarnation before `writer`, of an older attempt, although it lives."""
+        """Wait no more for the incarnation before `writer`: it may live, but in an older attempt."""
         before = self._run.writers.predecessor(writer)
         if before is not None and before.attempt != writer.attempt and before.replaced_at is None:
             before.replaced_at, before.replaced_when = self._run.active, self._run.now
