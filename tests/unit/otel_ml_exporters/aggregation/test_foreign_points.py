@@ -165,3 +165,14 @@ def test_series_beyond_the_budget_are_left_out_counted_and_said_once() -> None:
 
 def gauge(name: str, time: float) -> ForeignPoint:
     return cumulative(SCRAPER, name, 3.0, start=0, time=time, kind="gauge", temporality="none")
+
+
+def test_what_training_calls_the_run_counts_not_what_a_scraper_was_stamped_with() -> None:
+    service = Service()
+    scraper = writer(0, role="agent", instance="node-0", experiment_name="stamped")
+
+    service.take([cumulative(scraper, "load", 1.0, start=0, time=START, kind="gauge", temporality="none")])
+    assert service.engine.facts.experiment_name == "stamped"
+    service.take(Rank(0, experiment_name="digits").step(0, {"x": 1.0}))
+
+    assert service.engine.facts.experiment_name == "digits"
