@@ -353,10 +353,11 @@ class Worker:
     def _leave_behind(self) -> None:
         points = sum(frame.points for frame in self.spool.pending)
         why = f" ({self.sender.last_error})" if self.sender.last_error else ""
+        how = ", with the same endpoint set:" if self.config.is_remote else ":"
         if self.identity.place.local_rank == 0:
             self._console.line(
                 f"{points:,} points of rank {self.identity.place.rank} are not acknowledged{why}; they are kept on "
-                "this host. The next start of this run sends them, or: otel-ml recover"
+                f"this host. The next start of this run sends them, or{how} otel-ml recover"
             )
 
     def _tell(self, *, is_last: bool = False) -> None:

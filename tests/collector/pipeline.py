@@ -16,10 +16,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from tests.e2e.jobs import ROOT, environment, free_port, until
+from tests.e2e.jobs import BACKENDS, ROOT, environment, free_port, until
 
 OTELCOL = ROOT / ".cache" / "collector" / "otelcol"
 CONFIG = ROOT / "collector-config"
+
+EVERYWHERE = ",".join(BACKENDS)
+"""For `Service(to=…)`: all backends; W&B offline, as `tests/conftest.py` has it."""
 
 SESSION = uuid.uuid4().hex[:8]
 
@@ -94,15 +97,21 @@ class Collector(Program):
         configs: names of files in `collector-config/`, merged from left to right.
         name: of its log and its queue.
         authority: who signed its certificate, where it speaks TLS.
+        address: on which it listens.
         variables: `OTEL_ML_…` of the configuration.
     """
 
     def __init__(
-        self, folder: Path, *configs: str, name: str = "collector", authority: Path | None = None, **variables: object
+        self,
+        folder: Path,
+        *configs: str,
+        name: str = "collector",
+        authority: Path | None = None,
+        address: str = "127.0.0.1",
+        **variables: object,
     ) -> None:
         self.is_secure = authority is not None
-        self.grpc, self.http = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-        health = f"127.0.0.1:{free_port()}"
+        self.grpc, self.http, health = (f"{address}:{free_port()}" for _ in range(3))
         agent = "AGENT" if configs[0] == "agent" else "GATEWAY"
         env = environment(
             **{
@@ -136,6 +145,7 @@ class Service(Program):
         name: of its log and the folder of its runs.
         options: of the command line.
         authority: who signed its certificate, where it speaks TLS.
+        address: on which it listens.
         env: its environment; with OTEL_ML_TOKEN it is also asked with that token.
     """
 
@@ -147,11 +157,12 @@ class Service(Program):
         name: str = "service",
         options: Sequence[object] = (),
         authority: Path | None = None,
+        address: str = "127.0.0.1",
         **env: object,
     ) -> None:
         self.authority = authority
         self.token = env.get("OTEL_ML_TOKEN", "")
-        self.grpc, self.http = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        self.grpc, self.http = (f"{address}:{free_port()}" for _ in range(2))
         self.runs = folder / f"{name}-runs"
         command = [sys.executable, "-m", "otel_ml_exporters", "serve", "--to", to, "--dir", self.runs]
         command += ["--http", self.http, "--grpc", self.grpc, *options]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.collector.pipeline import Collector, Service, experiment_of, ranks
-from tests.collector.test_every_hop import assert_everything_is_there_once
+from tests.collector.everything_once import assert_everything_is_there_once
+from tests.collector.pipeline import EVERYWHERE, Collector, Service, experiment_of, ranks
 from tests.e2e.jobs import all_finished, processes, reach, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -20,7 +20,7 @@ EXPERIMENTS = ("a1", "b2", "c3", "d4")
 def test_four_experiments_on_two_services_that_are_killed_one_after_the_other(tmp_path: Path) -> None:
     folders = {name: tmp_path / name for name in EXPERIMENTS}
     with ExitStack() as stack:
-        services = [stack.enter_context(Service(tmp_path, name=f"service-{n}")) for n in (1, 2)]
+        services = [stack.enter_context(Service(tmp_path, EVERYWHERE, name=f"service-{n}")) for n in (1, 2)]
         addresses = {f"OTEL_ML_SERVICE_{n}": service.grpc for n, service in enumerate(services, 1)}
         gateway = stack.enter_context(Collector(tmp_path, "scale-out", **addresses))
         jobs = []

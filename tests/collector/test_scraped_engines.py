@@ -32,14 +32,14 @@ def pipeline(tmp_path: Path) -> Iterator[tuple[Service, Collector, Path]]:
         service = stack.enter_context(Service(tmp_path, options=["--config", config]))
         agent = Collector(
             tmp_path, "agent", OTEL_ML_GATEWAY=service.grpc, OTEL_ML_SCRAPE=targets, OTEL_ML_SCRAPE_INTERVAL="500ms",
-            OTEL_ML_EXPERIMENT_ID=experiment_of(tmp_path), OTEL_ML_EXPERIMENT_NAME="scraped",
+            OTEL_ML_EXPERIMENT_ID=experiment_of(tmp_path),
         )  # fmt: skip
         yield service, stack.enter_context(agent), targets
 
 
 def windows_of(service: Service, folder: Path) -> dict[str, dict[int, float]]:
     """Return published name → window → value, of the axis `time`."""
-    files = list(service.runs.glob(f"scraped/{experiment_of(folder)}/metrics.jsonl"))
+    files = list(service.runs.glob(f"*/{experiment_of(folder)}/metrics.jsonl"))
     lines: list[Mapping[str, Any]] = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     shown: dict[str, dict[int, float]] = {}
     for row in lines:
@@ -55,7 +55,6 @@ def test_a_vllm_engine_is_in_the_run_with_rates_quantiles_and_the_training_step(
     service, agent, targets = pipeline
     training = environment(
         OTEL_EXPORTER_OTLP_ENDPOINT=agent.endpoint, OTEL_ML_EXPERIMENT_ID=experiment_of(tmp_path),
-        OTEL_ML_EXPERIMENT_NAME="scraped",
     )  # fmt: skip
     with VllmMetrics() as engine:
         (targets / "vllm.json").write_text(json.dumps([{"targets": [engine.address], "labels": {"job": "vllm"}}]))
@@ -66,7 +65,7 @@ def test_a_vllm_engine_is_in_the_run_with_rates_quantiles_and_the_training_step(
             until(lambda: engine.scrapes > seen + 1)
             for number in range(100):
                 engine.serve(first_token_s=0.3 if number < 95 else 4.0, tokens=10)
-            shown = until(lambda: complete(windows_of(service, tmp_path)), seconds=150)
+            shown = until(lambda: complete(windows_of(service, tmp_path)), seconds=60)
 
     rates = shown[f"vllm/generation_tokens_total/rate/{LABELS}"]
     assert sum(rates.values()) * 10 == pytest.approx(100 * 10)
@@ -102,7 +101,7 @@ def test_the_endpoints_that_ray_announces_are_in_the_run(tmp_path: Path) -> None
         stack.enter_context(
             Collector(
                 tmp_path, "agent", OTEL_ML_GATEWAY=service.grpc, OTEL_ML_SCRAPE=ray, OTEL_ML_SCRAPE_INTERVAL="1s",
-                OTEL_ML_EXPERIMENT_ID=experiment_of(tmp_path), OTEL_ML_EXPERIMENT_NAME="scraped",
+                OTEL_ML_EXPERIMENT_ID=experiment_of(tmp_path),
             )
         )  # fmt: skip
         cluster = subprocess.Popen(

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.collector.certificates import Authority, Certificate
+from tests.collector.everything_once import assert_everything_is_there_once
 from tests.collector.pipeline import Collector, Service, experiment_of, ranks
-from tests.collector.test_every_hop import assert_everything_is_there_once
 from tests.e2e.jobs import all_finished, environment, processes, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -75,7 +75,7 @@ def test_a_job_goes_through_agent_and_gateway_with_tls_and_token_on_every_hop(ho
         service.wait_for_the_end_of(experiment)
         service.stop()
 
-    assert_everything_is_there_once(tmp_path, service.run_of(experiment))
+    assert_everything_is_there_once(tmp_path, service.run_of(experiment), ["jsonl"])
 
 
 def no_token(env: dict[str, object], _hops: Hops) -> None:

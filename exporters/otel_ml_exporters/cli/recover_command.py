@@ -9,6 +9,8 @@ from typing import Any
 import click
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
+from otel_ml.config import Config
+from otel_ml.leftovers import send_leftovers
 from otel_ml_exporters.cli.figures import plural, thousands
 from otel_ml_exporters.cli.parameters import dir_option
 from otel_ml_exporters.cli.screen import Screen, screen
@@ -26,9 +28,11 @@ __all__ = ["command"]
 def command(base: Path, dry_run: bool, timeout: float) -> None:
     """Deliver what was recorded on this host and is in no backend yet: after a crash, a full disk, a power cut.
 
-    Runs that are being recorded are left alone. Running it again does no harm: nothing is written twice.
+    Where an endpoint is configured, what ranks of its runs could not send goes there. Runs that are being recorded are
+    left alone. Running it again does no harm: nothing is written twice.
     """
     output = screen()
+    config = Config.from_env()
     found = unfinished(base.absolute())
     if not found:
         output.line("Nothing to recover: every run on this host is delivered.")
@@ -39,6 +43,9 @@ def command(base: Path, dry_run: bool, timeout: float) -> None:
         output.line(f"{run.experiment}/{run.id}: not finished{spools}")
         if dry_run:
             continue
+        if config.is_remote and not run.is_here:
+            left += not _sent(run, config, timeout, output)
+            continue
         done = _recovered(run, base.absolute(), timeout, output)
         if done.is_done:
             output.line(f"  {_account(done)}")
@@ -47,6 +54,17 @@ def command(base: Path, dry_run: bool, timeout: float) -> None:
             output.line(f"  not done within {timeout:.0f} s; see {base / run.experiment / run.id}, and run it again")
     if left:
         raise click.exceptions.Exit(1)
+
+
+def _sent(run: Unfinished, config: Config, timeout: float, output: Screen) -> bool:
+    """Send the spools of a run whose service is elsewhere; say how it went."""
+    is_sent = send_leftovers(run.id, config, timeout, output.line)
+    where = f"{config.endpoint.shown} ({config.endpoint.source})"
+    if is_sent:
+        output.line(f"  {plural(run.spools, 'spool')} sent to {where}")
+    else:
+        output.line(f"  {where} did not take everything within {timeout:.0f} s; it is still here, run this again")
+    return is_sent
 
 
 def _recovered(run: Unfinished, base: Path, timeout: float, output: Screen) -> Recovered:

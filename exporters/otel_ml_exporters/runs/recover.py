@@ -26,12 +26,18 @@ _LOOK_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A run that was left before everything was delivered."""
+    """A run that was left before everything was delivered.
+
+    Attributes:
+        spools: files that its workers left.
+        is_here: its service ran on this host; where not, only workers did, and their endpoint was elsewhere.
+    """
 
     id: str
     experiment: str
     name: str
     spools: int
+    is_here: bool
 
     @property
     def rendezvous(self) -> Rendezvous:
@@ -60,7 +66,7 @@ class Recovered:
 
 def unfinished(base: Path) -> list[Unfinished]:
     """Return the runs under `base` whose service was not done, and those of which only workers' spools are there."""
-    found = {run.id: run for run in (*_of_spools(), *_of_folders(base))}
+    found = {run.id: run for run in (*_of_spools(base), *_of_folders(base))}
     return [run for run in found.values() if not _is_served(run, base)]
 
 
@@ -113,20 +119,19 @@ def _of_folders(base: Path) -> Iterator[Unfinished]:
         mark = folder.database.with_name("open")
         if mark.exists():
             run_id = mark.read_text(encoding="utf-8") or folder.id
-            yield Unfinished(run_id, folder.experiment, run_id, _spools(run_id))
+            yield Unfinished(run_id, folder.experiment, run_id, _spools(run_id), is_here=True)
 
 
-def _of_spools() -> Iterator[Unfinished]:
+def _of_spools(base: Path) -> Iterator[Unfinished]:
     for folder in rendezvous_of("").folder.parent.glob("*/spool"):
         spools = sorted(folder.glob(f"*{SUFFIX}"))
         if not spools:
             continue
         resource = _attributes(read_spool(spools[0]).resource)
         if EXPERIMENT_ID in resource:
-            run_id = resource[EXPERIMENT_ID]
-            yield Unfinished(
-                run_id, resource.get(EXPERIMENT_NAME, "default"), resource.get(RUN_NAME, run_id), len(spools)
-            )
+            run_id, experiment = resource[EXPERIMENT_ID], resource.get(EXPERIMENT_NAME, "default")
+            is_here = RunFolder(run_folder(base, experiment, run_id)).is_run()
+            yield Unfinished(run_id, experiment, resource.get(RUN_NAME, run_id), len(spools), is_here)
 
 
 def _attributes(resource: bytes) -> Mapping[str, str]:
