@@ -6,6 +6,7 @@ Only this thread touches recorder.collect, spool, sender and link. Others hand i
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -40,6 +41,9 @@ TICK = 0.1
 PATIENCE_WITH_NOBODY = 5.0
 """Seconds until what is to be said is printed here, while no receiver has answered at all."""
 
+RECOVER_AGAIN = 1.0
+"""Seconds until what dead writers left is tried again, where the receiver had no room for it."""
+
 PATIENCE_WITH_SERVICE = 1.0
 """Seconds a service that answers has to say whether this writer was the last."""
 
@@ -70,7 +74,8 @@ class Worker:
 
     Args:
         link: where the transport comes from; called by the thread only.
-        recover: sends what dead writers of the job left; called once the receiver was reached.
+        recover: sends what dead writers of the job left, and says whether nothing is left; called until then, while
+            the receiver takes what this writer sends.
     """
 
     def __init__(
@@ -82,7 +87,7 @@ class Worker:
         sender: Sender,
         link: Link,
         *,
-        recover: Callable[[Reached, float], None],
+        recover: Callable[[Reached, float], bool],
         extra_spans: Callable[[], list[bytes]],
     ) -> None:
         self.config = config
@@ -104,7 +109,7 @@ class Worker:
         self._points = 0
         self._values = 0
         self._failing_since: float | None = None
-        self._recovered = False
+        self._recover_at = 0.0
         self._is_ending = False
         self._new_config: Config | None = None
         self._thread = threading.Thread(target=self._loop, name="otel_ml", daemon=True)
@@ -285,9 +290,9 @@ class Worker:
             self._failing_since = None
         elif self._failing_since is None:
             self._failing_since = time.monotonic()
-        if is_empty and self.reached is not None and not self._recovered:
-            self._recovered = True
-            self._recover(self.reached, deadline)
+        if is_empty and self.reached is not None and time.monotonic() >= self._recover_at:
+            is_done = self._recover(self.reached, deadline)
+            self._recover_at = math.inf if is_done else time.monotonic() + RECOVER_AGAIN
         return is_empty
 
     def _send_all(self, deadline: float, patience: Callable[[], float]) -> bool:
