@@ -1,7 +1,7 @@
 # Every target sets up what it needs. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check e2e hops collector bench chaos docs full clean
+.PHONY: help setup demo test check e2e collector bench chaos docs full clean
 
 PYTHON ?= python3
 VENV   := .venv
@@ -37,24 +37,21 @@ check: $(STAMP)  ## ruff, mypy --strict, import-linter, typing as a user writes 
 collector:  ## The Collector of collector-config/: the one OTELCOL names, one on the PATH, or built with Go
 	.ci/collector
 
-e2e: $(STAMP)  ## Real processes to real backends, compared value by value with an oracle
-	python -m pytest -m e2e tests/e2e
-
-hops: $(STAMP) collector  ## The same through the real Collector, each hop killed; needs Go and npm
+e2e: $(STAMP) collector  ## Real processes, the real Collector, real backends, compared value by value; needs npm
 	.ci/clients
-	python -m pytest -m e2e tests/collector
+	python -m pytest -m e2e -n 2 --dist loadfile
 
 bench: $(STAMP)  ## Measure: cost of a call, throughput of the service
 	python -m tests.benchmarks
 
 chaos: $(STAMP) collector  ## Kill what can be killed, for minutes, and count that nothing is lost or doubled
 	python -m tests.chaos --faults 200 --minutes 9
-	python -m pytest -m chaos
+	python -m pytest -m chaos -n 2 -rP
 
 docs: $(STAMP)  ## Read the documentation in a browser, rebuilt as you write
 	mkdocs serve
 
-full: demo test check e2e hops chaos bench  ## Everything there is
+full: demo test check e2e chaos bench  ## Everything there is
 
 clean:  ## Remove what the other targets made, but not the runs
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.collector.hosts import address_of, on_host
-from tests.collector.pipeline import EVERYWHERE, Collector, P, Service, ranks
+from tests.collector.pipeline import EVERYWHERE, Collector, P, Service, ranks, recover
 from tests.e2e.jobs import all_finished, processes, reach
 
 HOSTS = 4
@@ -61,6 +61,8 @@ def main() -> None:
                 program.kill()
                 program.start()
             all_finished(started)
+        for node, (_, env) in enumerate(job[:NODES]):
+            recover(env, folder, on=on_host(node))
         service.wait_for_the_end_of(experiment)
         service.stop()
 

@@ -10,13 +10,13 @@ import sys
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from tests.e2e.jobs import BACKENDS, ROOT, environment, free_port, until
+from tests.e2e.jobs import BACKENDS, ROOT, all_finished, environment, finished, free_port, processes, until
 
 OTELCOL = ROOT / ".cache" / "collector" / "otelcol"
 CONFIG = ROOT / "collector-config"
@@ -219,15 +219,35 @@ def ranks(
     folder: Path, endpoint: str, *, seed: int, roles: Mapping[str, int], steps: int, pause: float, **env: object
 ) -> list[tuple[list[object], dict[str, str]]]:
     """Return the commands of a job whose ranks record random values, and write down what they recorded."""
-    written = folder / "written"
+    written, host = folder / "written", folder / "host"
     written.mkdir(exist_ok=True)
+    host.mkdir(mode=0o700, exist_ok=True)
     command: list[object] = [sys.executable, "-m", "tests.e2e.rank", seed, written, steps, pause]
-    shared = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, **env}
+    shared = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "XDG_RUNTIME_DIR": host, **env}
     return [
         (command, environment(OTEL_SERVICE_NAME=role, RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=size, **shared))
         for role, size in roles.items()
         for rank in range(size)
     ]
+
+
+@contextmanager
+def training(
+    commands: Sequence[tuple[Sequence[object], Mapping[str, str]]], folder: Path
+) -> Iterator[subprocess.Popen[str]]:
+    """Run a job, and yield its first process; after the block wait for all.
+
+    A rank waits seconds for a Collector that is away, not longer. What it then leaves on its host is sent as people do.
+    """
+    with processes(commands, folder) as started:
+        yield started[0]
+        all_finished(started)
+    recover(commands[0][1], folder)
+
+
+def recover(env: Mapping[str, str], folder: Path, on: Sequence[object] = ()) -> None:
+    """Send what ranks left on their host, once their endpoint is there."""
+    finished([*on, sys.executable, "-m", "otel_ml_exporters", "recover", "--timeout", 120], env, folder)
 
 
 def experiment_of(folder: Path) -> str:

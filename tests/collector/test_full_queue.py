@@ -10,7 +10,7 @@ import pytest
 
 from tests.collector.everything_once import assert_everything_is_there_once
 from tests.collector.job import job
-from tests.collector.pipeline import EVERYWHERE, Collector, Service, experiment_of
+from tests.collector.pipeline import EVERYWHERE, Collector, Service, experiment_of, training
 from tests.e2e.jobs import all_finished, finished, processes, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -33,10 +33,9 @@ def test_ranks_keep_what_a_full_queue_refuses_until_the_service_is_back(
     pipeline: tuple[Service, Collector], tmp_path: Path
 ) -> None:
     service, collector = pipeline
-    with processes(job(tmp_path, collector.endpoint, seed=0, pause=0.3), tmp_path) as started:
+    with training(job(tmp_path, collector.endpoint, seed=0, pause=0.3), tmp_path):
         until(lambda: "sending queue is full" in collector.said)
         service.start()
-        all_finished(started)
     service.wait_for_the_end_of(experiment_of(tmp_path))
     service.stop()
 
@@ -44,8 +43,8 @@ def test_ranks_keep_what_a_full_queue_refuses_until_the_service_is_back(
 
 
 LATER = {
-    "the next start of the run": ["tests.e2e.loop", 0],
-    "otel-ml recover": ["otel_ml_exporters", "recover"],
+    "the next start of the run": ["tests.collector.successor"],
+    "otel-ml recover": ["otel_ml_exporters", "recover", "--timeout", 120],
 }
 
 
@@ -54,16 +53,11 @@ def test_what_ranks_could_not_give_to_a_full_queue_at_their_end_is_delivered_lat
     pipeline: tuple[Service, Collector], tmp_path: Path, later: list[object]
 ) -> None:
     service, collector = pipeline
-    host = tmp_path / "host"
-    host.mkdir(mode=0o700)
-    commands = [
-        (command, {**env, "XDG_RUNTIME_DIR": str(host)})
-        for command, env in job(tmp_path, collector.endpoint, seed=3, pause=0.1)
-    ]
+    commands = job(tmp_path, collector.endpoint, seed=3, pause=0.1)
 
     with processes(commands, tmp_path) as started:
         said = "".join(all_finished(started))
-    left = list(host.rglob("*.spool"))
+    left = list((tmp_path / "host").rglob("*.spool"))
     service.start()
     finished([sys.executable, "-m", *later], commands[0][1], tmp_path)
     service.wait_for_the_end_of(experiment_of(tmp_path))
@@ -71,5 +65,5 @@ def test_what_ranks_could_not_give_to_a_full_queue_at_their_end_is_delivered_lat
 
     assert "points of rank 0 are not acknowledged" in said
     assert left
-    assert not list(host.rglob("*.spool"))
+    assert not list((tmp_path / "host").rglob("*.spool"))
     assert_everything_is_there_once(tmp_path, service.run_of(experiment_of(tmp_path)))

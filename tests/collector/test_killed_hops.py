@@ -9,9 +9,9 @@ import pytest
 
 from tests.collector.everything_once import assert_everything_is_there_once
 from tests.collector.job import STEPS, job
-from tests.collector.pipeline import EVERYWHERE, Collector, Service, experiment_of
+from tests.collector.pipeline import EVERYWHERE, Collector, Service, experiment_of, training
 from tests.collector.seeds import ten_seeds
-from tests.e2e.jobs import all_finished, processes, reach
+from tests.e2e.jobs import reach
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -27,12 +27,11 @@ def test_a_collector_killed_in_mid_run(tmp_path: Path, seed: int) -> None:
         Service(tmp_path, EVERYWHERE) as service,
         Collector(tmp_path, "gateway", OTEL_ML_SERVICE=service.grpc) as collector,
     ):
-        with processes(job(tmp_path, collector.endpoint, seed=seed), tmp_path) as started:
+        with training(job(tmp_path, collector.endpoint, seed=seed), tmp_path) as rank:
             for moment in moments(seed, 2):
-                reach(started[0], moment)
+                reach(rank, moment)
                 collector.kill()
                 collector.start()
-            all_finished(started)
         service.wait_for_the_end_of(experiment_of(tmp_path))
         service.stop()
 
@@ -45,10 +44,9 @@ def test_a_service_killed_and_down_for_most_of_the_run(tmp_path: Path, seed: int
         Service(tmp_path, EVERYWHERE) as service,
         Collector(tmp_path, "gateway", OTEL_ML_SERVICE=service.grpc) as collector,
     ):
-        with processes(job(tmp_path, collector.endpoint, seed=seed), tmp_path) as started:
-            reach(started[0], moments(seed, 1)[0] // 3)
-            service.kill()
-            all_finished(started)  # the Collector keeps what nobody takes
+        with training(job(tmp_path, collector.endpoint, seed=seed), tmp_path) as rank:
+            reach(rank, moments(seed, 1)[0] // 3)
+            service.kill()  # the Collector keeps what nobody takes
         service.start()
         service.wait_for_the_end_of(experiment_of(tmp_path))
         service.stop()
@@ -62,12 +60,11 @@ def test_both_killed_in_turn_and_started_again(tmp_path: Path) -> None:
         Service(tmp_path, EVERYWHERE) as service,
         Collector(tmp_path, "gateway", OTEL_ML_SERVICE=service.grpc) as collector,
     ):
-        with processes(job(tmp_path, collector.endpoint, seed=11, pause=0.2), tmp_path) as started:
+        with training(job(tmp_path, collector.endpoint, seed=11, pause=0.2), tmp_path) as rank:
             for program, moment in ((collector, 10), (service, 25), (collector, 40)):
-                reach(started[0], moment)
+                reach(rank, moment)
                 program.kill()
                 program.start()
-            all_finished(started)
         service.wait_for_the_end_of(experiment_of(tmp_path), seconds=240)
         service.stop()
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.collector.everything_once import assert_everything_is_there_once
 from tests.collector.job import job
-from tests.collector.pipeline import EVERYWHERE, Collector, Service, experiment_of
-from tests.e2e.jobs import all_finished, processes, reach
+from tests.collector.pipeline import EVERYWHERE, Collector, Service, experiment_of, training
+from tests.e2e.jobs import reach
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
@@ -19,12 +19,11 @@ def test_a_service_that_is_down_for_60_s_of_a_run_of_90(tmp_path: Path) -> None:
         Service(tmp_path, EVERYWHERE) as service,
         Collector(tmp_path, "gateway", OTEL_ML_SERVICE=service.grpc) as collector,
     ):
-        with processes(job(tmp_path, collector.endpoint, seed=2, pause=0.5, steps=180), tmp_path) as started:
-            reach(started[0], 20)
+        with training(job(tmp_path, collector.endpoint, seed=2, pause=0.5, steps=180), tmp_path) as rank:
+            reach(rank, 20)
             service.kill()
-            reach(started[0], 140)  # each step takes half a second at least
+            reach(rank, 140)  # each step takes half a second at least
             service.start()
-            all_finished(started)
         service.wait_for_the_end_of(experiment_of(tmp_path))
         service.stop()
 

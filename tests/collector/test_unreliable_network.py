@@ -9,9 +9,8 @@ import pytest
 
 from tests.collector.everything_once import assert_everything_is_there_once
 from tests.collector.job import job
-from tests.collector.pipeline import EVERYWHERE, Collector, Service, experiment_of
+from tests.collector.pipeline import EVERYWHERE, Collector, Service, experiment_of, training
 from tests.collector.seeds import ten_seeds
-from tests.e2e.jobs import all_finished, processes
 from tests.fakes.unreliable_network import UnreliableNetwork
 
 pytestmark = pytest.mark.timeout(400)
@@ -36,8 +35,8 @@ def through(folder: Path, *, seed: int, **faults: float) -> dict[str, int]:
         service = stack.enter_context(Service(folder, EVERYWHERE))
         network = stack.enter_context(UnreliableNetwork(service.grpc, seed=seed, **faults))
         collector = stack.enter_context(Collector(folder, "gateway", OTEL_ML_SERVICE=network.address))
-        with processes(job(folder, collector.endpoint, seed=seed), folder) as started:
-            all_finished(started)
+        with training(job(folder, collector.endpoint, seed=seed), folder):
+            pass
         service.wait_for_the_end_of(experiment)
         service.stop()
     assert_everything_is_there_once(folder, service.run_of(experiment))
