@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from otel_ml.exceptions import ConfigError, MissingDependencyError
 from otel_ml_exporters.receiver.admission import MAX_REQUEST, Admission
 from otel_ml_exporters.receiver.decode import Signal, response
+from otel_ml_exporters.receiver.refusals import WRONG_TOKEN, Refusals
 from otel_ml_exporters.receiver.rejection import UndecodableError
 from otel_ml_exporters.telemetry import Telemetry
 
@@ -54,6 +56,7 @@ class GrpcReceiver:
         telemetry: Telemetry,
         host: str,
         port: int,
+        refusals: Refusals,
         *,
         token: str = "",
         tls: ServerCertificate | None = None,
@@ -65,6 +68,7 @@ class GrpcReceiver:
         self._grpc = grpc
         self._admission = admission
         self._telemetry = telemetry
+        self._refusals = refusals
         self._host, self._port = host, port
         self._authorization = f"Bearer {token}".encode() if token else b""
         self._tls = tls
@@ -121,6 +125,7 @@ class GrpcReceiver:
         def export(body: bytes, context: Any) -> bytes:
             if not self._is_authorized(context):
                 self._telemetry.count("refused", reason="unauthenticated")
+                self._refusals.tell(_host(context.peer()), WRONG_TOKEN)
                 context.abort(code.UNAUTHENTICATED, "The bearer token is missing or wrong. Set OTEL_ML_TOKEN.")
             try:
                 accepted = self._admission.take(signal, body)
@@ -147,3 +152,8 @@ class GrpcReceiver:
             root_certificates=tls.client_ca,
             require_client_auth=tls.client_ca is not None,
         )
+
+
+def _host(peer: str) -> str:
+    """Return the host of what gRPC calls a peer: `ipv4:10.0.0.3:5555`, `ipv6:[::1]:5555`."""
+    return unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]") or peer

@@ -12,6 +12,7 @@ from typing import cast
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.receiver.admission import MAX_REQUEST
 from otel_ml_exporters.receiver.http_message import BadRequestError, Head, RequestParser, Response
+from otel_ml_exporters.receiver.refusals import WRONG_TOKEN, Refusals
 from otel_ml_exporters.receiver.routes import Routes, problem
 
 __all__ = ["HttpReceiver"]
@@ -44,14 +45,20 @@ class HttpReceiver:
         routes: what to answer.
         host: address to bind.
         port: 0 picks a free one.
+        refusals: told who is refused for its token or certificate.
         tls: serve https.
     """
 
-    def __init__(self, routes: Routes, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, routes: Routes, host: str, port: int, refusals: Refusals, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._routes = routes
         self._host = host
         self._port = port
+        self._refusals = refusals
         self._tls = tls
+        if tls is not None:
+            refusals.watch(tls)
         self._thread = threading.Thread(target=self._run, name="otel-ml-http", daemon=True)
         self._connections: set[_Connection] = set()
         self._server: asyncio.Server | None = None
@@ -83,7 +90,7 @@ class HttpReceiver:
         self._thread.join(timeout + 1.0)
 
     def _connection(self) -> _Connection:
-        return _Connection(self._routes, self._loop, self._connections)
+        return _Connection(self._routes, self._loop, self._connections, self._refusals)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -108,8 +115,15 @@ class HttpReceiver:
 class _Connection(asyncio.Protocol):
     """One connection: one request at a time, in order."""
 
-    def __init__(self, routes: Routes, loop: asyncio.AbstractEventLoop, connections: set[_Connection]) -> None:
+    def __init__(
+        self,
+        routes: Routes,
+        loop: asyncio.AbstractEventLoop,
+        connections: set[_Connection],
+        refusals: Refusals,
+    ) -> None:
         self._routes = routes
+        self._refusals = refusals
         self._loop = loop
         self._connections = connections
         self._parser = RequestParser(MAX_REQUEST)
@@ -151,6 +165,8 @@ class _Connection(asyncio.Protocol):
                     return
                 refusal = self._routes.refusal(self._head)
                 if refusal is not None:
+                    if refusal.status == 401:
+                        self._refusals.tell(self._transport.get_extra_info("peername")[0], WRONG_TOKEN)
                     self._refuse(refusal)
                     return
                 if self._head.headers.get("expect", "").lower() == "100-continue":
