@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.collector.pipeline import Collector, Service, experiment_of
-from tests.e2e.jobs import environment, processes, reach, until
+from tests.e2e.jobs import environment, processes, reach, scalars_in, until
 from tests.fakes.vllm_metrics import VllmMetrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -94,25 +94,33 @@ def test_ten_thousand_series_do_not_drown_the_run(pipeline: tuple[Service, Colle
     assert max(shown["vllm/otel_ml/overflow"].values()) >= 9_500
 
 
-def test_the_endpoints_that_ray_announces_are_in_the_run(tmp_path: Path) -> None:
+def test_a_ray_job_its_actors_and_the_endpoints_that_ray_announces_are_one_run(tmp_path: Path) -> None:
+    experiment = experiment_of(tmp_path)
     # Ray puts sockets below this folder, whose paths may have 107 characters only.
     with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as ray, ExitStack() as stack:
         service = stack.enter_context(Service(tmp_path, OTEL_ML_ALLOWED_LATENESS=1000))
-        stack.enter_context(
+        agent = stack.enter_context(
             Collector(
                 tmp_path, "agent", OTEL_ML_GATEWAY=service.grpc, OTEL_ML_SCRAPE=ray, OTEL_ML_SCRAPE_INTERVAL="1s",
-                OTEL_ML_EXPERIMENT_ID=experiment_of(tmp_path),
+                OTEL_ML_EXPERIMENT_ID=experiment,
             )
         )  # fmt: skip
-        cluster = subprocess.Popen(
-            [sys.executable, "-m", "tests.collector.ray_cluster", ray],
-            env=environment(RAY_USAGE_STATS_ENABLED=0), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        try:
-            names = until(lambda: [name for name in windows_of(service, tmp_path) if name.startswith("ray/ray_node_")],
-                          seconds=120)  # fmt: skip
-        finally:
-            cluster.communicate(timeout=60)
+        variables = environment(
+            RAY_USAGE_STATS_ENABLED=0, OTEL_EXPORTER_OTLP_ENDPOINT=agent.endpoint, OTEL_ML_EXPERIMENT_ID=experiment
+        )
+        with (tmp_path / "ray_job.log").open("wb") as log:
+            job = subprocess.Popen(
+                [sys.executable, "-m", "tests.collector.ray_job", ray],
+                env=variables, stdin=subprocess.PIPE, stdout=log, stderr=log,
+            )  # fmt: skip
+            try:
+                until(lambda: [name for name in windows_of(service, tmp_path) if name.startswith("ray/ray_node_mem")],
+                      seconds=180)  # fmt: skip
+            finally:
+                job.communicate(timeout=90)
+        service.wait_for_the_end_of(experiment)
+        service.stop()
 
-    assert any("ray_node_mem" in name for name in names)
+    shown = scalars_in("jsonl", service.run_of(experiment))
+    assert shown["driver/queued"] == {step: float(step) for step in range(5)}
+    assert shown["generator/tokens"] == {step: 100.0 * step for step in range(5)}
