@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
+import shutil
 import signal
 import ssl
 import subprocess
 import sys
+import tempfile
 import urllib.error
 import urllib.request
 import uuid
@@ -164,6 +168,9 @@ class Service(Program):
         self.token = env.get("OTEL_ML_TOKEN", "")
         self.grpc, self.http = (f"{address}:{free_port()}" for _ in range(2))
         self.runs = folder / f"{name}-runs"
+        if "mlflow" in to:
+            self.runs.mkdir()
+            shutil.copy(empty_mlflow_store(), self.runs / "mlflow.db")
         command = [sys.executable, "-m", "otel_ml_exporters", "serve", "--to", to, "--dir", self.runs]
         command += ["--http", self.http, "--grpc", self.grpc, *options]
         super().__init__(name, command, environment(**env), folder, f"{self.endpoint}/healthz")
@@ -190,7 +197,7 @@ class Service(Program):
         """Return what the service says about a run; empty where it knows none."""
         return self.ask(f"/otel_ml/runs/{experiment}") or {}
 
-    def wait_for_the_end_of(self, experiment: str, *, seconds: float = 120) -> Mapping[str, Any]:
+    def wait_for_the_end_of(self, experiment: str, *, seconds: float = 300) -> Mapping[str, Any]:
         """Wait until the run has ended and every exporter has everything; return its account."""
         return until(lambda: self.ended(experiment), seconds=seconds)
 
@@ -204,6 +211,16 @@ class Service(Program):
         """Return the folder of a run."""
         [folder] = self.runs.glob(f"*/{experiment}")
         return folder
+
+
+@functools.cache
+def empty_mlflow_store() -> Path:
+    """Return a store as MLflow makes it: fifty migrations, each on the disk, which every test would wait for."""
+    file = Path(tempfile.mkdtemp(prefix="mlflow")) / "mlflow.db"
+    make = "import sys; from mlflow import MlflowClient; MlflowClient(sys.argv[1]).search_experiments()"
+    finished([sys.executable, "-c", make, f"sqlite:///{file}"], environment(), file.parent)
+    atexit.register(shutil.rmtree, file.parent, ignore_errors=True)
+    return file
 
 
 def answers(url: str) -> bool:

@@ -13,7 +13,7 @@ from tests.collector.pipeline import EVERYWHERE, Collector, Service, experiment_
 from tests.collector.seeds import ten_seeds
 from tests.e2e.jobs import reach
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(600)
 
 
 def moments(seed: int, count: int) -> list[int]:
@@ -65,7 +65,7 @@ def test_both_killed_in_turn_and_started_again(tmp_path: Path) -> None:
                 reach(rank, moment)
                 program.kill()
                 program.start()
-        service.wait_for_the_end_of(experiment_of(tmp_path), seconds=240)
+        service.wait_for_the_end_of(experiment_of(tmp_path))
         service.stop()
 
     assert_everything_is_there_once(tmp_path, service.run_of(experiment_of(tmp_path)))
