@@ -1,7 +1,7 @@
 # Every target sets up what it needs. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check e2e hops collector bench chaos night docs full clean
+.PHONY: help setup demo test check e2e collector bench chaos night docs full clean
 
 PYTHON ?= python3
 VENV   := .venv
@@ -37,27 +37,23 @@ check: $(STAMP)  ## ruff, mypy --strict, import-linter, typing as a user writes 
 collector:  ## The Collector of collector-config/: the one OTELCOL names, one on the PATH, or built with Go
 	.ci/collector
 
-e2e: $(STAMP)  ## Real processes to real backends, compared value by value with an oracle
-	python -m pytest -m e2e tests/e2e
-
-hops: $(STAMP) collector  ## The same through the real Collector, each hop killed; needs Go and npm
+e2e: $(STAMP) collector  ## Real processes, the real Collector, real backends, compared value by value; needs npm
 	.ci/clients
-	python -m pytest -m e2e tests/collector
+	python -m pytest -m e2e -n 2 --dist loadfile
 
 bench: $(STAMP)  ## Measure everything, compare, and write docs/performance.md: 20 minutes; BENCH=--quick: 3
 	python -m tests.benchmarks --write $(BENCH)
 
 chaos: $(STAMP) collector  ## Disturb a job in 200 ways within 10 minutes; nothing may be lost or doubled
 	python -m tests.chaos --faults 200 --minutes 9
-
-night: $(STAMP) collector  ## The same for ten hours, and every test of one kind of death
+night: $(STAMP) collector  ## The same for ten hours, and every kill with ten seeds
 	python -m tests.chaos --minutes 600
-	python -m pytest -m chaos
+	python -m pytest -m chaos -n 2 -rP
 
 docs: $(STAMP)  ## Read the documentation in a browser, rebuilt as you write
 	mkdocs serve
 
-full: demo test check e2e hops chaos bench  ## Everything there is
+full: demo test check e2e chaos bench  ## Everything there is
 
 clean:  ## Remove what the other targets made, but not the runs
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

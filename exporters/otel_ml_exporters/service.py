@@ -43,6 +43,7 @@ from otel_ml_exporters.receiver.admission import Admission
 from otel_ml_exporters.receiver.decode import Decoded, Signal
 from otel_ml_exporters.receiver.grpc import GrpcReceiver, ServerCertificate
 from otel_ml_exporters.receiver.http import HttpReceiver
+from otel_ml_exporters.receiver.refusals import Refusals
 from otel_ml_exporters.receiver.rejection import UndecodableError
 from otel_ml_exporters.receiver.routes import Routes
 from otel_ml_exporters.storage.filesystem import network_file_system
@@ -127,8 +128,10 @@ class Service:
         self._routes = Routes(
             self._admission, self, self._telemetry, token=self._token, version=_version(), any_host=is_known
         )
+        self._refusals = Refusals()
+        tls = _server_context(config.tls)
         self._http = HttpReceiver(
-            self._routes, *config.http, self._telemetry, _server_context(config.tls), arriving=config.limits.queue
+            self._routes, *config.http, self._telemetry, self._refusals, tls, arriving=config.limits.queue
         )
         self._grpc = self._grpc_receiver()
         # The files come last: nothing after this can fail and leave them locked.
@@ -372,7 +375,10 @@ class Service:
         if tls is not None:
             client_ca = tls.client_ca.read_bytes() if tls.client_ca else None
             certificate = ServerCertificate(tls.certificate.read_bytes(), tls.key.read_bytes(), client_ca)
-        return GrpcReceiver(self._admission, self._telemetry, *self._config.grpc, token=self._token, tls=certificate)
+        address = self._config.grpc
+        return GrpcReceiver(
+            self._admission, self._telemetry, *address, self._refusals, token=self._token, tls=certificate
+        )
 
 
 def serve(

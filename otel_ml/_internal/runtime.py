@@ -352,8 +352,8 @@ def _spool_folder(rendezvous: Rendezvous) -> Path:
     return rendezvous.spool
 
 
-def _recover(folder: Path, reached: Reached, deadline: float) -> None:
-    recover_spools(folder, reached.transport, deadline, guard.say)
+def _recover(folder: Path, reached: Reached, deadline: float) -> bool:
+    return recover_spools(folder, reached.transport, deadline, guard.say)
 
 
 RUNTIME = Runtime()

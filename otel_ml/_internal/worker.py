@@ -46,6 +46,9 @@ killed, a rank that nobody starts again. In embedded mode the service looks, too
 PATIENCE_WITH_NOBODY = 5.0
 """Seconds until what is to be said is printed here, while no receiver has answered at all."""
 
+RECOVER_AGAIN = 1.0
+"""The same, where the receiver had no room for it."""
+
 
 @dataclass(slots=True)
 class Request:
@@ -67,7 +70,8 @@ class Worker:
 
     Args:
         link: where the transport comes from; called by the thread only.
-        recover: sends what dead writers of the job left; called from time to time once a receiver takes ours.
+        recover: sends what dead writers of the job left, and says whether nothing is left; called from time to time
+            once a receiver takes ours.
     """
 
     def __init__(
@@ -79,7 +83,7 @@ class Worker:
         sender: Sender,
         link: Link,
         *,
-        recover: Callable[[Reached, float], None],
+        recover: Callable[[Reached, float], bool],
         extra_spans: Callable[[], list[bytes]],
     ) -> None:
         self.config = config
@@ -313,8 +317,8 @@ class Worker:
         elif self._failing_since is None:
             self._failing_since = time.monotonic()
         if is_empty and self.reached is not None and time.monotonic() >= self._recover_at:
-            self._recover_at = time.monotonic() + RECOVER_EVERY
-            self._recover(self.reached, deadline)
+            is_done = self._recover(self.reached, deadline)
+            self._recover_at = time.monotonic() + (RECOVER_EVERY if is_done else RECOVER_AGAIN)
         return is_empty
 
     def _send_all(self, deadline: float, patience: Callable[[], float]) -> bool:

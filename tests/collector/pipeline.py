@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
+import shutil
 import signal
 import ssl
 import subprocess
 import sys
+import tempfile
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from tests.e2e.jobs import ROOT, environment, free_port, until
+from tests.e2e.jobs import BACKENDS, ROOT, all_finished, environment, finished, free_port, processes, until
 
 OTELCOL = ROOT / ".cache" / "collector" / "otelcol"
 CONFIG = ROOT / "collector-config"
+
+EVERYWHERE = ",".join(BACKENDS)
+"""For `Service(to=…)`: all backends; W&B offline, as `tests/conftest.py` has it."""
 
 SESSION = uuid.uuid4().hex[:8]
 
@@ -94,15 +101,21 @@ class Collector(Program):
         configs: names of files in `collector-config/`, merged from left to right.
         name: of its log and its queue.
         authority: who signed its certificate, where it speaks TLS.
+        address: on which it listens.
         variables: `OTEL_ML_…` of the configuration.
     """
 
     def __init__(
-        self, folder: Path, *configs: str, name: str = "collector", authority: Path | None = None, **variables: object
+        self,
+        folder: Path,
+        *configs: str,
+        name: str = "collector",
+        authority: Path | None = None,
+        address: str = "127.0.0.1",
+        **variables: object,
     ) -> None:
         self.is_secure = authority is not None
-        self.grpc, self.http = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-        health = f"127.0.0.1:{free_port()}"
+        self.grpc, self.http, health = (f"{address}:{free_port()}" for _ in range(3))
         agent = "AGENT" if configs[0] == "agent" else "GATEWAY"
         env = environment(
             **{
@@ -136,6 +149,7 @@ class Service(Program):
         name: of its log and the folder of its runs.
         options: of the command line.
         authority: who signed its certificate, where it speaks TLS.
+        address: on which it listens.
         env: its environment; with OTEL_ML_TOKEN it is also asked with that token.
     """
 
@@ -147,12 +161,16 @@ class Service(Program):
         name: str = "service",
         options: Sequence[object] = (),
         authority: Path | None = None,
+        address: str = "127.0.0.1",
         **env: object,
     ) -> None:
         self.authority = authority
         self.token = env.get("OTEL_ML_TOKEN", "")
-        self.grpc, self.http = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        self.grpc, self.http = (f"{address}:{free_port()}" for _ in range(2))
         self.runs = folder / f"{name}-runs"
+        if "mlflow" in to:
+            self.runs.mkdir()
+            shutil.copy(empty_mlflow_store(), self.runs / "mlflow.db")
         command = [sys.executable, "-m", "otel_ml_exporters", "serve", "--to", to, "--dir", self.runs]
         command += ["--http", self.http, "--grpc", self.grpc, *options]
         super().__init__(name, command, environment(**env), folder, f"{self.endpoint}/healthz")
@@ -179,7 +197,7 @@ class Service(Program):
         """Return what the service says about a run; empty where it knows none."""
         return self.ask(f"/otel_ml/runs/{experiment}") or {}
 
-    def wait_for_the_end_of(self, experiment: str, *, seconds: float = 120) -> Mapping[str, Any]:
+    def wait_for_the_end_of(self, experiment: str, *, seconds: float = 300) -> Mapping[str, Any]:
         """Wait until the run has ended and every exporter has everything; return its account."""
         return until(lambda: self.ended(experiment), seconds=seconds)
 
@@ -195,6 +213,16 @@ class Service(Program):
         return folder
 
 
+@functools.cache
+def empty_mlflow_store() -> Path:
+    """Return a store as MLflow makes it: fifty migrations, each on the disk, which every test would wait for."""
+    file = Path(tempfile.mkdtemp(prefix="mlflow")) / "mlflow.db"
+    make = "import sys; from mlflow import MlflowClient; MlflowClient(sys.argv[1]).search_experiments()"
+    finished([sys.executable, "-c", make, f"sqlite:///{file}"], environment(), file.parent)
+    atexit.register(shutil.rmtree, file.parent, ignore_errors=True)
+    return file
+
+
 def answers(url: str) -> bool:
     """Whether `GET url` succeeds."""
     try:
@@ -208,15 +236,35 @@ def ranks(
     folder: Path, endpoint: str, *, seed: int, roles: Mapping[str, int], steps: int, pause: float, **env: object
 ) -> list[tuple[list[object], dict[str, str]]]:
     """Return the commands of a job whose ranks record random values, and write down what they recorded."""
-    written = folder / "written"
+    written, host = folder / "written", folder / "host"
     written.mkdir(exist_ok=True)
+    host.mkdir(mode=0o700, exist_ok=True)
     command: list[object] = [sys.executable, "-m", "tests.e2e.rank", seed, written, steps, pause]
-    shared = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, **env}
+    shared = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "XDG_RUNTIME_DIR": host, **env}
     return [
         (command, environment(OTEL_SERVICE_NAME=role, RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=size, **shared))
         for role, size in roles.items()
         for rank in range(size)
     ]
+
+
+@contextmanager
+def training(
+    commands: Sequence[tuple[Sequence[object], Mapping[str, str]]], folder: Path
+) -> Iterator[subprocess.Popen[str]]:
+    """Run a job, and yield its first process; after the block wait for all.
+
+    A rank waits seconds for a Collector that is away, not longer. What it then leaves on its host is sent as people do.
+    """
+    with processes(commands, folder) as started:
+        yield started[0]
+        all_finished(started)
+    recover(commands[0][1], folder)
+
+
+def recover(env: Mapping[str, str], folder: Path, on: Sequence[object] = ()) -> None:
+    """Send what ranks left on their host, once their endpoint is there."""
+    finished([*on, sys.executable, "-m", "otel_ml_exporters", "recover", "--timeout", 120], env, folder)
 
 
 def experiment_of(folder: Path) -> str:

@@ -7,18 +7,22 @@ import re
 import subprocess
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.collector.compose import COMPOSE, DOCKERFILE, content, up
-from tests.collector.pipeline import experiment_of, ranks
-from tests.e2e.jobs import ROOT, all_finished, processes, scalars_in, until
+from tests.collector.everything_once import assert_everything_is_there_once
+from tests.collector.pipeline import EVERYWHERE, experiment_of, ranks
+from tests.e2e.jobs import BACKENDS, ROOT, Scalars, all_finished, processes, scalars_in, until
 from tests.e2e.oracle import expected
 from tests.e2e.rank import written_in
+from tests.e2e.test_every_backend_equals_the_oracle import as_stored
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 def test_it_follows_the_compose_specification() -> None:
@@ -62,7 +66,7 @@ def test_the_example_environment_names_every_variable_the_file_asks_for() -> Non
 
 def test_a_job_goes_through_everything_that_compose_starts(tmp_path: Path) -> None:
     experiment, token = experiment_of(tmp_path), "a-token"
-    with up(tmp_path, OTEL_ML_TOKEN=token) as native:
+    with up(tmp_path, OTEL_ML_TOKEN=token, OTEL_ML_EXPORTERS=EVERYWHERE) as native:
         collector, service = (f"http://127.0.0.1:{native.ports[port]}" for port in ("14318", "4318"))
         commands = ranks(
             tmp_path, collector, seed=5, roles={"trainer": 2, "generator": 1}, steps=10, pause=0.02,
@@ -71,15 +75,29 @@ def test_a_job_goes_through_everything_that_compose_starts(tmp_path: Path) -> No
         with processes(commands, tmp_path) as started:
             all_finished(started)
         until(lambda: is_delivered(service, experiment, token), seconds=120)
-        tags = until(lambda: tensorboard_tags(f"http://127.0.0.1:{native.ports['6006']}"), seconds=60)
-        in_mlflow = mlflow_metrics(f"http://127.0.0.1:{native.ports['5000']}", experiment)
+        wanted = expected(written_in(tmp_path / "written"))
+        board = Board(f"http://127.0.0.1:{native.ports['6006']}", f"oracle/{experiment}/tensorboard")
+        until(lambda: board.tags() >= set(wanted), seconds=60)
+        served = {
+            "tensorboard": board.scalars(wanted),
+            "mlflow": mlflow_scalars(f"http://127.0.0.1:{native.ports['5000']}", experiment, wanted),
+        }
         native.stop("service")
 
-    wanted = expected(written_in(tmp_path / "written"))
-    shown = scalars_in("jsonl", tmp_path / "runs" / "oracle" / experiment)
-    assert {name for name in shown if "otel_ml/" not in name} == set(wanted)
-    assert set(wanted) <= tags
-    assert set(wanted) <= in_mlflow
+    assert_everything_is_there_once(
+        tmp_path, tmp_path / "runs" / "oracle" / experiment, ("jsonl", "tensorboard", "wandb")
+    )
+    lines = scalars_in("jsonl", tmp_path / "runs" / "oracle" / experiment)
+    for backend, shown in served.items():
+        stored = {name: {step: as_stored(backend, value) for step, value in lines[name].items()} for name in wanted}
+        assert {name: as_text(values) for name, values in shown.items()} == {
+            name: as_text(values) for name, values in stored.items()
+        }, backend
+
+
+def as_text(values: Mapping[int, float]) -> dict[int, str]:
+    """Return values so that NaN equals NaN."""
+    return {step: repr(value) for step, value in sorted(values.items())}
 
 
 def is_delivered(service: str, experiment: str, token: str) -> bool:
@@ -92,20 +110,40 @@ def is_delivered(service: str, experiment: str, token: str) -> bool:
     except urllib.error.HTTPError:  # nothing of the run has arrived yet
         return False
     delivered = [one["delivered_seq"] == account["last_seq"] for one in account["exporters"].values()]
-    return account["status"] != "running" and len(delivered) == 3 and all(delivered)
+    return account["status"] != "running" and len(delivered) == len(BACKENDS) and all(delivered)
 
 
-def tensorboard_tags(url: str) -> set[str]:
-    """Return the scalars that TensorBoard shows; empty until it has read the run."""
-    with urllib.request.urlopen(f"{url}/data/plugin/scalars/tags", timeout=10) as answer:
-        return {tag for tags in json.load(answer).values() for tag in tags}
+class Board:
+    """What TensorBoard's server shows of one run."""
+
+    def __init__(self, url: str, run: str) -> None:
+        self._url, self._run = f"{url}/data/plugin/scalars", run
+
+    def tags(self) -> set[str]:
+        """Return the names it has read by now."""
+        with urllib.request.urlopen(f"{self._url}/tags", timeout=10) as answer:
+            return set(json.load(answer).get(self._run, ()))
+
+    def scalars(self, names: Iterable[str]) -> Scalars:
+        return {name: self._values(name) for name in names}
+
+    def _values(self, name: str) -> dict[int, float]:
+        query = urllib.parse.urlencode({"run": self._run, "tag": name})
+        with urllib.request.urlopen(f"{self._url}/scalars?{query}", timeout=10) as answer:
+            return {step: float(value) for _, step, value in json.load(answer)}
 
 
-def mlflow_metrics(url: str, run_name: str) -> set[str]:
-    """Return the metrics of the only run that MLflow's server has, asked over its REST interface."""
+def mlflow_scalars(url: str, run_name: str, names: Iterable[str]) -> Scalars:
+    """Return metrics of the only run that MLflow's server has, asked over its REST interface."""
     body = json.dumps({"experiment_ids": ["1"], "max_results": 10}).encode()
     request = urllib.request.Request(f"{url}/api/2.0/mlflow/runs/search", body, {"content-type": "application/json"})
     with urllib.request.urlopen(request, timeout=30) as answer:
         [run] = json.load(answer)["runs"]
     assert run["info"]["run_name"] == run_name
-    return {metric["key"] for metric in run["data"]["metrics"]}
+    return {name: mlflow_values(url, run["info"]["run_id"], name) for name in names}
+
+
+def mlflow_values(url: str, run_id: str, name: str) -> dict[int, float]:
+    query = urllib.parse.urlencode({"run_id": run_id, "metric_key": name})
+    with urllib.request.urlopen(f"{url}/api/2.0/mlflow/metrics/get-history?{query}", timeout=30) as answer:
+        return {int(point.get("step", 0)): float(point["value"]) for point in json.load(answer)["metrics"]}

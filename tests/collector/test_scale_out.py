@@ -8,19 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.collector.pipeline import Collector, Service, experiment_of, ranks
-from tests.collector.test_every_hop import assert_everything_is_there_once
-from tests.e2e.jobs import all_finished, processes, reach, until
+from tests.collector.everything_once import assert_everything_is_there_once
+from tests.collector.pipeline import EVERYWHERE, Collector, Service, experiment_of, ranks, training
+from tests.e2e.jobs import reach, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 EXPERIMENTS = ("a1", "b2", "c3", "d4")
 
 
 def test_four_experiments_on_two_services_that_are_killed_one_after_the_other(tmp_path: Path) -> None:
     folders = {name: tmp_path / name for name in EXPERIMENTS}
+    host = tmp_path / "host"
+    host.mkdir(mode=0o700)
     with ExitStack() as stack:
-        services = [stack.enter_context(Service(tmp_path, name=f"service-{n}")) for n in (1, 2)]
+        services = [stack.enter_context(Service(tmp_path, EVERYWHERE, name=f"service-{n}")) for n in (1, 2)]
         addresses = {f"OTEL_ML_SERVICE_{n}": service.grpc for n, service in enumerate(services, 1)}
         gateway = stack.enter_context(Collector(tmp_path, "scale-out", **addresses))
         jobs = []
@@ -28,15 +30,14 @@ def test_four_experiments_on_two_services_that_are_killed_one_after_the_other(tm
             folder.mkdir()
             jobs += ranks(
                 folder, gateway.endpoint, seed=seed, roles={"trainer": 2}, steps=40, pause=0.05,
-                OTEL_ML_EXPERIMENT_ID=experiment_of(folder),
+                OTEL_ML_EXPERIMENT_ID=experiment_of(folder), XDG_RUNTIME_DIR=host,
             )  # fmt: skip
-        with processes(jobs, tmp_path) as started:
+        with training(jobs, tmp_path) as rank:
             for service, moment in zip(services, (10, 25), strict=True):
-                reach(started[0], moment)
+                reach(rank, moment)
                 service.kill()
                 service.start()
-            all_finished(started)
-        homes = until(lambda: homes_of(services, folders), seconds=90)
+        homes = until(lambda: homes_of(services, folders), seconds=180)
         for service in services:
             service.stop()
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.collector.pipeline import Collector, Service, experiment_of
-from tests.e2e.jobs import environment, processes, reach, until
+from tests.e2e.jobs import environment, processes, reach, scalars_in, until
 from tests.fakes.vllm_metrics import VllmMetrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -32,14 +32,14 @@ def pipeline(tmp_path: Path) -> Iterator[tuple[Service, Collector, Path]]:
         service = stack.enter_context(Service(tmp_path, options=["--config", config]))
         agent = Collector(
             tmp_path, "agent", OTEL_ML_GATEWAY=service.grpc, OTEL_ML_SCRAPE=targets, OTEL_ML_SCRAPE_INTERVAL="500ms",
-            OTEL_ML_EXPERIMENT_ID=experiment_of(tmp_path), OTEL_ML_EXPERIMENT_NAME="scraped",
+            OTEL_ML_EXPERIMENT_ID=experiment_of(tmp_path),
         )  # fmt: skip
         yield service, stack.enter_context(agent), targets
 
 
 def windows_of(service: Service, folder: Path) -> dict[str, dict[int, float]]:
     """Return published name → window → value, of the axis `time`."""
-    files = list(service.runs.glob(f"scraped/{experiment_of(folder)}/metrics.jsonl"))
+    files = list(service.runs.glob(f"*/{experiment_of(folder)}/metrics.jsonl"))
     lines: list[Mapping[str, Any]] = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     shown: dict[str, dict[int, float]] = {}
     for row in lines:
@@ -55,7 +55,6 @@ def test_a_vllm_engine_is_in_the_run_with_rates_quantiles_and_the_training_step(
     service, agent, targets = pipeline
     training = environment(
         OTEL_EXPORTER_OTLP_ENDPOINT=agent.endpoint, OTEL_ML_EXPERIMENT_ID=experiment_of(tmp_path),
-        OTEL_ML_EXPERIMENT_NAME="scraped",
     )  # fmt: skip
     with VllmMetrics() as engine:
         (targets / "vllm.json").write_text(json.dumps([{"targets": [engine.address], "labels": {"job": "vllm"}}]))
@@ -66,7 +65,7 @@ def test_a_vllm_engine_is_in_the_run_with_rates_quantiles_and_the_training_step(
             until(lambda: engine.scrapes > seen + 1)
             for number in range(100):
                 engine.serve(first_token_s=0.3 if number < 95 else 4.0, tokens=10)
-            shown = until(lambda: complete(windows_of(service, tmp_path)), seconds=150)
+            shown = until(lambda: complete(windows_of(service, tmp_path)), seconds=60)
 
     rates = shown[f"vllm/generation_tokens_total/rate/{LABELS}"]
     assert sum(rates.values()) * 10 == pytest.approx(100 * 10)
@@ -95,25 +94,33 @@ def test_ten_thousand_series_do_not_drown_the_run(pipeline: tuple[Service, Colle
     assert max(shown["vllm/otel_ml/overflow"].values()) >= 9_500
 
 
-def test_the_endpoints_that_ray_announces_are_in_the_run(tmp_path: Path) -> None:
+def test_a_ray_job_its_actors_and_the_endpoints_that_ray_announces_are_one_run(tmp_path: Path) -> None:
+    experiment = experiment_of(tmp_path)
     # Ray puts sockets below this folder, whose paths may have 107 characters only.
     with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as ray, ExitStack() as stack:
         service = stack.enter_context(Service(tmp_path, OTEL_ML_ALLOWED_LATENESS=1000))
-        stack.enter_context(
+        agent = stack.enter_context(
             Collector(
                 tmp_path, "agent", OTEL_ML_GATEWAY=service.grpc, OTEL_ML_SCRAPE=ray, OTEL_ML_SCRAPE_INTERVAL="1s",
-                OTEL_ML_EXPERIMENT_ID=experiment_of(tmp_path), OTEL_ML_EXPERIMENT_NAME="scraped",
+                OTEL_ML_EXPERIMENT_ID=experiment,
             )
         )  # fmt: skip
-        cluster = subprocess.Popen(
-            [sys.executable, "-m", "tests.collector.ray_cluster", ray],
-            env=environment(RAY_USAGE_STATS_ENABLED=0), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        try:
-            names = until(lambda: [name for name in windows_of(service, tmp_path) if name.startswith("ray/ray_node_")],
-                          seconds=120)  # fmt: skip
-        finally:
-            cluster.communicate(timeout=60)
+        variables = environment(
+            RAY_USAGE_STATS_ENABLED=0, OTEL_EXPORTER_OTLP_ENDPOINT=agent.endpoint, OTEL_ML_EXPERIMENT_ID=experiment
+        )
+        with (tmp_path / "ray_job.log").open("wb") as log:
+            job = subprocess.Popen(
+                [sys.executable, "-m", "tests.collector.ray_job", ray],
+                env=variables, stdin=subprocess.PIPE, stdout=log, stderr=log,
+            )  # fmt: skip
+            try:
+                until(lambda: [name for name in windows_of(service, tmp_path) if name.startswith("ray/ray_node_mem")],
+                      seconds=180)  # fmt: skip
+            finally:
+                job.communicate(timeout=90)
+        service.wait_for_the_end_of(experiment)
+        service.stop()
 
-    assert any("ray_node_mem" in name for name in names)
+    shown = scalars_in("jsonl", service.run_of(experiment))
+    assert shown["driver/queued"] == {step: float(step) for step in range(5)}
+    assert shown["generator/tokens"] == {step: 100.0 * step for step in range(5)}

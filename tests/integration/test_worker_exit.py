@@ -261,6 +261,26 @@ def test_with_nobody_listening_the_program_ends_in_time_and_keeps_its_data(tmp_p
         assert [point.step for point in server.points("x")] == [0]
 
 
+def test_what_a_dead_process_left_is_tried_again_where_the_receiver_has_no_room_for_it_now(tmp_path: Path) -> None:
+    with otlp_server() as server:
+        environ = environment(tmp_path, {**variables(server), "OTEL_ML_EXPERIMENT_ID": "same"})
+        server.replies = [Reply(503)] * 1000
+        run("import otel_ml; otel_ml.init('exp'); otel_ml.log({'x': 1}, step=0)", environ, tmp_path)
+        server.replies = [Reply(), Reply(503)]  # its own data, and what the other left
+        program = """
+            import otel_ml, time
+            otel_ml.init("exp")
+            otel_ml.log({"y": 1}, step=1)
+            otel_ml.flush(10)
+            time.sleep(3)
+        """
+
+        run(program, environ, tmp_path)
+
+        assert server.replies == []
+        assert [point.step for point in server.points("x")] == [0]
+
+
 def test_a_receiver_that_comes_back_gets_everything_once_it_is_there(tmp_path: Path) -> None:
     port = free_port()
     environ = environment(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"})

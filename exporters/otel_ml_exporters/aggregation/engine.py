@@ -72,7 +72,7 @@ class Engine:
             Manifest: self._manifest,
             Position: self._position,
             Goodbye: self._goodbye,
-            ForeignPoint: self._foreign.point,
+            ForeignPoint: self._foreign_point,
             Event: self._event,
             Spans: self._spans.take,
         }
@@ -173,6 +173,15 @@ class Engine:
             self._steps.stepless.add(piece, writer.writer.role, fragment)
         else:
             self._steps.points(writer, fragment, piece, fragment.axis, fragment.step)
+
+    def _foreign_point(self, writer: WriterState, point: ForeignPoint) -> None:
+        if point.step is None and self._run.native and self._ending.state != "running":
+            # Engines and nodes live on; nothing would ever close their windows.
+            tally = self._run.lanes.track(point.writer.role, TIME_AXIS).tally
+            tally.received += 1
+            tally.ignored += 1
+            return
+        self._foreign.point(writer, point)
 
     def _piece(self, writer: WriterState, fragment: Fragment, rows: list[int] | None) -> Piece:
         partials = fragment.partials

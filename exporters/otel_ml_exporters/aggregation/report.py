@@ -11,8 +11,12 @@ __all__ = ["facts_of", "status_of"]
 
 
 def facts_of(run: RunState) -> RunFacts:
-    """Return what the resources say about the run; the lowest (role, rank) that says it."""
-    ordered = [state.writer for state in sorted(run.writers, key=lambda s: (s.writer.role, s.writer.rank, s.number))]
+    """Return what the resources say about the run: the lowest (role, rank) that says it.
+
+    What training says comes before what a Collector stamps on engines and nodes: whoever set that up need not know.
+    """
+    states = sorted(run.writers, key=lambda s: (not s.native, s.writer.role, s.writer.rank, s.number))
+    ordered = [state.writer for state in states]
     return RunFacts(
         experiment_name=next((w.experiment_name for w in ordered if w.experiment_name), ""),
         run_name=next((w.run_name for w in ordered if w.run_name), ""),

@@ -21,6 +21,9 @@ _log = logging.getLogger(__name__)
 MAX_RUNS = 1_000
 """Open runs of a service; each has a thread an exporter. A run that is over is closed a minute later."""
 
+_UNNAMED = "default"
+"""Folder of runs whose writers say no name (CONTRACT §3)."""
+
 _OPEN = "open"
 """Name of the file beside `run.db` that says: a service was not done with this run. Its content is the id."""
 
@@ -61,7 +64,11 @@ class RunBook:
             StorageError: its files cannot be read.
         """
         run = self._runs.get(writer.experiment)
-        return run if run is not None else self._open(writer.experiment, self._folder(writer))
+        if run is None:
+            return self._open(writer.experiment, self._folder(writer))
+        if writer.experiment_name and run.folder.parent.name == _UNNAMED and not run.outbox.last_seq:
+            return self._named(run, writer)
+        return run
 
     def reopen(self, folders: Iterable[Path] | None = None) -> None:
         """Open the runs a predecessor was not done with: their clocks and exporters go on."""
@@ -104,12 +111,28 @@ class RunBook:
             _log.info("Run %s: %s", experiment, folder)
         return run
 
+    def _named(self, run: ExperimentRun, writer: Writer) -> ExperimentRun:
+        """Move a run of which nothing is in any backend yet to where its name belongs.
+
+        A Collector that scrapes the node is often heard before the first rank, and does not know the name.
+        """
+        folder = run_folder(self._base, writer.experiment_name, run.experiment)
+        if folder.exists() or folder == run.folder:
+            return run
+        run.commit()
+        if run.outbox.last_seq:
+            return run
+        self.forget(run)
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        run.folder.rename(folder)
+        return self._open(run.experiment, folder)
+
     def _folder(self, writer: Writer) -> Path:
         # The name may be missing where points come through a Collector that scrapes; the id decides.
         known = sorted(self._base.glob(f"*/{path_part(writer.experiment)}/state/run.db"))
         if known:
             return known[0].parent.parent
-        return run_folder(self._base, writer.experiment_name or "default", writer.experiment)
+        return run_folder(self._base, writer.experiment_name or _UNNAMED, writer.experiment)
 
 
 def _write(path: Path, text: str) -> None:

@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from otel_ml.exceptions import ConfigError, MissingDependencyError
 from otel_ml.explanation import explained
 from otel_ml_exporters.receiver.admission import MAX_REQUEST, Admission
 from otel_ml_exporters.receiver.decode import Signal, response
 from otel_ml_exporters.receiver.patience import Patience
+from otel_ml_exporters.receiver.refusals import WRONG_TOKEN, Refusals
 from otel_ml_exporters.receiver.rejection import UndecodableError
 from otel_ml_exporters.telemetry import Telemetry
 
@@ -63,6 +65,7 @@ class GrpcReceiver:
         telemetry: Telemetry,
         host: str,
         port: int,
+        refusals: Refusals,
         *,
         token: str = "",
         tls: ServerCertificate | None = None,
@@ -74,6 +77,7 @@ class GrpcReceiver:
         self._grpc = grpc
         self._admission = admission
         self._telemetry = telemetry
+        self._refusals = refusals
         self._host, self._port = host, port
         self._authorization = f"Bearer {token}".encode() if token else b""
         self._tls = tls
@@ -140,6 +144,7 @@ class GrpcReceiver:
         def export(messages: Iterator[bytes], context: Any) -> bytes:
             if not self._is_authorized(context):
                 self._telemetry.count("refused", reason="unauthenticated")
+                self._refusals.tell(_host(context.peer()), WRONG_TOKEN)
                 sentence = "The bearer token is missing or wrong. Set OTEL_ML_TOKEN to the service's."
                 context.abort(code.UNAUTHENTICATED, explained(sentence, "unauthenticated"))
             with self._patience.with_(context):
@@ -170,3 +175,8 @@ class GrpcReceiver:
             root_certificates=tls.client_ca,
             require_client_auth=tls.client_ca is not None,
         )
+
+
+def _host(peer: str) -> str:
+    """Return the host of what gRPC calls a peer: `ipv4:10.0.0.3:5555`, `ipv6:[::1]:5555`."""
+    return unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]") or peer

@@ -15,6 +15,7 @@ from otel_ml_exporters.receiver.admission import MAX_REQUEST, RETRY_AFTER_S
 from otel_ml_exporters.receiver.http_message import BadRequestError, Head, RequestParser, Response
 from otel_ml_exporters.receiver.intake import MOST_BYTES, Intake
 from otel_ml_exporters.receiver.pace import Pace
+from otel_ml_exporters.receiver.refusals import WRONG_TOKEN, Refusals
 from otel_ml_exporters.receiver.routes import Routes, problem
 from otel_ml_exporters.telemetry import Telemetry
 
@@ -53,6 +54,7 @@ class HttpReceiver:
         host: address to bind.
         port: 0 picks a free one.
         telemetry: counts what is refused or slowed down here.
+        refusals: told who is refused for its token or certificate.
         tls: serve https.
         arriving: bytes of requests that may be under way at a time, over all connections.
     """
@@ -63,6 +65,7 @@ class HttpReceiver:
         host: str,
         port: int,
         telemetry: Telemetry,
+        refusals: Refusals,
         tls: ssl.SSLContext | None = None,
         *,
         arriving: int = MOST_BYTES,
@@ -73,7 +76,10 @@ class HttpReceiver:
         telemetry.count("slowed", 0)  # there from the first scrape on
         self._host = host
         self._port = port
+        self._refusals = refusals
         self._tls = tls
+        if tls is not None:
+            refusals.watch(tls)
         self._thread = threading.Thread(target=self._run, name="otel-ml-http", daemon=True)
         self._connections: set[_Connection] = set()
         self._server: asyncio.Server | None = None
@@ -105,7 +111,7 @@ class HttpReceiver:
         self._thread.join(timeout + 1.0)
 
     def _connection(self) -> _Connection:
-        return _Connection(self._routes, self._loop, self._connections, self._intake, self._telemetry)
+        return _Connection(self._routes, self._loop, self._connections, self._intake, self._telemetry, self._refusals)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -137,8 +143,10 @@ class _Connection(asyncio.Protocol):
         connections: set[_Connection],
         intake: Intake,
         telemetry: Telemetry,
+        refusals: Refusals,
     ) -> None:
         self._routes = routes
+        self._refusals = refusals
         self._loop = loop
         self._connections = connections
         self._intake = intake
@@ -194,6 +202,8 @@ class _Connection(asyncio.Protocol):
                 self._arm(_REQUEST_S)
                 refusal = self._routes.refusal(self._head)
                 if refusal is not None:
+                    if refusal.status == 401:
+                        self._refusals.tell(self._transport.get_extra_info("peername")[0], WRONG_TOKEN)
                     self._refuse(refusal)
                     return
                 if self._head.headers.get("expect", "").lower() == "100-continue":

@@ -31,6 +31,7 @@ class Unfinished:
     """A run that was left before everything was delivered.
 
     Attributes:
+        spools: files that its workers left.
         has_folder: a service of this host recorded it; else only workers' spools are here.
     """
 
@@ -38,7 +39,7 @@ class Unfinished:
     experiment: str
     name: str
     spools: int
-    has_folder: bool = False
+    has_folder: bool
 
     @property
     def rendezvous(self) -> Rendezvous:
@@ -67,7 +68,7 @@ class Recovered:
 
 def unfinished(base: Path) -> list[Unfinished]:
     """Return the runs under `base` whose service was not done, and those of which only workers' spools are there."""
-    found = {run.id: run for run in (*_of_spools(), *_of_folders(base))}
+    found = {run.id: run for run in (*_of_spools(base), *_of_folders(base))}
     return [run for run in found.values() if not _is_served(run, base)]
 
 
@@ -138,17 +139,16 @@ def _of_folders(base: Path) -> Iterator[Unfinished]:
             yield Unfinished(run_id, folder.experiment, run_id, _spools(run_id), has_folder=True)
 
 
-def _of_spools() -> Iterator[Unfinished]:
+def _of_spools(base: Path) -> Iterator[Unfinished]:
     for folder in rendezvous_of("").folder.parent.glob("*/spool"):
         spools = sorted(folder.glob(f"*{SUFFIX}"))
         if not spools:
             continue
         resource = _attributes(read_spool(spools[0]).resource)
         if EXPERIMENT_ID in resource:
-            run_id = resource[EXPERIMENT_ID]
-            yield Unfinished(
-                run_id, resource.get(EXPERIMENT_NAME, "default"), resource.get(RUN_NAME, run_id), len(spools)
-            )
+            run_id, experiment = resource[EXPERIMENT_ID], resource.get(EXPERIMENT_NAME, "default")
+            has_folder = RunFolder(run_folder(base, experiment, run_id)).is_run()
+            yield Unfinished(run_id, experiment, resource.get(RUN_NAME, run_id), len(spools), has_folder)
 
 
 def _attributes(resource: bytes) -> Mapping[str, str]:

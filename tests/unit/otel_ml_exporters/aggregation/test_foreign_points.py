@@ -165,3 +165,35 @@ def test_series_beyond_the_budget_are_left_out_counted_and_said_once() -> None:
 
 def gauge(name: str, time: float) -> ForeignPoint:
     return cumulative(SCRAPER, name, 3.0, start=0, time=time, kind="gauge", temporality="none")
+
+
+def test_what_training_calls_the_run_counts_not_what_a_scraper_was_stamped_with() -> None:
+    service = Service()
+    scraper = writer(0, role="agent", instance="node-0", experiment_name="stamped")
+
+    service.take([cumulative(scraper, "load", 1.0, start=0, time=START, kind="gauge", temporality="none")])
+    assert service.engine.facts.experiment_name == "stamped"
+    service.take(Rank(0, experiment_name="digits").step(0, {"x": 1.0}))
+
+    assert service.engine.facts.experiment_name == "digits"
+
+
+def test_what_engines_publish_after_the_job_has_ended_is_not_part_of_the_run_until_it_goes_on() -> None:
+    service, rank = Service(), Rank(0)
+    service.take(rank.step(0, {"x": 1.0}), rank.bye())
+    service.wait(5)
+    assert service.engine.status.state == "finished"
+
+    service.take([cumulative(SCRAPER, "load", 1.0, start=0, time=service.now, kind="gauge", temporality="none")])
+    service.wait(60)
+
+    assert service.engine.status.state == "finished"
+    assert service.engine.status.open_steps == 0
+    assert service.engine.status.counts.ignored == 1
+
+    again = Rank(0, instance="again", clock=service.now)
+    service.take(again.step(1, {"x": 1.0}))
+    service.take([cumulative(SCRAPER, "load", 2.0, start=0, time=service.now, kind="gauge", temporality="none")])
+    service.wait(40, again)
+
+    assert list(service.rows(axis="time", role="vllm").values()) == [{"vllm/load": 2.0}]

@@ -22,7 +22,9 @@ from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.runs.history import history
 from otel_ml_exporters.runs.source import records
+from tests.e2e.jobs import free_port
 from tests.otlp import FakeWriter, write_spool
+from tests.otlp_server import otlp_server
 from tests.recorded_run import digits_records, write_run
 
 PROGRAM = [sys.executable, "-m", "otel_ml_exporters"]
@@ -222,6 +224,26 @@ def test_recover_delivers_the_spools_of_a_dead_job_and_says_what_it_did(tmp_path
     assert found == dict.fromkeys(range(10), 0.25)
     assert "Nothing to recover" in again.stdout
     assert not rendezvous.folder.exists()
+
+
+def test_recover_sends_what_a_job_with_a_service_elsewhere_left_to_its_endpoint(tmp_path: Path) -> None:
+    rendezvous = rendezvous_of("01away", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    rendezvous.create()
+    write_spool(rendezvous.spool / "rank0-000000.spool", FakeWriter(experiment="01away"), range(10))
+    port = free_port()
+    endpoint = f"http://127.0.0.1:{port}"
+
+    away = otel_ml(tmp_path, "recover", "--timeout", "2", OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
+    with otlp_server(port=port) as server:
+        done = otel_ml(tmp_path, "recover", OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
+
+    assert away.returncode == 1
+    assert "did not take everything within 2 s" in away.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"1 spool sent to {endpoint}" in done.stdout
+    assert [point.step for point in server.points("loss")] == list(range(10))
+    assert not rendezvous.folder.exists()
+    assert not list(tmp_path.glob("*/01away"))
 
 
 def test_recover_leaves_a_job_alone_that_has_a_service(tmp_path: Path) -> None:

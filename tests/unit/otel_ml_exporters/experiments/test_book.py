@@ -1,0 +1,66 @@
+"""Where the folders of runs are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from otel_ml_exporters.aggregation.observation import Writer
+from otel_ml_exporters.experiments.book import RunBook
+from otel_ml_exporters.experiments.run import RunSettings
+from otel_ml_exporters.telemetry import Telemetry
+from tests.strategies import START, Rank, cumulative, writer
+
+ENGINE = writer(0, role="vllm", instance="engine")
+RANK = writer(0, experiment_name="digits")
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[RunBook]:
+    book = RunBook(tmp_path, RunSettings({}), Telemetry(), journal="j")
+    yield book
+    for run in book:
+        book.put_away(run)
+
+
+def scraped(book: RunBook, engine: Writer = ENGINE) -> None:
+    """Let the agent be heard first: a rate needs two points."""
+    points = [cumulative(engine, "tokens", total, start=START, time=START + total) for total in (1.0, 2.0)]
+    book.of(engine).observe(1, points, START)
+
+
+def test_a_run_that_a_scraper_is_heard_of_first_lies_where_training_says(book: RunBook, tmp_path: Path) -> None:
+    scraped(book)
+    assert book.of(ENGINE).folder == tmp_path / "default" / "exp"
+
+    run = book.of(RANK)
+
+    assert run.folder == tmp_path / "digits" / "exp"
+    assert not (tmp_path / "default" / "exp").exists()
+    assert book.of(ENGINE) is run
+    assert [each.experiment for each in book] == ["exp"]
+
+
+def test_what_had_been_heard_before_the_run_got_its_name_is_still_there(book: RunBook) -> None:
+    scraped(book)
+
+    run = book.of(RANK)
+    run.observe(2, Rank(0, experiment_name="digits").step(0, {"loss": 1.0}), START)
+    run.advance(START)
+    run.commit()
+
+    assert run.status.counts.received == 3
+    assert run.info.experiment == "digits"
+
+
+def test_a_run_that_backends_have_something_of_stays_where_it_is(book: RunBook, tmp_path: Path) -> None:
+    unnamed = Rank(0)
+    run = book.of(unnamed.writer)
+    run.observe(1, unnamed.step(0, {"loss": 1.0}), START)
+    run.advance(START)
+    run.commit()
+
+    assert book.of(replace(RANK, instance="later")).folder == tmp_path / "default" / "exp"
