@@ -1,7 +1,7 @@
 # Every target sets up what it needs. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check e2e hops collector bench chaos docs full clean
+.PHONY: help setup demo test check e2e hops collector browser bench chaos docs full clean
 
 PYTHON ?= python3
 VENV   := .venv
@@ -24,7 +24,7 @@ demo: $(STAMP)  ## The main job: real training on 5 processes, one run in Tensor
 	otel-ml demo
 
 test: $(STAMP)  ## Unit, property, contract, integration, examples, packaging, every block of the docs
-	python -m pytest -m "not e2e and not chaos" -n 2 --dist loadfile
+	python -m pytest -m "not e2e and not chaos and not browser" -n 2 --dist loadfile
 
 check: $(STAMP)  ## ruff, mypy --strict, import-linter, typing as a user writes it, docs build
 	ruff check .
@@ -44,6 +44,10 @@ hops: $(STAMP) collector  ## The same through the real Collector, each hop kille
 	.ci/clients
 	python -m pytest -m e2e tests/collector
 
+browser: $(STAMP)  ## TensorBoard, MLflow and the documentation in Chromium; pictures in build/screenshots
+	.ci/browser
+	python -m pytest -m browser tests/browser
+
 bench: $(STAMP)  ## Measure: cost of a call, throughput of the service
 	python -m tests.benchmarks
 
@@ -54,7 +58,7 @@ chaos: $(STAMP) collector  ## Kill what can be killed, for minutes, and count th
 docs: $(STAMP)  ## Read the documentation in a browser, rebuilt as you write
 	mkdocs serve
 
-full: demo test check e2e hops chaos bench  ## Everything there is
+full: demo test check e2e hops browser chaos bench  ## Everything there is
 
 clean:  ## Remove what the other targets made, but not the runs
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
