@@ -17,7 +17,7 @@ from tests.e2e.jobs import ROOT
 from tests.waiting import T, eventually
 
 PICTURES = ROOT / "build" / "screenshots"
-PATIENCE = 60.0
+PATIENCE = 120.0
 DESKTOP, PHONE = (1400, 1000), (390, 844)
 
 _FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
