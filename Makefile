@@ -1,7 +1,7 @@
 # Every target sets up what it needs. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check e2e collector bench chaos night docs full clean
+.PHONY: help setup demo test check e2e collector browser bench chaos night docs full clean
 
 PYTHON ?= python3
 VENV   := .venv
@@ -24,7 +24,7 @@ demo: $(STAMP)  ## The main job: real training on 5 processes, one run in Tensor
 	otel-ml demo
 
 test: $(STAMP)  ## Unit, property, contract, integration, examples, packaging, every block of the docs
-	python -m pytest -m "not e2e and not chaos" -n 2 --dist loadfile
+	python -m pytest -m "not e2e and not chaos and not browser" -n 2 --dist loadfile
 
 check: $(STAMP)  ## ruff, mypy --strict, import-linter, typing as a user writes it, docs build
 	ruff check .
@@ -41,11 +41,16 @@ e2e: $(STAMP) collector  ## Real processes, the real Collector, real backends, c
 	.ci/clients
 	python -m pytest -m e2e -n 2 --dist loadfile
 
+browser: $(STAMP)  ## TensorBoard, MLflow and the documentation in Chromium; pictures in build/screenshots
+	.ci/browser
+	python -m pytest -m browser tests/browser
+
 bench: $(STAMP)  ## Measure everything, compare, and write docs/performance.md: 20 minutes; BENCH=--quick: 3
 	python -m tests.benchmarks --write $(BENCH)
 
 chaos: $(STAMP) collector  ## Disturb a job in 200 ways within 10 minutes; nothing may be lost or doubled
 	python -m tests.chaos --faults 200 --minutes 9
+
 night: $(STAMP) collector  ## The same for ten hours, and every kill with ten seeds
 	python -m tests.chaos --minutes 600
 	python -m pytest -m chaos -n 2 -rP
@@ -53,7 +58,7 @@ night: $(STAMP) collector  ## The same for ten hours, and every kill with ten se
 docs: $(STAMP)  ## Read the documentation in a browser, rebuilt as you write
 	mkdocs serve
 
-full: demo test check e2e chaos bench  ## Everything there is
+full: demo test check e2e browser chaos  ## Everything there is but the measurements
 
 clean:  ## Remove what the other targets made, but not the runs
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -29,7 +29,8 @@ def telemetry() -> str:
 def clauses(exporter: str) -> list[tuple[str, str]]:
     """Return the four fixed clauses at the end of an exporter's docstring, or of its module's."""
     found = exporter_class(exporter)
-    _, *parts = _CLAUSE.split("\n".join(filter(None, (inspect.getdoc(found), sys.modules[found.__module__].__doc__))))
+    docstrings = (inspect.getdoc(found) or "", sys.modules[found.__module__].__doc__ or "")
+    _, *parts = _CLAUSE.split(next(text for text in docstrings if _CLAUSE.search(text)))
     texts = (" ".join(text.split()) for text in parts[1::2])
     return list(zip(parts[::2], texts, strict=True))
 

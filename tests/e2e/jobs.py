@@ -125,6 +125,14 @@ def scalars_in(backend: str, run: Path) -> Scalars:
     return shown
 
 
+Histograms = dict[tuple[str, int], tuple[list[float], list[float]]]
+
+
+def histograms_in(backend: str, run: Path) -> Histograms:
+    """Return (published name, step) → edges and counts of the last stored histogram, read as `scalars_in` does."""
+    return {(name, step): (edges, counts) for name, step, edges, counts in answer_of(backend, run)["histograms"]}
+
+
 def answer_of(backend: str, run: Path) -> dict[str, Any]:
     """Return all that a backend's reader says of a run, see `tests.contract.readers`."""
     command = [sys.executable, "-m", f"tests.contract.readers.{backend}", str(run), run.name]

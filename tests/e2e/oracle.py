@@ -13,8 +13,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import pairwise
 
-__all__ = ["Recorded", "expected"]
+__all__ = ["Recorded", "counts_in_bins", "expected", "expected_histograms"]
 
 
 @dataclass(frozen=True)
@@ -43,16 +44,56 @@ def expected(records: Iterable[Recorded]) -> dict[str, dict[int, float]]:
 
     The records of one series must agree on the reduction.
     """
-    groups: dict[tuple[str, str, str, tuple[tuple[str, str], ...], int], list[Recorded]] = defaultdict(list)
-    for record in records:
-        attributes = tuple(sorted(record.attributes.items()))
-        groups[record.role, record.axis, record.name, attributes, record.step].append(record)
-
     shown: dict[str, dict[int, float]] = defaultdict(dict)
-    for (role, axis, name, attributes, step), group in groups.items():
+    for (role, axis, name, attributes, step), group in grouped(records).items():
         for suffix, value in reduced(group).items():
             shown[published(role, axis, name + suffix_after(attributes, suffix))][step] = value
     return dict(shown)
+
+
+def expected_histograms(records: Iterable[Recorded]) -> dict[str, dict[int, list[float]]]:
+    """Return published name → step → the finite values, ascending, that a histogram of that name has in its bins."""
+    shown: dict[str, dict[int, list[float]]] = defaultdict(dict)
+    for (role, axis, name, attributes, step), group in grouped(records).items():
+        group, within, across = stages(group)
+        values = sorted(record.value for record in folded(group, within) if math.isfinite(record.value))
+        if "histogram" in across and values:
+            suffix = "/histogram" if across.index("histogram") else ""
+            shown[published(role, axis, name + suffix_after(attributes, suffix))][step] = values
+    return dict(shown)
+
+
+def counts_in_bins(values: Sequence[float], edges: Sequence[float]) -> list[tuple[int, int]]:
+    """Return for each bin how many of `values` are surely in it, and how many are, counting those on its edges.
+
+    A sum may be off by the last bit, on either side of an edge.
+    """
+
+    def inside(low: float, high: float, by: float) -> int:
+        return sum(low + by * abs(low) < value < high - by * abs(high) for value in values)
+
+    return [(inside(low, high, 1e-12), inside(low, high, -1e-12)) for low, high in pairwise(edges)]
+
+
+Series = tuple[str, str, str, tuple[tuple[str, str], ...], int]
+"""Role, axis, name, attributes, step."""
+
+
+def grouped(records: Iterable[Recorded]) -> dict[Series, list[Recorded]]:
+    groups: dict[Series, list[Recorded]] = defaultdict(list)
+    for record in records:
+        attributes = tuple(sorted(record.attributes.items()))
+        groups[record.role, record.axis, record.name, attributes, record.step].append(record)
+    return groups
+
+
+def stages(group: Values) -> tuple[Values, str, list[str]]:
+    """Return the records that count, in order, the reduction within a rank, and those across."""
+    [reduction] = {record.reduction for record in group}
+    body, _, dimension = reduction.partition("@")
+    within, _, across = body.rpartition(">")
+    group = sorted(group, key=lambda record: (record.rank, record.order))
+    return one_rank_a_coordinate(group, dimension) if dimension else group, within, across.split(",")
 
 
 def suffix_after(attributes: tuple[tuple[str, str], ...], suffix: str) -> str:
@@ -61,15 +102,9 @@ def suffix_after(attributes: tuple[tuple[str, str], ...], suffix: str) -> str:
 
 def reduced(group: Values) -> dict[str, float]:
     """Return suffix → value: the first reduction has no suffix, the others their name."""
-    [reduction] = {record.reduction for record in group}
-    body, _, dimension = reduction.partition("@")
-    within, _, across = body.rpartition(">")
-    group = sorted(group, key=lambda record: (record.rank, record.order))
-    if dimension:
-        group = one_rank_a_coordinate(group, dimension)
-
+    group, within, across = stages(group)
     values: dict[str, float] = {}
-    for position, one in enumerate(across.split(",")):
+    for position, one in enumerate(across):
         suffix = "" if position == 0 else f"/{one}"
         if one == "rank":
             values.update(by_rank(group, within))

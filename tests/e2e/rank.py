@@ -37,6 +37,7 @@ class Metric:
     alone: bool = False
     """Recorded by one rank a step: the newest of values that were recorded at the same time is not defined."""
     special: Sequence[float] = field(default=())
+    signed: bool = False
 
     @property
     def options(self) -> dict[str, Any]:
@@ -53,6 +54,11 @@ METRICS = [
     *(Metric(f"plain/{one}", (one,)) for one in ("mean", "sum", "min", "max", "count", "std")),
     *(Metric(f"which/{one}", (one,)) for one in ("rank", "argmax", "argmin")),
     *(Metric(f"quantile/{one}", (one,)) for one in ("p50", "p90", "p95", "p99", "p99.9")),
+    Metric("quantile/signed", ("p10",), signed=True),
+    Metric("histogram/plain", ("histogram",)),
+    Metric("histogram/signed", ("mean", "histogram"), signed=True),
+    Metric("histogram/within", ("histogram",), within="sum"),
+    Metric("histogram/special", ("histogram", "count"), special=(math.nan, math.inf, -math.inf)),
     *(Metric(f"order/{one}", (one,), alone=True) for one in ("last", "first")),
     *(Metric(f"within/{one}", ("max", "mean"), within=one) for one in ("sum", "mean", "min", "max", "count", "std")),
     *(Metric(f"within/{one}", ("sum",), within=one) for one in ("last", "first")),
@@ -99,7 +105,8 @@ class Process:
     def value_of(self, metric: Metric) -> float:
         if metric.special and self.random.random() < 0.2:
             return self.random.choice(metric.special)
-        return self.random.uniform(0.5, 2.0) * 10 ** self.random.randint(-2, 3)
+        sign = self.random.choice([-1, 1]) if metric.signed else 1
+        return sign * self.random.uniform(0.5, 2.0) * 10 ** self.random.randint(-2, 3)
 
     def run(self, steps: int, pause: float) -> None:
         for step in range(steps):

@@ -7,12 +7,23 @@ import sqlite3
 import struct
 import sys
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.jobs import BACKENDS, Scalars, all_finished, environment, processes, runs_in, scalars_in, the_run_in
-from tests.e2e.oracle import expected
+from tests.e2e.jobs import (
+    BACKENDS,
+    Scalars,
+    all_finished,
+    environment,
+    histograms_in,
+    processes,
+    runs_in,
+    scalars_in,
+    the_run_in,
+)
+from tests.e2e.oracle import counts_in_bins, expected, expected_histograms
 from tests.e2e.rank import written_in
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -109,3 +120,29 @@ def as_stored(backend: str, value: float) -> float:
     if backend == "mlflow" and math.isinf(value):
         return math.copysign(sys.float_info.max, value)
     return value
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_backend_shows_histograms_that_count_every_finite_value_in_its_bin(job: Path, backend: str) -> None:
+    wanted = {
+        (name, step): values
+        for name, steps in expected_histograms(written_in(job / "written")).items()
+        for step, values in steps.items()
+    }
+
+    shown = histograms_in(backend, the_run_in(job / "runs"))
+
+    assert sorted(shown) == sorted(wanted)
+    for place, values in wanted.items():
+        edges, counts = shown[place]
+        assert list(edges) == sorted(edges), place
+        assert sum(counts) == len(values), place
+        in_bins = counts_in_bins(values, edges)
+        assert all(least <= count <= most for (least, most), count in zip(in_bins, counts, strict=True)), place
+        if "histogram/within" not in place[0]:
+            # Exponential buckets, at most 512 for the 19 octaves of this job's values and as many below 0.
+            assert all(wide(low, high) < 1.1 for low, high in pairwise(edges) if low * high > 0), place
+
+
+def wide(low: float, high: float) -> float:
+    return max(abs(low), abs(high)) / min(abs(low), abs(high))

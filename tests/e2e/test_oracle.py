@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.oracle import Recorded, expected
+from tests.e2e.oracle import Recorded, counts_in_bins, expected, expected_histograms
 
 HAND = [  # (rank, value, weight, time)
     (0, 1.0, 1.0, 10.0),
@@ -58,3 +58,13 @@ def test_role_axis_and_attributes_are_in_the_name() -> None:
     [name] = expected([one])
 
     assert name.startswith("generator/rollout/reward_1/task/math-")
+
+
+def test_a_histogram_holds_what_each_rank_recorded_or_what_that_came_to() -> None:
+    assert expected_histograms(records("histogram")) == {"x": {7: [1.0, 3.0, 8.0]}}
+    assert expected_histograms(records("sum>mean,histogram")) == {"x/histogram": {7: [4.0, 8.0]}}
+    assert expected_histograms(records("mean")) == {}
+
+
+def test_a_value_on_an_edge_may_be_counted_on_either_side() -> None:
+    assert counts_in_bins([1.0, 3.0, 8.0], [0.5, 3.0, 9.0]) == [(1, 2), (1, 2)]

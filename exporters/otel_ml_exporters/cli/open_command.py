@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 import click
 
 from otel_ml.exceptions import MissingDependencyError, OtelMLError
+from otel_ml_exporters.cli.mlflow_page import mlflow_page
 from otel_ml_exporters.cli.packages import installed_version
 from otel_ml_exporters.cli.parameters import dir_option, run_argument
 from otel_ml_exporters.cli.screen import screen
@@ -23,8 +25,11 @@ from otel_ml_exporters.runs.folders import RunFolder, find
 
 __all__ = ["Viewer", "ViewerError", "command", "viewers", "wandb_page"]
 
-_START_PATIENCE_S = 60.0
-"""MLflow imports for several seconds on a busy machine."""
+_START_PATIENCE_S = 120.0
+"""MLflow imports for more than a minute on a machine that trains on all cores."""
+
+_QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+"""MLflow's server would start a queue of jobs of its own, which a viewer has no use for."""
 
 
 class ViewerError(OtelMLError):
@@ -40,11 +45,13 @@ class Viewer:
     Attributes:
         data: what it reads; it can show the run when this exists.
         command: what is started, given the port.
+        page: the address of the run, given that of the viewer.
     """
 
     name: str
     data: Path
     command: Callable[[int], Sequence[str]]
+    page: Callable[[str], str]
 
 
 def viewers(run: RunFolder) -> Mapping[str, Viewer]:
@@ -55,12 +62,15 @@ def viewers(run: RunFolder) -> Mapping[str, Viewer]:
             "tensorboard",
             tensorboard,
             lambda port: ["tensorboard.main", "--logdir", str(tensorboard), "--host", "127.0.0.1", "--port", str(port)],
+            lambda address: address,
         ),
         Viewer(
             "mlflow",
             database,
+            # One worker for one person: each of the four there would be imports for seconds.
             lambda port: ["mlflow", "ui", "--backend-store-uri", f"sqlite:///{database}", "--host", "127.0.0.1",
-                          "--port", str(port)],
+                          "--port", str(port), "--workers", "1"],
+            lambda address: mlflow_page(address, run.id),
         ),
     )  # fmt: skip
     return {viewer.name: viewer for viewer in found}
@@ -89,11 +99,15 @@ def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser
     viewer = _chosen(folder, viewer_name)
     port = port or _free_port()
     process = subprocess.Popen(
-        [sys.executable, "-m", *viewer.command(port)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", *viewer.command(port)],
+        env={**_QUIET, **os.environ},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
         _wait_until_it_answers(process, viewer, port)
-        url = f"http://127.0.0.1:{port}/"
+        url = viewer.page(f"http://127.0.0.1:{port}/")
         click.echo(url)
         screen().note(f"{viewer.name} shows {folder.experiment}/{folder.id}. Ctrl-C ends it.")
         if not no_browser:

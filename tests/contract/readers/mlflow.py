@@ -64,8 +64,14 @@ def points(
     scalars: list[object] = []
     amendments: list[object] = []
     axes = axes_in(run.data.tags)
-    for point in stored(client, run.info.run_id):
-        if point.key in skip:
+    every = stored(client, run.info.run_id)
+    attempts = {
+        (axes.get(point.key, "step"), point.step, point.timestamp): int(point.value)
+        for point in every
+        if is_attempt(point.key)
+    }
+    for point in every:
+        if point.key in skip or is_attempt(point.key):
             continue
         axis = axes.get(point.key, "step")
         name = point.key.removesuffix(f"/over_{axis}")
@@ -73,8 +79,13 @@ def points(
         if (point.step, point.timestamp) in amended:
             amendments.append([name, axis, point.step, value])
         else:
-            scalars.append([name, axis, point.step, value, None])
+            scalars.append([name, axis, point.step, value, attempts.get((axis, point.step, point.timestamp), 0)])
     return scalars, amendments
+
+
+def is_attempt(key: str) -> bool:
+    """Whether the metric says to which attempt the points of its step and time belong; without it, to the first."""
+    return re.search(r"(^|/)otel_ml/attempt(/over_\w+)?$", key) is not None
 
 
 def stored(client: MlflowClient, run_id: str) -> list[Any]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -67,10 +68,12 @@ def params_and_status(run: EventAccumulator) -> tuple[dict[str, object], str | N
 
 
 def markdown(text: str) -> tuple[list[str], list[list[str]]]:
-    lines = [
-        [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in text.splitlines()
-    ]
+    lines = [[cell_of(cell) for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in text.splitlines()]
     return lines[0], lines[2:]
+
+
+def cell_of(markdown: str) -> str:
+    return html.unescape(re.sub(r"\\(.)", r"\1", markdown.strip()))
 
 
 def read(run_dir: Path, run_id: str) -> Mapping[str, object]:

@@ -11,7 +11,8 @@ Guarantee:
 Ordering:
     Steps may come in any order. An amendment is a second point at its step, n ms after its source time (n: the run's
     n-th amendment), so it is the newer one; the tag `otel_ml.amended` lists them. A restarted job's points are second
-    points as well; the tag `ml.attempt` holds the newest attempt.
+    points as well. Which attempt points belong to is the metric `<role>/<axis>/otel_ml/attempt` at their step and time;
+    points without it are the first attempt's. The tag `ml.attempt` holds the newest attempt.
 Non-finite values:
     NaN is stored as NaN, ±Inf as ±1.797e308.
 Names:

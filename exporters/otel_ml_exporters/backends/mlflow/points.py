@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from otel_ml.wire.names import published_name
 from otel_ml_exporters.backends.mlflow.axes import Axes
 from otel_ml_exporters.records import StepRecord, Summary
 
@@ -13,12 +14,14 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Metric
 
-__all__ = ["AMENDED", "AMENDMENTS", "ATTEMPT", "SEQ", "Points"]
+__all__ = ["AMENDED", "AMENDMENTS", "ATTEMPT", "ATTEMPT_METRIC", "SEQ", "Points"]
 
 SEQ = "otel_ml.seq"
 ATTEMPT = "ml.attempt"
 AMENDMENTS = "otel_ml.amendments"
 AMENDED = "otel_ml.amended"
+ATTEMPT_METRIC = "otel_ml/attempt"
+"""Metric of rows of a restarted job: the attempt, at the step and the time of the row's points."""
 
 # MLflow takes 1,000 metrics, parameters and tags in a request; some room for the tags.
 _LIMIT = 990
@@ -52,11 +55,15 @@ class Points:
 
     def add_step(self, record: StepRecord) -> None:
         """Add the values of a closed step."""
-        self._make_room(record.seq, len(record.values))
+        self._make_room(record.seq, len(record.values) + 1)
         milliseconds = round(record.time * 1000)
         if record.amendment:
             milliseconds += self._count_amendment(record, milliseconds)
         values = {self._axes.key(name, record.axis): value for name, value in record.values.items()}
+        if record.attempt:
+            # A point of MLflow has no attributes: what it belongs to can only stand beside it.
+            name = published_name(record.role, record.axis, ATTEMPT_METRIC)
+            values[self._axes.key(name, record.axis)] = record.attempt
         self._add(values, milliseconds, record.step)
         self._tags[ATTEMPT] = str(record.attempt)
 

@@ -98,11 +98,15 @@ def open_run(run: RunInfo, uri: str) -> OpenRun:
 
 
 def run_page(uri: str, opened: OpenRun) -> str:
-    """Return the run's page on a server, else the store's own address."""
+    """Return the run's page on a server, else the store's own address.
+
+    The view for model training is asked for: the one MLflow 3.17 begins with shows neither parameters nor metrics.
+    """
     uri = redacted(uri)
     if not uri.startswith("http"):
         return uri
-    return f"{uri.rstrip('/')}/#/experiments/{opened.experiment_id}/runs/{opened.run_id}"
+    page = f"{uri.rstrip('/')}/#/experiments/{opened.experiment_id}/runs/{opened.run_id}"
+    return f"{page}?workflowType=machine_learning"
 
 
 def _root(run: RunInfo) -> Path:

@@ -82,3 +82,8 @@ def sums(batch: Batch) -> dict[tuple[str, int | None], float]:
         key = (point.name, point.step)
         out[key] = out.get(key, 0.0) + (point.value if point.kind == "gauge" else point.raw.sum)
     return out
+
+
+def counts(batch, name):
+    """Return step → number of records of the metric `name`."""
+    return {point.step: point.raw.count for point in points(batch, name)}

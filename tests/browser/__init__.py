@@ -1,0 +1,1 @@
+"""What a person would look at, in a real browser; pictures of it in `build/screenshots/`."""

@@ -1,0 +1,103 @@
+"""What a service says of itself: notices, health, telemetry and a log for each run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from otel_ml_exporters import (
+    PermanentExportError,
+    Record,
+    StepRecord,
+    Text,
+)
+from otel_ml_exporters.telemetry import CATALOGUE
+from otel_ml_exporters.testing import RecordingExporter
+from tests.integration.conftest import Bench
+from tests.otlp import FakeWriter
+from tests.waiting import eventually
+
+
+def test_each_run_has_a_log_of_what_concerns_it(bench: Bench) -> None:
+    class Refusing(RecordingExporter):
+        def export(self, records: Sequence[Record]) -> None:
+            assert self.run is not None
+            raise PermanentExportError(f"no room for {self.run.id}.")
+
+    service = bench.service({"refusing": Refusing})
+    sender = bench.sender(service)
+    for experiment in ("job-a", "job-b"):
+        writer = FakeWriter(experiment=experiment)
+        sender.send("metrics", writer.step(1, {"loss": 1.0}))
+        sender.send("logs", writer.event("ml.notice", f"Said by {experiment}."))
+        sender.send("logs", writer.goodbye())
+    logs = {name: bench.folder / "default" / name / "service.log" for name in ("job-a", "job-b")}
+    eventually(lambda: all(sender.run(name)["exporters"]["refusing"]["state"] == "stopped" for name in logs))
+
+    for name, other in (("job-a", "job-b"), ("job-b", "job-a")):
+        text = logs[name].read_text()
+        assert f"Said by {name}." in text
+        assert f"no room for {name}." in text
+        assert other not in text
+
+
+def test_notices_are_counted_in_every_answer_and_told_by_the_run(bench: Bench, recording: RecordingExporter) -> None:
+    sender = bench.sender(bench.service({"recording": lambda: recording}))
+    writer = FakeWriter()
+    sentence = "No step is set; call otel_ml.set_step(i) or pass step=."
+    before = sender.send("metrics", writer.step(0, {"loss": 1.0})).headers["otel-ml-notices"]
+    sender.send("logs", writer.event("ml.notice", sentence))
+
+    eventually(lambda: sentence in sender.run()["notices"])
+
+    assert before == "0"
+    assert sender.send("metrics", writer.step(1, {"loss": 1.0})).headers["otel-ml-notices"] == "1"
+
+
+def test_health_and_metrics_are_there_for_machines(bench: Bench) -> None:
+    sender = bench.sender(bench.service())
+    sender.send("metrics", FakeWriter().step(1, {"loss": 1.0}))
+
+    health = sender.request("GET", "/healthz").json
+    metrics = sender.request("GET", "/metrics").body.decode()
+
+    assert health["service"] == "otel_ml"
+    assert 'otel_ml_requests_total{signal="metrics"} 1' in metrics
+    assert [run["id"] for run in sender.request("GET", "/otel_ml/runs").json] == ["run-1"]
+    assert sender.request("GET", "/otel_ml/runs/nobody").status == 404
+
+
+def test_every_entry_of_the_catalogue_is_filled_and_the_run_says_what_was_rejected(bench: Bench) -> None:
+    class Picky(RecordingExporter):
+        def export(self, records: Sequence[Record]) -> None:
+            if any(isinstance(record, Text) for record in records):
+                raise PermanentExportError("no texts here.")
+            super().export(records)
+
+    picky = Picky()
+    service = bench.service({"picky": lambda: picky})
+    sender, writer = bench.sender(service), FakeWriter()
+    step = writer.step(0, {"loss": 1.0, "tokens": 2.0})
+    sender.send("metrics", step)
+    sender.send("metrics", step)
+    wrong = writer.step(1, {"loss": 1.0})
+    wrong.resource_metrics[0].scope_metrics[0].scope.attributes[0].value.int_value = -1
+    assert sender.send("metrics", wrong).status == 200
+    sender.send("logs", writer.event("ml.text", "hello", {"ml.name": "note"}))
+    sender.send("metrics", b"\xff")
+    sender.send("metrics", writer.step(2, {"loss": 1.0}))
+    sender.send("logs", writer.goodbye(dropped={"spool_full": 7}))
+    eventually(lambda: picky.is_closed)
+
+    text = sender.request("GET", "/metrics").body.decode()
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    types = [line.split() for line in text.splitlines() if line.startswith("# TYPE")]
+    found = {name.removeprefix("otel_ml_").removesuffix("_total") for _, _, name, _ in types}
+    assert found == set(CATALOGUE)
+    assert float(values['otel_ml_duplicate_total{run="run-1"}']) == 2
+    assert float(values['otel_ml_dropped_total{reason="spool_full",run="run-1"}']) == 7
+    assert float(values['otel_ml_lost_total{exporter="picky",run="run-1"}']) == 1
+    assert float(values['otel_ml_lag{exporter="picky",run="run-1"}']) == 0
+    assert float(values['otel_ml_delivered{exporter="picky",run="run-1"}']) == picky.records[-1].seq
+    assert float(values["otel_ml_journal_bytes"]) == 0
+    told = [record.values for record in picky.records if isinstance(record, StepRecord)]
+    assert {row["otel_ml/rejected"] for row in told if "otel_ml/rejected" in row} == {1.0}

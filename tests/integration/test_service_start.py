@@ -1,0 +1,99 @@
+"""Starting a service: what is wrong is said before anything starts, and what can run does."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from otel_ml.exceptions import ConfigError
+from otel_ml_exporters.config import EmbeddedRun, ServiceConfig
+from otel_ml_exporters.service import Service
+from otel_ml_exporters.testing import RecordingExporter
+from tests.integration.conftest import Bench
+from tests.integration.steps import rows
+from tests.otlp import FakeWriter
+from tests.waiting import eventually
+
+
+def test_a_port_in_use_is_said_with_what_to_do(bench: Bench) -> None:
+    port = int(bench.service().endpoint.rpartition(":")[2])
+
+    with pytest.raises(ConfigError, match=rf"Cannot listen on 127.0.0.1:{port}: .*OTEL_ML_LISTEN_HTTP"):
+        bench.service(http=("127.0.0.1", port), dir=bench.folder / "other")
+
+
+def test_a_folder_in_use_by_another_service_is_said(bench: Bench) -> None:
+    bench.service()
+
+    with pytest.raises(Exception, match="in use by another otel_ml service"):
+        bench.service()
+
+
+def test_unknown_exporters_and_options_are_all_said_before_anything_starts(tmp_path: Path) -> None:
+    config = ServiceConfig(exporters={"wandbb": {}, "jsonnl": {}}, dir=tmp_path)
+
+    with pytest.raises(ConfigError) as caught:
+        Service(config)
+
+    assert len(caught.value.problems) == 2
+    assert "Did you mean 'wandb'?" in str(caught.value)
+    assert "Did you mean 'jsonl'?" in str(caught.value)
+
+
+def test_missing_packages_are_all_said_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("mlflow", "wandb", "tensorboard"):
+        monkeypatch.setitem(sys.modules, package, None)
+    config = ServiceConfig(exporters={"mlflow/remote": {}, "wandb": {}, "tensorboard": {}, "jsonnl": {}}, dir=tmp_path)
+
+    with pytest.raises(ConfigError) as caught:
+        Service(config)
+
+    assert len(caught.value.problems) == 4
+    assert all(f"pip install 'otel-ml[{extra}]'" in str(caught.value) for extra in ("mlflow", "wandb", "tensorboard"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_embedded_the_run_goes_on_with_the_exporters_there_are_and_says_the_others_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    rendezvous = bench.folder.parent / "rendezvous"
+    run = EmbeddedRun(experiment="run-1", experiment_name="digits", run_name="run-1", rendezvous=rendezvous)
+    for _ in range(2):
+        service = bench.service(exporters={"mlflow": {}, "jsonll": {}, "jsonl": {}}, embedded=run)
+        sender = bench.sender(service)
+        sender.send("metrics", FakeWriter().step(1, {"loss": 1.0}))
+        account = eventually(lambda sender=sender: (sender.run() or {}).get("notices") and sender.run())
+        service.stop(5)
+
+    assert list(account["exporters"]) == ["jsonl"]
+    assert sum("pip install 'otel-ml[mlflow]'" in notice for notice in account["notices"]) == 1
+    assert sum("Did you mean 'jsonl'?" in notice for notice in account["notices"]) == 1
+    assert (bench.folder / "digits" / "run-1" / "metrics.jsonl").exists()
+
+
+def test_requests_of_a_run_whose_files_cannot_be_used_are_set_aside_and_other_runs_go_on(
+    bench: Bench, recording: RecordingExporter
+) -> None:
+    (bench.folder / "default" / "broken" / "state" / "run.db").mkdir(parents=True)
+    sender = bench.sender(bench.service({"recording": lambda: recording}))
+
+    assert sender.send("metrics", FakeWriter(experiment="broken").step(1, {"loss": 1.0})).status == 200
+    sender.send("metrics", FakeWriter().step(1, {"loss": 2.0}))
+
+    eventually(lambda: rows(recording) == {1: {"loss": 2.0}})
+    assert len(list((bench.folder / ".service" / "unreadable").iterdir())) == 1
+
+
+def test_embedded_the_run_is_called_what_the_job_calls_it_before_anybody_said_so(bench: Bench) -> None:
+    exporter = RecordingExporter()
+    rendezvous = bench.folder.parent / "rendezvous"
+    run = EmbeddedRun(experiment="run-1", experiment_name="digits", run_name="big", rendezvous=rendezvous)
+    service = bench.service({"recording": lambda: exporter}, embedded=run)
+    bench.sender(service).send("metrics", FakeWriter().step(1, {"loss": 1.0}))
+    eventually(lambda: exporter.records)
+
+    assert exporter.run is not None
+    assert (exporter.run.experiment, exporter.run.name) == ("digits", "big")

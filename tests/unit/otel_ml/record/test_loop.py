@@ -1,0 +1,127 @@
+"""`steps(loader)`: whose step it is, and what is measured."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from otel_ml._internal.log import log
+from otel_ml._internal.loop import steps
+from otel_ml._internal.recorder import recorder
+from tests.unit.otel_ml.record.decoded import counts, sums
+
+
+def test_steps_sets_and_ends_the_steps_of_a_loop(recorded):
+    seen = []
+    for batch in steps(["a", "b", "c"]):
+        log({"x": 1.0})
+        seen.append(batch)
+    log({"after": 1.0})
+
+    batch = recorded.collect()
+    assert seen == ["a", "b", "c"]
+    assert counts(batch, "x") == {0: 1, 1: 1, 2: 1}
+    assert counts(batch, "time/step") == {0: 1, 1: 1, 2: 1}
+    assert counts(batch, "time/data") == {0: 1, 1: 1, 2: 1}
+    assert counts(batch, "after") == {None: 1}
+
+
+def test_a_second_loop_goes_on_counting_and_start_continues_a_run(recorded):
+    for epoch in range(2):
+        for _ in steps(range(2)):
+            log({"epoch": float(epoch)})
+    for _ in steps(range(1), start=100):
+        log({"epoch": 2.0})
+
+    assert {step for _, step in sums(recorded.collect())} == {0, 1, 2, 3, 100}
+
+
+def test_the_wait_for_data_is_measured_at_the_step_it_is_for(recorded):
+    def slow():
+        for i in range(2):
+            time.sleep(0.02)
+            yield i
+
+    for _ in steps(slow()):
+        pass
+
+    totals = sums(recorded.collect())
+    for i in range(2):
+        assert totals["time/data", i] >= 0.02
+        assert totals["time/step", i] >= totals["time/data", i]
+
+
+def test_leaving_a_loop_early_ends_its_step(recorded):
+    for _ in steps(range(10)):
+        log({"x": 1.0})
+        break
+    log({"after": 1.0})
+
+    batch = recorded.collect()
+    assert counts(batch, "time/step") == {0: 1}
+    assert counts(batch, "after") == {None: 1}
+
+
+def test_steps_of_an_async_loop_are_those_of_a_loop(recorded):
+    async def loader():
+        for batch in "abc":
+            await asyncio.sleep(0)
+            yield batch
+
+    async def train():
+        seen = []
+        async for batch in steps(loader(), start=5):
+            await asyncio.sleep(0)
+            log({"x": 1.0})
+            seen.append(batch)
+        log({"after": 1.0})
+        return seen
+
+    assert asyncio.run(train()) == ["a", "b", "c"]
+    batch = recorded.collect()
+    assert counts(batch, "x") == {5: 1, 6: 1, 7: 1}
+    assert counts(batch, "time/step") == {5: 1, 6: 1, 7: 1}
+    assert counts(batch, "time/data") == {5: 1, 6: 1, 7: 1}
+    assert counts(batch, "after") == {None: 1}
+
+
+def test_an_async_loop_is_passed_through_while_recording_is_off(recorded):
+    async def loader():
+        yield 1
+        yield 2
+
+    async def train():
+        return [item async for item in steps(loader())]
+
+    recorder.enabled = False
+    assert asyncio.run(train()) == [1, 2]
+
+
+def test_a_sequence_of_the_old_protocol_is_a_loader_and_the_wrong_kind_of_loop_an_error(recorded):
+    class Dataset:
+        def __getitem__(self, index):
+            return "ab"[index]
+
+    async def loader():
+        yield 1
+
+    async def train():
+        return [item async for item in steps([1])]
+
+    assert list(steps(Dataset())) == ["a", "b"]
+    with pytest.raises(TypeError, match="'async_generator' object is not iterable"):
+        list(steps(loader()))
+    with pytest.raises(TypeError, match="'list' object is not an async iterable"):
+        asyncio.run(train())
+
+
+def test_steps_is_as_long_as_its_loader_and_lets_its_exceptions_through(recorded):
+    def broken():
+        yield 1
+        raise OSError("disk")
+
+    assert len(steps([1, 2, 3])) == 3
+    with pytest.raises(OSError, match="disk"):
+        list(steps(broken()))
