@@ -100,6 +100,8 @@ def said(call: ast.Call, source: Path, error_class: str, problems: str) -> Itera
     arguments = call.args
     if name in SAYING and len(arguments) >= 2:
         yield constant(arguments[0]).replace("_", "-") or carried(source), arguments[1]
+    elif name in SAYING and arguments:
+        yield "", arguments[0]
     elif name == "explained" and len(arguments) == 2:
         yield constant(arguments[1]) or carried(source), arguments[0]
     elif name == "__init__" and error_class and arguments:
