@@ -255,7 +255,7 @@ def name_of(node: ast.expr | None) -> str:
 
 
 def is_sentence(text: str) -> bool:
-    return len(re.findall(r"[a-z]{2,}", text)) >= 3
+    return len(re.findall(r"[a-z]{2,}", text)) >= 2
 
 
 def ends(sentence: ast.expr) -> bool:
