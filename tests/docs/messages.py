@@ -49,6 +49,9 @@ NOT_FOR_USERS: Mapping[str, str] = {
 }
 """File → what Python's own exceptions mean there; a traceback says where."""
 
+HOLDS: Mapping[str, str] = {"conflict": "_conflict"}
+"""Variable → the function whose sentence it holds."""
+
 CLICK = frozenset({"UsageError", "BadParameter"})
 """Click names `--help` itself."""
 
@@ -101,6 +104,8 @@ def said(call: ast.Call, source: Path, error_class: str, problems: str) -> Itera
     arguments = call.args
     if name in SAYING and len(arguments) >= 2:
         yield constant(arguments[0]).replace("_", "-") or carried(source), arguments[1]
+    elif name in SAYING and arguments:
+        yield "", arguments[0]
     elif name == "explained" and len(arguments) == 2:
         yield constant(arguments[1]) or carried(source), arguments[0]
     elif name == "__init__" and error_class and arguments:
@@ -109,6 +114,8 @@ def said(call: ast.Call, source: Path, error_class: str, problems: str) -> Itera
         yield from raised(name, call, source)
     elif name == "_problem" or (name == "append" and is_problems([call.func])):
         yield problems, arguments[-1]
+    elif name == "Setting" and len(arguments) == 4:
+        yield "wrong-setting", arguments[3]
     elif name == "add" and isinstance(call.func, ast.Attribute) and name_of(call.func.value) == "rejections":
         yield "rejected-points", arguments[0]
     elif name == "_error" and len(arguments) == 3:
@@ -198,14 +205,16 @@ def parts(value: ast.expr) -> Iterator[ast.expr]:
 
 @cache
 def makers() -> Mapping[str, ast.expr | list[ast.expr]]:
-    """Return what functions that make a sentence return, and module constants, by name."""
+    """Return what functions that make a sentence return, and what attributes hold one, by name."""
     found: dict[str, ast.expr | list[ast.expr]] = {}
     for source in sources():
         for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and name_of(node.returns) == "str":
                 returned = [inner.value for inner in ast.walk(node) if isinstance(inner, ast.Return) and inner.value]
                 found[node.name] = returned
-    return found
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute) and text_of(node.value):
+                found[node.targets[0].attr] = node.value
+    return {**found, **{name: found[maker] for name, maker in HOLDS.items()}}
 
 
 def named_in(owner: ast.AST) -> Mapping[str, ast.expr]:
@@ -247,7 +256,7 @@ def name_of(node: ast.expr | None) -> str:
 
 
 def is_sentence(text: str) -> bool:
-    return len(re.findall(r"[a-z]{2,}", text)) >= 3
+    return len(re.findall(r"[a-z]{2,}", text)) >= 2
 
 
 def ends(sentence: ast.expr) -> bool:

@@ -68,9 +68,9 @@ def test_a_message_is_found_whatever_string_it_is_written_as(tmp_path: Path) -> 
 
 def test_a_message_without_a_section_is_noticed(tmp_path: Path) -> None:
     source = tmp_path / "module.py"
-    source.write_text("def f():\n    guard.say(variable, 'Something is wrong here.')\n")
+    source.write_text("def f():\n    guard.say(variable, 'Something is wrong here.')\n    say('And here is more.')\n")
 
-    assert [message.slug for message in messages_in(source)] == [""]
+    assert [message.slug for message in messages_in(source)] == ["", ""]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
