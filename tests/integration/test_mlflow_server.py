@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from otel_ml_exporters.backends.mlflow import MlflowExporter
+from otel_ml_exporters.cli.mlflow_page import mlflow_page
 from otel_ml_exporters.errors import PermanentExportError, RetryableExportError
 from otel_ml_exporters.records import Params, RunStatus, StepRecord, Summary
 from tests.contract.stored import environment
@@ -140,6 +141,15 @@ def test_exporters_that_open_one_run_at_once_get_the_same_run_and_the_same_new_d
     assert [racer.returncode for racer in racers] == [0, 0, 0]
     assert len(client.search_runs([experiment.experiment_id])) == 1
     assert Path(experiment.artifact_location).is_relative_to(run_dir.parents[1])
+
+
+def test_the_page_of_a_run_is_found_by_the_id_of_the_run(address: str, run_dir: Path) -> None:
+    exporter = MlflowExporter(tracking_uri=address)
+    exporter.start(run_info(run_dir, "looked for"))
+    exporter.shutdown(1.0, None)
+
+    assert mlflow_page(f"{address}/", "looked for") == exporter.url
+    assert mlflow_page(f"{address}/", "nobody's") == f"{address}/"
 
 
 def test_a_server_that_is_away_is_worth_another_try_at_once(run_dir: Path) -> None:

@@ -14,8 +14,8 @@ _TIMEOUT_S = 30.0
 def mlflow_page(address: str, run_id: str) -> str:
     """Return the page of the run tagged with `run_id` in the MLflow at `address`; `address` where there is none.
 
-    The view for model training is asked for: the other one, which MLflow 3.17 begins with, shows neither the
-    parameters nor the metrics of a run.
+    The view for model training is asked for: in the other one, which MLflow 3.17 begins with, the way back from a run
+    leads to traces and evaluations, and not to the experiment's other runs.
     """
     try:
         experiments = _ask(address, "experiments/search", {"max_results": 1000}).get("experiments", [])

@@ -100,7 +100,7 @@ def open_run(run: RunInfo, uri: str) -> OpenRun:
 def run_page(uri: str, opened: OpenRun) -> str:
     """Return the run's page on a server, else the store's own address.
 
-    The view for model training is asked for: the one MLflow 3.17 begins with shows neither parameters nor metrics.
+    The view for model training is asked for: in the one MLflow 3.17 begins with, the way back leads to traces.
     """
     uri = redacted(uri)
     if not uri.startswith("http"):
