@@ -50,7 +50,7 @@ def by_id(folder: Path) -> None:
 
 def ranks(folder: Path, lives: str, *, life: int, world: int, **more: object) -> list[Any]:
     command = [sys.executable, "-m", "tests.e2e.life", folder, lives]
-    shared = {"OTEL_ML_EXPERIMENT_ID": "lives", "OTEL_ML_EXPORTERS": ",".join(BACKENDS), **more}
+    shared = {"OTEL_ML_EXPERIMENT_ID": folder.name, "OTEL_ML_EXPORTERS": ",".join(BACKENDS), **more}
     return [
         (command, environment(LIFE=life, RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=world, **shared))
         for rank in range(world)
@@ -124,6 +124,11 @@ def rows_of(folder: Path) -> list[Mapping[str, Any]]:
     return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
 
 
+def closed(folder: Path, step: int) -> bool:
+    """Return whether the run shows a step: its service runs, and has learned who belongs to the job."""
+    return any(row.get("step") == step for row in rows_of(folder))
+
+
 def tokens_of(folder: Path) -> dict[int, float]:
     """Return step → tokens as the run shows them at last, once everything is written."""
     return dict(zip(*otel_ml.read(the_run_in(folder / "otel-ml-runs"))["tokens"], strict=True))
@@ -138,6 +143,7 @@ def test_the_world_may_shrink_and_grow_between_attempts(tmp_path: Path) -> None:
     for life, world in enumerate((3, 2)):
         with processes(ranks(tmp_path, lives, life=life, world=world, OTEL_ML_EXPORTERS="jsonl"), tmp_path):
             until(lambda life=life, world=world: len(list(tmp_path.glob(f"{life}-*"))) == world)
+            until(lambda life=life: closed(tmp_path, (59, 119)[life]))
     with processes(ranks(tmp_path, lives, life=2, world=4, OTEL_ML_EXPORTERS="jsonl"), tmp_path) as started:
         all_finished(started)
 
@@ -148,16 +154,14 @@ def test_the_world_may_shrink_and_grow_between_attempts(tmp_path: Path) -> None:
 
 def test_a_rank_that_dies_for_good_is_named_and_the_others_go_on_without_it(tmp_path: Path) -> None:
     variables = {"OTEL_ML_EXPORTERS": "jsonl", "OTEL_ML_ALLOWED_LATENESS": 2000}
-    with processes(ranks(tmp_path, "0-1200", life=0, world=3, **variables), tmp_path) as (first, second, third):
-        reach(third, 50)
+    with processes(ranks(tmp_path, "0-2500", life=0, world=3, **variables), tmp_path) as (first, second, third):
+        until(lambda: closed(tmp_path, 50))
         third.kill()
         said = all_finished([first, second])[0]
 
-    waits = next(line for line in said.splitlines() if "is still open: it waits for rank 2" in line)
-    closed = next(line for line in said.splitlines() if "closed without rank 2" in line)
-    assert said.index(waits) < said.index(closed)
+    assert "waits no longer for rank 2" in said
     tokens = tokens_of(tmp_path)
-    assert sorted(tokens) == list(range(1201))
+    assert sorted(tokens) == list(range(2501))
     assert set(tokens.values()) == {3.0, 2.0}
     assert [tokens[step] for step in sorted(tokens)] == sorted(tokens.values(), reverse=True)
     assert attempts_in(tmp_path) == {0}
@@ -165,32 +169,32 @@ def test_a_rank_that_dies_for_good_is_named_and_the_others_go_on_without_it(tmp_
 
 def test_a_rank_that_falls_silent_is_named_while_its_step_is_open(tmp_path: Path) -> None:
     variables = {"OTEL_ML_EXPORTERS": "jsonl", "OTEL_ML_ALLOWED_LATENESS": 2000}
-    with processes(ranks(tmp_path, "0-600", life=0, world=2, **variables), tmp_path) as (first, second):
-        reach(second, 50)
+    with processes(ranks(tmp_path, "0-1500", life=0, world=2, **variables), tmp_path) as (first, second):
+        until(lambda: closed(tmp_path, 50))
         second.send_signal(signal.SIGSTOP)
         lines = iter(first.stderr.readline, "") if first.stderr else iter(())
-        said = next(line for line in lines if "is still open: it waits for rank 1" in line)
+        said = next(line for line in lines if "for rank 1" in line)
         second.send_signal(signal.SIGCONT)
         assert "of role 'trainer' (attempt 0)" in said
         all_finished([first, second])
 
-    assert tokens_of(tmp_path) == dict.fromkeys(range(601), 2.0)
+    assert tokens_of(tmp_path) == dict.fromkeys(range(1501), 2.0)
 
 
 def test_a_rank_started_again_alone_joins_the_attempt_of_those_that_live(tmp_path: Path) -> None:
-    lives = "0-90,80-400"
+    lives = "0-90,80-800"
     alone = ranks(tmp_path, lives, life=1, world=2, OTEL_ML_EXPORTERS="jsonl")
     with ExitStack() as stack:
-        lives_on = ranks(tmp_path, "0-400", life=0, world=2, OTEL_ML_EXPORTERS="jsonl")[0]
+        lives_on = ranks(tmp_path, "0-800", life=0, world=2, OTEL_ML_EXPORTERS="jsonl")[0]
         dies = ranks(tmp_path, lives, life=0, world=2, OTEL_ML_EXPORTERS="jsonl")[1]
         first, second = stack.enter_context(processes([lives_on, dies], tmp_path))
-        reach(second, 90)
+        until(lambda: closed(tmp_path, 85))
         second.kill()
         second.communicate()
         [again] = stack.enter_context(processes([alone[1]], tmp_path))
         all_finished([again, first])
 
-    assert tokens_of(tmp_path) == dict.fromkeys(range(401), 2.0)
+    assert tokens_of(tmp_path) == dict.fromkeys(range(801), 2.0)
     assert attempts_in(tmp_path) == {0}
 
 
@@ -201,7 +205,7 @@ def lives_of(folder: Path, lives: str, *, life: int, counts: bool) -> list[Any]:
         return commands
     for _, env in commands:
         del env["OTEL_ML_EXPERIMENT_ID"]  # of a run that is continued by its id, the launcher does not know all lives
-        env |= {"TORCHELASTIC_RUN_ID": "lives", "TORCHELASTIC_RESTART_COUNT": str(life)}
+        env |= {"TORCHELASTIC_RUN_ID": folder.name, "TORCHELASTIC_RESTART_COUNT": str(life)}
     return commands
 
 
@@ -210,7 +214,7 @@ def test_a_rank_of_the_old_attempt_that_was_stopped_and_wakes_up_changes_nothing
     """A machine that hung, and is back when the job has long gone on without it."""
     old = [lives_of(tmp_path, lives, life=0, counts=counts)[rank] for rank, lives in enumerate(("0-60,0-0", "0-3000"))]
     with processes(old, tmp_path) as (first, zombie):
-        reach(zombie, 61)
+        until(lambda: closed(tmp_path, 58))
         zombie.send_signal(signal.SIGSTOP)
         until(lambda: (tmp_path / "0-0").exists())
         first.kill()
@@ -231,7 +235,7 @@ def test_a_rank_that_hangs_while_nobody_counts_and_the_job_is_started_again_chan
     old = lives_of(tmp_path, "0-60,50-400", life=0, counts=False)
     with processes(old, tmp_path) as (first, _):
         until(lambda: len(list(tmp_path.glob("0-*"))) == 2)
-        until(lambda: any(row.get("step") == 59 for row in rows_of(tmp_path)))
+        until(lambda: closed(tmp_path, 59))
         first.kill()
         first.communicate()
         with processes(lives_of(tmp_path, "0-60,50-400", life=1, counts=False), tmp_path) as started:

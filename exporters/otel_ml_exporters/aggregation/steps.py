@@ -130,6 +130,7 @@ class Steps:
                 self._run.writers.dirty.add(number)
                 unit.excused.add(number)
             if verdict.leavers:
+                self._say_leaving(lane, unit, verdict.leavers)
                 continue
             self._name_holders(lane, unit, verdict.holders)
             lane.watch = verdict.holders[0] if verdict.holders else None
@@ -248,6 +249,14 @@ class Steps:
         unit.named = True
         self._run.touch(lane, unit)
         self._run.output.say("step-open", f"{_where(lane, unit)} is still open: it waits for {self._ranks(holders)}.")
+
+    def _say_leaving(self, lane: Lane, unit: Unit, leavers: list[int]) -> None:
+        """Say who has become silent: where the step has points of it, nothing else would tell."""
+        self._run.output.say(
+            "step-open",
+            f"{_where(lane, unit)} waits no longer for {self._ranks(leavers)}: nothing was heard from there for "
+            f"{self.judge.lateness(lane):.0f} s. The others go on.",
+        )
 
     def _say_missing(self, lane: Lane, unit: Unit, absent: list[int]) -> None:
         self._run.output.say(
