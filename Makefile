@@ -1,7 +1,7 @@
 # Every target sets up what it needs. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check e2e hops collector bench chaos docs full clean
+.PHONY: help setup demo test check e2e hops collector bench chaos fuzz audit docs full clean
 
 PYTHON ?= python3
 VENV   := .venv
@@ -50,6 +50,14 @@ bench: $(STAMP)  ## Measure: cost of a call, throughput of the service
 chaos: $(STAMP) collector  ## Kill what can be killed, for minutes, and count that nothing is lost or doubled
 	python -m tests.chaos --faults 200 --minutes 9
 	python -m pytest -m chaos
+
+fuzz: $(STAMP)  ## Every decoder of foreign bytes, coverage-guided, FUZZ_SECONDS (20) each; findings in build/fuzz
+	.ci/install fuzz
+	python -m tests.fuzz
+
+audit: $(STAMP)  ## Known vulnerabilities in what the package brings; exits with 2 where nobody can be asked
+	.ci/install audit
+	python .ci/audit
 
 docs: $(STAMP)  ## Read the documentation in a browser, rebuilt as you write
 	mkdocs serve

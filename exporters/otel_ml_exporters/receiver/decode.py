@@ -12,6 +12,7 @@ threads: its caches are plain dictionaries of equal values, of which a race only
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -30,6 +31,8 @@ from otel_ml_exporters.receiver.resource import Writers
 from otel_ml_exporters.receiver.spans import decode_spans
 
 __all__ = ["SIGNALS", "Decoded", "Decoder", "Signal", "response"]
+
+_log = logging.getLogger(__name__)
 
 Signal = Literal["metrics", "traces", "logs"]
 SIGNALS: tuple[Signal, ...] = ("metrics", "traces", "logs")
@@ -95,12 +98,22 @@ class Decoder:
                     rejections.add(writer, count(scope))
                     continue
                 before = rejections.total
-                found = self._scope[signal](writer, scope, rejections)
+                found = self._found(signal, writer, scope, rejections)
                 if rejections.total > before:
                     rejections.experiments[writer.experiment] += rejections.total - before
                 if found:
                     observations.setdefault(writer.experiment, []).extend(found)
         return Decoded(signal, body, observations, rejections)
+
+    def _found(self, signal: Signal, writer: Writer, scope: Any, rejections: Rejections) -> list[Any]:
+        try:
+            return self._scope[signal](writer, scope, rejections)
+        except MemoryError:
+            raise  # may go right later
+        except Exception:  # noqa: BLE001 (a defect of ours; the same bytes would meet it again, however often they come)
+            _log.exception("A scope of %s could not be decoded. Please report it with this log.", signal)
+            rejections.add("the service has an internal error, see its log.", _PARTS[signal][2](scope))
+            return []
 
 
 def response(signal: Signal, rejections: Rejections) -> Any:

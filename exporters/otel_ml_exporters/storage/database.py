@@ -81,6 +81,8 @@ def storage_errors(path: Path) -> Iterator[None]:
             f"{str(path)!r} is not a readable otel_ml database ({error}). "
             "Move it away to start anew; what the exporters already wrote is not affected."
         ) from error
+    except UnicodeDecodeError as error:  # what SQLite says of a damaged schema quotes it
+        raise DamagedError(f"{str(path)!r} is not a readable otel_ml database. Move it away to start anew.") from error
     except OSError as error:
         raise StorageError(f"Cannot open {str(path)!r}: {error.strerror}. Check its owner and permissions.") from error
 
