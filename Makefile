@@ -1,7 +1,7 @@
 # Every target sets up what it needs. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check e2e collector browser bench chaos night docs full clean
+.PHONY: help setup demo test check e2e collector browser bench chaos night fuzz audit docs full clean
 
 PYTHON ?= python3
 VENV   := .venv
@@ -54,6 +54,14 @@ chaos: $(STAMP) collector  ## Disturb a job in 200 ways within 10 minutes; nothi
 night: $(STAMP) collector  ## The same for ten hours, and every kill with ten seeds
 	python -m tests.chaos --minutes 600
 	python -m pytest -m chaos -n 2 -rP
+
+fuzz: $(STAMP)  ## Every decoder of foreign bytes, coverage-guided, FUZZ_SECONDS (20) each; findings in build/fuzz
+	.ci/install fuzz
+	python -m tests.fuzz
+
+audit: $(STAMP)  ## Known vulnerabilities in what the package brings; exits with 2 where nobody can be asked
+	.ci/install audit
+	python .ci/audit
 
 docs: $(STAMP)  ## Read the documentation in a browser, rebuilt as you write
 	mkdocs serve

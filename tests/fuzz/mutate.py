@@ -58,7 +58,7 @@ def _of_message(target: str, signal: str, data: bytes, random: Random) -> bytes 
             message.ParseFromString(data)
         else:
             json_format.ParseDict(json.loads(data), message, ignore_unknown_fields=True)
-    except (DecodeError, json_format.ParseError, ValueError, RecursionError):
+    except (DecodeError, json_format.ParseError, ValueError, TypeError, RecursionError):
         return None
     for _ in range(random.randint(1, 4)):
         _change_field(message, random)

@@ -14,6 +14,7 @@ threads: its caches are plain dictionaries of equal values, of which a race only
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -37,6 +38,8 @@ from otel_ml_exporters.receiver.timers import Timers
 from otel_ml_exporters.receiver.unread import Unread
 
 __all__ = ["SIGNALS", "Decoded", "Decoder", "Signal", "response"]
+
+_log = logging.getLogger(__name__)
 
 Signal = Literal["metrics", "traces", "logs"]
 SIGNALS: tuple[Signal, ...] = ("metrics", "traces", "logs")
@@ -128,13 +131,23 @@ class Decoder:
         if isinstance(writer, str):
             rejections.add(writer, _PARTS[signal][2](scope), slug="bad-resource")
             return []
-        found = self._scope[signal](writer, scope, rejections)
+        found = self._found(signal, writer, scope, rejections)
         if found:
             decoded.observations.setdefault(writer.experiment, []).extend(found)
         if rejections.total > before:
             rejections.experiments[writer.experiment] += rejections.total - before
             return []
         return found
+
+    def _found(self, signal: Signal, writer: Writer, scope: Any, rejections: Rejections) -> list[Any]:
+        try:
+            return self._scope[signal](writer, scope, rejections)
+        except MemoryError:
+            raise  # may go right later
+        except Exception:  # noqa: BLE001 (a defect of ours; the same bytes would meet it again, however often they come)
+            _log.exception("A scope of %s could not be decoded. Please report it with this log.", signal)
+            rejections.add("the service has an internal error, see its log.", _PARTS[signal][2](scope))
+            return []
 
 
 def response(signal: Signal, rejections: Rejections) -> Any:

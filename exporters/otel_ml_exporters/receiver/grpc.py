@@ -98,6 +98,7 @@ class GrpcReceiver:
                 ("grpc.max_receive_message_length", MAX_REQUEST),
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_concurrent_streams", _STREAMS),
+                ("grpc.max_connection_idle_ms", 300_000),  # as over HTTP; without end where nothing is said
             ],
         )
         self._server.add_generic_rpc_handlers(tuple(self._handlers()))

@@ -94,6 +94,8 @@ def storage_errors(path: Path) -> Iterator[None]:
             f"{str(path)!r} is not a readable otel_ml database ({error}). "
             "Move it away to start anew; what the exporters already wrote is not affected."
         ) from error
+    except UnicodeDecodeError as error:  # what SQLite says of a damaged schema quotes it
+        raise DamagedError(f"{str(path)!r} is not a readable otel_ml database. Move it away to start anew.") from error
     except OSError as error:
         if error.errno in _NO_ROOM:
             raise NoRoomError(_no_room(path, error.strerror or str(error))) from error

@@ -130,6 +130,9 @@ class Journal(Generic[T]):
         except BaseException:
             self._connection.close()
             raise
+        if not all(isinstance(signal, str) and isinstance(body, bytes) for _, signal, body in rows):
+            self._connection.close()
+            raise DamagedError(f"{str(self._path)!r} holds entries that no otel_ml service wrote.")
         self._leftover = [Entry(*row) for row in rows]
 
     def _read_identity(self) -> str:

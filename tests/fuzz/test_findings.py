@@ -1,0 +1,150 @@
+"""What fuzzing and reading found: each input once did what the name says it no longer does."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from otel_ml.variable import size_bytes
+from otel_ml_exporters.receiver.decode import Decoder
+from tests.fuzz.seeds import SEEDS
+from tests.fuzz.targets import TARGETS
+from tests.integration.conftest import Bench, bench
+from tests.otlp import START, FakeWriter, foreign
+
+__all__ = ["bench"]
+
+LARGEST = 2**31 - 1
+
+
+def event(kind: str, body: Any, **attributes: Any) -> bytes:
+    return bytes(FakeWriter().event(kind, body, attributes).SerializeToString())
+
+
+def exponential(scale: int, *offsets: int, reduction: str = "p50,histogram") -> Any:
+    """Return a step of one rank per offset, whose buckets begin there."""
+    found = None
+    for rank, offset in enumerate(offsets):
+        request = FakeWriter(rank=rank).step(1, {"a": 1.0}, reduction=reduction)
+        metric = request.resource_metrics[0].scope_metrics[0].metrics[0]
+        metric.exponential_histogram.aggregation_temporality = 1
+        point = metric.exponential_histogram.data_points.add(count=3, sum=1.0, scale=scale, time_unix_nano=START)
+        point.positive.offset = offset
+        point.positive.bucket_counts.extend([1, 1, 1])
+        found = request if found is None else found
+        if found is not request:
+            found.resource_metrics.extend(request.resource_metrics)
+    return found
+
+
+def explicit(bounds: list[float], counts: list[int]) -> bytes:
+    request = foreign([{"name": "a", "value": 1.0, "ml.step": 1}])
+    metric = request.resource_metrics[0].scope_metrics[0].metrics.add(name="h")
+    metric.histogram.aggregation_temporality = 1
+    metric.histogram.data_points.add(count=3, sum=1, explicit_bounds=bounds, bucket_counts=counts, time_unix_nano=START)
+    return bytes(request.SerializeToString())
+
+
+def with_resource(**extra: Any) -> bytes:
+    attributes = {key.replace("_", "."): value for key, value in extra.items()}
+    return bytes(FakeWriter(extra=attributes).step(1, {"a": 1.0}).SerializeToString())
+
+
+INFINITE = math.inf
+CASES = {
+    "a goodbye with infinitely many values": ("logs", event("ml.writer.end", None, **{"otel_ml.recorded": INFINITE})),
+    "a goodbye with infinite losses": ("logs", event("ml.writer.end", None, **{"otel_ml.dropped": {"x": INFINITE}})),
+    "an infinite artifact": ("logs", event("ml.artifact", b"abc", **{"ml.artifact.size": INFINITE})),
+    "an artifact of no size": ("logs", event("ml.artifact", b"abc", **{"ml.artifact.size": math.nan})),
+    "an infinitely wide image": ("logs", event("ml.image", b"abc", **{"ml.width": INFINITE})),
+    "bounds that are infinite": ("metrics", explicit([INFINITE], [1, 2])),
+    "bounds that are no numbers": ("metrics", explicit([math.nan, 1.0], [1, 2, 3])),
+    "bounds that descend": ("metrics", explicit([3.0, 1.0], [1, 2, 3])),
+    "a rank of 4000 digits": ("metrics", with_resource(ml_rank="9" * 4000)),
+    "a rank beyond 64 bits": ("metrics", with_resource(ml_rank=str(2**63))),
+    "an attempt beyond 64 bits": ("metrics", with_resource(ml_attempt="9" * 40)),
+    "a reason of ten megabytes": ("metrics", with_resource(ml_rank="x" * 10_000_000)),
+    "the smallest scale there is": ("metrics", exponential(-LARGEST - 1, 0).SerializeToString()),
+    "a scale below every double": ("metrics", exponential(-2000, 5).SerializeToString()),
+    "the largest scale there is": ("metrics", exponential(LARGEST, 0).SerializeToString()),
+    "a content-length of 5000 digits": (
+        "http", b"POST /v1/logs HTTP/1.1\r\nhost: localhost\r\ncontent-length: " + b"9" * 5000 + b"\r\n\r\n"),
+    "a target that is half an address": ("http", b"GET //[ HTTP/1.1\r\nhost: localhost\r\n\r\n"),
+    "service.json with an infinite pid": (
+        "rendezvous", b'{"endpoint":"","token":"","pid":1e999,"run_dir":""}'),
+    "service.json nested without end": ("rendezvous", b"[" * 100_000),
+    "a size of 400 digits": ("settings", b'{"OTEL_ML_DIR_MAX": "' + b"9" * 400 + b'"}'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("target", "data"), CASES.values(), ids=CASES)
+def test_is_taken_or_refused_as_documented(target: str, data: bytes) -> None:
+    TARGETS[target](data)
+
+
+@pytest.mark.parametrize("scale", [-10, 0, 6, 20])
+def test_two_points_far_apart_do_not_fill_the_memory(scale: int) -> None:
+    """A kilobyte of buckets 2^32 apart took all memory there was."""
+    tracemalloc.start()
+    try:
+        TARGETS["metrics"](exponential(scale, -LARGEST - 1, LARGEST - 5).SerializeToString())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 20 * 2**20
+
+
+def test_a_scale_that_opentelemetry_does_not_have_is_rejected_with_the_range() -> None:
+    decoded = Decoder().protobuf("metrics", exponential(21, 0).SerializeToString())
+
+    assert "scale 21; expected -10 to 20" in decoded.rejections.message
+
+
+def test_a_size_that_is_no_number_is_said() -> None:
+    with pytest.raises(ValueError, match="a size such as"):
+        size_bytes("9" * 400)
+
+
+@pytest.mark.parametrize("place", [0.2, 0.5, 0.9])
+def test_a_journal_with_entries_nobody_wrote_is_salvaged(tmp_path: Path, place: float) -> None:
+    [journal] = SEEDS["journal"]()
+    at = int(len(journal) * place)
+    for damage in (b"\xff" * 100, b"\x00" * 3000):
+        TARGETS["journal"](journal[:at] + damage + journal[at + len(damage) :])
+
+
+def test_after_every_finding_the_same_service_goes_on_and_has_counted(bench: Bench) -> None:
+    service = bench.service()
+    sender = bench.sender(service)
+    for target, data in CASES.values():
+        if target in {"metrics", "logs"}:
+            assert sender.send(target, data).status == 200
+
+    assert sender.send("metrics", FakeWriter(experiment="next").step(1, {"loss": 1.0})).status == 200
+    text = sender.request("GET", "/metrics").body.decode()
+    assert text.count("otel_ml_rejected_total{") >= 5
+    assert "internal error" not in text
+
+
+def test_a_defect_in_a_decoder_is_a_rejection_that_is_said_and_not_a_request_that_comes_back_for_ever(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = bench.service()
+
+    def broken(*_: object) -> list[object]:
+        raise KeyError("a defect")
+
+    service._admission._decoder._scope = {**service._admission._decoder._scope, "traces": broken}
+    sender = bench.sender(service)
+
+    answer = sender.send("traces", FakeWriter().span("forward", 1))
+
+    assert answer.status == 200
+    assert b"internal error" in answer.body
+    assert "Please report it with this log" in caplog.text
+    assert sender.send("metrics", FakeWriter().step(1, {"loss": 1.0})).status == 200
