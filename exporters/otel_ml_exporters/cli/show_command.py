@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def _chosen(read: History, patterns: Sequence[str], folder: RunFolder) -> Chosen
 
 
 def _print_csv(chosen: Chosen) -> None:
-    rows = csv.writer(click.get_text_stream("stdout"), lineterminator="\n")
+    rows = csv.writer(sys.stdout, lineterminator="\n")
     rows.writerow(["axis", "name", "step", "value"])
     for key, series in chosen:
         rows.writerows([printable(key.axis), key.name, step, repr(value)] for step, value in series.items())
