@@ -6,7 +6,7 @@
     python -m tests.fuzz metrics http              these
     python -m tests.fuzz --input crash-… metrics   one input again
 
-Each target runs in a process of its own: libFuzzer ends it. An input that crashes it, hangs for more than a second or
+Each target runs in a process of its own: libFuzzer ends it. An input that crashes it, hangs for more than 5 s or
 takes more than 2 GiB is kept in `build/fuzz/<target>/`; make it a test in `tests/fuzz/test_findings.py`.
 """
 
@@ -24,7 +24,7 @@ from tests.e2e.jobs import ROOT
 
 __all__ = ["main"]
 
-_LIMITS = ("-timeout=1", "-rss_limit_mb=2048", "-max_len=65536", "-print_final_stats=1")
+_LIMITS = ("-timeout=5", "-rss_limit_mb=2048", "-max_len=65536", "-print_final_stats=1")
 _EXECUTED = re.compile(r"stat::number_of_executed_units:\s*(\d+)")
 
 
