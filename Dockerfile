@@ -20,6 +20,7 @@ FROM base AS service
 COPY pyproject.toml README.md LICENSE /src/
 COPY otel_ml /src/otel_ml
 COPY exporters /src/exporters
+COPY docs/errors.md /src/docs/errors.md
 RUN pip install --no-cache-dir "/src[grpc,tensorboard,mlflow,wandb]" && rm -r /src
 USER otel-ml
 CMD ["otel-ml", "serve"]

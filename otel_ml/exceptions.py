@@ -15,11 +15,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from otel_ml.explanation import explained, is_explained
+
 __all__ = ["ConfigError", "MissingDependencyError", "OtelMLError", "WireError"]
 
 
 class OtelMLError(Exception):
-    """Base of every error otel_ml raises."""
+    """Base of every error otel_ml raises.
+
+    Args:
+        arguments: the message, a whole sentence.
+        slug: instead of the class's.
+
+    Attributes:
+        slug: what `otel-ml explain` takes to say more; the text of the error ends with that command.
+    """
+
+    slug = ""
+
+    def __init__(self, *arguments: object, slug: str = "") -> None:
+        super().__init__(*arguments)
+        if slug:
+            self.slug = slug
+
+    @property
+    def sentence(self) -> str:
+        """The message without the command, to be quoted in another."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return explained(self.sentence, self.slug)
 
 
 class ConfigError(OtelMLError, ValueError):
@@ -27,26 +52,33 @@ class ConfigError(OtelMLError, ValueError):
 
     Examples:
         >>> print(ConfigError("OTEL_ML_MODE: expected 'auto', got 'autoo'.", "OTEL_ML_RANK: expected an int, got 'x'."))
-        2 settings are wrong:
+        2 settings are wrong (otel-ml explain wrong-setting):
           OTEL_ML_MODE: expected 'auto', got 'autoo'.
           OTEL_ML_RANK: expected an int, got 'x'.
     """
 
-    def __init__(self, *problems: str) -> None:
+    slug = "wrong-setting"
+
+    def __init__(self, *problems: str, slug: str = "") -> None:
         self.problems: Sequence[str] = problems
         if len(problems) == 1:
-            super().__init__(problems[0])
-        else:
-            super().__init__("\n  ".join([f"{len(problems)} settings are wrong:", *problems]))
+            super().__init__(problems[0], slug=slug)
+            return
+        title = f"{len(problems)} settings are wrong"
+        if not all(map(is_explained, problems)):
+            title = explained(title, slug or self.slug)
+        super().__init__("\n  ".join([f"{title}:", *problems]), slug=slug)
 
 
 class MissingDependencyError(OtelMLError, ImportError):
     """An optional package is needed and not installed.
 
     Examples:
-        >>> print(MissingDependencyError("Exporter 'mlflow'", package="mlflow", extra="mlflow"))
+        >>> print(MissingDependencyError("Exporter 'mlflow'", package="mlflow", extra="mlflow").sentence)
         Exporter 'mlflow' needs the package 'mlflow'. Install it with: pip install 'otel-ml[mlflow]'
     """
+
+    slug = "missing-package"
 
     def __init__(self, what: str, *, package: str, extra: str) -> None:
         self.package = package
@@ -56,3 +88,5 @@ class MissingDependencyError(OtelMLError, ImportError):
 
 class WireError(OtelMLError, ValueError):
     """Bytes or attributes that are not otel_ml telemetry."""
+
+    slug = "damaged-data"

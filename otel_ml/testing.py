@@ -119,7 +119,9 @@ class Capture:
 
     def _flush(self) -> None:
         if not RUNTIME.flush(10.0):
-            raise OtelMLError("The run has ended, or is stuck. Ask what was captured inside the capture.")
+            raise OtelMLError(
+                "The run has ended, or is stuck. Ask what was captured inside the capture.", slug="testing-capture"
+            )
 
 
 class _Memory:
@@ -244,7 +246,9 @@ def capture(**arguments: Any) -> Iterator[Capture]:
     before = RUNTIME.make_link
     with _environ({"OTEL_ML_CAPTURE": "off", "OTEL_ML_CONSOLE": "off", "OTEL_ML_FLUSH_INTERVAL": "10"}):
         if RUNTIME.is_active:
-            raise OtelMLError("A run is active in this process. Call otel_ml.shutdown() before capturing.")
+            raise OtelMLError(
+                "A run is active in this process. Call otel_ml.shutdown() before capturing.", slug="testing-capture"
+            )
         RUNTIME.make_link = lambda config, identity, say: transport
         try:
             RUNTIME.init(arguments)

@@ -77,6 +77,7 @@ class OtlpServer:
         replies: what to answer to the next requests; 200 once it is empty.
         pages: path → JSON, for GET.
         headers: of every answer to an export.
+        pause: seconds before every answer to an export.
     """
 
     def __init__(self, *, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
@@ -84,6 +85,7 @@ class OtlpServer:
         self.replies: list[Reply] = []
         self.pages: dict[str, Any] = {}
         self.headers: dict[str, str] = {}
+        self.pause = 0.0
         self.connections = 0
         server = self
 
@@ -98,6 +100,7 @@ class OtlpServer:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 if self.headers.get("content-encoding") == "gzip":
                     body = gzip.decompress(body)
+                time.sleep(server.pause)
                 reply = server.replies.pop(0) if server.replies else Reply()
                 if reply.status == 200:
                     message = MESSAGES[self.path].FromString(body)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from otel_ml.exceptions import ConfigError
+from otel_ml.explanation import explained
 from otel_ml.variable import Variable
 from otel_ml_exporters import env
 from otel_ml_exporters.config_file import FileSettings, read_config_file
@@ -87,7 +88,7 @@ class ServiceConfig:
             if not _is_loopback(host) and not self._demands_credentials
         ]
         if problems:
-            raise ConfigError(*problems)
+            raise ConfigError(*problems, slug="open-to-anybody")
 
     @property
     def _demands_credentials(self) -> bool:
@@ -146,7 +147,7 @@ class ServiceConfig:
         try:
             config = ServiceConfig(**found)
         except ConfigError as error:
-            problems += error.problems
+            problems += [explained(problem, error.slug) for problem in error.problems]
         if problems:
             raise ConfigError(*problems)
         return config

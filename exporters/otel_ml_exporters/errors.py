@@ -37,6 +37,8 @@ class RetryableExportError(ExportError):
         retry_after: seconds the backend asks to wait, or None for the pipeline's own back-off.
     """
 
+    slug = "exporter-failing"
+
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
@@ -49,9 +51,13 @@ class RestartExporterError(RetryableExportError):
 class PermanentExportError(ExportError):
     """The backend will never take these records; they are counted as lost with this reason and skipped."""
 
+    slug = "records-refused"
+
 
 class ExporterClosedError(ExportError):
     """`export` was called after `shutdown`."""
+
+    slug = "exporter-order"
 
     def __init__(self, name: str) -> None:
         super().__init__(f"Exporter {name!r} is shut down. Start a new one.")
@@ -61,9 +67,11 @@ class UnknownExporterError(ConfigError):
     """No exporter is registered under a name.
 
     Examples:
-        >>> print(UnknownExporterError("wandbb", ["console", "wandb"]))
-        No exporter is registered as 'wandbb'. Did you mean 'wandb'? Registered: console, wandb.
+        >>> print(UnknownExporterError("jsnl", ["jsonl"]))
+        No exporter is registered as 'jsnl'. Did you mean 'jsonl'? Registered: jsonl. (otel-ml explain unknown-exporter)
     """
+
+    slug = "unknown-exporter"
 
     def __init__(self, name: str, registered: Iterable[str]) -> None:
         import difflib

@@ -24,6 +24,7 @@ from types import FrameType
 from typing import Any, cast
 
 from otel_ml.exceptions import ConfigError
+from otel_ml.explanation import explained
 from otel_ml.wire.rendezvous import Rendezvous, run_folder
 from otel_ml.wire.rendezvous import Service as Announcement
 from otel_ml_exporters.aggregation.observation import Writer
@@ -249,20 +250,20 @@ class Service:
                 decoded = self._admission.again(cast("Signal", entry.signal), entry.body)
             except UndecodableError as error:  # the disk changed it: it was readable when it was acknowledged
                 self._set_aside(entry.id, entry.signal, entry.body)
-                _log.error("Entry %d of the journal is set aside: %s", entry.id, error)
+                _log.error("%s", explained(f"Entry {entry.id} of the journal is set aside: {error}", "damaged-file"))
                 continue
             self._loop.offer([(entry.id, decoded)])
         if self._journal.damage:
-            _log.error("%s", self._journal.damage)
+            _log.error("%s", explained(self._journal.damage, "damaged-file"))
             for run in self._runs:
-                run.say(self._journal.damage)
+                run.say("damaged-file", self._journal.damage)
 
     def _announce(self, rendezvous: Rendezvous) -> None:
         embedded = self._config.embedded
         assert embedded is not None
         run = self._runs.of(Writer(embedded.experiment, role="", instance="", experiment_name=embedded.experiment_name))
         for problem in self._problems:
-            run.say(f"{problem} The run goes on with: {', '.join(self._exporters) or 'no exporter'}.")
+            run.say("wrong-setting", f"{problem} The run goes on with: {', '.join(self._exporters) or 'no exporter'}.")
         rendezvous.create()
         self._spools = LeftoverSpools(rendezvous.spool, lambda signal, body: self._admission.take(signal, body).stored)
         self._spools.start()
@@ -352,7 +353,8 @@ def _server_context(tls: TlsFiles | None) -> ssl.SSLContext | None:
             context.verify_mode = ssl.CERT_REQUIRED
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
-            f"The TLS files {str(tls.certificate)!r}, {str(tls.key)!r} cannot be used: {error}."
+            f"The TLS files {str(tls.certificate)!r}, {str(tls.key)!r} cannot be used: {error}.",
+            slug="tls-files",
         ) from error
     return context
 

@@ -19,6 +19,8 @@ MAX_FILES = 10_000
 class ArtifactError(OtelMLError):
     """A file that cannot be read."""
 
+    slug = "missing-artifact"
+
 
 def artifact_files(path: Path) -> Iterator[tuple[Path, str]]:
     """Yield (file, its path inside the artifact); a folder's files in order.

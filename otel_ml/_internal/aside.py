@@ -1,78 +1,79 @@
-"""Waits for a receiver on a thread of its own, so that the spool goes on being written while one hangs.
-
-A `kill -9` may cost 200 ms of records, also while a request to a stopped service is under way for its ten seconds.
-"""
+"""A thread that works while another one waits for it, and may stop waiting."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from otel_ml._internal.answer import Answer, Transport
+__all__ = ["Aside", "Errand"]
 
-__all__ = ["AsideTransport"]
+T = TypeVar("T")
 
 
-class AsideTransport:
-    """A transport whose caller does something else at each tick of its waiting.
+class Errand(Generic[T]):
+    """One piece of work under way.
 
-    Args:
-        transport: does the work, on one thread that is started with the first request.
-        meanwhile: called on the caller's thread every `tick` seconds until the answer is there.
+    Attributes:
+        done: set when it is over.
     """
 
-    def __init__(self, transport: Transport, meanwhile: Callable[[], None], tick: float) -> None:
-        self._transport = transport
-        self._meanwhile = meanwhile
-        self._tick = tick
-        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+    def __init__(self, work: Callable[[], T]) -> None:
+        self.done = threading.Event()
+        self._work = work
+        self._results: list[T] = []
+        self._failure: BaseException | None = None
+
+    def run(self) -> None:
+        """Do it, on the thread it was given to."""
+        try:
+            self._results.append(self._work())
+        except BaseException as error:  # noqa: BLE001 (handed to who waits for the outcome)
+            self._failure = error
+        finally:
+            self.done.set()
+
+    def outcome(self) -> T:
+        """Wait until it is over; return what came of it, or raise what it raised."""
+        self.done.wait()
+        if self._failure is not None:
+            raise self._failure
+        return self._results[0]
+
+
+class Aside:
+    """The thread: started with the first errand, and does one after the other.
+
+    Args:
+        name: of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._thread: threading.Thread | None = None
+        self._errands: SimpleQueue[Errand[Any] | None] = SimpleQueue()
 
-    def post(self, path: str, body: bytes, timeout: float) -> Answer:
-        answer: Answer = self._wait_for(lambda: self._transport.post(path, body, timeout))
-        return answer
-
-    def get(self, path: str, timeout: float) -> bytes | None:
-        content: bytes | None = self._wait_for(lambda: self._transport.get(path, timeout))
-        return content
+    def begin(self, work: Callable[[], T]) -> Errand[T]:
+        """Let the thread do `work` as soon as it can."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=_do_all, args=(self._errands,), name=self._name, daemon=True)
+            self._thread.start()
+        errand = Errand(work)
+        self._errands.put(errand)
+        return errand
 
     def close(self) -> None:
-        self._calls.put(None)
-        self._thread = None
-        self._calls = SimpleQueue()
-        self._transport.close()
+        """Let the thread end after what it has begun; the next errand starts another one."""
+        self._errands.put(None)
+        self.forget()
 
     def forget(self) -> None:
+        """Start with no thread: after a fork, in the child, there is none."""
         self._thread = None
-        self._calls = SimpleQueue()
-        self._transport.forget()
-
-    def _wait_for(self, call: Callable[[], Any]) -> Any:
-        if self._thread is None:
-            self._thread = threading.Thread(target=_work, args=(self._calls,), name="otel_ml-send", daemon=True)
-            self._thread.start()
-        done = threading.Event()
-        result: list[Any] = []
-        failure: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                result.append(call())
-            except BaseException as error:  # noqa: BLE001 (handed to who waits for the answer)
-                failure.append(error)
-            finally:
-                done.set()
-
-        self._calls.put(work)
-        while not done.wait(self._tick):
-            self._meanwhile()
-        if failure:
-            raise failure[0]
-        return result[0]
+        self._errands = SimpleQueue()
 
 
-def _work(calls: SimpleQueue[Callable[[], None] | None]) -> None:
-    while (call := calls.get()) is not None:
-        call()
+def _do_all(errands: SimpleQueue[Errand[Any] | None]) -> None:
+    while (errand := errands.get()) is not None:
+        errand.run()

@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["LIMIT", "RECORDS", "STRIDE", "Records", "sleep", "stay_awake", "take"]
+__all__ = ["LIMIT", "MOST", "RECORDS", "STRIDE", "Records", "sleep", "stay_awake", "take"]
 
 STRIDE = 4
 LIMIT = STRIDE * 8_192
-"""Items from which a caller folds: a tight loop of recording. It takes 2 ms; training may be held up for 5."""
+"""Items from which a caller has them folded: in a tight loop. It takes 2 ms; training may be held up for 5."""
+
+MOST = 4 * LIMIT
+"""Items from which a caller waits for a fold that is under way, too."""
 
 
 class Records(list[Any]):

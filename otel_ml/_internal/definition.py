@@ -128,7 +128,8 @@ class Definitions:
 
     def new_lock(self) -> None:
         """Replace the lock, which another thread of the parent may have held at a fork."""
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler may record while the main thread looks a name up.
+        self.lock = threading.RLock()
 
     def place(self, reduction: Reduction) -> int:
         """Return the next place in the order of series: by reduction, then by first fold."""
@@ -150,7 +151,7 @@ class Definitions:
         if not isinstance(name, str) or not name or name.startswith(RESERVED_PREFIX) or name in {MANIFEST, POSITION}:
             guard.drop("bad_name", bad_name(name))
             return None
-        with self._lock:
+        with self.lock:
             definition, conflict = self._definition(name, reduction, unit, description, default)
             series = self._series.get((name, attributes))
             if series is None and len(self._series) < self.MAX_SERIES:
@@ -162,7 +163,7 @@ class Definitions:
                 "Keep numbers that change, such as the step, out of names and attributes.",
             )
         elif conflict:
-            guard.wrong(conflict)
+            guard.wrong("reduction-conflict", conflict)
         return series
 
     def _definition(
@@ -192,7 +193,7 @@ class Definitions:
     def declare(self, pattern: str, reduction: Reduction, unit: str, description: str) -> None:
         """Give all metrics whose name matches `pattern` this reduction, unless they have one."""
         conflicts = []
-        with self._lock:
+        with self.lock:
             self._patterns.append((pattern, reduction, unit, description))
             for name, definition in self._definitions.items():
                 if name != pattern and not fnmatch.fnmatchcase(name, pattern):
@@ -204,7 +205,7 @@ class Definitions:
                 elif definition.reduction != reduction:
                     conflicts.append(_conflict(name, definition, reduction))
         for conflict in conflicts:
-            guard.wrong(conflict)
+            guard.wrong("reduction-conflict", conflict)
 
 
 DEFINITIONS = Definitions()
@@ -248,7 +249,7 @@ def reduction_from(reduce: Reduce, within: str | None, over: str | None, name: o
         across = ("mean",) if reduce is None else (reduce,) if isinstance(reduce, str) else tuple(reduce)
         return _reduction(across, within, over)
     except (WireError, TypeError) as error:
-        guard.wrong(f"Metric {name!r:.80}: {error}")
+        guard.wrong("unknown-reduction", f"Metric {name!r:.80}: {error}")
         return None
 
 
@@ -276,6 +277,6 @@ def define_metric(
     What was defined or recorded first stays; a different reduction later is said and not used.
     """
     if not isinstance(name, str) or not name:
-        guard.wrong(bad_name(name))
+        guard.wrong("bad-name", bad_name(name))
         return
     DEFINITIONS.declare(name, reduction_from(reduce, within, over, name) or _MEAN, unit, description)

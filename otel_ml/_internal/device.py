@@ -186,6 +186,6 @@ def cuda_event() -> Any:
         event = torch.cuda.Event(enable_timing=True)
         event.record()
     except RuntimeError as error:  # after a device-side assert, every call fails: training will say so itself
-        guard.say(f"Timers with device='cuda' measure on the CPU: {error}.")
+        guard.say("cuda-timers", f"Timers with device='cuda' measure on the CPU: {error}.")
         return None
     return event

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from otel_ml import env
 from otel_ml._internal.console import shown_path
+from otel_ml._internal.guard import Say
 from otel_ml._internal.http import HttpTransport
 from otel_ml._internal.link import Reached
 from otel_ml.config import Config, Endpoint
@@ -75,7 +76,7 @@ class EmbeddedLink:
         config: Config,
         run_id: str,
         *,
-        say: Callable[[str], None],
+        say: Say,
         on_started: Callable[[Service], None] = lambda service: None,
         listen: str = "",
     ) -> None:
@@ -178,8 +179,9 @@ class EmbeddedLink:
         self._not_before = now + min(30.0, 2.0**self._failures)
         self._release()
         self._say(
+            "service-not-started",
             f"The service did not start ({reason}). Look into {self.dir / 'service.log'}. "
-            "Training goes on; what is recorded is kept on this host, and sent once a service runs."
+            "Training goes on; what is recorded is kept on this host, and sent once a service runs.",
         )
 
     def _acquire(self) -> bool:

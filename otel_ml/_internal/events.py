@@ -83,7 +83,7 @@ def _refuse(call: str, error: Exception) -> None:
     shown = (
         str(error) if isinstance(error, (ValueError, artifacts.ArtifactError)) else f"{type(error).__name__}: {error}"
     )
-    guard.say(shown if shown.startswith("log_") else f"{call}: {shown}")
+    guard.say("bad-event", shown if shown.startswith("log_") else f"{call}: {shown}")
 
 
 def _checked_name(name: object, call: str) -> str | None:

@@ -7,8 +7,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from otel_ml._internal.aside import Aside
 from otel_ml._internal.axes import Step
-from otel_ml._internal.buffer import RECORDS, STRIDE, take
+from otel_ml._internal.buffer import MOST, RECORDS, STRIDE, take
 from otel_ml._internal.definition import Series
 from otel_ml._internal.device import Deferred
 from otel_ml._internal.guard import guard
@@ -21,13 +22,14 @@ class Folder:
     """Owner of all that is recorded and not yet collected.
 
     Attributes:
-        lock: guards everything below, `Step.pending` and taking from the buffer. Callers only ever try it.
+        lock: guards everything below, `Step.pending` and taking from the buffer. Callers never take it.
         steps: those with something pending, in the order of their first record.
         points: partials that they hold.
         deferred: device values that could not be read yet.
         values: folded since the last collection.
         recorded: folded since the process began.
-        caller_s: seconds callers spent folding.
+        caller_s: seconds callers waited for a fold.
+        aside: the thread that folds for callers.
     """
 
     MAX_POINTS = 200_000
@@ -43,6 +45,7 @@ class Folder:
     def forget(self) -> None:
         """Start with nothing, and with a lock nobody holds."""
         self.lock = threading.Lock()
+        self.aside = Aside("otel_ml-fold")
         # A forked child must not free device memory of its parent: what is deferred stays referenced.
         self._inherited = self.deferred
         self.deferred = []
@@ -89,7 +92,9 @@ class Folder:
                 values = value.read() if value.ready() else None
             except Exception as error:  # noqa: BLE001 - whatever a device raises costs one value, not the collection
                 guard.dropped["device_error"] += 1
-                guard.say(f"Metric {series.definition.name!r}: the device did not give its value: {error}.")
+                guard.say(
+                    "device-error", f"Metric {series.definition.name!r}: the device did not give its value: {error}."
+                )
                 values = []
             if values is None:
                 waiting.append(record)
@@ -140,7 +145,10 @@ class Folder:
     def _defer(self, series: Series, step: Step, value: Deferred, time_ns: int) -> None:
         if len(self.deferred) >= self.MAX_DEFERRED:
             guard.dropped["device_backlog"] += 1
-            guard.say("The device is so far behind that its newest values are not recorded (device_backlog).")
+            guard.say(
+                "device-backlog",
+                "The device is so far behind that its newest values are not recorded (device_backlog).",
+            )
             return
         step.waiting += 1
         self.deferred.append((series, step, value, time_ns))
@@ -156,19 +164,32 @@ class Folder:
             if dropped is not None:
                 self.points -= dropped.size
                 guard.dropped["buffer_full"] += dropped.records
-                guard.say(f"Nobody collected for {self.MAX_POINTS:,} points: the oldest are dropped (buffer_full).")
+                guard.say(
+                    "buffer-full",
+                    f"Nobody collected for {self.MAX_POINTS:,} points: the oldest are dropped (buffer_full).",
+                )
 
 
 FOLDER = Folder()
 
 
 def relieve() -> None:
-    """Fold on the caller's thread, unless somebody folds already: what bounds the buffer in a tight loop."""
-    lock = FOLDER.lock
-    if lock.acquire(blocking=False):
-        begin = time.perf_counter()
-        try:
-            FOLDER.fold()
-        finally:
-            lock.release()
-            FOLDER.caller_s += time.perf_counter() - begin
+    """Wait until the records are folded: what bounds the buffer in a tight loop.
+
+    While somebody folds already, callers go on, up to a bound: several threads may record faster than one can fold.
+
+    Not on the caller's own thread: a signal handler runs in the middle of what the main thread does, and may raise
+    there, or wait for the background thread, which waits for the fold. An interrupted wait loses nothing.
+    """
+    if FOLDER.lock.locked() and len(RECORDS) < MOST:
+        return
+    begin = time.perf_counter()
+    try:
+        FOLDER.aside.begin(_fold).outcome()
+    finally:
+        FOLDER.caller_s += time.perf_counter() - begin
+
+
+def _fold() -> None:
+    with FOLDER.lock:
+        FOLDER.fold()

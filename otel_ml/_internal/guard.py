@@ -6,8 +6,12 @@ from collections import Counter
 from collections.abc import Callable
 
 from otel_ml.exceptions import OtelMLError
+from otel_ml.explanation import explained
 
-__all__ = ["Guard", "RecordingError", "guard"]
+__all__ = ["Guard", "RecordingError", "Say", "guard"]
+
+Say = Callable[[str, str], None]
+"""Says a sentence once: (slug of its section in the catalogue, sentence)."""
 
 _REMEMBERED = 1000
 """Sentences told apart per process; a program that is wrong in more ways than this has been told enough."""
@@ -39,34 +43,35 @@ class Guard:
             for sentence in kept:
                 say(sentence)
 
-    def say(self, sentence: str) -> None:
-        """Say a sentence for the first time, or not at all."""
+    def say(self, slug: str, sentence: str) -> None:
+        """Say a sentence for the first time, or not at all; `otel-ml explain <slug>` says more."""
         if sentence in self._said or len(self._said) >= _REMEMBERED:
             return
         self._said.add(sentence)
+        said = explained(sentence, slug)
         if self._say is None:
-            self._kept.append(sentence)
+            self._kept.append(said)
         else:
-            self._say(sentence)
+            self._say(said)
 
-    def wrong(self, sentence: str) -> None:
+    def wrong(self, slug: str, sentence: str) -> None:
         """Report a mistake that loses nothing.
 
         Raises:
             RecordingError: in strict mode.
         """
         if self.strict:
-            raise RecordingError(sentence)
-        self.say(sentence)
+            raise RecordingError(sentence, slug=slug)
+        self.say(slug, sentence)
 
     def drop(self, reason: str, sentence: str, count: int = 1) -> None:
-        """Count values that will not be delivered, and say why.
+        """Count values that will not be delivered, and say why; the reason, with hyphens, is the slug.
 
         Raises:
             RecordingError: in strict mode.
         """
         self.dropped[reason] += count
-        self.wrong(sentence)
+        self.wrong(reason.replace("_", "-"), sentence)
 
     def failed(self, what: str, error: BaseException) -> None:
         """Report a failure inside a recording call.
@@ -79,7 +84,10 @@ class Guard:
         self.dropped["internal_error"] += 1
         if self.strict:
             raise error
-        self.say(f"{what} failed with {type(error).__name__}: {error}. The value is not recorded; training goes on.")
+        self.say(
+            "internal-error",
+            f"{what} failed with {type(error).__name__}: {error}. The value is not recorded; training goes on.",
+        )
 
     def forget(self) -> None:
         """Start from nothing: a forked child counts and says for itself."""

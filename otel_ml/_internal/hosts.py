@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from otel_ml._internal.console import shown_path
 from otel_ml._internal.embedded import EmbeddedLink, answers, endpoint_of
+from otel_ml._internal.guard import Say
 from otel_ml._internal.http import HttpTransport
 from otel_ml._internal.link import Link, Reached
 from otel_ml.config import Config
@@ -48,7 +49,7 @@ def reachable_address(environ: Mapping[str, str]) -> str:
 class FirstHostLink(EmbeddedLink):
     """The host of global rank 0: its service listens on the network, and is announced in `OTEL_ML_DIR`."""
 
-    def __init__(self, config: Config, run_id: str, *, say: Callable[[str], None]) -> None:
+    def __init__(self, config: Config, run_id: str, *, say: Say) -> None:
         listen = f"{reachable_address(os.environ)}:0"
         super().__init__(config, run_id, say=say, on_started=self._announce, listen=listen)
 
@@ -58,13 +59,16 @@ class FirstHostLink(EmbeddedLink):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             publish(path, service)
         except OSError as error:
-            self._say(f"{path} cannot be written ({error}); the other hosts of the job will not find this one.")
+            self._say(
+                "several-hosts",
+                f"{path} cannot be written ({error}); the other hosts of the job will not find this one.",
+            )
 
 
 class OtherHostLink:
     """Any other host: joins the first one, or after a while keeps a run of its own, and says how to have one run."""
 
-    def __init__(self, config: Config, run_id: str, *, say: Callable[[str], None]) -> None:
+    def __init__(self, config: Config, run_id: str, *, say: Say) -> None:
         self._config = config
         self._run_id = run_id
         self._say = say
@@ -105,7 +109,8 @@ class OtherHostLink:
         self._own = EmbeddedLink(self._config, run_id, say=self._say)
         first = os.environ.get("MASTER_ADDR", "<the first host>")
         self._say(
+            "several-hosts",
             f"The job spans hosts that do not share {self._config.dir}: each keeps a run of its own, here {run_id}. "
             f"For one run, start on {first}: OTEL_ML_TOKEN=<secret> OTEL_ML_LISTEN_HTTP=0.0.0.0:4318 otel-ml serve; "
-            f"and set for all ranks: OTEL_ML_TOKEN=<secret> OTEL_EXPORTER_OTLP_ENDPOINT=http://{first}:4318"
+            f"and set for all ranks: OTEL_ML_TOKEN=<secret> OTEL_EXPORTER_OTLP_ENDPOINT=http://{first}:4318",
         )

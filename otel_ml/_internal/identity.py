@@ -6,6 +6,7 @@ import hashlib
 import os
 import secrets
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -79,6 +80,7 @@ def new_instance() -> str:
 
 def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = None) -> Identity:
     """Decide identity from settings and launcher, in the contract's order."""
+    parents = {_creator(), os.getppid()} if ppid is None else {ppid}
     ppid = os.getppid() if ppid is None else ppid
     detected = detect(environ)
     place = replace(
@@ -88,7 +90,7 @@ def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = N
         local_rank=_local_rank(config, detected),
     )
     parent = Parent.parse(config.parent)
-    if parent is not None and (parent.pid != ppid or (parent.rank, parent.role) != (place.rank, config.role)):
+    if parent is not None and (parent.pid not in parents or (parent.rank, parent.role) != (place.rank, config.role)):
         parent = None  # a grandchild through a launcher, or a process with a place of its own: a writer like any other
     run_id = config.id or launcher_id(place, ppid)
     # The launcher counts restarts of what it started; a run continued by id may have had other lives before.
@@ -99,6 +101,13 @@ def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = N
         place=replace(place, attempt=attempt),
         parent=parent.instance if parent else None,
     )
+
+
+def _creator() -> int | None:
+    """Return who made this process, where `multiprocessing` did: the parent of a forkserver's child is the server."""
+    process = sys.modules.get("multiprocessing.process")
+    creator = process.parent_process() if process is not None else None
+    return None if creator is None else int(creator.pid)
 
 
 def _local_rank(config: Config, detected: Place) -> int:

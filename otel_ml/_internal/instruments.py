@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from otel_ml._internal.definition import Attributes, identity
+from otel_ml._internal.definition import DEFINITIONS, Attributes, identity
 
 if TYPE_CHECKING:
     from otel_ml._internal.meter import Metric
@@ -31,12 +30,11 @@ class UpDownCounter:
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
         self._levels: dict[Attributes, float] = {}
-        self._lock = threading.Lock()
 
     def add(self, amount: float, attributes: Mapping[str, object] | None = None, context: Any = None) -> None:
         """Change the level, and record the new one at the current step."""
         key = identity(attributes or {})
-        with self._lock:
+        with DEFINITIONS.lock:
             level = self._levels[key] = self._levels.get(key, 0) + amount
             self._metric.record(level, attributes=attributes)
 

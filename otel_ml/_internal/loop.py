@@ -129,9 +129,9 @@ def steps(
         axis: the axis to count on.
     """
     if start is not None and not is_step(start):
-        guard.wrong(bad_step(start, "steps()"))
+        guard.wrong("bad-step", bad_step(start, "steps()"))
         start = None
     if not isinstance(axis, str) or not axis:
-        guard.wrong(bad_axis(axis, "steps()"))
+        guard.wrong("bad-step", bad_axis(axis, "steps()"))
         axis = DEFAULT_AXIS
     return StepLoop(iterable, None if start is None else int(start), axis)

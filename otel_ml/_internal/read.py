@@ -44,7 +44,9 @@ def read(run: Run | str | PathLike[str]) -> Mapping[str, Series]:
 def _file_of(run: Run | str | PathLike[str]) -> Path:
     if isinstance(run, Run):
         if run.dir is None:
-            raise OtelMLError(f"The folder of run {run.id!r} is where the service is. Pass that folder to read().")
+            raise OtelMLError(
+                f"The folder of run {run.id!r} is where the service is. Pass that folder to read().", slug="no-metrics"
+            )
         given = run.dir
     else:
         given = Path(fspath(run))
@@ -55,7 +57,9 @@ def _file_of(run: Run | str | PathLike[str]) -> Path:
         if path.is_file():
             return path
     looked = ", ".join(str(path) for path in candidates[1:])
-    raise OtelMLError(f"No metrics of {str(given)!r}: looked for {looked}. Exporter 'jsonl' writes them.")
+    raise OtelMLError(
+        f"No metrics of {str(given)!r}: looked for {looked}. Exporter 'jsonl' writes them.", slug="no-metrics"
+    )
 
 
 def _rows(path: Path) -> Iterator[Mapping[str, Any]]:

@@ -21,13 +21,17 @@ from otel_ml._internal.sequence import Sequence
 from otel_ml._internal.step import set_step
 from otel_ml.wire.attributes import BOOT_TIME, MANIFEST, POSITION
 
-__all__ = ["Batch", "RecordSettings", "Recorder", "recorder"]
+__all__ = ["Batch", "Holds", "RecordSettings", "Recorder", "recorder"]
 
 
 _RECORD_S, _SPAN_S = 0.5e-6, 2e-6
 """What a record and a timer's span cost between steps of 50 ms, with cold caches; a tight loop says a third of it."""
 
 _DEVICE_WAIT_S = 1.0
+
+
+Holds = tuple[str | None, int | None, int]
+"""(axis, step, points) of one ScopeMetrics; no axis and no step where a process has none. Manifests hold no points."""
 
 
 class Batch(NamedTuple):
@@ -38,14 +42,14 @@ class Batch(NamedTuple):
         scope_spans: each the body of an OTLP ScopeSpans.
         points: metric points in it; manifests and positions are not counted.
         values: the user's values folded into it.
-        steps: (axis, step, points): what leaves the manifest when the spool has to drop this batch.
+        holds: for each of `scope_metrics` its (axis, step, points): what is lost when the spool has to drop it.
     """
 
     scope_metrics: tuple[bytes, ...] = ()
     scope_spans: tuple[bytes, ...] = ()
     points: int = 0
     values: int = 0
-    steps: tuple[tuple[str, int, int], ...] = ()
+    holds: tuple[Holds, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +111,14 @@ class Recorder:
             folder.steps, folder.points = {}, 0
             values, folder.values = folder.values, 0
         scopes: list[bytes] = []
-        counts = [self._encode(step, pending, scopes) for step, pending in collected]
-        steps = tuple(
-            (step.axis.name, step.index, points)
-            for (step, _), points in zip(collected, counts, strict=True)
-            if step.axis is not None and step.index is not None
-        )
+        holds: list[Holds] = []
+        for step, pending in collected:
+            self._encode(step, pending, scopes, holds)
+        points = sum(count for _, _, count in holds)
         self._say_manifests(now_ns, scopes, final=final)
         self._say_positions(now_ns, scopes, final=final)
-        return Batch(tuple(scopes), spans.collect(), sum(counts), values, steps)
+        holds += [(None, None, 0)] * (len(scopes) - len(holds))
+        return Batch(tuple(scopes), spans.collect(), points, values, tuple(holds))
 
     def _wait_for_device(self) -> None:
         deadline = time.monotonic() + _DEVICE_WAIT_S
@@ -124,7 +127,7 @@ class Recorder:
             FOLDER.read_deferred()
         FOLDER.drop_deferred()
 
-    def _encode(self, step: Step, pending: Pending, scopes: list[bytes]) -> int:
+    def _encode(self, step: Step, pending: Pending, scopes: list[bytes], holds: list[Holds]) -> None:
         axis = step.axis.name if step.axis is not None else None
         sent = 0
         coarse = sum(buckets.coarse for buckets in pending.buckets.values())
@@ -133,12 +136,12 @@ class Recorder:
         for reduction, points, parts in encoded_scopes(pending):
             header = scope_bytes(step.index, axis, reduction, self.sequence.next(), points)
             scopes.append(b"".join((header, *parts)))
+            holds.append((axis, step.index, points))
             sent += points
         step.points += sent
         step.last_ns = max(step.last_ns, pending.last_ns)
         if step.index is not None:
             self._unsaid[step] = None
-        return sent
 
     def _say_manifests(self, now_ns: int, scopes: list[bytes], *, final: bool) -> None:
         lateness_ns = self._settings.allowed_lateness_ns

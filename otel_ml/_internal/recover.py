@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from otel_ml._internal.answer import Transport
+from otel_ml._internal.guard import Say
 from otel_ml._internal.send import MAX_BYTES, REQUEST_TIMEOUT
 from otel_ml.wire.spool import PATHS, SUFFIX, Frame, Leftover, read_spool, request_body
 
 __all__ = ["recover_spools"]
 
 
-def recover_spools(folder: Path, transport: Transport, deadline: float, say: Callable[[str], None]) -> bool:
+def recover_spools(folder: Path, transport: Transport, deadline: float, say: Callable[[str, str], None]) -> bool:
     """Send and delete every spool file whose writer is dead; return whether none is left.
 
     Files of live writers are locked by them and left alone; two processes that recover at once share the work.
@@ -39,7 +40,7 @@ def recover_spools(folder: Path, transport: Transport, deadline: float, say: Cal
     return True
 
 
-def _send(leftover: Leftover, transport: Transport, deadline: float, say: Callable[[str], None]) -> bool:
+def _send(leftover: Leftover, transport: Transport, deadline: float, say: Say) -> bool:
     for kind in PATHS:
         for batch in _batches([frame for frame in leftover.frames if frame.kind == kind]):
             left = deadline - time.monotonic()
@@ -50,7 +51,10 @@ def _send(leftover: Leftover, transport: Transport, deadline: float, say: Callab
             if answer.outcome == "retry":
                 return False
             if answer.outcome == "refused":
-                say(f"The receiver refused what a dead process had left ({PATHS[kind]}): {answer.reason}.")
+                say(
+                    "receiver-refused",
+                    f"The receiver refused what a dead process had left ({PATHS[kind]}): {answer.reason}.",
+                )
     return True
 
 

@@ -16,7 +16,7 @@ from otel_ml._internal.capture import Capture
 from otel_ml._internal.embedded import EmbeddedLink
 from otel_ml._internal.events import EVENTS, log_params
 from otel_ml._internal.exit import ExitHooks
-from otel_ml._internal.guard import guard
+from otel_ml._internal.guard import Say, guard
 from otel_ml._internal.hosts import FirstHostLink, OtherHostLink
 from otel_ml._internal.identity import Identity, identify, new_instance
 from otel_ml._internal.inherit import WrittenEnvironment, child_environ
@@ -36,10 +36,10 @@ from otel_ml.wire.rendezvous import Rendezvous, rendezvous_of, run_folder
 
 __all__ = ["RUNTIME", "Runtime"]
 
-LinkMaker = Callable[[Config, Identity, Callable[[str], None]], Link]
+LinkMaker = Callable[[Config, Identity, Say], Link]
 
 
-def link_for(config: Config, identity: Identity, say: Callable[[str], None]) -> Link:
+def link_for(config: Config, identity: Identity, say: Say) -> Link:
     """Return how this process reaches its service: the endpoint, or embedded on one host or several."""
     if config.is_remote:
         return RemoteLink(config)
@@ -89,6 +89,8 @@ class Runtime:
                 if config.problems:
                     raise_all(config)
                 self._start(config, identify(config, os.environ), arguments)
+                if config.is_remote and arguments.get("exporters"):
+                    guard.say("exporters-unused", _exporters_unused(config, arguments["exporters"]))
             if params is not None:
                 log_params(params)
             assert self._run is not None
@@ -115,11 +117,11 @@ class Runtime:
         try:
             config = Config.from_env()
             for problem in config.problems:
-                guard.say(f"{problem} Its default is used.")
+                guard.say("wrong-setting", f"{problem} Its default is used.")
             self._start(config, identify(config, os.environ), {})
         except (OtelMLError, OSError) as error:
             recorder.enabled = False
-            guard.say(f"Nothing is recorded: {error}")
+            guard.say("nothing-recorded", f"Nothing is recorded: {error}")
 
     def _start(self, config: Config, identity: Identity, arguments: Mapping[str, object]) -> None:
         self._config, self._identity, self._arguments = config, identity, dict(arguments)
@@ -181,8 +183,9 @@ class Runtime:
         if changed:
             shown = ", ".join(f"{key}={new[key]!r}" for key in changed)
             guard.wrong(
+                "init-again",
                 f"init({shown}) while a run is active changes nothing. Expected the same arguments as before; "
-                "call shutdown() first to begin a new run."
+                "call shutdown() first to begin a new run.",
             )
 
     def _run_of(self, config: Config, identity: Identity) -> Run:
@@ -325,6 +328,13 @@ def raise_all(config: Config) -> None:
     raise ConfigError(*config.problems)
 
 
+def _exporters_unused(config: Config, given: object) -> str:
+    return (
+        f"init(exporters={given!r}) is not used: the service at {config.endpoint.shown} decides where the run is "
+        f"written. Name them where it is started, or unset {config.endpoint.source}."
+    )
+
+
 def _differs(config: Config, addition: Config, key: str) -> bool:
     if key == "params":
         return False
@@ -335,7 +345,7 @@ def _spool_folder(rendezvous: Rendezvous) -> Path:
     try:
         rendezvous.create()
     except OSError as error:
-        guard.say(f"The rendezvous folder cannot be used: {error}")
+        guard.say("rendezvous-folder", f"The rendezvous folder cannot be used: {error}")
     return rendezvous.spool
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from otel_ml._internal.answer import Answer, Transport
+from otel_ml._internal.guard import Say
 from otel_ml._internal.spool import Pending, Spool
 from otel_ml.wire.spool import PATHS, Kind, request_body
 
@@ -42,7 +43,7 @@ class Sender:
         refused: reason → points that the receiver will never take.
         last_error: why the newest attempt did not arrive, empty once one does.
         notices: how many notices the service had at the last answer; None: no otel_ml service answered.
-        has_answered: whether any answer came at all.
+        answers: how many requests were answered for good.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Sender:
         spool: Spool,
         resource: bytes,
         *,
-        say: Callable[[str], None],
+        say: Say,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.spool = spool
@@ -60,7 +61,7 @@ class Sender:
         self.refused: Counter[str] = Counter()
         self.last_error = ""
         self.notices: int | None = None
-        self.has_answered = False
+        self.answers = 0
         self._say = say
         self._clock = clock
         self._batch: Batch | None = None
@@ -133,11 +134,13 @@ class Sender:
 
     def _settle(self, kind: Kind, points: int, answer: Answer) -> None:
         self._failures = 0
-        self.has_answered = True
+        self.answers += 1
         if answer.outcome == "refused":
             self.last_error = answer.reason
             self.refused[answer.reason] += points
-            self._say(f"The receiver refused {PATHS[kind]}: {answer.reason}. What it refused is lost.")
+            self._say(
+                "receiver-refused", f"The receiver refused {PATHS[kind]}: {answer.reason}. What it refused is lost."
+            )
             return
         self.last_error = ""
         self.notices = answer.notices if answer.notices is not None else self.notices
@@ -146,5 +149,6 @@ class Sender:
             self.refused["rejected"] += answer.rejected
         if answer.rejected or answer.message:
             self._say(
-                f"The receiver rejected {answer.rejected} of {PATHS[kind]}: {answer.message or 'no reason given'}"
+                "rejected-points",
+                f"The receiver rejected {answer.rejected} of {PATHS[kind]}: {answer.message or 'no reason given'}",
             )

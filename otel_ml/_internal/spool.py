@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from otel_ml._internal.guard import Say
 from otel_ml.wire.spool import HEADER, SUFFIX, Frame, Kind, encode_frame
 
 __all__ = ["Pending", "Spool", "StepPoints"]
@@ -65,6 +66,9 @@ class FileSegment:
         self._path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._file, fcntl.LOCK_EX)
+        if not os.fstat(self._file).st_nlink:  # who looks for files of the dead was quicker with the lock
+            os.close(self._file)
+            raise FileNotFoundError(path)
         frame = Frame("R", resource)
         head = HEADER + encode_frame(frame) + resource
         os.write(self._file, head)
@@ -165,7 +169,7 @@ class Spool:
         resource: bytes,
         *,
         limit: int,
-        say: Callable[[str], None],
+        say: Say,
     ) -> None:
         self._folder = folder
         self._writer = writer
@@ -261,7 +265,9 @@ class Spool:
     def _move_to_memory(self, error: OSError) -> Segment:
         self._in_memory = True
         self._disk_tried_at = time.monotonic()
-        self._say(f"{self._folder} cannot be written ({error}); what is not sent yet is kept in memory.")
+        self._say(
+            "spool-not-written", f"{self._folder} cannot be written ({error}); what is not sent yet is kept in memory."
+        )
         self._segments.append(MemorySegment())
         return self._segments[-1]
 

@@ -71,10 +71,10 @@ def bad_axis(value: object, call: str) -> str:
 
 def _accepted(index: object, axis: object, call: str) -> bool:
     if not is_step(index):
-        guard.wrong(bad_step(index, call))
+        guard.wrong("bad-step", bad_step(index, call))
         return False
     if not isinstance(axis, str) or not axis:
-        guard.wrong(bad_axis(axis, call))
+        guard.wrong("bad-step", bad_axis(axis, call))
         return False
     return True
 

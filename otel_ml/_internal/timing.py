@@ -197,7 +197,10 @@ def watch_named(
     if series is None:
         return None
     if device not in {None, "cuda"}:
-        guard.wrong(f"Timer {name!r:.80}: expected device 'cuda' or None, got {device!r:.40}. It is timed on the CPU.")
+        guard.wrong(
+            "bad-timer",
+            f"Timer {name!r:.80}: expected device 'cuda' or None, got {device!r:.40}. It is timed on the CPU.",
+        )
         device = None
     watch = _WATCHES[name] = Watch(name, series, level, span=span, device=device)
     return watch
@@ -254,7 +257,9 @@ def timed(
 
 def _timed(name: Any, level: Any, reduce: Reduce, within: str | None, *, span: bool, device: str | None) -> Any:
     if not isinstance(level, int):
-        guard.wrong(f"Timer {name!r:.80}: expected a level that is a whole number, got {level!r:.40}. It is 1.")
+        guard.wrong(
+            "bad-timer", f"Timer {name!r:.80}: expected a level that is a whole number, got {level!r:.40}. It is 1."
+        )
         level = 1
     if name is None:
         return lambda function: _decorated(function, level, reduce, within, span=span, device=device)
@@ -302,7 +307,7 @@ class Timer:
             timing = self._running.pop()
         except IndexError:
             name = self._watch.name if self._watch is not None else "?"
-            guard.wrong(f"Timer {name!r:.80} was stopped and not started. Call start() first.")
+            guard.wrong("bad-timer", f"Timer {name!r:.80} was stopped and not started. Call start() first.")
             return
         if timing is not None:
             timing.__exit__(None, None, None)

@@ -70,7 +70,10 @@ class Tracing:
             self._bind()
             self._on_use()
         except Exception as error:  # noqa: BLE001 (a foreign or half-installed SDK must not stop training)
-            guard.say(f"OpenTelemetry tracing is not connected to the run: {type(error).__name__}: {error}.")
+            guard.say(
+                "tracing",
+                f"OpenTelemetry tracing is not connected to the run: {type(error).__name__}: {error}.",
+            )
 
     def _bind(self) -> None:
         from opentelemetry import trace

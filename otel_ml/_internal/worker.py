@@ -1,4 +1,4 @@
-"""The background thread of a run: collect → spool → send, notices, and the goodbye.
+"""The background thread of a run: collect → spool → send, and the notices of the job.
 
 Only this thread touches recorder.collect, spool, sender and link. Others hand it requests through a
 `SimpleQueue`, whose `put` is reentrant: a signal handler may interrupt the main thread inside one.
@@ -8,46 +8,43 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, Literal
 
-from otel_ml._internal.aside import AsideTransport
-from otel_ml._internal.console import Console, acknowledged_line, finished_line, started_line
+from otel_ml._internal.aside_transport import AsideTransport
+from otel_ml._internal.console import Console, started_line
 from otel_ml._internal.events import EVENTS
+from otel_ml._internal.farewell import Farewell, Status
 from otel_ml._internal.guard import guard
 from otel_ml._internal.identity import Identity
 from otel_ml._internal.link import Link, Reached
 from otel_ml._internal.logrecord import LogRecord, encode_scope_logs
+from otel_ml._internal.losses import Losses
 from otel_ml._internal.notices import Notices, run_status
-from otel_ml._internal.recorder import Recorder
+from otel_ml._internal.recorder import Holds, Recorder
 from otel_ml._internal.resource import encode_resource
 from otel_ml._internal.send import MAX_BYTES, Sender
 from otel_ml._internal.spool import Lost, Spool
 from otel_ml.config import Config
-from otel_ml.wire import attributes as keys
+from otel_ml.explanation import explained
 from otel_ml.wire.protobuf import field as encode_field
 from otel_ml.wire.spool import Frame, Kind
 
 __all__ = ["Request", "Status", "Worker"]
 
-Status = Literal["finished", "failed", "killed"]
-
 TICK = 0.1
 """Seconds between looks; what a `kill -9` may cost (CONTRACT §3: the spool is written every 100 ms)."""
 
+RECOVER_EVERY = 5.0
+"""Seconds between looks for what dead processes of the job left on this host: a data loader's worker that the kernel
+killed, a rank that nobody starts again. In embedded mode the service looks, too."""
+
 PATIENCE_WITH_NOBODY = 5.0
 """Seconds until what is to be said is printed here, while no receiver has answered at all."""
-
-PATIENCE_WITH_SERVICE = 1.0
-"""Seconds a service that answers has to say whether this writer was the last."""
-
-PATIENCE_AT_EXIT = 2.0
-"""Seconds the process waits at its end for a receiver that does not answer (ARCHITECTURE «exit»).
-
-A service that is being started answers soon: it is waited for as long as acknowledgements arrive, to the deadline.
-"""
 
 
 @dataclass(slots=True)
@@ -70,7 +67,7 @@ class Worker:
 
     Args:
         link: where the transport comes from; called by the thread only.
-        recover: sends what dead writers of the job left; called once the receiver was reached.
+        recover: sends what dead writers of the job left; called from time to time once a receiver takes ours.
     """
 
     def __init__(
@@ -98,14 +95,18 @@ class Worker:
         self._console = Console(is_quiet=config.is_quiet)
         self._requests: SimpleQueue[Request] = SimpleQueue()
         self._notices = Notices(self._console, identity)
+        self._farewell = Farewell(recorder, sender, link, self._notices, self._console, ask=self._ask)
         self._started = time.monotonic()
         self._last_send = self._started
         self._boundary = 0
         self._points = 0
         self._values = 0
         self._failing_since: float | None = None
-        self._recovered = False
-        self._is_ending = False
+        self._losses = Losses(guard)
+        self._recover_at = 0.0
+        self._postponed: deque[Request] = deque()
+        self._ending: Request | None = None
+        self._patience: Callable[[], float] = time.monotonic
         self._new_config: Config | None = None
         self._thread = threading.Thread(target=self._loop, name="otel_ml", daemon=True)
 
@@ -151,27 +152,39 @@ class Worker:
 
     def _loop(self) -> None:
         while True:
-            try:
-                request = self._requests.get(timeout=TICK)
-            except Empty:
-                request = None
+            request = self._next_request()
             try:
                 if self._handle(request):
                     return
             except Exception as error:  # noqa: BLE001 (this thread must outlive any mistake; it is said)
                 guard.failed("The background thread", error) if not guard.strict else self._fail_loudly(error)
+                if request is not None and request is self._ending:
+                    return
             finally:
                 if request is not None:
                     request.done.set()
 
+    def _next_request(self) -> Request | None:
+        """Return what is to be done next; None after a while of nothing."""
+        if self._ending is not None:
+            return self._ending
+        if self._postponed:
+            return self._postponed.popleft()
+        with suppress(Empty):
+            return self._requests.get(timeout=TICK)
+        return None
+
     def _fail_loudly(self, error: Exception) -> None:
-        self._console.line(f"The background thread failed with {type(error).__name__}: {error}")
+        self._console.line(
+            explained(f"The background thread failed with {type(error).__name__}: {error}", "internal-error")
+        )
 
     def _handle(self, request: Request | None) -> bool:
         """Do one round; return whether it was the last."""
         if self._new_config is not None:
             self._describe_anew(self._new_config)
         if request is not None and request.kind == "end":
+            self._begin_to_end(request)
             self._end(request)
             return True
         self._collect()
@@ -191,31 +204,49 @@ class Worker:
         batch = self._recorder.collect(time.time_ns(), final=final)
         self._points += batch.points
         self._values += batch.values
-        self._append("M", batch.scope_metrics, batch.points, batch.steps)
+        self._append("M", batch.scope_metrics, batch.holds)
         self._append("S", batch.scope_spans)
         self._append("S", self._extra_spans())
         for _ in range(2):  # making the events may have had something to say: that is an event too
             for record in EVENTS.take():
                 self._append_record(record)
 
-    def _meanwhile(self) -> None:
-        """Keep the spool up to date while a receiver does not answer."""
-        if not self._is_ending:
+    def _meanwhile(self) -> bool:
+        """Keep the spool up to date while a receiver does not answer; return whether to go on waiting for it."""
+        if self._ending is None:
             self._collect()
+            self._hear()
+        return self._ending is None or time.monotonic() < min(self._ending.deadline, self._patience())
 
-    def _append(self, kind: Kind, bodies: Any, points: int = 0, steps: tuple[tuple[str, int, int], ...] = ()) -> None:
+    def _hear(self) -> None:
+        """Do what is asked for as far as it can be done while a request is under way: bring it into the spool."""
+        while self._ending is None:
+            try:
+                request = self._requests.get_nowait()
+            except Empty:
+                return
+            if request.kind == "end":
+                self._begin_to_end(request)
+            elif request.kind == "flush":
+                self._postponed.append(request)
+            else:
+                self._collect()
+                request.is_complete = True
+                request.done.set()
+
+    def _append(self, kind: Kind, bodies: Sequence[bytes], holds: Sequence[Holds] = ()) -> None:
         """Write scope bodies into frames no larger than half a request."""
         payload = b"".join(encode_field(2, body) for body in bodies)
         if not payload:
             return
         if len(payload) <= MAX_BYTES // 2 or len(bodies) == 1:
-            self.spool.append(Frame(kind, payload, points), steps)
+            steps = [(axis, step, points) for axis, step, points in holds if axis is not None and step is not None]
+            points = sum(points for _, _, points in holds)
+            self.spool.append(Frame(kind, payload, points), [held for held in steps if held[2]])
             return
         half = len(bodies) // 2
-        first = points * half // len(bodies)
-        # The steps go with the later half: the older goes first, and a manifest may claim too much, never too little.
-        self._append(kind, bodies[:half], first)
-        self._append(kind, bodies[half:], points - first, steps)
+        self._append(kind, bodies[:half], holds[:half])
+        self._append(kind, bodies[half:], holds[half:])
 
     def _append_record(self, record: LogRecord) -> None:
         body = encode_scope_logs(record, self._recorder.sequence.next())
@@ -224,15 +255,9 @@ class Worker:
     def _on_lost(self, lost: Lost) -> None:
         """Count what a full spool dropped, and take it out of the manifests."""
         self.sender.abandon_batch()
-        guard.dropped["spool_full"] += lost.points
+        self._losses.add(lost)
         for axis, step, points in lost.steps:
             self._recorder.points_dropped(axis, step, points)
-        if lost.steps:
-            first, last = lost.steps[0], lost.steps[-1]
-            guard.say(
-                f"The receiver has not answered for so long that the spool is full: from step {first[1]} of axis "
-                f"{first[0]!r} to step {last[1]} of {last[0]!r}, the oldest points are dropped and counted."
-            )
 
     def _is_due(self) -> bool:
         now = time.monotonic()
@@ -281,12 +306,14 @@ class Worker:
 
     def _send(self, deadline: float) -> bool:
         is_empty = self.sender.send(deadline)
+        if is_empty:
+            self._losses.settle()
         if not self.sender.last_error or is_empty:
             self._failing_since = None
         elif self._failing_since is None:
             self._failing_since = time.monotonic()
-        if is_empty and self.reached is not None and not self._recovered:
-            self._recovered = True
+        if is_empty and self.reached is not None and time.monotonic() >= self._recover_at:
+            self._recover_at = time.monotonic() + RECOVER_EVERY
             self._recover(self.reached, deadline)
         return is_empty
 
@@ -300,104 +327,42 @@ class Worker:
             self._reach()
         return True
 
-    def _end(self, request: Request) -> None:
-        self._is_ending = True  # nothing follows the goodbye
+    def _begin_to_end(self, request: Request) -> None:
+        """Bring everything and the goodbye into the spool: from now on only the receiver is waited for."""
+        if self._ending is not None:
+            return
+        self._ending = request
+        self._patience = self._farewell.patience()
+        self._recover_at = 0.0
+        self._losses.settle()
         self._collect(final=True)
-        self._append_record(self._goodbye(request.status))
+        duration_s = time.monotonic() - self._started
+        self._append_record(self._farewell.goodbye(request.status, points=self._points, duration_s=duration_s))
+
+    def _end(self, request: Request) -> None:
         self._reach()
         self.sender.hurry()
-        delivered, quiet_since = self.sender.delivered, time.monotonic()
-
-        def patience() -> float:
-            nonlocal delivered, quiet_since
-            if self.sender.delivered != delivered or self._link.is_starting:
-                delivered, quiet_since = self.sender.delivered, time.monotonic()
-            return quiet_since + PATIENCE_AT_EXIT
-
-        is_complete = self._send_all(request.deadline, patience)
+        is_complete = self._send_all(request.deadline, self._patience)
         self._tell(is_last=True)
         if is_complete:
-            self._wait_for_the_run(request.deadline)
+            self._farewell.wait_for_the_run(self.identity, self.reached, request.deadline)
             self.spool.delete()
         else:
-            self._leave_behind()
+            self._farewell.say_left_behind(self.identity)
         self.spool.close()
         self._link.close()
         if self.sender.transport is not None:
             self.sender.transport.close()
         request.is_complete = is_complete
 
-    def _goodbye(self, status: Status) -> LogRecord:
-        return LogRecord(
-            keys.EVENT_WRITER_END,
-            None,
-            {
-                keys.STATUS: status,
-                keys.RECORDED: self._recorder.recorded,
-                keys.POINTS: self._points,
-                keys.DROPPED: dict(self.dropped()),
-                keys.OVERHEAD: self.overhead_s(),
-                keys.DURATION: time.monotonic() - self._started,
-            },
-        )
-
-    def dropped(self) -> Mapping[str, int]:
-        """Return values and points that will not arrive, by reason."""
-        counted = {**self._recorder.dropped, **self.sender.refused}
-        return {reason: count for reason, count in counted.items() if count}
-
-    def overhead_s(self) -> float:
-        """Return seconds recording has cost this process: on the callers' threads, and on this one."""
-        return self._recorder.overhead_s + time.thread_time()
-
-    def _leave_behind(self) -> None:
-        points = sum(frame.points for frame in self.spool.pending)
-        why = f" ({self.sender.last_error})" if self.sender.last_error else ""
-        if self.identity.place.local_rank == 0:
-            self._console.line(
-                f"{points:,} points of rank {self.identity.place.rank} are not acknowledged{why}; they are kept on "
-                "this host. The next start of this run sends them, or: otel-ml recover"
-            )
-
     def _tell(self, *, is_last: bool = False) -> None:
         """Print what is to be said by now."""
         count = self.sender.notices
         if count is None:
-            if is_last or self.sender.has_answered or time.monotonic() - self._started > PATIENCE_WITH_NOBODY:
+            if is_last or self.sender.answers or time.monotonic() - self._started > PATIENCE_WITH_NOBODY:
                 self._notices.print_own()
         elif self._notices.has_more(count):
             self._notices.print_of(self._ask())
 
     def _ask(self, query: str = "") -> Mapping[str, Any] | None:
         return run_status(self.sender.transport, f"{self.identity.run_id}{query}") if self.sender.transport else None
-
-    def _say_acknowledged(self) -> None:
-        place = self.identity.place
-        if place.rank == 0 and self.identity.parent is None and self.reached is not None:
-            self._console.line(acknowledged_line(self._recorder.recorded, self.reached.where))
-
-    def _wait_for_the_run(self, deadline: float) -> None:
-        """As the writer that leaves last: wait while the exporters drain, and say how the run went."""
-        if self.sender.notices is None:  # a Collector, or gRPC: what acknowledged it gives no account of the run
-            self._say_acknowledged()
-            return
-        pending: int | None = None
-        quiet_since = time.monotonic()
-        while True:
-            run = self._ask(f"?writer={self.identity.instance}")
-            is_last = run is not None and bool(run.get("last"))
-            pending_now = None if run is None else int(run.get("pending", 0))
-            if pending_now == 0 and not is_last:
-                return  # the service has read our goodbye, and others are live
-            left = pending_now if is_last else None
-            now = time.monotonic()
-            if left is not None and (pending is None or left < pending):
-                pending, quiet_since = left, now
-            patience = PATIENCE_WITH_SERVICE if run is not None and not is_last else PATIENCE_AT_EXIT
-            if left == 0 or now >= deadline or now - quiet_since >= patience:
-                break
-            time.sleep(0.05)
-        if run is None or not is_last:
-            return
-        self._notices.print_of(run)
-        self._console.line(finished_line(run))

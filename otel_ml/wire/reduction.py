@@ -37,7 +37,7 @@ def quantile_of(name: str) -> float:
     """
     match = _QUANTILE.match(name)
     if match is None:
-        raise WireError(f"{name!r} is not a quantile. Write p50, p90, p99.9, …")
+        raise WireError(f"{name!r} is not a quantile. Write p50, p90, p99.9, …", slug="unknown-reduction")
     return float(match[1]) / 100
 
 
@@ -63,16 +63,19 @@ class Reduction:
 
     def __post_init__(self) -> None:
         if not self.across:
-            raise WireError("A reduction needs at least one name, got none.")
+            raise WireError("A reduction needs at least one name, got none.", slug="unknown-reduction")
         for name in self.across:
             if name not in ACROSS and not is_quantile(name):
-                raise WireError(_unknown(name, ACROSS))
+                raise WireError(_unknown(name, ACROSS), slug="unknown-reduction")
         if len(set(self.across)) != len(self.across):
-            raise WireError(f"A reduction is named twice in {self.across!r}.")
+            raise WireError(f"A reduction is named twice in {self.across!r}.", slug="unknown-reduction")
         if self.within is not None and self.within not in WITHIN:
-            raise WireError(_unknown(self.within, WITHIN))
+            raise WireError(_unknown(self.within, WITHIN), slug="unknown-reduction")
         if self.over is not None and not _DIM.match(self.over):
-            raise WireError(f"over={self.over!r} is not a topology dimension; expected a name such as 'dp'.")
+            raise WireError(
+                f"over={self.over!r} is not a topology dimension; expected a name such as 'dp'.",
+                slug="unknown-reduction",
+            )
 
     def __str__(self) -> str:
         text = ",".join(self.across)

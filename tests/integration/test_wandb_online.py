@@ -131,9 +131,10 @@ def test_a_run_that_began_online_waits_for_its_server(run_dir: Path) -> None:
     )
 
     assert said.splitlines() == [
-        "RetryableExportError: W&B: http://127.0.0.1:9 does not answer; the run is on the server and waits for it.",
+        "RetryableExportError: W&B: http://127.0.0.1:9 does not answer; the run is on the server and waits for it. "
+        "(otel-ml explain exporter-failing)",
         "ConfigError: wandb: this run is on the server already and cannot go on offline. "
-        "Unset WANDB_MODE and `mode`, or begin a run of another id.",
+        "Unset WANDB_MODE and `mode`, or begin a run of another id. (otel-ml explain wandb-offline)",
     ]
 
 
@@ -151,8 +152,8 @@ def test_without_key_or_network_the_run_is_kept_offline_and_stays_so(
     first, _ = scenario("a_start_without_a_key", run_dir, {**no_netrc, **env}).communicate(timeout=WAIT)
     second, _ = scenario("a_start_without_a_key", run_dir).communicate(timeout=WAIT)
 
-    assert first == f"W&B: {reason}; the run is kept offline.\n"
-    assert second == "W&B: the run goes on offline, as it began.\n"
+    assert first == f"W&B: {reason}; the run is kept offline. (otel-ml explain wandb-offline)\n"
+    assert second == "W&B: the run goes on offline, as it began. (otel-ml explain wandb-offline)\n"
     assert server.runs == {}
 
 

@@ -305,3 +305,14 @@ def test_strict_raises_where_a_value_is_wrong(server: OtlpServer, tmp_path: Path
     output, _ = run(program, environment(tmp_path, variables(server, OTEL_ML_STRICT="true")), tmp_path)
 
     assert output == "raised\n"
+
+
+def test_exporters_named_where_the_service_decides_are_said_to_be_unused(server: OtlpServer, tmp_path: Path) -> None:
+    """CONTRACT §2: «In remote mode the service decides on exporters: the argument is then said to be unused»."""
+    program = "import otel_ml; otel_ml.init('exp', exporters='wandb'); otel_ml.log({'x': 1}, step=0)"
+
+    _, errors = run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert len(server.points("x")) == 1
+    assert f"init(exporters='wandb') is not used: the service at {server.url}" in errors
+    assert "(otel-ml explain exporters-unused)" in errors

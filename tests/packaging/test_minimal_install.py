@@ -112,3 +112,11 @@ def test_grpc_is_said_with_the_line_that_installs_it(installed: Path, tmp_path: 
 def test_the_command_line_works_without_any_extra(installed: Path, tmp_path: Path) -> None:
     assert "tensorboard" in succeeded([installed / "otel-ml", "exporters"], tmp_path)
     assert "OTEL_ML_DIR" in succeeded([installed / "otel-ml", "env"], tmp_path)
+
+
+def test_the_catalogue_of_messages_comes_with_the_wheel(wheel: Path, installed: Path, tmp_path: Path) -> None:
+    """`otel-ml explain` needs neither the network nor this repository."""
+    shipped = zipfile.ZipFile(wheel).read("otel_ml_exporters/cli/errors.md").decode()
+
+    assert shipped == (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    assert "OTEL_ML_SPOOL_MAX" in succeeded([installed / "otel-ml", "explain", "spool-full"], tmp_path)

@@ -48,14 +48,15 @@ class Contest:
         awaited = [before for before in found if before is not None]
         awaited += [peer for number in self._open for peer in self._peers(run.writers[number])]
         moments = [writer.alive_at + run.settings.heartbeat_s for writer in awaited]
+        moments += [run.writers[number].since + run.settings.heartbeat_s for number in self._open]
         return min((moment for moment in moments if moment > run.now), default=run.now) if moments else None
 
     def is_open_question(self, writer: WriterState, before: WriterState) -> bool:
         """Whether it takes time to see if `writer`, which takes the place of `before`, belongs to a new attempt."""
         return not self._run.is_dead(before) or any(not self._run.is_dead(peer) for peer in self._peers(writer))
 
-    def restarted(self, *, at_end: bool = False) -> Iterator[WriterState]:
-        """Yield the writers that began a new attempt; forget those that did not.
+    def decided(self, *, at_end: bool = False) -> Iterator[tuple[WriterState, bool]]:
+        """Yield the writers of which it is known by now whether they began a new attempt, and that.
 
         Args:
             at_end: the run is over: who was not heard again is dead.
@@ -69,8 +70,7 @@ class Contest:
             writer.contested = False
             self._run.writers.dirty.add(number)
             self._run.lanes.dirty.update(writer.lanes.values())
-            if verdict:
-                yield writer
+            yield writer, verdict
 
     def replace_dead(self, lane: Lane, unit: Unit) -> None:
         """Let the newest incarnation of a rank replace one that died in the middle of the step."""
@@ -95,11 +95,14 @@ class Contest:
     def _verdict(self, writer: WriterState, *, at_end: bool) -> bool | None:
         """Return whether `writer` began a new attempt; None while that is open."""
         before = self._run.writers.predecessor(writer)
-        if before is None or before.attempt != writer.attempt or before.replaced_at is None:
+        if before is None or before.attempt != writer.attempt:
             return False
-        peers = self._peers(writer)
-        if any(peer.alive_at > writer.since for peer in peers):
-            return False  # the others go on: it came back into their attempt
+        # Other ranks of a restarted job are a moment behind. Once each rank that still lives has a successor, it hangs.
+        is_early = not at_end and self._run.now - writer.since < self._run.settings.heartbeat_s
+        if before.replaced_at is None:
+            return None if is_early else False  # a twin
+        if any(peer.alive_at > writer.since for peer in self._peers(writer)):
+            return None if is_early else False  # the others go on: it came back into their attempt
         if not at_end and self.is_open_question(writer, before):
             return None
         return True
@@ -119,6 +122,6 @@ class Contest:
             and peer.native
             and not peer.child
             and peer.goodbye is None
-            and peer.replaced_at is None
+            and peer.newest  # one that hangs while its rank was started again does not say that the job goes on
             and peer.born_at <= before.alive_at
         ]

@@ -110,9 +110,10 @@ class Foreign:
         elif verdict == "overflow":
             tally.overflow += 1
             self._run.output.say(
+                "too-many-scraped",
                 f"More than {self._run.settings.scraped_series:,} series without a step arrive; the rest is left out "
                 "and counted (otel_ml/overflow). "
-                "Name what you need in otel-ml.yaml: scraped: {allow: [...], deny: [...]}."
+                "Name what you need in otel-ml.yaml: scraped: {allow: [...], deny: [...]}.",
             )
         return verdict == "taken"
 

@@ -40,7 +40,8 @@ class Items:
             self._takers.get(event.kind, self._own)(event)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             self._output.say(
-                f"An event {event.kind!r} of rank {event.writer.rank} cannot be read and is left out: {error!r}."
+                "unreadable-event",
+                f"An event {event.kind!r} of rank {event.writer.rank} cannot be read and is left out: {error!r}.",
             )
 
     def _summary(self, event: Event) -> None:
@@ -107,7 +108,7 @@ class Items:
             self._output.files[seq] = content
 
     def _notice(self, event: Event) -> None:
-        self._output.say(str(event.body))
+        self._output.repeat(str(event.body))
 
     def _own(self, event: Event) -> None:
         """The user's own event: its name, and what it carries as JSON."""

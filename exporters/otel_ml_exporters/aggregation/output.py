@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from otel_ml.explanation import explained
 from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment
 from otel_ml_exporters.records import Record
 
@@ -37,8 +38,12 @@ class Output:
         self.records.append(kind(seq=self.seq, **fields))
         return self.seq
 
-    def say(self, sentence: str) -> None:
-        """Say a sentence, unless it was said before."""
+    def say(self, slug: str, sentence: str) -> None:
+        """Say a sentence with the section of the catalogue that explains it, unless it was said before."""
+        self.repeat(explained(sentence, slug))
+
+    def repeat(self, sentence: str) -> None:
+        """Say what a writer said, unless it was said before."""
         if sentence not in self.said and len(self.said) < MAX_SAID:
             self.said[sentence] = None
             self.notices.append(sentence)

@@ -49,8 +49,9 @@ class Parameters:
 
     def _say(self, path: Path, kept: tuple[str, int, str], other: tuple[str, int, str]) -> None:
         self._output.say(
+            "parameter-conflict",
             f"Parameter {'.'.join(path)!r} is {kept[2]} on rank {kept[1]} of role {kept[0]!r} and {other[2]} on rank "
-            f"{other[1]} of role {other[0]!r}; {kept[2]} is kept."
+            f"{other[1]} of role {other[0]!r}; {kept[2]} is kept.",
         )
 
 

@@ -51,12 +51,16 @@ class Placing:
 
     def settle(self, *, at_end: bool = False) -> None:
         """Open the attempts of the incarnations that turned out to be restarts."""
-        for writer in self._contest.restarted(at_end=at_end):
-            lanes = [self._run.lanes.all[number] for number in writer.lanes.values()]
-            lane = next((lane for lane in lanes if not self._is_beyond(writer, lane)), lanes[0])
-            first = writer.progress[lane.number].first
-            attempt = self._restart(writer, lane, 0 if first is None else first)
-            self._move([writer, *self._contemporaries(writer, attempt)], attempt)
+        for writer, is_restart in self._contest.decided(at_end=at_end):
+            before = self._run.writers.predecessor(writer)
+            if is_restart:
+                lanes = [self._run.lanes.all[number] for number in writer.lanes.values()]
+                lane = next((lane for lane in lanes if not self._is_beyond(writer, lane)), lanes[0])
+                first = writer.progress[lane.number].first
+                attempt = self._restart(writer, lane, 0 if first is None else first)
+                self._move([writer, *self._contemporaries(writer, attempt)], attempt)
+            elif before is not None and before.attempt == writer.attempt and before.replaced_at is None:
+                self._say_twins(writer)
 
     @staticmethod
     def _is_beyond(writer: WriterState, lane: Lane) -> bool:
@@ -133,8 +137,9 @@ class Placing:
             return attempts.newest
         restarted = attempts.restart(counted)
         self._run.output.say(
+            "attempt",
             f"Attempt {restarted} begins: rank {writer.writer.rank} of role {writer.writer.role!r} was started again "
-            f"at {lane.track.axis} {step}, and {lane.track.axis} {lane.last_closed} had been closed."
+            f"at {lane.track.axis} {step}, and {lane.track.axis} {lane.last_closed} had been closed.",
         )
         return restarted
 
@@ -170,14 +175,33 @@ class Placing:
         self._run.writers.enthrone(writer)
 
     def heard_again(self, writer: WriterState) -> None:
-        """A replaced incarnation recorded something after its successor began: both are alive, and both count."""
-        if writer.replaced_at is not None and self._outlived(writer):
-            writer.replaced_at = None
+        """A replaced incarnation recorded something after its successor began: both live.
+
+        In one attempt both count. One that still runs in an older attempt is not waited for, and ends nothing.
+        """
+        if writer.replaced_at is None or not self._outlived(writer):
+            return
+        successor = self._run.writers.newest(writer)
+        if successor.attempt != writer.attempt:
             who = writer.writer
             self._run.output.say(
-                f"Two live processes are rank {who.rank} of role {who.role!r}; both count. "
-                f"Give each its own rank (OTEL_ML_RANK) or role (OTEL_SERVICE_NAME)."
+                "attempt",
+                f"Rank {who.rank} of role {who.role!r} still runs in attempt {writer.attempt}, and attempt "
+                f"{successor.attempt} has begun: from there on what it records does not count. End that "
+                "process.",
             )
+            return
+        writer.replaced_at = None
+        if not successor.contested:
+            self._say_twins(successor)
+
+    def _say_twins(self, writer: WriterState) -> None:
+        who = writer.writer
+        self._run.output.say(
+            "same-rank",
+            f"Two live processes are rank {who.rank} of role {who.role!r}; both count. "
+            f"Give each its own rank (OTEL_ML_RANK) or role (OTEL_SERVICE_NAME).",
+        )
 
     def _outlived(self, writer: WriterState) -> bool:
         """Whether an incarnation lived on beside its successor; by their own clock, where they have one."""
@@ -232,6 +256,7 @@ class Placing:
         for writer in writers:
             writer.attempt = attempt
             self._run.writers.dirty.add(writer.number)
+            self._leave_behind(writer)
             for axis, number in list(writer.lanes.items()):
                 lane = self._carry_axis(writer, axis, self._run.lanes.all[number], attempt)
                 if lane is not None and lane.order:
@@ -239,6 +264,14 @@ class Placing:
         for number in sorted(opened.keys() - known):
             lane = self._run.lanes.all[number]
             self._fence(lane.track, lane, opened[number])
+
+    def _leave_behind(self, writer: WriterState) -> None:
+        """Wait no more for the incarnation before `writer`: it may live, but in an older attempt."""
+        before = self._run.writers.predecessor(writer)
+        if before is not None and before.attempt != writer.attempt and before.replaced_at is None:
+            before.replaced_at, before.replaced_when = self._run.active, self._run.now
+            self._run.clock.forget(before.number)
+            self._run.writers.dirty.add(before.number)
 
     def _carry_axis(self, writer: WriterState, axis: str, old: Lane, attempt: int) -> Lane | None:
         progress = writer.progress.pop(old.number)

@@ -25,7 +25,7 @@ class Row(NamedTuple):
     time_ns: int
 
 
-def row_of(unit: Unit, track: Track, say: Callable[[str], None]) -> Row:
+def row_of(unit: Unit, track: Track, say: Callable[[str, str], None]) -> Row:
     """Reduce all pieces of `unit`."""
     pieces = sorted(unit.pieces, key=fold_order)
     _learn_reductions(pieces, track, say)
@@ -55,7 +55,7 @@ def _add(row: Row, track: Track, reduction: Reduction, pieces: list[Piece], *, w
     return row._replace(coarse=row.coarse + reduced.coarse)
 
 
-def _learn_reductions(pieces: list[Piece], track: Track, say: Callable[[str], None]) -> None:
+def _learn_reductions(pieces: list[Piece], track: Track, say: Callable[[str, str], None]) -> None:
     """Note who reduces which metric how; say once where two disagree."""
     for piece in pieces:
         combination = (piece.shape.number, str(piece.reduction))
@@ -68,7 +68,7 @@ def _learn_reductions(pieces: list[Piece], track: Track, say: Callable[[str], No
                 continue
             used[combination[1]] = piece.source.rank
             if len(used) > 1:
-                say(_disagreement(track, key.name, used))
+                say("reduction-conflict", _disagreement(track, key.name, used))
 
 
 def _disagreement(track: Track, name: str, used: dict[str, int]) -> str:

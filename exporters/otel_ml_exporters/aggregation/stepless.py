@@ -39,7 +39,7 @@ class Stepless:
         if (role, DEFAULT_AXIS) in self._run.lanes.tracks:
             self._wait(piece, role)
             return
-        self._run.output.say(NO_STEP)
+        self._run.output.say("no-step", NO_STEP)
         self.to_windows(piece, role, sent, self._run.settings.time_window_s)
 
     def taken(self, role: str) -> list[Piece]:

@@ -214,8 +214,9 @@ class Steps:
             self._run.open_bytes = 0
             return
         self._run.output.say(
+            "open-steps-memory",
             f"Open steps of role {lane.track.role!r}, axis {lane.track.axis!r} take more than "
-            f"{self._run.settings.open_bytes >> 20} MiB; the oldest close with what has arrived."
+            f"{self._run.settings.open_bytes >> 20} MiB; the oldest close with what has arrived.",
         )
         self.close_oldest(lane)
 
@@ -247,11 +248,12 @@ class Steps:
             return
         unit.named = True
         self._run.touch(lane, unit)
-        self._run.output.say(f"{_where(lane, unit)} is still open: it waits for {self._ranks(holders)}.")
+        self._run.output.say("step-open", f"{_where(lane, unit)} is still open: it waits for {self._ranks(holders)}.")
 
     def _say_missing(self, lane: Lane, unit: Unit, absent: list[int]) -> None:
         self._run.output.say(
-            f"{_where(lane, unit)} closed without {self._ranks(absent)}: nothing of it had arrived from there."
+            "step-incomplete",
+            f"{_where(lane, unit)} closed without {self._ranks(absent)}: nothing of it had arrived from there.",
         )
 
     def _ranks(self, numbers: list[int]) -> str:

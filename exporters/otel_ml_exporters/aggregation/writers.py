@@ -334,6 +334,10 @@ class Writers:
             number = self.all[number].before
         return found
 
+    def newest(self, state: WriterState) -> WriterState:
+        """Return the newest incarnation of its (role, rank) that delivered a step; itself where there is none."""
+        return self._newest.get((state.writer.role, state.writer.rank), state)
+
     def enthrone(self, state: WriterState) -> None:
         """Make `state` the newest incarnation of its (role, rank), unless it is heard after one that follows it."""
         after = self.successor(state)

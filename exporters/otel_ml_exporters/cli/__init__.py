@@ -24,6 +24,7 @@ COMMANDS = {
     "tail": "Follow a run: a line for every closed step.",
     "gc": "Remove old runs.",
     "env": "Print every setting and where it came from.",
+    "explain": "Explain a message: what it means, what to do.",
     "doctor": "Check this machine, and say what to do.",
     "exporters": "List the exporters and what each guarantees.",
     "completion": "Print the shell completion script.",

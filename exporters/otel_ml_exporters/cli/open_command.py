@@ -30,6 +30,8 @@ _START_PATIENCE_S = 60.0
 class ViewerError(OtelMLError):
     """No viewer can show the run, or the viewer did not start."""
 
+    slug = "viewer-failed"
+
 
 @dataclass(frozen=True, slots=True)
 class Viewer:

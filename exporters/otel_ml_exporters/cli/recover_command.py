@@ -9,10 +9,12 @@ from typing import Any
 import click
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
+from otel_ml.config import Config, Endpoint
+from otel_ml.explanation import explained
 from otel_ml_exporters.cli.figures import plural, thousands
 from otel_ml_exporters.cli.parameters import dir_option
 from otel_ml_exporters.cli.screen import Screen, screen
-from otel_ml_exporters.runs.recover import Recovered, Unfinished, recover, unfinished
+from otel_ml_exporters.runs.recover import Recovered, Unfinished, recover, send, unfinished
 
 __all__ = ["command"]
 
@@ -26,9 +28,12 @@ __all__ = ["command"]
 def command(base: Path, dry_run: bool, timeout: float) -> None:
     """Deliver what was recorded on this host and is in no backend yet: after a crash, a full disk, a power cut.
 
-    Runs that are being recorded are left alone. Running it again does no harm: nothing is written twice.
+    Where OTEL_EXPORTER_OTLP_ENDPOINT is set, what workers left is sent there, as they would have done; else it goes
+    into runs on this host. Runs that are being recorded are left alone. Running it again does no harm: nothing is
+    written twice.
     """
     output = screen()
+    config = Config.from_env()
     found = unfinished(base.absolute())
     if not found:
         output.line("Nothing to recover: every run on this host is delivered.")
@@ -39,6 +44,9 @@ def command(base: Path, dry_run: bool, timeout: float) -> None:
         output.line(f"{run.experiment}/{run.id}: not finished{spools}")
         if dry_run:
             continue
+        if config.is_remote and not run.has_folder:
+            left += not _sent(run, config.endpoint, timeout, output)
+            continue
         done = _recovered(run, base.absolute(), timeout, output)
         if done.is_done:
             output.line(f"  {_account(done)}")
@@ -47,6 +55,16 @@ def command(base: Path, dry_run: bool, timeout: float) -> None:
             output.line(f"  not done within {timeout:.0f} s; see {base / run.experiment / run.id}, and run it again")
     if left:
         raise click.exceptions.Exit(1)
+
+
+def _sent(run: Unfinished, endpoint: Endpoint, timeout: float, output: Screen) -> bool:
+    is_done = send(run, endpoint, timeout, lambda slug, sentence: output.line(explained(sentence, slug)))
+    where = f"{endpoint.shown} ({endpoint.source})"
+    if is_done:
+        output.line(f"  {plural(run.spools, 'spool')} sent to {where}")
+    else:
+        output.line(f"  not done within {timeout:.0f} s: {where} does not take it; run it again once it does")
+    return is_done
 
 
 def _recovered(run: Unfinished, base: Path, timeout: float, output: Screen) -> Recovered:

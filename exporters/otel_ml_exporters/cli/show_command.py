@@ -59,7 +59,8 @@ def _chosen(read: History, patterns: Sequence[str], folder: RunFolder) -> Chosen
             near = difflib.get_close_matches(pattern, names, n=3)
             hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
             raise ConfigError(
-                f"Run {folder.id} has no metric {pattern!r}.{hint} It has {len(names)}: otel-ml show {folder.id}"
+                f"Run {folder.id} has no metric {pattern!r}.{hint} It has {len(names)}: otel-ml show {folder.id}",
+                slug="unknown-metric",
             )
         chosen |= found
     return list(chosen.items())

@@ -20,6 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from otel_ml.exceptions import OtelMLError
+from otel_ml.explanation import explained
 from otel_ml_exporters.delivery.retry import Backoff, RetryPolicy
 from otel_ml_exporters.errors import PermanentExportError, RestartExporterError, RetryableExportError
 from otel_ml_exporters.exporter import Exporter
@@ -79,7 +81,7 @@ class Pipeline:
         source: the run's outbox.
         delivered: the position and losses kept from before.
         mark: called with (`seq`, lost) after each batch.
-        say: called with a sentence for a person.
+        say: called with a slug of the catalogue and a sentence for a person.
     """
 
     def __init__(
@@ -92,7 +94,7 @@ class Pipeline:
         delivered: int = 0,
         lost: Mapping[str, int] | None = None,
         mark: Callable[[int, Mapping[str, int]], None],
-        say: Callable[[str], None],
+        say: Callable[[str, str], None],
         retry: RetryPolicy,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -146,7 +148,8 @@ class Pipeline:
             # The grace is for an exporter's own shutdown, which gets the time that is left but at least a little.
             self._thread.join(max(0.0, self._deadline - self._clock()) + _SHUTDOWN_GRACE_S)
         if self._thread.is_alive():
-            _log.warning("Exporter %s did not stop in time; %d records are left.", self.name, self.behind)
+            sentence = f"Exporter {self.name} did not stop in time; {self.behind} records are left."
+            _log.warning("%s", explained(sentence, "exporter-not-stopped"))
         return not self._thread.is_alive()
 
     # The thread
@@ -190,7 +193,7 @@ class Pipeline:
                 self._set(state="running", url=exporter.url)
                 if exporter.notice is not None and exporter.notice != self._notice:
                     self._notice = exporter.notice
-                    self._say(exporter.notice)
+                    self._say("exporter-notice", exporter.notice)
                 return exporter
 
     def _resume(self, exporter: Exporter) -> None:
@@ -261,7 +264,7 @@ class Pipeline:
                 self._failed(error, state="retrying")
                 self._pause(error.retry_after)
             except PermanentExportError as error:
-                return str(error)
+                return error.sentence
             except Exception as error:  # noqa: BLE001 (a defect in a plug-in; it is retried, then its records are lost)
                 surprises += 1
                 if surprises > self._retry.surprises:
@@ -297,10 +300,11 @@ class Pipeline:
             self._failed(error, state="stopped")
 
     def _failed(self, error: Exception, *, state: str) -> None:
-        problem = f"{error}" or type(error).__name__
+        problem = (error.sentence if isinstance(error, OtelMLError) else str(error)) or type(error).__name__
         if self.status.problem != problem:
             _log.warning("Exporter %s: %s", self.name, problem, exc_info=_is_unforeseen(error))
-            self._say(f"Exporter {self.name!r}: {problem} It is tried again; the others go on, nothing is lost.")
+            slug = error.slug if isinstance(error, OtelMLError) else "exporter-failing"
+            self._say(slug, f"Exporter {self.name!r}: {problem} It is tried again; the others go on, nothing is lost.")
         self._set(state=state, problem=problem)
 
     def _recovered(self) -> None:
@@ -310,7 +314,7 @@ class Pipeline:
 
     def _lose(self, reason: str, records: int) -> None:
         _log.error("Exporter %s lost %d record(s): %s", self.name, records, reason)
-        self._say(f"Exporter {self.name!r} did not take {records} record(s): {reason}")
+        self._say("records-refused", f"Exporter {self.name!r} did not take {records} record(s): {reason}")
         self._lost[reason] = self._lost.get(reason, 0) + records
         self._set(lost=dict(self._lost))
 

@@ -31,6 +31,8 @@ _SERVICE_PATIENCE_S = 150.0
 class DemoFailedError(OtelMLError):
     """A process of the demo failed; the message ends with what it said last."""
 
+    slug = "demo-failed"
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:

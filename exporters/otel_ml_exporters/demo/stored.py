@@ -25,6 +25,8 @@ Point = tuple[SeriesName, int]
 class NotStoredError(OtelMLError):
     """A backend does not hold the run at all."""
 
+    slug = "demo-failed"
+
 
 @dataclass
 class Stored:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
+from otel_ml.explanation import explained
 from otel_ml.wire.rendezvous import path_part
 from otel_ml_exporters.records import Artifact, Record
 
@@ -38,7 +39,7 @@ def _with_file(record: Artifact, files: Mapping[int, bytes], folder: Path) -> Ar
     try:
         return replace(record, local=_kept(folder, record, _Seen(seen)))
     except OSError as error:
-        _log.warning("The file %s stays where it is: %s", seen, error)
+        _log.warning("%s", explained(f"The file {seen} stays where it is: {error}", "artifact-not-kept"))
         return replace(record, local=seen)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from otel_ml.explanation import explained
 from otel_ml.wire.rendezvous import path_part, run_folder
 from otel_ml_exporters.aggregation.observation import Writer
 from otel_ml_exporters.experiments.run import ExperimentRun, RunSettings
@@ -60,7 +61,7 @@ class RunBook:
             try:
                 self._open(mark.read_text(encoding="utf-8"), mark.parent.parent).resume()
             except (StorageError, OSError) as error:
-                _log.error("A run is left as it is: %s", error)
+                _log.error("%s", explained(f"A run is left as it is: {error}", "storage"))
 
     def forget(self, run: ExperimentRun) -> None:
         """Close a run that is over; later data opens it again."""

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from otel_ml.exceptions import ConfigError, MissingDependencyError
+from otel_ml.explanation import explained
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.registry import check_installed, exporter_class
 
@@ -27,7 +28,9 @@ def exporter_makers(
             check_installed(name)
             _check_names(name, found, options)
             found(**options)  # the constructor checks values; it opens nothing
-        except (ConfigError, MissingDependencyError, TypeError) as error:
+        except ConfigError as error:
+            problems += [explained(problem, error.slug) for problem in error.problems]
+        except (MissingDependencyError, TypeError) as error:
             problems.append(str(error))
         else:
             makers[name] = partial(found, **options)
@@ -43,4 +46,6 @@ def _check_names(name: str, found: type[Exporter], options: Mapping[str, Any]) -
         hints = [difflib.get_close_matches(option, parameters, n=1) for option in unknown]
         near = "".join(f" Did you mean {hint[0]!r}?" for hint in hints if hint)
         known = ", ".join(parameters) or "none"
-        raise ConfigError(f"exporters.{name}: {', '.join(unknown)} is no option.{near} Known: {known}.")
+        raise ConfigError(
+            f"exporters.{name}: {', '.join(unknown)} is no option.{near} Known: {known}.", slug="exporter-option"
+        )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
+from otel_ml.explanation import explained
 from otel_ml.wire.spool import PATHS, SUFFIX, Frame, Kind, Leftover, read_spool, request_body
 from otel_ml_exporters.receiver.decode import Signal
 from otel_ml_exporters.receiver.rejection import UndecodableError
@@ -73,7 +74,7 @@ class LeftoverSpools:
                 self._take(signal, body).result(_STORED_S)
             path.unlink(missing_ok=True)
         except UndecodableError as error:
-            _log.error("The spool %s is set aside: %s", path, error)
+            _log.error("%s", explained(f"The spool {path} is set aside: {error}", "damaged-file"))
             path.rename(path.with_suffix(".unreadable"))
             return False
         except BlockingIOError:

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from otel_ml.explanation import explained
 from otel_ml_exporters.aggregation.observation import Goodbye, Observation
 from otel_ml_exporters.experiments.book import RunBook
 from otel_ml_exporters.experiments.run import ExperimentRun
@@ -159,7 +160,7 @@ class EngineLoop:
         try:
             run = self._runs.of(observations[0].writer) if observations else self._runs.get(experiment)
         except (StorageError, OSError) as error:
-            _log.error("A request is set aside: %s", error)
+            _log.error("%s", explained(f"A request is set aside: {error}", "damaged-file"))
             self._unreadable(number, decoded)
             return False
         if run is None:
@@ -180,7 +181,9 @@ class EngineLoop:
         if run.experiment not in self._defects:
             self._defects.add(run.experiment)
             _log.exception("Run %s: an internal error. Please report it with this log.", run.experiment)
-            run.say("The service has an internal error, see its log. What arrives is kept in the journal.")
+            run.say(
+                "internal-error", "The service has an internal error, see its log. What arrives is kept in the journal."
+            )
 
     def _self_telemetry(self, run: ExperimentRun, now: float, *, is_ending: bool) -> None:
         # Only beside data: points of our own must not keep a silent run from ending.
@@ -206,7 +209,7 @@ class EngineLoop:
         try:
             run.commit()
         except (StorageError, OSError) as error:
-            _log.error("Run %s cannot be stored: %s", run.experiment, error)
+            _log.error("%s", explained(f"Run {run.experiment} cannot be stored: {error}", "storage"))
             return False
         except Exception:  # noqa: BLE001 (as in _advance)
             self._defective(run)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from otel_ml.explanation import explained
 from otel_ml_exporters.aggregation.engine import Engine
 from otel_ml_exporters.aggregation.observation import Observation
 from otel_ml_exporters.aggregation.outcome import Outcome, Status
@@ -176,9 +177,10 @@ class ExperimentRun:
             return
         box.forget(up_to)
         self.say(
+            "disk-limit",
             f"The limit of {limit} bytes (OTEL_ML_DIR_MAX) is reached: the oldest records are no longer kept, and an "
             "exporter that has not written them loses its place. With the exporter jsonl they are in metrics.jsonl: "
-            "otel-ml replay --experiment NAME writes the whole run anew."
+            "otel-ml replay --experiment NAME writes the whole run anew.",
         )
 
     def ask_to_stop(self, timeout: float) -> None:
@@ -193,9 +195,9 @@ class ExperimentRun:
         self.outbox.close()
         self.log.close()
 
-    def say(self, sentence: str) -> None:
+    def say(self, slug: str, sentence: str) -> None:
         """Add a notice, from any thread; it is kept with the next commit."""
-        self._said.append(sentence)
+        self._said.append(explained(sentence, slug))
 
     def _next_commit(self) -> Commit:
         if self._unwritten is None:

@@ -92,7 +92,7 @@ class Decoder:
             writer = self._writers.of(resource.resource)
             for scope in getattr(resource, scopes):
                 if isinstance(writer, str):
-                    rejections.add(writer, count(scope))
+                    rejections.add(writer, count(scope), slug="bad-resource")
                     continue
                 before = rejections.total
                 found = self._scope[signal](writer, scope, rejections)

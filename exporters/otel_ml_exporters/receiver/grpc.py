@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from otel_ml.exceptions import ConfigError, MissingDependencyError
+from otel_ml.explanation import explained
 from otel_ml_exporters.receiver.admission import MAX_REQUEST, Admission
 from otel_ml_exporters.receiver.decode import Signal, response
 from otel_ml_exporters.receiver.rejection import UndecodableError
@@ -96,7 +97,8 @@ class GrpcReceiver:
         if port == 0:
             raise ConfigError(
                 f"Cannot listen on {address} for gRPC: {reason}. "
-                "Stop what uses it, or choose another address with OTEL_ML_LISTEN_GRPC=HOST:PORT."
+                "Stop what uses it, or choose another address with OTEL_ML_LISTEN_GRPC=HOST:PORT.",
+                slug="cannot-listen",
             )
         self._server.start()
         return self._host, int(port)
@@ -121,15 +123,16 @@ class GrpcReceiver:
         def export(body: bytes, context: Any) -> bytes:
             if not self._is_authorized(context):
                 self._telemetry.count("refused", reason="unauthenticated")
-                context.abort(code.UNAUTHENTICATED, "The bearer token is missing or wrong. Set OTEL_ML_TOKEN.")
+                sentence = "The bearer token is missing or wrong. Set OTEL_ML_TOKEN to the service's."
+                context.abort(code.UNAUTHENTICATED, explained(sentence, "unauthenticated"))
             try:
                 accepted = self._admission.take(signal, body)
                 accepted.stored.result(_STORED_S)
             except UndecodableError as error:
                 self._telemetry.count("refused", reason="undecodable")
-                context.abort(code.INVALID_ARGUMENT, f"Cannot take this request: {error}")
+                context.abort(code.INVALID_ARGUMENT, explained(f"Cannot take this request: {error}", "bad-request"))
             except Exception as error:  # noqa: BLE001 (whatever else goes wrong may go right later)
-                context.abort(code.UNAVAILABLE, f"Not stored: {error or type(error).__name__}")
+                context.abort(code.UNAVAILABLE, explained(f"Not stored: {error or type(error).__name__}", "not-stored"))
             encoded: bytes = response(signal, accepted.decoded.rejections).SerializeToString()
             return encoded
 

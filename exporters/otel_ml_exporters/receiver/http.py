@@ -70,7 +70,9 @@ class HttpReceiver:
             self._server = self._loop.run_until_complete(create)
         except OSError as error:
             self._loop.close()
-            raise ConfigError(cannot_listen("OTEL_ML_LISTEN_HTTP", self._host, self._port, error)) from error
+            raise ConfigError(
+                cannot_listen("OTEL_ML_LISTEN_HTTP", self._host, self._port, error), slug="cannot-listen"
+            ) from error
         self._thread.start()
         host, port = self._server.sockets[0].getsockname()[:2]
         return str(host), int(port)

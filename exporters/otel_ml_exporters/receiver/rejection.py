@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from otel_ml.explanation import explained
+
 __all__ = ["Rejections", "UndecodableError"]
 
 
@@ -18,10 +20,12 @@ class Rejections:
         self._counts: Counter[str] = Counter()
         self.experiments: Counter[str] = Counter()
         """Experiment id → items, where the resource tells whose they are."""
+        self._slugs: dict[str, None] = {}
 
-    def add(self, reason: str, items: int = 1) -> None:
-        """Count `items` as rejected for `reason`, a whole sentence."""
+    def add(self, reason: str, items: int = 1, *, slug: str = "rejected-points") -> None:
+        """Count `items` as rejected for `reason`, a whole sentence; `slug` is its section in the catalogue."""
         self._counts[reason] += items
+        self._slugs[slug] = None
 
     @property
     def total(self) -> int:
@@ -36,4 +40,5 @@ class Rejections:
     @property
     def message(self) -> str:
         """The reasons with their counts, the most frequent first; empty where nothing was rejected."""
-        return " ".join(f"{count} × {reason}" for reason, count in self._counts.most_common(5))
+        reasons = " ".join(f"{count} × {reason}" for reason, count in self._counts.most_common(5))
+        return explained(reasons, " ".join(self._slugs))

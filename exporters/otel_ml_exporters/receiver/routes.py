@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from google.rpc.status_pb2 import Status
 
+from otel_ml.explanation import explained
 from otel_ml_exporters.receiver.admission import MAX_REQUEST, RETRY_AFTER_S, Accepted, Admission, OverloadedError
 from otel_ml_exporters.receiver.compression import decompressed
 from otel_ml_exporters.receiver.decode import SIGNALS, Signal, response
@@ -33,6 +34,9 @@ _SETTLE_STEP_S = 0.01
 
 # google.rpc.Code, the body of every OTLP/HTTP error.
 _RPC_CODES: Mapping[int, int] = {400: 3, 401: 16, 404: 5, 413: 8, 415: 3, 500: 13, 503: 14}
+
+_SLUGS: Mapping[int, str] = {401: "unauthenticated", 404: "not-found", 413: "request-too-large", 503: "not-stored"}
+"""Status → the section of the catalogue; of all others: `bad-request`."""
 
 
 class RunsView(Protocol):
@@ -168,6 +172,7 @@ def _unavailable(head: Head, error: Exception) -> Response:
 
 
 def _error(head: Head | None, status: int, message: str) -> Response:
+    message = explained(message, _SLUGS.get(status, "bad-request"))
     media = _media_type(head)
     if media not in {_PROTOBUF, _JSON}:
         return Response(status, f"{message}\n".encode())

@@ -22,6 +22,8 @@ _MARKS = ("state/run.db", "metrics.jsonl")
 class RunNotFoundError(ConfigError):
     """No run, or more than one, is meant by a text."""
 
+    slug = "run-not-found"
+
 
 @dataclass(frozen=True)
 class RunFolder:

@@ -15,6 +15,8 @@ __all__ = ["Follower", "UnreadableLineError", "record_of"]
 class UnreadableLineError(OtelMLError):
     """A line of `metrics.jsonl` is not one the exporter `jsonl` writes."""
 
+    slug = "run-unreadable"
+
 
 class Follower:
     """Hands out each record of a file once, in the order of the file."""

@@ -27,6 +27,8 @@ _KEYS: Mapping[bytes, Signal] = {b"resourceMetrics": "metrics", b"resourceLogs":
 class NoRecordingError(OtelMLError):
     """A file that is not what the Collector's file exporter writes."""
 
+    slug = "no-recording"
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from otel_ml.config import Endpoint
+from otel_ml.recovery import send_leftovers
 from otel_ml.wire.attributes import EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME
 from otel_ml.wire.rendezvous import Rendezvous, rendezvous_of, run_folder
 from otel_ml.wire.spool import SUFFIX, read_spool
@@ -18,7 +20,7 @@ from otel_ml_exporters.runs.folders import RunFolder, run_folders
 from otel_ml_exporters.runs.source import facts, is_live
 from otel_ml_exporters.service import Service
 
-__all__ = ["Recovered", "Unfinished", "recover", "unfinished"]
+__all__ = ["Recovered", "Unfinished", "recover", "send", "unfinished"]
 
 _LOOK_S = 0.2
 """How often the run is looked at while it is finished."""
@@ -26,12 +28,17 @@ _LOOK_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A run that was left before everything was delivered."""
+    """A run that was left before everything was delivered.
+
+    Attributes:
+        has_folder: a service of this host recorded it; else only workers' spools are here.
+    """
 
     id: str
     experiment: str
     name: str
     spools: int
+    has_folder: bool = False
 
     @property
     def rendezvous(self) -> Rendezvous:
@@ -83,6 +90,21 @@ def recover(run: Unfinished, base: Path, timeout: float, progress: Callable[[Map
         run.rendezvous.remove()
 
 
+def send(run: Unfinished, endpoint: Endpoint, timeout: float, say: Callable[[str, str], None]) -> bool:
+    """Send what the run's dead workers left to where its workers send; return whether nothing is left.
+
+    Args:
+        run: of `unfinished`, without a folder here.
+        endpoint: of the worker's configuration.
+        timeout: seconds it may take.
+        say: told what the receiver refuses, with the slug of its explanation first.
+    """
+    is_done = send_leftovers(run.id, endpoint, timeout, say)
+    if is_done:
+        run.rendezvous.remove()
+    return is_done
+
+
 def _served(run: Unfinished, base: Path, timeout: float, progress: Callable[[Mapping[str, Any]], None]) -> Recovered:
     service = Service(ServiceConfig.load(rendezvous=run.rendezvous.folder, environ=_environment(run, base)))
     service.start()
@@ -113,7 +135,7 @@ def _of_folders(base: Path) -> Iterator[Unfinished]:
         mark = folder.database.with_name("open")
         if mark.exists():
             run_id = mark.read_text(encoding="utf-8") or folder.id
-            yield Unfinished(run_id, folder.experiment, run_id, _spools(run_id))
+            yield Unfinished(run_id, folder.experiment, run_id, _spools(run_id), has_folder=True)
 
 
 def _of_spools() -> Iterator[Unfinished]:

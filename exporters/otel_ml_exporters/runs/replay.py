@@ -28,6 +28,8 @@ _CLOSE_S = 60.0
 class ReplayError(OtelMLError):
     """An exporter did not take the run; the others may have."""
 
+    slug = "replay-unfinished"
+
 
 @dataclass(frozen=True, slots=True)
 class Replayed:

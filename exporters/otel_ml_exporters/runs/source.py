@@ -23,6 +23,8 @@ _LOCKED = ("locked", "busy")
 class RunUnreadableError(OtelMLError):
     """A run's folder holds nothing that can be read now."""
 
+    slug = "run-unreadable"
+
 
 @dataclass(frozen=True, slots=True)
 class ExporterMark:

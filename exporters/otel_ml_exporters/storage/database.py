@@ -16,9 +16,13 @@ __all__ = ["DamagedError", "StorageError", "open_database", "private_folder", "s
 class StorageError(OtelMLError):
     """A file of the service cannot be read or written; the message names it and says what to do."""
 
+    slug = "storage"
+
 
 class DamagedError(StorageError):
     """A file is no database any more, or one in which something is wrong."""
+
+    slug = "damaged-file"
 
 
 def private_folder(path: Path) -> Path:

@@ -99,7 +99,7 @@ class Journal(Generic[T]):
         done: Future[int] = Future()
         with self._changed:
             if self._closing:
-                done.set_exception(StorageError("The service is stopping. Send again later."))
+                done.set_exception(StorageError("The service is stopping. Send again later.", slug="not-stored"))
                 return done
             self._pending.append(_Pending(signal, body, payload, done))
             self._changed.notify()

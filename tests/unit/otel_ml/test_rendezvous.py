@@ -82,7 +82,13 @@ def test_a_worker_that_starts_while_the_folder_is_removed_keeps_its_spool_on_dis
     remover.start()
     try:
         for number in range(2000):
-            spool = Spool(rendezvous.spool, f"writer-{number}", b"resource", limit=2**20, say=said.append)
+            spool = Spool(
+                rendezvous.spool,
+                f"writer-{number}",
+                b"resource",
+                limit=2**20,
+                say=lambda _slug, sentence: said.append(sentence),
+            )
             spool.append(Frame("M", b"metrics"))
             assert list(rendezvous.spool.glob(f"writer-{number}-*.spool"))
             spool.delete()

@@ -57,8 +57,8 @@ def said() -> list[str]:
 
 @pytest.fixture
 def sender(tmp_path: Path, receiver: Receiver, clock: Clock, said: list[str]) -> Sender:
-    spool = Spool(tmp_path, "w", b"resource", limit=2**26, say=said.append)
-    sender = Sender(spool, b"resource", say=said.append, clock=clock)
+    spool = Spool(tmp_path, "w", b"resource", limit=2**26, say=lambda _slug, sentence: said.append(sentence))
+    sender = Sender(spool, b"resource", say=lambda _slug, sentence: said.append(sentence), clock=clock)
     sender.transport = receiver
     return sender
 
@@ -164,8 +164,8 @@ def test_a_partial_success_is_counted_and_said(sender: Sender, receiver: Receive
 def test_frames_that_the_spool_drops_from_a_request_under_way_do_not_take_others_with_them(
     tmp_path: Path, receiver: Receiver, clock: Clock, said: list[str]
 ) -> None:
-    spool = Spool(tmp_path, "w", b"resource", limit=40_000, say=said.append)
-    sender = Sender(spool, b"resource", say=said.append, clock=clock)
+    spool = Spool(tmp_path, "w", b"resource", limit=40_000, say=lambda _slug, sentence: said.append(sentence))
+    sender = Sender(spool, b"resource", say=lambda _slug, sentence: said.append(sentence), clock=clock)
     sender.transport = receiver
     spool.on_lost = lambda lost: sender.abandon_batch()
     receiver.answers.append(Answer("retry", reason="busy"))

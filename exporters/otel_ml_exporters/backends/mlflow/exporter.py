@@ -68,7 +68,9 @@ class MlflowExporter(Exporter):
             with translated():
                 opened = open_run(run, uri)
         except PermanentExportError as error:
-            raise ConfigError(f"mlflow: cannot open a run at {uri!r}: {error}") from error
+            raise ConfigError(
+                f"mlflow: cannot open a run at {uri!r}: {error.sentence}", slug="exporter-failing"
+            ) from error
         self._session = Session(opened)
         self._url = run_page(uri, opened)
 
@@ -81,7 +83,7 @@ class MlflowExporter(Exporter):
         if self._closed:
             raise ExporterClosedError("mlflow")
         if self._session is None:
-            raise PermanentExportError("mlflow: export before start. Call start(run) first.")
+            raise PermanentExportError("mlflow: export before start. Call start(run) first.", slug="exporter-order")
         with translated():
             self._session.write(records)
 

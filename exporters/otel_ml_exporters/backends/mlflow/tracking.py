@@ -113,7 +113,10 @@ def _quoted(text: str) -> str:
     for quote in ("'", '"'):
         if quote not in text:
             return f"{quote}{text}{quote}"
-    raise ConfigError(f"Experiment id {text!r} has both kinds of quotes; MLflow cannot search for it. Use one kind.")
+    raise ConfigError(
+        f"Experiment id {text!r} has both kinds of quotes; MLflow cannot search for it. Use one kind.",
+        slug="mlflow-experiment",
+    )
 
 
 @contextmanager
@@ -167,7 +170,8 @@ def _experiment(client: MlflowClient, run: RunInfo, uri: str) -> str:
     if found.lifecycle_stage != "active":
         raise ConfigError(
             f"MLflow's experiment {run.experiment!r} is deleted. Restore it (mlflow experiments restore "
-            f"--experiment-id {found.experiment_id}) or choose another experiment name."
+            f"--experiment-id {found.experiment_id}) or choose another experiment name.",
+            slug="mlflow-experiment",
         )
     return str(found.experiment_id)
 

@@ -14,6 +14,7 @@ from typing import Literal, cast
 from urllib.parse import urlsplit
 
 from otel_ml.exceptions import ConfigError
+from otel_ml.explanation import explained
 from otel_ml_exporters.errors import RetryableExportError
 
 __all__ = ["MODES", "Decision", "Mode", "decide"]
@@ -65,18 +66,19 @@ def decide(option: str, before: str | None, *, api_key: str | None, base_url: st
     if wanted == "offline" and before == "online":
         raise ConfigError(
             "wandb: this run is on the server already and cannot go on offline. Unset WANDB_MODE and `mode`, or "
-            "begin a run of another id."
+            "begin a run of another id.",
+            slug="wandb-offline",
         )
     if wanted != "auto":
         return Decision(cast("Mode", wanted))
     if before == "offline":
-        return Decision("offline", "W&B: the run goes on offline, as it began.")
+        return Decision("offline", explained("W&B: the run goes on offline, as it began.", "wandb-offline"))
     why_not = _why_not_online(api_key, base_url)
     if why_not is None:
         return Decision("online", may_fall_back=before is None)
     if before == "online":
         raise RetryableExportError(f"W&B: {why_not}; the run is on the server and waits for it.")
-    return Decision("offline", f"W&B: {why_not}; the run is kept offline.")
+    return Decision("offline", explained(f"W&B: {why_not}; the run is kept offline.", "wandb-offline"))
 
 
 def _wanted(option: str) -> str:

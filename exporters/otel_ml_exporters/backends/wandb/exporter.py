@@ -83,7 +83,7 @@ class WandbExporter(Exporter):
                 opened = open_run(run, self._options)
                 self._session = Session(opened.run, opened.position or 0)
         except PermanentExportError as error:
-            raise ConfigError(f"wandb: cannot open the run: {error}") from error
+            raise ConfigError(f"wandb: cannot open the run: {error.sentence}", slug="exporter-failing") from error
         self._tail = LogTail(opened.log) if opened.mode != "disabled" else None
         self._opened = opened
 
@@ -96,7 +96,7 @@ class WandbExporter(Exporter):
         if self._closed:
             raise ExporterClosedError("wandb")
         if self._session is None:
-            raise PermanentExportError("wandb: export before start. Call start(run) first.")
+            raise PermanentExportError("wandb: export before start. Call start(run) first.", slug="exporter-order")
         with translated():
             self._session.write(records)
 

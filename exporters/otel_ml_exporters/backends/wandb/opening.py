@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml.exceptions import ConfigError, MissingDependencyError
+from otel_ml.explanation import explained
 from otel_ml_exporters.backends.wandb import transaction_log
 from otel_ml_exporters.backends.wandb.connection import Decision, decide
 from otel_ml_exporters.backends.wandb.errors import service_is_gone
@@ -129,11 +130,12 @@ def _init(wandb: Any, run: RunInfo, options: Options, decision: Decision) -> tup
         with _forgets_a_dead_service(wandb):
             return wandb.init(mode=decision.mode, **arguments), decision
     except wandb.errors.AuthenticationError as error:
-        raise ConfigError(f"wandb: {error}") from error
+        raise ConfigError(f"wandb: {error}", slug="exporter-failing") from error
     except wandb.errors.CommError as error:
         if not decision.may_fall_back:
             raise
-        notice = f"W&B: the server did not open the run ({error}); the run is kept offline."
+        sentence = f"W&B: the server did not open the run ({error}); the run is kept offline."
+        notice = explained(sentence, "wandb-offline")
         return wandb.init(mode="offline", **arguments), Decision("offline", notice)
 
 

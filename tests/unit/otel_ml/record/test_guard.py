@@ -10,13 +10,13 @@ from tests.unit.otel_ml.record.decoded import points
 
 def test_what_was_said_before_anybody_listened_is_handed_over_once():
     guard, said = Guard(), []
-    guard.say("early")
+    guard.say("spool-full", "early")
     guard.connect(said.append)
-    guard.say("early")
-    guard.say("later")
+    guard.say("spool-full", "early")
+    guard.say("no-step", "later")
     guard.connect(said.append)
 
-    assert said == ["early", "later"]
+    assert said == ["early (otel-ml explain spool-full)", "later (otel-ml explain no-step)"]
 
 
 def test_every_drop_is_counted_and_said_once():
@@ -25,14 +25,14 @@ def test_every_drop_is_counted_and_said_once():
     guard.drop("bad_value", "No number.", 2)
     guard.drop("bad_value", "No number.")
 
-    assert (guard.dropped, said) == ({"bad_value": 3}, ["No number."])
+    assert (guard.dropped, said) == ({"bad_value": 3}, ["No number. (otel-ml explain bad-value)"])
 
 
 def test_a_process_that_is_wrong_in_ever_new_ways_stops_talking():
     guard, said = Guard(), []
     guard.connect(said.append)
     for i in range(5000):
-        guard.say(f"sentence {i}")
+        guard.say("bad-value", f"sentence {i}")
 
     assert len(said) == 1000
 
@@ -40,7 +40,7 @@ def test_a_process_that_is_wrong_in_ever_new_ways_stops_talking():
 def test_strict_mode_raises_and_still_counts():
     guard = Guard()
     guard.strict = True
-    with pytest.raises(RecordingError, match="No number"):
+    with pytest.raises(RecordingError, match=r"No number\. \(otel-ml explain bad-value\)"):
         guard.drop("bad_value", "No number.")
 
     assert guard.dropped == {"bad_value": 1}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from otel_ml_exporters.aggregation.attempts import Attempts
 from otel_ml_exporters.records import RunStatus
 from tests.strategies import START, Rank, Service
@@ -103,6 +105,7 @@ def test_two_live_writers_of_one_rank_both_count_and_it_is_said() -> None:
 
     service.take(one.step(1, {"x": 1.0}))
     service.take(two.step(1, {"x": 3.0}))
+    service.wait(2, one, two)
 
     assert service.rows()[1] == {"x": 2.0}
     assert [
@@ -404,3 +407,55 @@ def test_a_process_that_is_heard_only_after_the_first_one_that_was_is_part_of_it
         **dict.fromkeys(range(5, 9), 2.0),
     }
     assert {record.attempt for record in service.steps()} == {0}
+
+
+def zombies(service: Service, order: tuple[int, int]) -> list[Rank]:
+    """Let rank 1 of a job die and rank 0 hang, and the job be started again at step 7; return its new ranks."""
+    first = life("a")
+    for step in range(10):
+        service.now += 0.1
+        for rank in first:
+            rank.clock = service.now
+        service.take(*[rank.step(step, {"x": 1.0}, "sum") for rank in first])
+    service.wait(5, first[0])
+    second = life("b", start=service.now)
+    for step in range(7, 13):
+        for number in order:
+            service.now += 0.3
+            second[number].clock = service.now
+            service.take(second[number].step(step, {"x": 2.0}, "sum"))
+            service.now += 0.3
+            first[0].clock = service.now
+            service.take(first[0].inside(9))
+    service.take(first[0].step(13, {"x": 100.0}, "sum"))  # it wakes up, and goes on
+    for rank in second:
+        service.take(rank.step(13, {"x": 2.0}, "sum"))
+    service.wait(20, first[0], *second)
+    return second
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_rank_that_hangs_while_its_job_is_started_again_is_no_twin(order: tuple[int, int]) -> None:
+    """Nobody counts: but another rank died, and is back where the steps had closed, so the whole job was restarted."""
+    service = Service()
+
+    zombies(service, order)
+
+    assert [(r.attempt, r.step) for r in service.steps()][10:] == [(1, step) for step in range(7, 14)]
+    assert [service.rows()[step]["x"] for step in range(6, 14)] == [2.0] + [4.0] * 7
+    assert service.amendments == 0
+    assert service.engine.status.counts.superseded == 1
+    assert not [notice for notice in service.notices if "Two live" in notice]
+    assert [
+        notice for notice in service.notices if notice.startswith("Rank 0 of role 'trainer' still runs in attempt 0")
+    ]
+
+
+def test_a_run_does_not_wait_for_the_end_of_a_rank_that_hangs_in_an_older_attempt() -> None:
+    service = Service()
+    second = zombies(service, (0, 1))
+
+    service.take(*[rank.bye() for rank in second])
+    service.wait(5)
+
+    assert [r.status for r in service.records if isinstance(r, RunStatus)] == ["finished"]

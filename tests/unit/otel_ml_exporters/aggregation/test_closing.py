@@ -98,7 +98,8 @@ def test_who_holds_a_step_is_named_beyond_the_allowed_lateness(ranks: list[Rank]
     service.take(*[rank.step(10, {"x": 1.0}) for rank in ranks[:2]])
     service.wait(11, *ranks)
 
-    assert service.notices == ["step 10 of role 'trainer' (attempt 0) is still open: it waits for rank 2."]
+    (said,) = service.notices
+    assert said.startswith("step 10 of role 'trainer' (attempt 0) is still open: it waits for rank 2.")
     (held,) = service.engine.status.holding
     assert (held.role, held.axis, held.step, held.ranks) == ("trainer", "step", 10, (2,))
 

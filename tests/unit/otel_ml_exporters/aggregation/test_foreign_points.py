@@ -134,7 +134,7 @@ def test_without_a_step_clock_records_go_to_windows_of_a_second_and_that_is_said
     service.take(rank.bye())
 
     assert service.rows(axis="time") == {0: {"x": 0.0}, 1: {"x": 1.0}, 5: {"x": 5.0}}
-    assert service.notices == [NO_STEP]
+    assert service.notices == [f"{NO_STEP} (otel-ml explain no-step)"]
 
 
 def test_a_receiver_that_sees_a_stream_for_the_first_time_says_nothing_of_its_past() -> None:

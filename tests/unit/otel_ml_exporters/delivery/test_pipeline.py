@@ -70,7 +70,7 @@ class Driver:
             source,
             delivered=delivered,
             mark=lambda seq, lost: self.marks.append((seq, dict(lost))),
-            say=self.said.append,
+            say=lambda _slug, sentence: self.said.append(sentence),
             retry=QUICK,
         )
         self.pipelines.append(pipeline)

@@ -1,0 +1,132 @@
+"""The end of a writer: its goodbye, the wait for the run as the one that leaves last, and what is told of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from otel_ml._internal.console import Console, acknowledged_line, finished_line
+from otel_ml._internal.identity import Identity
+from otel_ml._internal.link import Link, Reached
+from otel_ml._internal.logrecord import LogRecord
+from otel_ml._internal.notices import Notices
+from otel_ml._internal.recorder import Recorder
+from otel_ml._internal.send import Sender
+from otel_ml.explanation import explained
+from otel_ml.wire import attributes as keys
+
+__all__ = ["Farewell", "Status"]
+
+Status = Literal["finished", "failed", "killed"]
+
+PATIENCE_WITH_SERVICE = 1.0
+"""Seconds a service that answers has to say whether this writer was the last."""
+
+PATIENCE_AT_EXIT = 2.0
+"""Seconds the process waits at its end for a receiver that does not answer (ARCHITECTURE «exit»).
+
+A service that is being started answers soon: it is waited for as long as acknowledgements arrive, to the deadline.
+"""
+
+
+class Farewell:
+    """What a worker's thread does after the last collect.
+
+    Args:
+        ask: returns what the service says of this run, given a query such as `?writer=<instance>`, or None.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        sender: Sender,
+        link: Link,
+        notices: Notices,
+        console: Console,
+        *,
+        ask: Callable[[str], Mapping[str, Any] | None],
+    ) -> None:
+        self._recorder = recorder
+        self._sender = sender
+        self._link = link
+        self._notices = notices
+        self._console = console
+        self._ask = ask
+
+    def goodbye(self, status: Status, *, points: int, duration_s: float) -> LogRecord:
+        """Return the last record of this writer: how it ended, and what it has counted."""
+        return LogRecord(
+            keys.EVENT_WRITER_END,
+            None,
+            {
+                keys.STATUS: status,
+                keys.RECORDED: self._recorder.recorded,
+                keys.POINTS: points,
+                keys.DROPPED: dict(self._dropped()),
+                keys.OVERHEAD: self._overhead_s(),
+                keys.DURATION: duration_s,
+            },
+        )
+
+    def patience(self) -> Callable[[], float]:
+        """Return a function that says until when to wait: longer with each acknowledgement, from now on."""
+        answers, quiet_since = self._sender.answers, time.monotonic()
+
+        def until() -> float:
+            nonlocal answers, quiet_since
+            if self._sender.answers != answers or self._link.is_starting:
+                answers, quiet_since = self._sender.answers, time.monotonic()
+            return quiet_since + PATIENCE_AT_EXIT
+
+        return until
+
+    def wait_for_the_run(self, identity: Identity, reached: Reached | None, deadline: float) -> None:
+        """As the writer that leaves last: wait while the exporters drain, and say how the run went."""
+        if self._sender.notices is None:  # a Collector, or gRPC: what acknowledged it gives no account of the run
+            self._say_acknowledged(identity, reached)
+            return
+        pending: int | None = None
+        quiet_since = time.monotonic()
+        while True:
+            run = self._ask(f"?writer={identity.instance}")
+            is_last = run is not None and bool(run.get("last"))
+            pending_now = None if run is None else int(run.get("pending", 0))
+            if pending_now == 0 and not is_last:
+                return  # the service has read our goodbye, and others are live
+            left = pending_now if is_last else None
+            now = time.monotonic()
+            if left is not None and (pending is None or left < pending):
+                pending, quiet_since = left, now
+            patience = PATIENCE_WITH_SERVICE if run is not None and not is_last else PATIENCE_AT_EXIT
+            if left == 0 or now >= deadline or now - quiet_since >= patience:
+                break
+            time.sleep(0.05)
+        if run is None or not is_last:
+            return
+        self._notices.print_of(run)
+        self._console.line(finished_line(run))
+
+    def say_left_behind(self, identity: Identity) -> None:
+        """Say what was not acknowledged, and what becomes of it."""
+        points = sum(frame.points for frame in self._sender.spool.pending)
+        why = f" ({self._sender.last_error})" if self._sender.last_error else ""
+        if identity.place.local_rank == 0:
+            sentence = (
+                f"{points:,} points of rank {identity.place.rank} are not acknowledged{why}; they are kept on "
+                "this host. The next start of this run sends them, or: otel-ml recover"
+            )
+            self._console.line(explained(sentence, "not-acknowledged"))
+
+    def _say_acknowledged(self, identity: Identity, reached: Reached | None) -> None:
+        if identity.place.rank == 0 and identity.parent is None and reached is not None:
+            self._console.line(acknowledged_line(self._recorder.recorded, reached.where))
+
+    def _dropped(self) -> Mapping[str, int]:
+        """Return values and points that will not arrive, by reason."""
+        counted = {**self._recorder.dropped, **self._sender.refused}
+        return {reason: count for reason, count in counted.items() if count}
+
+    def _overhead_s(self) -> float:
+        """Return seconds recording has cost this process: on the callers' threads, and on this one."""
+        return self._recorder.overhead_s + time.thread_time()

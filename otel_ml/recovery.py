@@ -1,0 +1,43 @@
+"""Send what dead processes of a job left on this host to the job's endpoint (`otel-ml recover`)."""
+
+from __future__ import annotations
+
+import time
+
+from otel_ml._internal.guard import Say
+from otel_ml._internal.link import transport_to
+from otel_ml._internal.recover import recover_spools
+from otel_ml.config import Endpoint
+from otel_ml.wire.rendezvous import rendezvous_of
+
+__all__ = ["send_leftovers"]
+
+
+def send_leftovers(run_id: str, endpoint: Endpoint, timeout: float, say: Say) -> bool:
+    """Send the spools of the run's dead processes and delete what was acknowledged; return whether nothing is left.
+
+    Files of processes that live are left to them.
+
+    Args:
+        run_id: `ml.experiment.id`.
+        endpoint: a Collector or `otel-ml serve`.
+        timeout: seconds.
+        say: told what the receiver refuses for good.
+
+    Raises:
+        MissingDependencyError: gRPC is asked for and grpcio is not installed.
+    """
+    transport = transport_to(endpoint)
+    deadline = time.monotonic() + timeout
+    try:
+        while not (is_done := recover_spools(rendezvous_of(run_id).spool, transport, deadline, say)):
+            if time.monotonic() + _PAUSE_S >= deadline:
+                break
+            time.sleep(_PAUSE_S)
+        return is_done
+    finally:
+        transport.close()
+
+
+_PAUSE_S = 1.0
+"""Between tries, while the receiver does not answer or asks to wait."""

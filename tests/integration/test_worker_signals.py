@@ -1,0 +1,150 @@
+"""A signal finds the main thread in the middle of otel_ml's own work: nothing is lost, and nobody waits for himself.
+
+Python runs a handler between two instructions of the main thread. In a tight loop that thread waits now and then until
+its records are folded; the programs here send the signal just then.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.worker_process import environment, run, start
+from tests.otlp_server import OtlpServer, otlp_server
+
+
+@pytest.fixture
+def server() -> Iterator[OtlpServer]:
+    with otlp_server() as running:
+        yield running
+
+
+WHILE_FOLDING = """
+    import otel_ml, os, signal, sys, threading, time
+    {before}
+    otel_ml.init("exp")
+    {after}
+
+    def on_call(frame, event, argument):
+        if event != "call" or frame.f_code.co_name != "_pending" or threading.current_thread().name == "otel_ml":
+            return  # the background thread folds ten times a second; what the main thread waits for is meant
+        sys.setprofile(None)
+        print(recorded, flush=True)
+        os.kill(os.getpid(), signal.{name})
+        time.sleep(0.2)  # now it is being handled
+
+    values = {{f"x{{number}}": 1.0 for number in range(2000)}}
+    threading.setprofile(on_call)
+    sys.setprofile(on_call)
+    recorded = 0
+    while True:
+        recorded += len(values)
+        otel_ml.log(values, step=7, reduce="sum")
+"""
+
+
+def ended(server: OtlpServer, folder: Path, *, name: str = "SIGTERM", before: str = "", after: str = "") -> int:
+    """Return the exit status; every record that was made before the signal has arrived."""
+    program = WHILE_FOLDING.format(name=name, before=before, after=after)
+    environ = environment(folder, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url})
+    with start(program, environ, folder) as process:
+        output, errors = process.communicate(timeout=30)
+    assert output, errors
+    assert sum(point.value for point in server.points()) == float(output)
+    return process.returncode
+
+
+def statuses(server: OtlpServer) -> list[str]:
+    return [event.attributes["ml.status"] for event in server.events("ml.writer.end")]
+
+
+def test_sigterm_while_records_are_folded_delivers_everything_and_kills(server: OtlpServer, tmp_path: Path) -> None:
+    assert ended(server, tmp_path) == -signal.SIGTERM
+    assert statuses(server) == ["killed"]
+
+
+def test_control_c_while_records_are_folded_delivers_everything(server: OtlpServer, tmp_path: Path) -> None:
+    assert ended(server, tmp_path, name="SIGINT") == -signal.SIGINT
+    assert statuses(server) == ["killed"]
+
+
+def test_a_users_handler_that_leaves_while_records_are_folded_loses_nothing(server: OtlpServer, tmp_path: Path) -> None:
+    assert ended(server, tmp_path, before="signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))") == 3
+    assert statuses(server) == ["finished"]
+
+
+@pytest.mark.parametrize("call", ["otel_ml.flush(5)", "otel_ml.shutdown()"])
+def test_a_handler_of_later_that_calls_otel_ml_while_records_are_folded_loses_nothing(
+    server: OtlpServer, tmp_path: Path, call: str
+) -> None:
+    """It took our handler's place, and waits itself for what it has interrupted."""
+    handler = f"signal.signal(signal.SIGTERM, lambda *_: ({call}, sys.exit(3)))"
+
+    assert ended(server, tmp_path, after=handler) == 3
+    assert statuses(server) == ["finished"]
+
+
+RECORDING = """
+    import otel_ml, os, signal, sys, threading
+    otel_ml.init("exp")
+    level = otel_ml.get_meter().create_up_down_counter("level")
+    signal.signal(signal.SIGUSR1, lambda *_: (otel_ml.log({{"handled": 1}}, step=1), level.add(1)))
+
+    def on_call(frame, event, argument):
+        if event == "call" and frame.f_code.co_name == "{function}" and frame.f_back.f_code.co_name == "{caller}":
+            sys.setprofile(None)
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    sys.setprofile(on_call)
+    otel_ml.log({{"new": 1}}, step=1)
+    level.add(1)
+"""
+
+
+@pytest.mark.parametrize(("function", "caller"), [("_declared", "_definition"), ("record", "add")])
+def test_a_handler_may_record_in_the_middle_of_recording(
+    server: OtlpServer, tmp_path: Path, function: str, caller: str
+) -> None:
+    program = RECORDING.format(function=function, caller=caller)
+
+    run(program, environment(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url}), tmp_path)
+
+    assert [len(server.points(name)) for name in ("new", "handled")] == [1, 1]
+    assert server.points("level")
+
+
+def test_a_child_forked_while_another_thread_records_is_not_locked_out(server: OtlpServer, tmp_path: Path) -> None:
+    """What a thread of the parent holds at the fork, nobody gives back in the child."""
+    program = """
+        import otel_ml, os, threading
+        otel_ml.init("exp")
+        level = otel_ml.get_meter().create_up_down_counter("level")
+        values = {f"x{number}": 1.0 for number in range(2000)}
+
+        def record():
+            while True:
+                otel_ml.log(values, step=1)
+                level.add(1)
+
+        threading.Thread(target=record, daemon=True).start()
+        for number in range(60):
+            pid = os.fork()
+            if pid == 0:
+                otel_ml.log({"child": number, f"new{number}": 1}, step=2)
+                level.add(1)
+                otel_ml.log(values, step=2)
+                otel_ml.shutdown(20)
+                os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0
+    """
+    run(program, environment(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url}), tmp_path)
+
+    children = server.points("child")
+    assert sorted(point.value for point in children) == [float(number) for number in range(60)]
+    assert len({point.resource["service.instance.id"] for point in children}) == 60
+    assert {point.resource["ml.parent"] for point in children} == {
+        point.resource["service.instance.id"] for point in server.points("x0") if "ml.parent" not in point.resource
+    }
