@@ -459,3 +459,27 @@ def test_a_run_does_not_wait_for_the_end_of_a_rank_that_hangs_in_an_older_attemp
     service.wait(5)
 
     assert [r.status for r in service.records if isinstance(r, RunStatus)] == ["finished"]
+
+
+def test_an_attempt_begins_at_its_first_step_in_whatever_order_its_steps_arrive() -> None:
+    service = Service()
+    first, second = life("a", attempt=0), life("b", attempt=1)
+    for step in range(3):
+        service.take(*[rank.step(step, {"x": 1.0}) for rank in first])
+    steps = [rank.step(step, {"x": 2.0}) for step in (3, 4, 5) for rank in second]
+
+    service.take(*steps[4:], *steps[2:4])  # step 3 is still under way
+    service.take(*steps[:2])
+    service.take(first[0].step(3, {"x": 1.0}), first[0].step(4, {"x": 1.0}))  # so is what the older attempt left
+    service.take(*[rank.bye() for rank in second])
+
+    assert [(record.attempt, record.step) for record in service.steps()] == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (1, 3),
+        (1, 4),
+        (1, 5),
+    ]
+    assert service.amendments == 0
+    assert service.engine.status.counts.superseded == 2
