@@ -15,7 +15,7 @@ __all__ = ["LIMIT", "MOST", "RECORDS", "STRIDE", "Records", "sleep", "stay_awake
 
 STRIDE = 4
 LIMIT = STRIDE * 8_192
-"""Items from which a caller has them folded: in a tight loop. It takes 2 ms; training may be held up for 5."""
+"""Items from which a caller has them folded: in a tight loop; few enough that it is not held up for 5 ms."""
 
 MOST = 4 * LIMIT
 """Items from which a caller waits for a fold that is under way, too."""
