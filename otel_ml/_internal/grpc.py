@@ -33,6 +33,15 @@ RETRYABLE = frozenset(
 """Status codes after which the same request may be sent again (OTLP specification)."""
 
 
+_RECONNECT = (
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    # The sender has pauses of its own; those of the channel come on top.
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    # How long a connection may take that is accepted and then silent, as that of a stopped receiver; by default 20 s.
+    ("grpc.min_reconnect_backoff_ms", 5000),
+)
+
+
 class GrpcTransport:
     """Posts OTLP to an endpoint; the channel is opened when first used.
 
@@ -83,8 +92,7 @@ class GrpcTransport:
             parts = urlsplit(url if "://" in url else f"//{url}")
             target = parts.netloc or url
             is_secure = parts.scheme == "https" or (not parts.scheme and not self._endpoint.insecure)
-            options = [("grpc.max_receive_message_length", 4 * 2**20), ("grpc.initial_reconnect_backoff_ms", 200)]
-            options.append(("grpc.max_reconnect_backoff_ms", 5000))
+            options = [("grpc.max_receive_message_length", 4 * 2**20), *_RECONNECT]
             if is_secure:
                 self._channels[url] = self._grpc.secure_channel(target, self._credentials(), options)
             else:

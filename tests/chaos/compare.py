@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -187,7 +188,5 @@ def is_own(name: str) -> bool:
 
 def evidence(job: Job, folder: Path) -> None:
     """Keep what was on disks that end with this process."""
-    import shutil
-
     for disk in (job.disk, job.spools):
         shutil.copytree(disk.folder, folder / disk.folder.name, dirs_exist_ok=True, ignore_dangling_symlinks=True)

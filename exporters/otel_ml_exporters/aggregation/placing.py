@@ -71,7 +71,7 @@ class Placing:
         known = attempt in track.lanes
         lane = self._run.lanes.lane(track, attempt)
         writer.lanes[track.axis] = lane.number
-        if not known:
+        if not known or (lane.begins is not None and step < lane.begins):  # its beginning may arrive late
             self._fence(track, lane, step)
         return lane
 

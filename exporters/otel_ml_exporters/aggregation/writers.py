@@ -312,10 +312,6 @@ class Writers:
         newest = self._newest.get((state.writer.role, state.writer.rank))
         return newest if newest is not state else None
 
-    def newest(self, state: WriterState) -> WriterState:
-        """Return the newest incarnation of its (role, rank) that delivered a step; itself where there is none."""
-        return self._newest.get((state.writer.role, state.writer.rank), state)
-
     def lived(self, state: WriterState, boot_s: float, now: float) -> None:
         """Note that a heartbeat arrived that was taken at `boot_s` of the clock of the writer's boot.
 
@@ -358,6 +354,10 @@ class Writers:
             found.insert(0, number)
             number = self.all[number].before
         return found
+
+    def newest(self, state: WriterState) -> WriterState:
+        """Return the newest incarnation of its (role, rank) that delivered a step; itself where there is none."""
+        return self._newest.get((state.writer.role, state.writer.rank), state)
 
     def enthrone(self, state: WriterState) -> None:
         """Make `state` the newest incarnation of its (role, rank), unless it is heard after one that follows it."""

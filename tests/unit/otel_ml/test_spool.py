@@ -93,7 +93,7 @@ def test_a_folder_that_cannot_be_written_keeps_frames_in_memory_and_says_so(said
 def test_a_folder_that_can_be_written_again_gets_what_was_in_memory(tmp_path: Path, said: list[str]) -> None:
     folder = tmp_path / "spool"
     folder.write_text("in the way")
-    spool = Spool(folder, "writer", b"resource", limit=64 * 1024, say=said.append)
+    spool = Spool(folder, "writer", b"resource", limit=64 * 1024, say=lambda _slug, sentence: said.append(sentence))
     spool.append(Frame("M", b"first", 1))
     folder.unlink()
 

@@ -358,6 +358,57 @@ def test_a_life_that_arrives_in_one_burst_is_not_taken_for_one_that_began_with_t
     assert [r.step for r in service.steps() if r.attempt == 1] == [8, 9, 10]
 
 
+def test_a_process_that_is_heard_only_after_the_one_that_followed_it_changes_nothing_of_that_one() -> None:
+    service, first = Service(), life("a", boot="b")
+    for step in range(10):
+        service.take(*[rank.step(step, {"x": 1.0}) for rank in first])
+    service.wait(40)  # a service that nobody reaches; a second life begins and ends meanwhile
+    third = life("c", start=service.now, boot="b")
+    for step in range(8, 12):
+        service.take(*[rank.step(step, {"x": 3.0}) for rank in third])
+    service.wait(3, *third)
+
+    second = life("b", start=START + 10, boot="b")
+    for step in range(6, 11):
+        service.take(*[rank.step(step, {"x": 2.0}) + rank.inside(step) for rank in second])
+    service.restart()
+    for rank in third:
+        rank.clock = service.now
+    for step in range(12, 15):
+        service.take(*[rank.step(step, {"x": 3.0}) for rank in third])
+    service.take(*[rank.bye() for rank in third])
+
+    assert {step: values["x"] for step, values in service.rows().items()} == {
+        **dict.fromkeys(range(6), 1.0),
+        **dict.fromkeys(range(6, 8), 2.0),
+        **dict.fromkeys(range(8, 15), 3.0),
+    }
+    assert {record.attempt for record in service.steps()} == {0, 1}
+    assert service.engine.status.counts.superseded == 2 * 2 + 3 * 2  # a's steps 6 and 7; b's from 8 on
+
+
+def test_a_process_that_is_heard_only_after_the_first_one_that_was_is_part_of_its_attempt() -> None:
+    service = Service()
+    service.wait(40)
+    second = life("b", start=service.now, boot="b")
+    for step in range(5, 8):
+        service.take(*[rank.step(step, {"x": 2.0}) for rank in second])
+    service.wait(3, *second)
+
+    first = life("a", start=START + 10, boot="b")
+    for step in range(7):
+        service.take(*[rank.step(step, {"x": 1.0}) + rank.inside(step) for rank in first])
+    for rank in second:
+        rank.clock = service.now
+    service.take(*[rank.step(8, {"x": 2.0}) for rank in second], *[rank.bye() for rank in second])
+
+    assert {step: values["x"] for step, values in service.rows().items()} == {
+        **dict.fromkeys(range(5), 1.0),
+        **dict.fromkeys(range(5, 9), 2.0),
+    }
+    assert {record.attempt for record in service.steps()} == {0}
+
+
 def zombies(service: Service, order: tuple[int, int]) -> list[Rank]:
     """Let rank 1 of a job die and rank 0 hang, and the job be started again at step 7; return its new ranks."""
     first = life("a")
@@ -410,52 +461,25 @@ def test_a_run_does_not_wait_for_the_end_of_a_rank_that_hangs_in_an_older_attemp
     assert [r.status for r in service.records if isinstance(r, RunStatus)] == ["finished"]
 
 
-def test_a_process_that_is_heard_only_after_the_one_that_followed_it_changes_nothing_of_that_one() -> None:
-    service, first = Service(), life("a", boot="b")
-    for step in range(10):
-        service.take(*[rank.step(step, {"x": 1.0}) for rank in first])
-    service.wait(40)  # a service that nobody reaches; a second life begins and ends meanwhile
-    third = life("c", start=service.now, boot="b")
-    for step in range(8, 12):
-        service.take(*[rank.step(step, {"x": 3.0}) for rank in third])
-    service.wait(3, *third)
-
-    second = life("b", start=START + 10, boot="b")
-    for step in range(6, 11):
-        service.take(*[rank.step(step, {"x": 2.0}) + rank.inside(step) for rank in second])
-    service.restart()
-    for rank in third:
-        rank.clock = service.now
-    for step in range(12, 15):
-        service.take(*[rank.step(step, {"x": 3.0}) for rank in third])
-    service.take(*[rank.bye() for rank in third])
-
-    assert {step: values["x"] for step, values in service.rows().items()} == {
-        **dict.fromkeys(range(6), 1.0),
-        **dict.fromkeys(range(6, 8), 2.0),
-        **dict.fromkeys(range(8, 15), 3.0),
-    }
-    assert {record.attempt for record in service.steps()} == {0, 1}
-    assert service.engine.status.counts.superseded == 2 * 2 + 3 * 2  # a's steps 6 and 7; b's from 8 on
-
-
-def test_a_process_that_is_heard_only_after_the_first_one_that_was_is_part_of_its_attempt() -> None:
+def test_an_attempt_begins_at_its_first_step_in_whatever_order_its_steps_arrive() -> None:
     service = Service()
-    service.wait(40)
-    second = life("b", start=service.now, boot="b")
-    for step in range(5, 8):
-        service.take(*[rank.step(step, {"x": 2.0}) for rank in second])
-    service.wait(3, *second)
+    first, second = life("a", attempt=0), life("b", attempt=1)
+    for step in range(3):
+        service.take(*[rank.step(step, {"x": 1.0}) for rank in first])
+    steps = [rank.step(step, {"x": 2.0}) for step in (3, 4, 5) for rank in second]
 
-    first = life("a", start=START + 10, boot="b")
-    for step in range(7):
-        service.take(*[rank.step(step, {"x": 1.0}) + rank.inside(step) for rank in first])
-    for rank in second:
-        rank.clock = service.now
-    service.take(*[rank.step(8, {"x": 2.0}) for rank in second], *[rank.bye() for rank in second])
+    service.take(*steps[4:], *steps[2:4])  # step 3 is still under way
+    service.take(*steps[:2])
+    service.take(first[0].step(3, {"x": 1.0}), first[0].step(4, {"x": 1.0}))  # so is what the older attempt left
+    service.take(*[rank.bye() for rank in second])
 
-    assert {step: values["x"] for step, values in service.rows().items()} == {
-        **dict.fromkeys(range(5), 1.0),
-        **dict.fromkeys(range(5, 9), 2.0),
-    }
-    assert {record.attempt for record in service.steps()} == {0}
+    assert [(record.attempt, record.step) for record in service.steps()] == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (1, 3),
+        (1, 4),
+        (1, 5),
+    ]
+    assert service.amendments == 0
+    assert service.engine.status.counts.superseded == 2
