@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import os
 import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+
+import psutil
 
 from tests.benchmarks import (
     calls,
@@ -57,10 +58,13 @@ PARTS: Mapping[str, Callable[[Size], Found]] = {
     "profiles": profiles.measure,
 }
 
+LOOK_S = 2
+"""Before the first part: what others do then, they do during the run."""
+
 
 def measured(names: Sequence[str], size: Size) -> tuple[Recorded, list[str]]:
     """Measure the parts; return what they found, and which failed: one must not take the others with it."""
-    load, machine, found, failed = os.getloadavg()[0], described(), {}, []
+    load, machine, found, failed = cores_in_use(), described(), {}, []
     date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     for name in names:
         print(f"{name} …", end=" ", flush=True)
@@ -75,6 +79,11 @@ def measured(names: Sequence[str], size: Size) -> tuple[Recorded, list[str]]:
         found[name] = Part(date, size.name, round(load, 2), seconds, machine, result)
         print(f"{seconds} s")
     return Recorded(found), failed
+
+
+def cores_in_use() -> float:
+    """Return how many cores others use now."""
+    return psutil.cpu_percent(interval=LOOK_S) / 100 * (psutil.cpu_count() or 1)
 
 
 def write(merged: Recorded, new: Recorded) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from tests.benchmarks.figures import Curve
+from tests.benchmarks.figures import Curve, Figure
 from tests.benchmarks.profiles import NAMES
 from tests.benchmarks.recorded import Part, Recorded
 from tests.benchmarks.targets import TARGETS, Limit, Target, said, verdict
@@ -18,6 +18,12 @@ IMAGES = "images/performance"
 @cache
 def recorded() -> Recorded:
     return Recorded.read()
+
+
+def figures_of(part: str) -> Mapping[str, Figure]:
+    """Return the figures of a part; none where it was never measured."""
+    found = recorded().parts.get(part)
+    return found.found.figures if found is not None else {}
 
 
 def image_of(part: str, curve: str) -> str:
@@ -103,7 +109,7 @@ def warning(part: Part) -> str:
 
 def calls() -> str:
     """Return the table of calls: hot and cold, ours and the SDK's."""
-    part = recorded().parts["calls"].found.figures
+    part = figures_of("calls")
     names = list(dict.fromkeys(name.partition(".")[0] for name in part))
     rows = [
         (
@@ -117,8 +123,7 @@ def calls() -> str:
 
 def peers() -> str:
     """Return the table of what programs log with today."""
-    found = recorded().parts["peers"].found.figures
-    collectives = recorded().parts["collectives"].found.figures
+    found, collectives = figures_of("peers"), figures_of("collectives")
     names = list(dict.fromkeys(name.rpartition(".")[0] for name in found))
     rows = [(name, *(said(found[f"{name}.{what}"]) for what in ("call", "otel_ml", "ratio"))) for name in names]
     rows += [
