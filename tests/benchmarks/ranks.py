@@ -19,7 +19,17 @@ from typing import Any
 from tests.benchmarks.figures import Curve, Figure, Found
 from tests.benchmarks.payload import FIRST
 from tests.benchmarks.sizes import Size
-from tests.benchmarks.under_load import EXPERIMENT, Watch, answers, received, senders, service, tell, watched
+from tests.benchmarks.under_load import (
+    DELIVERED_WITHIN_S,
+    EXPERIMENT,
+    Watch,
+    answers,
+    received,
+    senders,
+    service,
+    tell,
+    watched,
+)
 from tests.collector.pipeline import Service
 from tests.e2e.jobs import until
 
@@ -68,7 +78,7 @@ def job(on: Service, ranks: int, metrics: int, timers: int, seconds: float) -> t
         tell(sending, str(start))
         with watched(on) as watch, watching(on, start + seconds + 60) as seen:
             sent = answers(sending)
-        account = until(lambda: settled(on), seconds=60)
+        account = until(lambda: settled(on), seconds=DELIVERED_WITHIN_S)
     points = sum(one["points"] for one in sent)
     lost = max(0, points - received(on, EXPERIMENT)) + sum(account["lost"].values())
     steps = [step for step in range(int(seconds)) if step >= SETTLE_S or seconds <= 2 * SETTLE_S]
@@ -127,7 +137,7 @@ def watching(on: Service, until_s: float) -> Iterator[dict[str, Seen]]:
         thread.start()
     try:
         yield seen
-        until(lambda: settled(on), seconds=60)
+        until(lambda: settled(on), seconds=DELIVERED_WITHIN_S)
         time.sleep(10 * LOOK_S)
     finally:
         done.set()

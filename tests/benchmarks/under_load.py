@@ -21,9 +21,9 @@ import psutil
 from tests.benchmarks.child import bare_environment
 from tests.benchmarks.payload import FIRST, expected_mean, metric_name
 from tests.collector.pipeline import Service
-from tests.e2e.jobs import until
 
 __all__ = [
+    "DELIVERED_WITHIN_S",
     "EXPERIMENT",
     "Load",
     "Outcome",
@@ -42,6 +42,7 @@ DELIVERED_WITHIN_S = 120.0
 """How long what was acknowledged may take to be in every backend, before the measurement is given up."""
 
 SAMPLE_S = 0.5
+LOOK_S = 0.02
 
 STILL_S = 0.2
 """How long nothing may have moved in a run that nobody ends."""
@@ -143,9 +144,9 @@ def served(load: Load, on: Service, *, endpoint: str = "") -> Outcome:
         tell(sending, "go")
         tell(sending, str(max(answer["begun"] for answer in answers(sending))))
         sent = answers(sending)
-        account = until(lambda: complete(on, load), seconds=DELIVERED_WITHIN_S)
+        items = sum(one["items"] for one in sent)
+        account = settled(on, load, items)
         seconds = time.monotonic() - began
-    items = sum(one["items"] for one in sent)
     arrived = spans_in(on, load.experiment) if load.kind == "spans" else received(on, load.experiment)
     lost = sum(account["lost"].values()) + max(0, items - arrived)
     return Outcome(items, seconds, lost, is_exact(on, load, sent[0]["steps"]), watch, account)
@@ -220,26 +221,32 @@ def watched(one: Service) -> Iterator[Watch]:
         thread.join()
 
 
-def complete(on: Service, load: Load) -> Mapping[str, Any]:
-    """Return the run's account once it has ended and every exporter has everything.
+def settled(on: Service, load: Load, items: int) -> Mapping[str, Any]:
+    """Wait until everything is delivered, or for too long; return the run's account as it is then."""
+    deadline = time.monotonic() + DELIVERED_WITHIN_S
+    while not is_complete(on, load, items) and time.monotonic() < deadline:
+        time.sleep(LOOK_S)
+    return on.account(load.experiment)
+
+
+def is_complete(on: Service, load: Load, items: int) -> bool:
+    """Whether the run has ended and every exporter has everything.
 
     Foreign writers never say goodbye: their last step closes with the end of the run, and is not waited for.
     """
     if load.kind != "foreign":
-        return on.ended(load.experiment)
-    first = settled_but_for_a_step(on, load.experiment)
-    time.sleep(STILL_S if first else 0)
-    again = settled_but_for_a_step(on, load.experiment)
-    return again if first and again and again["last_seq"] == first["last_seq"] else {}
+        return bool(on.ended(load.experiment))
+    return received(on, load.experiment) >= items and is_still(on, load.experiment)
 
 
-def settled_but_for_a_step(on: Service, experiment: str) -> Mapping[str, Any]:
-    """Return the account of a run of which at most one step is open, and the rest is delivered."""
-    account = on.account(experiment)
-    if not account or account["pending"] > 1:
-        return {}
-    is_delivered = all(one["delivered_seq"] == account["last_seq"] for one in account["exporters"].values())
-    return account if is_delivered else {}
+def is_still(on: Service, experiment: str) -> bool:
+    """Whether all records there are have been delivered, and no more come."""
+    before = on.account(experiment)
+    time.sleep(STILL_S)
+    after = on.account(experiment)
+    return before["last_seq"] == after["last_seq"] and all(
+        one["delivered_seq"] == after["last_seq"] for one in after["exporters"].values()
+    )
 
 
 def received(on: Service, experiment: str) -> int:
@@ -263,7 +270,7 @@ def is_exact(on: Service, load: Load, steps: int) -> bool:
 
     An amendment counts: on a machine that is short of time a rank may come too late for the first step to wait for it.
     """
-    if load.kind != "own" or load.options.keys() & {"reduction", "attributes", "late"}:
+    if load.kind == "spans" or load.options.keys() & {"reduction", "late"}:
         return True
     ends: dict[int, dict[str, float]] = {FIRST: {}, FIRST + steps - 1: {}}
     count = 0
@@ -273,6 +280,8 @@ def is_exact(on: Service, load: Load, steps: int) -> bool:
             number = int(line[line.index(b'"step":') + 7 :].partition(b",")[0])
             if number in ends:
                 ends[number] |= json.loads(line)["values"]
+    if load.kind == "foreign" or load.options.get("attributes"):  # the names have the attributes in them
+        return count >= steps - 1
     wanted = {metric_name(index): expected_mean(load.ranks, index) for index in range(load.options["metrics"])}
     return count == steps and all(wanted.items() <= found.items() for found in ends.values())
 
