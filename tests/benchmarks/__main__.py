@@ -39,6 +39,7 @@ from tests.benchmarks.profiles import IMAGES
 from tests.benchmarks.recorded import Part, Recorded, worse
 from tests.benchmarks.report import image_of, target_table
 from tests.benchmarks.sizes import SIZES, Size
+from tests.benchmarks.targets import TARGETS
 
 PARTS: Mapping[str, Callable[[Size], Found]] = {
     "calls": calls.measure,
@@ -86,10 +87,10 @@ def cores_in_use() -> float:
     return psutil.cpu_percent(interval=LOOK_S) / 100 * (psutil.cpu_count() or 1)
 
 
-def write(merged: Recorded, new: Recorded) -> None:
-    """Write the figures, the plots of the new parts, and the generated parts of the pages."""
-    merged.write()
-    for name, part in new.parts.items():
+def write(recorded: Recorded) -> None:
+    """Write the figures, the plots, and the generated parts of the pages."""
+    recorded.write()
+    for name, part in Recorded.read().parts.items():  # as rounded, so that a plot changes only with its figures
         for key, curve in part.found.curves.items():
             draw(curve, IMAGES / image_of(name, key))
     # In a process of its own, which reads what was written as the test of the page does.
@@ -108,11 +109,11 @@ def main() -> int:
     began, before = time.monotonic(), Recorded.read()
     now, failed = measured(arguments.only or list(PARTS), SIZES[arguments.size or "full"])
     merged = Recorded({name: part for name in PARTS if (part := now.parts.get(name) or before.parts.get(name))})
-    print(f"\n{target_table(Recorded(now.parts))}\n")
+    print(f"\n{target_table(now, [target for target in TARGETS if target.is_part_of(now.figures)])}\n")
     for line in worse(before, now):
         print(f"More than 10 % worse than recorded: {line}")
     if arguments.write:
-        write(merged, now)
+        write(merged)
     print(f"{time.monotonic() - began:.0f} s{f'; failed: {failed}' if failed else ''}")
     return 1 if failed else 0
 

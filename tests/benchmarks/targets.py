@@ -47,6 +47,10 @@ class Target:
     beside: tuple[tuple[str, str], ...] = ()
     profile: str = "worker"
 
+    def is_part_of(self, figures: Figures) -> bool:
+        """Whether any of its figures is among these."""
+        return any(limit.figure in figures for limit in self.limits)
+
 
 TARGETS = (
     Target(
