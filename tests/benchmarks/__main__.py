@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import os
 import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+
+import psutil
 
 from tests.benchmarks import (
     calls,
@@ -38,6 +39,7 @@ from tests.benchmarks.profiles import IMAGES
 from tests.benchmarks.recorded import Part, Recorded, worse
 from tests.benchmarks.report import image_of, target_table
 from tests.benchmarks.sizes import SIZES, Size
+from tests.benchmarks.targets import TARGETS
 
 PARTS: Mapping[str, Callable[[Size], Found]] = {
     "calls": calls.measure,
@@ -57,10 +59,13 @@ PARTS: Mapping[str, Callable[[Size], Found]] = {
     "profiles": profiles.measure,
 }
 
+LOOK_S = 2
+"""Before the first part: what others do then, they do during the run."""
+
 
 def measured(names: Sequence[str], size: Size) -> tuple[Recorded, list[str]]:
     """Measure the parts; return what they found, and which failed: one must not take the others with it."""
-    load, machine, found, failed = os.getloadavg()[0], described(), {}, []
+    load, machine, found, failed = cores_in_use(), described(), {}, []
     date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     for name in names:
         print(f"{name} …", end=" ", flush=True)
@@ -77,10 +82,15 @@ def measured(names: Sequence[str], size: Size) -> tuple[Recorded, list[str]]:
     return Recorded(found), failed
 
 
-def write(merged: Recorded, new: Recorded) -> None:
-    """Write the figures, the plots of the new parts, and the generated parts of the pages."""
-    merged.write()
-    for name, part in new.parts.items():
+def cores_in_use() -> float:
+    """Return how many cores others use now."""
+    return psutil.cpu_percent(interval=LOOK_S) / 100 * (psutil.cpu_count() or 1)
+
+
+def write(recorded: Recorded) -> None:
+    """Write the figures, the plots, and the generated parts of the pages."""
+    recorded.write()
+    for name, part in Recorded.read().parts.items():  # as rounded, so that a plot changes only with its figures
         for key, curve in part.found.curves.items():
             draw(curve, IMAGES / image_of(name, key))
     # In a process of its own, which reads what was written as the test of the page does.
@@ -99,11 +109,11 @@ def main() -> int:
     began, before = time.monotonic(), Recorded.read()
     now, failed = measured(arguments.only or list(PARTS), SIZES[arguments.size or "full"])
     merged = Recorded({name: part for name in PARTS if (part := now.parts.get(name) or before.parts.get(name))})
-    print(f"\n{target_table(Recorded(now.parts))}\n")
+    print(f"\n{target_table(now, [target for target in TARGETS if target.is_part_of(now.figures)])}\n")
     for line in worse(before, now):
         print(f"More than 10 % worse than recorded: {line}")
     if arguments.write:
-        write(merged, now)
+        write(merged)
     print(f"{time.monotonic() - began:.0f} s{f'; failed: {failed}' if failed else ''}")
     return 1 if failed else 0
 

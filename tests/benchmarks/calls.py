@@ -33,8 +33,10 @@ IN_A_RUN = {
     "level_off": Case(
         "with otel_ml.timed('detail', level=3): pass", "with idle_tracer.start_as_current_span('x'): pass"
     ),
-    "set_step": Case("otel_ml.set_step(next(STEP))", "pass"),
+    "set_step": Case("otel_ml.set_step(next(STEP))", "{**ATTRIBUTES, 'step': next(STEP)}"),
 }
+"""An SDK knows no step: beside `set_step` stands the dictionary that carries one."""
+
 WITHOUT_A_RUN = {
     "disabled_record": Case("idle_metric.record(0.5)", "idle_counter.add(1)"),
     "disabled_log_10": Case("otel_ml.log(TEN)", "for name in TEN: idle_histogram.record(TEN[name], ATTRIBUTES)"),

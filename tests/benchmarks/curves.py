@@ -1,6 +1,7 @@
 """Cost against what grows: each curve near-linear, or the page says why.
 
-Those of the service go the whole way, from OTLP to TensorBoard and JSONL; each point is a run of its own.
+Those of the service are its CPU time a point, from OTLP to TensorBoard and JSONL, whatever it waits for meanwhile; each
+point of a curve is a run of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.collector.pipeline import Service
 __all__ = ["measure"]
 
 RANKS, METRICS = 64, 100
-RATE = "points/s"
+COST = "µs of CPU a point"
 
 
 def measure(size: Size) -> Found:
@@ -34,8 +35,7 @@ def measure(size: Size) -> Found:
                 "steps a request",
                 {
                     f"{ranks:,} ranks": [(steps, ranks, {"per_request": steps}) for steps in size.per_request]
-                    for ranks in size.ranks
-                    if 1 < ranks <= 1024
+                    for ranks in size.writers
                 },
             ),
             "open_steps": at.curve("steps that wait for a rank", [(n, RANKS, {"behind": n}) for n in size.open_steps]),
@@ -71,19 +71,19 @@ class Axis:
 
     def lines(self, x: str, lines: Mapping[str, Sequence[Point]]) -> Curve:
         """Return a curve of several lines."""
-        found = {label: [(point[0], self._rate(*point[1:])) for point in points] for label, points in lines.items()}
-        return Curve(f"The service against {x}", x, RATE, found)
+        found = {label: [(point[0], self._cost(*point[1:])) for point in points] for label, points in lines.items()}
+        return Curve(f"The service against {x}", x, COST, found)
 
-    def _rate(self, ranks: int, options: Mapping[str, Any]) -> float:
+    def _cost(self, ranks: int, options: Mapping[str, Any]) -> float:
         name = f"bench-{next(self._number)}"
         load = Load("own", ranks, self._seconds, {"metrics": METRICS, **options}, experiment=name, connections=64)
-        return served(load, self._on).rate
+        return served(load, self._on).cpu_us
 
 
 def last(curve: Curve) -> Figure:
     """Return the last point of a curve's first line, so that runs can be compared."""
     x, y = next(iter(curve.lines.values()))[-1]
-    return Figure(y, curve.y, better="more" if curve.y == RATE else "less", note=f"{x:,g} {curve.x}")
+    return Figure(y, curve.y.removesuffix(" a point").removesuffix(" a step"), note=f"{x:,g} {curve.x}")
 
 
 def worker_step(metrics: Sequence[int]) -> dict[str, list[tuple[float, float]]]:

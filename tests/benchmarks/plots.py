@@ -52,7 +52,8 @@ def _lines(axes: Any, curve: Curve) -> None:
         xs, ys = zip(*points, strict=True)
         axes.plot(xs, ys, color=colour, label=label, marker="o" if len(points) < 20 else None, markersize=4)
     every = [point for points in curve.lines.values() for point in points]
-    _scale(axes.set_xscale, [x for x, _ in every])
+    if curve.x != "seconds":
+        _scale(axes.set_xscale, [x for x, _ in every])
     if not _scale(axes.set_yscale, [y for _, y in every]):
         axes.set_ylim(bottom=0)
     axes.set_xlabel(curve.x)

@@ -77,7 +77,7 @@ def drawn(py_spy: str, pid: int, name: str, seconds: float) -> Iterator[None]:
         said, _ = looking.communicate(timeout=seconds + 60)
     if looking.returncode:
         raise RuntimeError(f"py-spy could not look: {said.decode()}")
-    image.write_text(_without_names(image.read_text()))
+    image.write_text(_without_names(image.read_text(), name))
 
 
 def train(seconds: float) -> None:
@@ -102,9 +102,10 @@ def _samples(image: Path) -> float:
     return float(counted.replace(",", ""))
 
 
-def _without_names(svg: str) -> str:
+def _without_names(svg: str, title: str) -> str:
     """Leave out where this checkout and this Python are, and numbers that differ between runs."""
-    svg = re.sub(r"thread \(0x[0-9A-F]+\)", "thread", svg)
+    svg = re.sub(r"thread \(\d+\)", "thread", svg)
+    svg = re.sub(r'(<text id="title"[^>]*>)[^<]*', rf"\g<1>{title}", svg)
     for folder in (Path(__file__).resolve().parents[2], Path(sys.prefix), Path(sys.base_prefix)):
         svg = svg.replace(f"{folder}/", "")
     return svg

@@ -6,11 +6,9 @@ moment all ranks are done with a step until its row can be read from the file, b
 
 from __future__ import annotations
 
-import itertools
 import json
+import resource
 import struct
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,11 +16,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.child import bare_environment
 from tests.benchmarks.figures import Curve, Figure, Found
 from tests.benchmarks.payload import FIRST
 from tests.benchmarks.sizes import Size
-from tests.benchmarks.under_load import EXPERIMENT, Watch, answers, line_of, received, service, watched
+from tests.benchmarks.under_load import (
+    DELIVERED_WITHIN_S,
+    EXPERIMENT,
+    Watch,
+    answers,
+    received,
+    senders,
+    service,
+    tell,
+    watched,
+)
 from tests.collector.pipeline import Service
 from tests.e2e.jobs import until
 
@@ -46,6 +53,7 @@ Seen = dict[int, float]
 
 def measure(size: Size) -> Found:
     """Run each job for as long as the size says."""
+    allow_files()
     figures: dict[str, Figure] = {}
     curves: dict[str, Curve] = {}
     for ranks, (metrics, timers) in JOBS.items():
@@ -58,15 +66,19 @@ def measure(size: Size) -> Found:
 
 def job(on: Service, ranks: int, metrics: int, timers: int, seconds: float) -> tuple[dict[str, Figure], Curve]:
     """Run one job; return its figures, and memory over time."""
-    with ranks_of(on, ranks, metrics, timers, seconds) as sending:
+    spec = {
+        "endpoint": on.endpoint,
+        "experiment": EXPERIMENT,
+        "metrics": metrics,
+        "timers": timers,
+        "steps": int(seconds),
+    }
+    with senders("tests.benchmarks.paced", ranks, PROCESSES, spec) as sending:
         start = time.time() + START_IN_S
-        for process in sending:
-            assert process.stdin is not None
-            process.stdin.write(f"{start}\n")
-            process.stdin.flush()
+        tell(sending, str(start))
         with watched(on) as watch, watching(on, start + seconds + 60) as seen:
             sent = answers(sending)
-        account = until(lambda: settled(on), seconds=60)
+        account = until(lambda: settled(on), seconds=DELIVERED_WITHIN_S)
     points = sum(one["points"] for one in sent)
     lost = max(0, points - received(on, EXPERIMENT)) + sum(account["lost"].values())
     steps = [step for step in range(int(seconds)) if step >= SETTLE_S or seconds <= 2 * SETTLE_S]
@@ -79,6 +91,12 @@ def job(on: Service, ranks: int, metrics: int, timers: int, seconds: float) -> t
     }
     title = f"Memory of the service, {ranks:,} ranks, a step a second"
     return figures, Curve(title, "seconds", "MiB", {"resident": watch.memory()})
+
+
+def allow_files() -> None:
+    """Let this process, and those it starts, have as many connections as the system allows: a rank needs one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def memory_figures(watch: Watch) -> dict[str, Figure]:
@@ -104,40 +122,6 @@ def freshness(file: str, when: Seen, start: float, steps: Sequence[int]) -> Iter
 
 
 @contextmanager
-def ranks_of(
-    on: Service, ranks: int, metrics: int, timers: int, seconds: float
-) -> Iterator[list[subprocess.Popen[str]]]:
-    """Start the processes that play the ranks, connected and waiting for the second they begin at."""
-    spec = {
-        "endpoint": on.endpoint,
-        "experiment": EXPERIMENT,
-        "world": ranks,
-        "metrics": metrics,
-        "timers": timers,
-        "steps": int(seconds),
-    }
-    bounds = [ranks * part // PROCESSES for part in range(PROCESSES + 1)]
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.benchmarks.paced", json.dumps({**spec, "ranks": share})],
-            env=bare_environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for share in itertools.pairwise(bounds)
-    ]
-    try:
-        for process in started:
-            assert line_of(process) == "ready"
-        yield started
-    finally:
-        for process in started:
-            process.kill()
-            process.communicate()
-
-
-@contextmanager
 def watching(on: Service, until_s: float) -> Iterator[dict[str, Seen]]:
     """Look at both files until the run has ended; yield what is seen by file, filled while the block runs."""
     seen: dict[str, Seen] = {"jsonl": {}, "tensorboard": {}}
@@ -153,7 +137,7 @@ def watching(on: Service, until_s: float) -> Iterator[dict[str, Seen]]:
         thread.start()
     try:
         yield seen
-        until(lambda: settled(on), seconds=60)
+        until(lambda: settled(on), seconds=DELIVERED_WITHIN_S)
         time.sleep(10 * LOOK_S)
     finally:
         done.set()

@@ -27,7 +27,7 @@ class Part:
     Attributes:
         date: `YYYY-MM-DD`.
         size: see `sizes`.
-        load: what the machine had to do before the harness began, in cores.
+        load: cores that others used when the harness began.
     """
 
     date: str

@@ -26,6 +26,7 @@ class Size:
         rows: rows of 200 scalars given to each exporter.
         profile_s: how long a profile looks.
         curve_s: load of the service for one point of a curve.
+        writers: a line each in the curve of steps a request.
         ranks, metrics, per_request, attributes, open_steps, late, reductions: the points of the curves.
     """
 
@@ -43,6 +44,7 @@ class Size:
     rows: int
     profile_s: float
     curve_s: float
+    writers: Sequence[int]
     ranks: Sequence[int]
     metrics: Sequence[int]
     per_request: Sequence[int]
@@ -57,21 +59,22 @@ QUICK = Size(
     pairs=10,
     turn_s=0.002,
     cold_steps=30,
-    loop_pairs=3,
+    loop_pairs=2,
     loop_block_s=0.5,
     service_s=5,
-    hop_s=2,
-    job_s={1024: 6, 4096: 4},
+    hop_s=1,
+    job_s={1024: 5, 4096: 3},
     memory_steps=20_000,
     starts=3,
-    rows=30,
+    rows=20,
     profile_s=2,
-    curve_s=0.3,
-    ranks=(1, 64, 1024),
-    metrics=(1, 100, 1000),
+    curve_s=0.2,
+    writers=(64,),
+    ranks=(1, 256),
+    metrics=(1, 1000),
     per_request=(1, 20),
     attributes=(0, 4),
-    open_steps=(0, 100),
+    open_steps=(0, 20),
     late=(0, 10),
     reductions=("mean", "p99"),
 )
@@ -91,11 +94,12 @@ FULL = Size(
     rows=300,
     profile_s=10,
     curve_s=2,
+    writers=(64, 1024),
     ranks=(1, 4, 16, 64, 256, 1024, 4096),
     metrics=(1, 10, 100, 1000, 10_000),
     per_request=(1, 5, 20, 100),
     attributes=(0, 1, 2, 4, 8),
-    open_steps=(0, 10, 100, 1000),
+    open_steps=(0, 10, 100, 300),
     late=(0, 5, 10, 25, 50),
     reductions=(
         *("mean", "weighted", "sum", "min", "max", "count", "std", "last", "first"),

@@ -47,6 +47,8 @@ class Own:
     """
 
     LATE_ROUNDS = 50
+    CATCH_UP = 20
+    """Rounds in a request of the rank that was behind."""
 
     def __init__(
         self,
@@ -86,8 +88,12 @@ class Own:
 
     def goodbye(self, rounds: int, rank: int) -> Iterator[Request]:
         if rank == self._world - 1:
-            for number in range(rounds, rounds + self._behind):
-                yield from self.requests(number, rank)
+            owed = [
+                self._payload(number, rank % VARIANTS, rank < self._late)
+                for number in range(max(0, rounds - self._behind), rounds)
+            ]
+            for first in range(0, len(owed), self.CATCH_UP):
+                yield self._request(rank, b"".join(owed[first : first + self.CATCH_UP]))
         seq = self._first_seq(rounds, again=rank < self._late)
         if rank < self._late:
             for number in range(max(0, rounds - self.LATE_ROUNDS), rounds):

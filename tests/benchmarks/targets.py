@@ -8,7 +8,7 @@ from typing import Literal
 
 from tests.benchmarks.figures import Figure
 
-__all__ = ["TARGETS", "Limit", "Target", "said", "verdict"]
+__all__ = ["TARGETS", "Limit", "Target", "plain", "said", "verdict"]
 
 Figures = Mapping[str, Figure]
 """`part/figure` → what was measured."""
@@ -46,6 +46,10 @@ class Target:
     reference: str = ""
     beside: tuple[tuple[str, str], ...] = ()
     profile: str = "worker"
+
+    def is_part_of(self, figures: Figures) -> bool:
+        """Whether any of its figures is among these."""
+        return any(limit.figure in figures for limit in self.limits)
 
 
 TARGETS = (
@@ -219,20 +223,20 @@ def said(figure: Figure | None, label: str = "") -> str:
         return f"{label} –".strip()
     shown = _ratio(figure.value) if figure.unit == "1" and 0 < figure.value < 0.5 else _number(figure)
     if figure.low is not None and figure.high is not None and figure.unit != "1":
-        shown += f" ({_plain(figure.low)}…{_plain(figure.high)})"
+        shown += f" ({plain(figure.low)}…{plain(figure.high)})"
     return f"{label} {shown}".strip() if not label.startswith("of ") else f"{shown} {label}"
 
 
 def _number(figure: Figure) -> str:
     assert figure.value is not None
-    return _plain(figure.value) if figure.unit == "1" else f"{_plain(figure.value)} {figure.unit}"
+    return plain(figure.value) if figure.unit == "1" else f"{plain(figure.value)} {figure.unit}"
 
 
 def _ratio(value: float) -> str:
-    return f"1/{_plain(1 / value)}"
+    return f"1/{plain(1 / value)}"
 
 
-def _plain(value: float) -> str:
+def plain(value: float) -> str:
     """Write a number with three significant digits, thousands apart, never as a power of ten."""
     if value == 0:
         return "0"

@@ -48,9 +48,10 @@ def told(name: str, outcome: Outcome, unit: str) -> dict[str, Figure]:
     """Return the figures of one load."""
     note = f"{outcome.items:,} in {outcome.seconds:.1f} s, the last row included"
     memory = max(mib for _, mib in outcome.watch.memory())
+    wrong = "" if outcome.exact else "a row is missing, or is not the mean of what was sent"
     return {
         f"{name}.rate": Figure(outcome.rate, unit, better="more", note=note),
-        f"{name}.lost": Figure(float(outcome.lost if outcome.exact else max(1, outcome.lost)), "1"),
+        f"{name}.lost": Figure(float(outcome.lost or bool(wrong)), "1", note=wrong),
         f"{name}.cores": Figure(outcome.watch.cores(), "cores", better="neither"),
         f"{name}.memory": Figure(memory, "MiB"),
     }

@@ -37,6 +37,7 @@ def in_turns(
 def hot_calls(statement: str, names: Mapping[str, Any], seconds: float, *, calls: int | None = None) -> Turn:
     """Return a turn that calls in a tight loop for about `seconds`, and answers µs a call."""
     timer = timeit.Timer(statement, "import gc; gc.enable()", globals=dict(names))
+    timer.timeit(3)  # the first call of a name makes it known
     number = calls or max(1, int(seconds / (timer.timeit(3) / 3)))
 
     def turn() -> float:

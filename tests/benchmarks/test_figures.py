@@ -1,0 +1,107 @@
+"""The harness compares fairly, and says what it does not know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.benchmarks.figures import Curve, Figure, Found, absent, ratio
+from tests.benchmarks.recorded import Part, Recorded, worse
+from tests.benchmarks.report import warning
+from tests.benchmarks.targets import Limit, Target, said, verdict
+from tests.benchmarks.turns import in_turns
+
+MACHINE = {"cores": "2", "processor": "one"}
+
+
+def recorded(figure: Figure, *, processor: str = "one", size: str = "full", load: float = 0.0) -> Recorded:
+    machine = {**MACHINE, "processor": processor}
+    return Recorded({"calls": Part("2026-01-01", size, load, 1.0, machine, Found({"record": figure}))})
+
+
+def test_both_sides_take_as_many_turns_and_begin_equally_often() -> None:
+    order: list[str] = []
+
+    ours, theirs = in_turns(lambda: order.append("ours") or 1.0, lambda: order.append("theirs") or 2.0, 4)
+
+    assert (ours, theirs) == ([1.0] * 4, [2.0] * 4)
+    assert order[2::2] == ["theirs", "ours", "theirs", "ours"]  # who begins; the first pair does not count
+
+
+def test_a_ratio_is_the_median_over_pairs_so_a_slow_pair_does_not_move_it() -> None:
+    figure = ratio([1.0, 1.0, 50.0], [10.0, 10.0, 500.0])
+
+    assert (figure.value, figure.low, figure.high) == (0.1, 0.1, 0.1)
+
+
+def test_what_is_more_than_ten_percent_worse_is_said() -> None:
+    before, now = recorded(Figure(1.0, "µs")), recorded(Figure(1.2, "µs"))
+
+    assert list(worse(before, now)) == ["calls/record: 1 → 1.2 µs"]
+    assert list(worse(now, before)) == []
+
+
+def test_a_rate_is_worse_when_it_falls() -> None:
+    before, now = recorded(Figure(100.0, "points/s", better="more")), recorded(Figure(80.0, "points/s", better="more"))
+
+    assert list(worse(before, now)) == ["calls/record: 100 → 80 points/s"]
+
+
+def test_what_is_within_the_spread_is_not_worse() -> None:
+    before, now = recorded(Figure(1.0, "µs", 0.8, 1.3)), recorded(Figure(1.2, "µs", 0.9, 1.5))
+
+    assert list(worse(before, now)) == []
+
+
+def test_a_first_loss_is_worse_however_small() -> None:
+    before, now = recorded(Figure(0.0, "1")), recorded(Figure(1.0, "1"))
+
+    assert list(worse(before, now)) == ["calls/record: 0 → 1 1"]
+
+
+def test_times_of_another_machine_are_not_compared_but_ratios_are() -> None:
+    elsewhere = recorded(Figure(5.0, "µs"), processor="two")
+
+    assert list(worse(recorded(Figure(1.0, "µs")), elsewhere)) == []
+    ratios = recorded(Figure(0.1, "1")), recorded(Figure(0.5, "1"), processor="two")
+    assert list(worse(*ratios)) == ["calls/record: 0.1 → 0.5 1"]
+
+
+def test_a_row_is_met_only_when_all_its_limits_hold() -> None:
+    target = Target("a call", "", (Limit("a", 1.0), Limit("b", 10.0, side="≥")))
+
+    assert verdict(target, {"a": Figure(0.5, "µs"), "b": Figure(11.0, "1/s")}) == "met"
+    assert verdict(target, {"a": Figure(0.5, "µs"), "b": Figure(9.0, "1/s")}) == "**not met**"
+
+
+def test_what_could_not_be_measured_says_why_and_is_not_called_met() -> None:
+    target = Target("a tensor", "", (Limit("waits", 0), Limit("cost")))
+    nothing = absent("1", "no GPU on this machine")
+
+    assert verdict(target, {"waits": nothing, "cost": nothing}) == "not measured: no GPU on this machine"
+    assert verdict(target, {}) == "not measured: not yet run"
+
+
+def test_a_quick_run_and_a_shared_machine_are_said_before_any_number() -> None:
+    quick = recorded(Figure(1.0, "µs"), size="quick", load=1.9).parts["calls"]
+    full = recorded(Figure(1.0, "µs")).parts["calls"]
+
+    assert "a quick run on a shared machine" in warning(quick)
+    assert warning(full) == ""
+
+
+def test_numbers_are_shown_with_three_digits_unit_and_spread() -> None:
+    assert said(Figure(0.12345, "µs", 0.1, 0.2)) == "0.123 µs (0.1…0.2)"
+    assert said(Figure(1_234_567.0, "points/s"), "own clients") == "own clients 1,230,000 points/s"
+    assert said(Figure(0.02, "1"), "of the SDK's") == "1/50 of the SDK's"
+    assert said(absent("µs", "no GPU")) == "–"
+
+
+def test_what_is_recorded_is_read_back(tmp_path: Path) -> None:
+    curve = Curve("t", "x", "y", {"a": [(1.0, 2.0)]})
+    found = Found({"a": Figure(1.0, "µs", 0.5, 2.0, "more", "note"), "b": absent("1", "no GPU")}, {"c": curve})
+    Recorded({"calls": Part("2026-01-01", "full", 0.1, 2.0, MACHINE, found)}).write(tmp_path / "p.json")
+
+    [part] = Recorded.read(tmp_path / "p.json").parts.values()
+    assert part.found.figures == found.figures
+    assert part.found.curves["c"].lines == {"a": [[1.0, 2.0]]}
+    assert part.machine == MACHINE
