@@ -19,7 +19,9 @@ from tests.chaos.layout import LAYOUTS, RANKS
 from tests.chaos.steps import file_of, last_in, reached_in
 from tests.e2e.jobs import ROOT, environment, services_of, until
 
-PAUSE_S = 0.05
+PAUSE_S = 0.1
+"""Between two steps: a service can still amend the last 1,024, so what is under way for a minute is not too late."""
+
 LATENESS_MS = 2000
 END_SILENCE_MS = 20_000
 

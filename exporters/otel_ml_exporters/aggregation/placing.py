@@ -108,7 +108,7 @@ class Placing:
         who, last = writer.writer, after.attempt or 0
         if who.attempt is not None:
             return self._run.attempts.of(who.attempt)
-        first = self._run.writers[after.before].attempt or 0 if after.before is not None else last
+        before = None if after.before is None else self._run.writers[after.before].attempt
         peers = [
             (abs(other.writer.born - who.born), other.attempt)
             for other in self._run.writers
@@ -116,7 +116,8 @@ class Placing:
             and other.writer.rank != who.rank
             and other.attempt is not None
         ]
-        return max(first, min(last, min(peers)[1])) if peers else first
+        nearest = min(peers)[1] if peers else last if before is None else before
+        return max(before or 0, min(last, nearest))
 
     def _counted(self, writer: WriterState) -> int:
         """Return the attempt of a new writer: its launcher's count, else the newest one of its role.

@@ -483,3 +483,27 @@ def test_an_attempt_begins_at_its_first_step_in_whatever_order_its_steps_arrive(
     ]
     assert service.amendments == 0
     assert service.engine.status.counts.superseded == 2
+
+
+def test_a_rank_of_which_nothing_was_heard_while_it_lived_is_in_the_attempt_of_those_that_began_with_it() -> None:
+    service, [heard, unheard] = Service(), life("a", boot="b")
+    for step in range(6):
+        service.take(heard.step(step, {"x": 1.0}))
+        service.wait(1, heard)
+    service.wait(20)
+    second = life("b", start=service.now, boot="b")
+    for step in range(4, 8):
+        service.take(*[rank.step(step, {"x": 2.0}) for rank in second])
+    service.wait(3, *second)
+
+    for step in range(6):
+        service.take(unheard.step(step, {"x": 3.0}) + unheard.inside(step))
+    service.take(*[rank.bye() for rank in second])
+
+    assert {step: values["x"] for step, values in service.rows().items()} == {
+        **dict.fromkeys(range(4), 2.0),
+        **dict.fromkeys(range(4, 8), 2.0),
+    }
+    assert [(record.attempt, record.step) for record in service.steps() if record.amendment] == [
+        (0, step) for step in range(4)
+    ]
