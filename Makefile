@@ -1,7 +1,7 @@
 # Every target sets up what it needs. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check e2e collector browser bench chaos night fuzz audit docs full clean
+.PHONY: help setup demo test check e2e collector browser bench chaos night endurance fuzz audit docs full clean
 
 PYTHON ?= python3
 VENV   := .venv
@@ -50,10 +50,12 @@ bench: $(STAMP)  ## Measure everything, compare, and write docs/performance.md: 
 
 chaos: $(STAMP) collector  ## Disturb a job in 200 ways within 10 minutes; nothing may be lost or doubled
 	python -m tests.chaos --faults 200 --minutes 9
-
 night: $(STAMP) collector  ## The same for ten hours, and every kill with ten seeds
 	python -m tests.chaos --minutes 600
 	python -m pytest -m chaos -n 2 -rP
+
+endurance: $(STAMP)  ## A million steps, and what the worker and the service hold at each twentieth; hours
+	python -m tests.chaos.endurance --steps 1000000
 
 fuzz: $(STAMP)  ## Every decoder of foreign bytes, coverage-guided, FUZZ_SECONDS (20) each; findings in build/fuzz
 	.ci/install fuzz

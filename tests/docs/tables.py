@@ -12,6 +12,7 @@ from otel_ml_exporters.cli.env_command import markdown
 from otel_ml_exporters.registry import BUILT_IN, exporter_class
 from otel_ml_exporters.telemetry import CATALOGUE
 from tests.benchmarks import report
+from tests.docs.bounds import markdown as bounds
 from tests.docs.messages import catalogue
 from tests.e2e.jobs import ROOT
 
@@ -52,6 +53,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "exporters": exporters,
     "messages": catalogue,
     **report.SECTIONS,
+    "bounds": bounds,
     **{name: (lambda name=name: guarantees(name)) for name in BUILT_IN},
 }
 
