@@ -14,7 +14,7 @@ from otel_ml.leftovers import send_leftovers
 from otel_ml_exporters.cli.figures import plural, thousands
 from otel_ml_exporters.cli.parameters import dir_option
 from otel_ml_exporters.cli.screen import Screen, screen
-from otel_ml_exporters.runs.recover import Recovered, Unfinished, recover, unfinished
+from otel_ml_exporters.runs.recover import Recovered, Unfinished, recover, spools_of, unfinished
 
 __all__ = ["command"]
 
@@ -60,8 +60,11 @@ def _sent(run: Unfinished, config: Config, timeout: float, output: Screen) -> bo
     """Send the spools of a run whose service is elsewhere; say how it went."""
     is_sent = send_leftovers(run.id, config, timeout, output.line)
     where = f"{config.endpoint.shown} ({config.endpoint.source})"
-    if is_sent:
-        output.line(f"  {plural(run.spools, 'spool')} sent to {where}")
+    sent = run.spools - spools_of(run.id)
+    if is_sent and sent:
+        output.line(f"  {plural(sent, 'spool')} sent to {where}")
+    elif is_sent:
+        output.line("  its processes are alive, and send it themselves")
     else:
         output.line(f"  {where} did not take everything within {timeout:.0f} s; it is still here, run this again")
     return is_sent
