@@ -31,7 +31,7 @@ CATALOGUE: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Name → (Prometheus type, meaning). In a run they are called `otel_ml/<name>`, in Prometheus `otel_ml_<name>`."""
 
-_LABELS = 100
+MAX_LABELS = 100
 """Label sets of one counter: reasons quote what was sent, and a sender may send something else each time."""
 
 _OTHER = "other"
@@ -54,7 +54,7 @@ class Telemetry:
         """Add to a counter of the catalogue."""
         key = (_known(name), tuple(sorted(labels.items())))
         with self._lock:
-            if key not in self._values and sum(of == name for of, _ in self._values) >= _LABELS:
+            if key not in self._values and sum(of == name for of, _ in self._values) >= MAX_LABELS:
                 key = (name, tuple((label, _OTHER) for label, _ in key[1]))
             self._values[key] = self._values.get(key, 0) + amount
 

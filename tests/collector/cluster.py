@@ -63,7 +63,7 @@ def main() -> None:
             all_finished(started)
         for node, (_, env) in enumerate(job[:NODES]):
             recover(env, folder, on=on_host(node))
-        service.wait_for_the_end_of(experiment)
+        service.wait_for_the_end_of(experiment, seconds=200)
         service.stop()
 
 

@@ -68,6 +68,10 @@ def points_of(answer: Mapping[str, Any], kept_by: str = "jsonl") -> Points:
 
 
 def users(answer: Mapping[str, Any]) -> list[tuple[str, int, float]]:
-    """Return what is not otel_ml's own, corrections last."""
+    """Return what ranks recorded at a step, corrections last: not what is otel_ml's own, nor what agents scraped."""
     stored = [*answer["scalars"], *answer["amendments"]]
-    return [(name, step, float(value)) for name, _, step, value, *_ in stored if "otel_ml/" not in name]
+    return [
+        (name, step, float(value))
+        for name, axis, step, value, *_ in stored
+        if axis != "time" and "otel_ml/" not in name
+    ]

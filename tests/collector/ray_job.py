@@ -1,4 +1,4 @@
-"""A Ray job as docs/deployment.md shows it, on a cluster of one node, until stdin closes.
+"""A Ray job as the deployment guide shows it, on a cluster of one node, until stdin closes.
 
 python -m tests.collector.ray_job FOLDER
 """

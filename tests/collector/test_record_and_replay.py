@@ -13,7 +13,7 @@ from tests.e2e.jobs import Scalars, all_finished, environment, finished, process
 from tests.e2e.oracle import expected
 from tests.e2e.rank import written_in
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.xdist_group("one recording for all")]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
 class Recorded(NamedTuple):

@@ -17,7 +17,7 @@ from tests.collector.pipeline import Collector, Service, experiment_of
 from tests.e2e.jobs import environment, processes, reach, scalars_in, until
 from tests.fakes.vllm_metrics import VllmMetrics
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 LABELS = "engine/0/model_name/tiny"
 
@@ -106,21 +106,27 @@ def test_a_ray_job_its_actors_and_the_endpoints_that_ray_announces_are_one_run(t
             )
         )  # fmt: skip
         variables = environment(
-            RAY_USAGE_STATS_ENABLED=0, OTEL_EXPORTER_OTLP_ENDPOINT=agent.endpoint, OTEL_ML_EXPERIMENT_ID=experiment
-        )
+            RAY_USAGE_STATS_ENABLED=0, RAY_raylet_start_wait_time_s=200,
+            OTEL_EXPORTER_OTLP_ENDPOINT=agent.endpoint, OTEL_ML_EXPERIMENT_ID=experiment,
+        )  # fmt: skip
         with (tmp_path / "ray_job.log").open("wb") as log:
             job = subprocess.Popen(
                 [sys.executable, "-m", "tests.collector.ray_job", ray],
                 env=variables, stdin=subprocess.PIPE, stdout=log, stderr=log,
             )  # fmt: skip
             try:
-                until(lambda: [name for name in windows_of(service, tmp_path) if name.startswith("ray/ray_node_mem")],
-                      seconds=180)  # fmt: skip
+                until(lambda: shows_ray(job, service, tmp_path), seconds=300)
             finally:
                 job.communicate(timeout=90)
         service.wait_for_the_end_of(experiment)
         service.stop()
 
     shown = scalars_in("jsonl", service.run_of(experiment))
+    assert service.run_of(experiment).parent.name == "ray-job"
     assert shown["driver/queued"] == {step: float(step) for step in range(5)}
     assert shown["generator/tokens"] == {step: 100.0 * step for step in range(5)}
+
+
+def shows_ray(job: subprocess.Popen[bytes], service: Service, folder: Path) -> bool:
+    assert job.poll() is None, (folder / "ray_job.log").read_text()
+    return any(name.startswith("ray/ray_node_mem") for name in windows_of(service, folder))

@@ -12,7 +12,7 @@ from otel_ml_exporters.delivery import pipeline
 from otel_ml_exporters.experiments import book, run_log
 from otel_ml_exporters.receiver import admission, http, points, resource
 from otel_ml_exporters.storage import outbox
-from otel_ml_exporters.telemetry import MAX_VALUES
+from otel_ml_exporters.telemetry import MAX_LABELS
 
 __all__ = ["BOUNDS", "Bound", "markdown"]
 
@@ -113,11 +113,11 @@ BOUNDS: Sequence[Bound] = (
     Bound("A run in memory", "reasons why records were lost, an exporter", str(pipeline._REASONS), "fixed",
           "counted as «for other reasons»", "`lost`",
           f"{SMALL}::test_reasons_of_losses_are_told_apart_up_to_a_hundred"),
-    Bound("The service in memory", "counters by label", f"{MAX_VALUES:,}", "fixed", "counted as `other`", "`/metrics`",
-          f"{SMALL}::test_counters_are_told_apart_up_to_a_thousand"),
+    Bound("The service in memory", "counters by label", f"{MAX_LABELS:,}", "fixed", "counted as `other`", "`/metrics`",
+          f"{SMALL}::test_counters_are_told_apart_up_to_a_hundred"),
     Bound("On disk", "records in `run.db`, of all open runs", size(env.DIR_MAX.default), "`OTEL_ML_DIR_MAX`",
           "the oldest go; an exporter that had not written them loses its place, said", "`lost`",
-          "tests/integration/test_service.py::"
+          "tests/integration/test_service_restart.py::"
           "test_at_the_disk_limit_the_slowest_exporter_loses_its_place_and_replay_fills_it"),
     Bound("On disk", "`late.otlp`, a run", size(env.LATE_MAX.default), "`OTEL_ML_LATE_MAX`",
           "the point is dropped, said",

@@ -14,7 +14,7 @@ from otel_ml.explanation import explained
 from otel_ml_exporters.cli.figures import plural, thousands
 from otel_ml_exporters.cli.parameters import dir_option
 from otel_ml_exporters.cli.screen import Screen, screen
-from otel_ml_exporters.runs.recover import Recovered, Unfinished, recover, send, unfinished
+from otel_ml_exporters.runs.recover import Recovered, Unfinished, recover, send, spools_of, unfinished
 
 __all__ = ["command"]
 
@@ -58,10 +58,14 @@ def command(base: Path, dry_run: bool, timeout: float) -> None:
 
 
 def _sent(run: Unfinished, endpoint: Endpoint, timeout: float, output: Screen) -> bool:
+    """Send the spools of a run whose service is elsewhere; say how it went."""
     is_done = send(run, endpoint, timeout, lambda slug, sentence: output.line(explained(sentence, slug)))
     where = f"{endpoint.shown} ({endpoint.source})"
-    if is_done:
-        output.line(f"  {plural(run.spools, 'spool')} sent to {where}")
+    sent = run.spools - spools_of(run.id)
+    if is_done and sent:
+        output.line(f"  {plural(sent, 'spool')} sent to {where}")
+    elif is_done:
+        output.line("  its processes are alive, and send it themselves")
     else:
         output.line(f"  not done within {timeout:.0f} s: {where} does not take it; run it again once it does")
     return is_done

@@ -20,10 +20,6 @@ _log = logging.getLogger(__name__)
 
 MAX_RUNS = 1_000
 """Open runs of a service; each has a thread an exporter. A run that is over is closed a minute later."""
-
-_UNNAMED = "default"
-"""Folder of runs whose writers say no name (CONTRACT §3)."""
-
 _OPEN = "open"
 """Name of the file beside `run.db` that says: a service was not done with this run. Its content is the id."""
 
@@ -42,6 +38,7 @@ class RunBook:
         self._telemetry = telemetry
         self._journal = journal
         self._runs: dict[str, ExperimentRun] = {}
+        self._unnamed: set[str] = set()
 
     def __iter__(self) -> Iterator[ExperimentRun]:
         return iter(list(self._runs.values()))
@@ -65,9 +62,12 @@ class RunBook:
         """
         run = self._runs.get(writer.experiment)
         if run is None:
+            if not writer.experiment_name:
+                self._unnamed.add(writer.experiment)
             return self._open(writer.experiment, self._folder(writer))
-        if writer.experiment_name and run.folder.parent.name == _UNNAMED and not run.outbox.last_seq:
-            return self._named(run, writer)
+        if writer.experiment_name and writer.experiment in self._unnamed:
+            self._unnamed.remove(writer.experiment)
+            return self._named(run, writer.experiment_name)
         return run
 
     def reopen(self, folders: Iterable[Path] | None = None) -> None:
@@ -111,16 +111,14 @@ class RunBook:
             _log.info("Run %s: %s", experiment, folder)
         return run
 
-    def _named(self, run: ExperimentRun, writer: Writer) -> ExperimentRun:
-        """Move a run of which nothing is in any backend yet to where its name belongs.
+    def _named(self, run: ExperimentRun, name: str) -> ExperimentRun:
+        """Move a run to where its name belongs, as long as nothing of it is in any backend.
 
         A Collector that scrapes the node is often heard before the first rank, and does not know the name.
         """
-        folder = run_folder(self._base, writer.experiment_name, run.experiment)
-        if folder.exists() or folder == run.folder:
-            return run
+        folder = run_folder(self._base, name, run.experiment)
         run.commit()
-        if run.outbox.last_seq:
+        if folder.exists() or run.outbox.last_seq:
             return run
         self.forget(run)
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -132,7 +130,7 @@ class RunBook:
         known = sorted(self._base.glob(f"*/{path_part(writer.experiment)}/state/run.db"))
         if known:
             return known[0].parent.parent
-        return run_folder(self._base, writer.experiment_name or _UNNAMED, writer.experiment)
+        return run_folder(self._base, writer.experiment_name or "default", writer.experiment)
 
 
 def _write(path: Path, text: str) -> None:

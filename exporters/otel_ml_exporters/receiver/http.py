@@ -203,7 +203,8 @@ class _Connection(asyncio.Protocol):
                 refusal = self._routes.refusal(self._head)
                 if refusal is not None:
                     if refusal.status == 401:
-                        self._refusals.tell(self._transport.get_extra_info("peername")[0], WRONG_TOKEN)
+                        peer = self._transport.get_extra_info("peername")  # None where it has gone already
+                        self._refusals.tell(peer[0] if peer else "a sender", WRONG_TOKEN)
                     self._refuse(refusal)
                     return
                 if self._head.headers.get("expect", "").lower() == "100-continue":

@@ -20,7 +20,7 @@ from otel_ml_exporters.runs.folders import RunFolder, run_folders
 from otel_ml_exporters.runs.source import facts, is_live
 from otel_ml_exporters.service import Service
 
-__all__ = ["Recovered", "Unfinished", "recover", "send", "unfinished"]
+__all__ = ["Recovered", "Unfinished", "recover", "send", "spools_of", "unfinished"]
 
 _LOOK_S = 0.2
 """How often the run is looked at while it is finished."""
@@ -121,13 +121,14 @@ def _served(run: Unfinished, base: Path, timeout: float, progress: Callable[[Map
     return Recovered(
         is_done=is_done,
         values=account.get("recorded", 0),
-        spools=run.spools - _spools(run.id),
+        spools=run.spools - spools_of(run.id),
         exporters=tuple(account.get("exporters", ())),
         lost=account.get("lost", {}),
     )
 
 
-def _spools(run_id: str) -> int:
+def spools_of(run_id: str) -> int:
+    """Return how many spools of a run lie on this host, those of live workers too."""
     return len(list(rendezvous_of(run_id).spool.glob(f"*{SUFFIX}")))
 
 
@@ -136,7 +137,7 @@ def _of_folders(base: Path) -> Iterator[Unfinished]:
         mark = folder.database.with_name("open")
         if mark.exists():
             run_id = mark.read_text(encoding="utf-8") or folder.id
-            yield Unfinished(run_id, folder.experiment, run_id, _spools(run_id), has_folder=True)
+            yield Unfinished(run_id, folder.experiment, run_id, spools_of(run_id), has_folder=True)
 
 
 def _of_spools(base: Path) -> Iterator[Unfinished]:

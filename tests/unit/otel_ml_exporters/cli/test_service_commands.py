@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -244,6 +245,21 @@ def test_recover_sends_what_a_job_with_a_service_elsewhere_left_to_its_endpoint(
     assert [point.step for point in server.points("loss")] == list(range(10))
     assert not rendezvous.folder.exists()
     assert not list(tmp_path.glob("*/01away"))
+
+
+def test_recover_leaves_a_live_rank_alone_whose_service_is_elsewhere(tmp_path: Path) -> None:
+    rendezvous = rendezvous_of("01alive", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    rendezvous.create()
+    spool = rendezvous.spool / "rank0-000000.spool"
+    write_spool(spool, FakeWriter(experiment="01alive"), range(2))
+    with otlp_server() as server, spool.open("rb") as rank:
+        fcntl.flock(rank, fcntl.LOCK_EX)
+        done = otel_ml(tmp_path, "recover", OTEL_EXPORTER_OTLP_ENDPOINT=server.url)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "its processes are alive, and send it themselves" in done.stdout
+    assert spool.exists()
+    assert server.requests == []
 
 
 def test_recover_leaves_a_job_alone_that_has_a_service(tmp_path: Path) -> None:

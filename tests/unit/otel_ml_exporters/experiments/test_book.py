@@ -56,6 +56,12 @@ def test_what_had_been_heard_before_the_run_got_its_name_is_still_there(book: Ru
     assert run.info.experiment == "digits"
 
 
+def test_a_run_that_was_given_the_name_of_the_default_folder_stays_there(book: RunBook, tmp_path: Path) -> None:
+    book.of(replace(RANK, experiment_name="default"))
+
+    assert book.of(replace(RANK, instance="other")).folder == tmp_path / "default" / "exp"
+
+
 def test_a_run_that_backends_have_something_of_stays_where_it_is(book: RunBook, tmp_path: Path) -> None:
     unnamed = Rank(0)
     run = book.of(unnamed.writer)
