@@ -10,7 +10,7 @@ from otel_ml_exporters.aggregation import foreign, lanes, output, room, rows, sh
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.delivery import pipeline
 from otel_ml_exporters.experiments import book, run_log
-from otel_ml_exporters.receiver import admission, http, points, resource
+from otel_ml_exporters.receiver import admission, intake, points, resource
 from otel_ml_exporters.storage import outbox
 from otel_ml_exporters.telemetry import MAX_LABELS
 
@@ -49,12 +49,14 @@ COME_BACK = "503 with `Retry-After`, gRPC UNAVAILABLE"
 BOUNDS: Sequence[Bound] = (
     Bound("Coming in", "one request, also unpacked", size(admission.MAX_REQUEST), "fixed", "413, the limit is named",
           "`refused{too large}`",
-          "tests/integration/test_service.py::test_a_compressed_bomb_is_refused_with_the_limit_and_the_service_goes_on"),
+          "tests/integration/test_service_requests.py::test_a_compressed_bomb_is_refused_with_the_limit_and_the_service_goes_on"),
     Bound("Coming in", "bodies under way over HTTP", size(env.QUEUE_MAX.default), "`OTEL_ML_QUEUE_MAX`",
-          f"{COME_BACK}; one alone always fits", "`refused{overloaded}`",
+          f"{COME_BACK}; up to 1 MiB always fits", "`refused{overloaded}`",
           f"{OVERLOAD}::test_bodies_under_way_are_bounded_over_all_connections"),
-    Bound("Coming in", "HTTP connections", f"{http._MAX_CONNECTIONS:,}", "fixed", "closed at once", "–",
-          f"{SMALL}::test_connections_beyond_the_bound_are_closed_and_the_others_are_served"),
+    Bound("Coming in", "HTTP connections", f"{intake.MOST_CONNECTIONS:,}", "fixed", COME_BACK,
+          "`refused{too many connections}`",
+          "tests/security/test_bounds.py::"
+          "test_connections_beyond_the_bound_are_told_to_come_back_and_the_others_go_on"),
     Bound("Coming in", "acknowledged and not decided: queue, journal", size(env.QUEUE_MAX.default),
           "`OTEL_ML_QUEUE_MAX`", COME_BACK, "`refused{overloaded}`, `journal_bytes`",
           f"{OVERLOAD}::test_what_is_acknowledged_and_cannot_be_decided_is_bounded_in_the_journal"),

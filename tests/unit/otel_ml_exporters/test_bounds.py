@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from otel_ml_exporters.aggregation.writers import MAX_GAPS, MAX_PARTS, WriterSta
 from otel_ml_exporters.delivery.pipeline import Pipeline
 from otel_ml_exporters.delivery.retry import RetryPolicy
 from otel_ml_exporters.experiments.run_log import OutputLog, RunLog
-from otel_ml_exporters.receiver import http, points, resource
+from otel_ml_exporters.receiver import points, resource
 from otel_ml_exporters.receiver.decode import Decoder
 from otel_ml_exporters.storage import outbox as outbox_module
 from otel_ml_exporters.storage.outbox import MAX_NOTICES, Commit, Outbox
@@ -154,24 +153,6 @@ def test_the_output_of_an_embedded_service_begins_anew_where_it_is_a_file(tmp_pa
 
     assert path.stat().st_size <= 1100
     assert path.read_text().splitlines()[-1] == "line 499"
-
-
-def test_connections_beyond_the_bound_are_closed_and_the_others_are_served(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http, "_MAX_CONNECTIONS", 2)
-    service = bench.service()
-    first, second = bench.sender(service), bench.sender(service)
-    assert (first.request("GET", "/healthz").status, second.request("GET", "/healthz").status) == (200, 200)
-
-    with socket.create_connection(("127.0.0.1", int(service.endpoint.rpartition(":")[2]))) as third:
-        try:
-            received = third.recv(1)
-        except ConnectionResetError:
-            received = b""
-
-    assert received == b""
-    assert first.request("GET", "/healthz").status == 200
 
 
 def test_requests_that_no_run_can_take_are_kept_up_to_a_bound(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
