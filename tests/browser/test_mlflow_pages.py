@@ -24,7 +24,7 @@ def test_open_leads_to_the_page_of_the_run_with_its_parameters_and_last_values(p
     page.open(mlflow, size=SIZE)
 
     page.shows("looked-at", "Finished", "What a person looks at.", "learning_rate", "model.width", "128", HOSTILE)
-    shown = page.text.splitlines()
+    shown = page.until(lambda: LAST.keys() <= set(lines := page.text.splitlines()) and lines)
     found = {name: shown[shown.index(name) + 1] for name in LAST}
     page.picture("mlflow-run")
     assert {name: float(value) for name, value in found.items()} == LAST
