@@ -265,9 +265,13 @@ class Service:
         for problem in self._problems:
             run.say("wrong-setting", f"{problem} The run goes on with: {', '.join(self._exporters) or 'no exporter'}.")
         rendezvous.create()
-        self._spools = LeftoverSpools(rendezvous.spool, lambda signal, body: self._admission.take(signal, body).stored)
+        announcement = Announcement(self.endpoint, self._token, os.getpid(), str(run.folder), self.exporters)
+        self._spools = LeftoverSpools(
+            rendezvous.spool,
+            lambda signal, body: self._admission.take(signal, body).stored,
+            taken_in=lambda: rendezvous.publish(announcement),
+        )
         self._spools.start()
-        rendezvous.publish(Announcement(self.endpoint, self._token, os.getpid(), str(run.folder), self.exporters))
         threading.Thread(target=self._watch_the_end, name="otel-ml-end", daemon=True).start()
 
     def _watch_the_end(self) -> None:

@@ -43,7 +43,7 @@ def counted(folder: Path) -> None:
 def by_id(folder: Path) -> None:
     """Kill every rank and start the job again with the same id, as a cluster does after preemption: nobody counts."""
     with processes(ranks(folder, LIVES, life=0, world=2), folder):
-        until(lambda: len(list(folder.glob("0-*"))) == 2)
+        until(lambda: closed(folder, REACHED - 1))
     with processes(ranks(folder, LIVES, life=1, world=2), folder) as started:
         all_finished(started)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+import otel_ml
+from tests.integration.left_behind import points_left
 from tests.integration.worker_process import environment, run, start
 from tests.otlp_server import eventually
 
@@ -88,3 +91,43 @@ def test_a_service_that_never_answers_is_waited_for_five_seconds(tmp_path: Path)
     os.kill(int((tmp_path / "runs" / "pid").read_text()), signal.SIGKILL)
     assert "4 points of rank 0 are not acknowledged" in errors
     assert 4.0 < time.monotonic() - begun < 12.0
+
+
+def test_a_job_that_died_before_its_service_was_there_and_is_started_again_counts_no_step_twice(
+    slow_service: Mapping[str, str], tmp_path: Path
+) -> None:
+    """The service hears first what the dead had left, then those who live: so it knows who came later."""
+    program = """
+        import otel_ml, sys, time
+        rank = int(sys.stdin.readline())
+        otel_ml.init("short", id="one", exporters="jsonl", rank=rank, world_size=2)
+        for i in range(40):
+            otel_ml.set_step(i)
+            otel_ml.log({"loss": 1.0}, reduce="sum")
+            time.sleep(0.01)
+        print("ready", flush=True)
+        sys.stdin.readline()
+    """
+
+    def ranks() -> list[subprocess.Popen[str]]:
+        started = [start(program, slow_service, tmp_path) for _ in range(2)]
+        for rank, process in enumerate(started):
+            assert process.stdin is not None
+            process.stdin.write(f"{rank}\n")
+            process.stdin.flush()
+        for process in started:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        return started
+
+    first = ranks()
+    eventually(lambda: len([point for point in points_left(tmp_path) if point.name == "loss"]) == 2 * 40)
+    assert not list(tmp_path.glob("run/*/*/service.json"))
+    for process in first:
+        process.kill()
+        process.communicate()
+    for process in ranks():
+        process.communicate("go\n", timeout=60)
+
+    eventually(lambda: not list(tmp_path.glob("run/*/*/service.json")), within=60)
+    assert otel_ml.read(tmp_path / "runs" / "short" / "one")["loss"] == (list(range(40)), [2.0] * 40)

@@ -184,7 +184,7 @@ class Engine:
         if not self._once(writer, position.seq, position.axis):
             return
         run = self._run
-        writer.lived(position.time_ns, run.now)
+        writer.lived(position.time_ns, run.now - position.writer.left_for_ms / 1e3)
         if writer.replaced_at is not None:
             self._steps.placing.heard_again(writer)
         track = run.lanes.track(writer.writer.role, position.axis)

@@ -49,6 +49,7 @@ class Writer:
         parent: instance of the process this one was forked or spawned from, or None.
         topology: (dimension, coordinate, size), sorted by dimension.
         with_role: False where the user said `init(prefix="")`.
+        left_for_ms: for how long this had lain in the spool of a process that was gone.
     """
 
     experiment: str
@@ -67,6 +68,7 @@ class Writer:
     with_role: bool = True
     tags: tuple[str, ...] = ()
     notes: str | None = None
+    left_for_ms: int = 0
 
 
 class SeriesKey(NamedTuple):

@@ -32,16 +32,23 @@ class LeftoverSpools:
     Args:
         folder: of the rendezvous.
         take: sends a request on; its future is done when that is in the journal.
+        taken_in: called once what the dead had left at the start is in the journal. The living are to be heard later:
+            of two incarnations of a rank, the one that is heard first is the older one.
     """
 
-    def __init__(self, folder: Path, take: Callable[[Signal, bytes], Future[int]]) -> None:
+    def __init__(
+        self, folder: Path, take: Callable[[Signal, bytes], Future[int]], taken_in: Callable[[], None]
+    ) -> None:
         self._folder = folder
         self._take = take
+        self._taken_in = taken_in
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name="otel-ml-spools", daemon=True)
 
     def start(self) -> None:
         """Start watching."""
+        if not self._folder.exists() or not any(self._folder.iterdir()):
+            self._say_taken_in()
         self._thread.start()
 
     def stop(self) -> None:
@@ -60,7 +67,12 @@ class LeftoverSpools:
                 self.sweep()
             except Exception:  # noqa: BLE001 (whatever it is, the file stays and is tried again)
                 _log.exception("The spools in %s cannot be taken in now.", self._folder)
+            self._say_taken_in()
             self._stopping.wait(_EVERY_S)
+
+    def _say_taken_in(self) -> None:
+        taken_in, self._taken_in = self._taken_in, lambda: None
+        taken_in()
 
     def _adopted(self, path: Path) -> bool:
         try:
