@@ -16,12 +16,14 @@ A file may end inside a frame where its writer was killed; what is before is goo
 from __future__ import annotations
 
 import struct
+import time
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from otel_ml.wire.protobuf import field
+from otel_ml.wire.attributes import LEFT_FOR
+from otel_ml.wire.protobuf import field, key_values
 
 __all__ = ["HEADER", "PATHS", "SUFFIX", "Frame", "Kind", "Leftover", "encode_frame", "read_spool", "request_body"]
 
@@ -44,7 +46,7 @@ class Frame(NamedTuple):
 
 
 class Leftover(NamedTuple):
-    """What a spool file holds."""
+    """What a spool file holds; the resource says for how long nothing was added to it."""
 
     resource: bytes
     frames: tuple[Frame, ...]
@@ -60,7 +62,10 @@ def read_spool(path: Path) -> Leftover:
     frames = list(_frames(path.read_bytes()))
     if not frames or frames[0].kind != "R":
         return Leftover(b"", ())
-    return Leftover(frames[0].payload, tuple(frame for frame in frames if frame.kind in PATHS))
+    # By the kernel's clock, which wrote the file's time: a process' own may have been set since.
+    left_for = max(0, time.clock_gettime_ns(time.CLOCK_REALTIME) - path.stat().st_mtime_ns) // 1_000_000
+    resource = frames[0].payload + key_values(1, {LEFT_FOR: left_for})
+    return Leftover(resource, tuple(frame for frame in frames if frame.kind in PATHS))
 
 
 def _frames(content: bytes) -> Iterator[Frame]:
