@@ -211,14 +211,10 @@ class Engine:
         if not fresh or not self._room.axis(writer.writer.role, position.axis, 0):
             return
         run = self._run
-<<<<<<< HEAD
         if position.boot_s:
             run.writers.lived(writer, position.boot_s, run.now)
         else:
             writer.lived(position.time_ns, run.now)
-=======
-        writer.lived(position.time_ns, run.now - position.writer.left_for_ms / 1e3)
->>>>>>> h2-worker
         if writer.replaced_at is not None:
             self._steps.placing.heard_again(writer)
         track = run.lanes.track(writer.writer.role, position.axis)

@@ -42,12 +42,8 @@ class Writer:
         parent: instance of the process this one was forked or spawned from, or None.
         topology: (dimension, coordinate, size), sorted by dimension.
         with_role: False where the user said `init(prefix="")`.
-<<<<<<< HEAD
         boot, born: when it began, in seconds of a clock that all processes of a boot of a machine share; "" and 0
             where it does not say.
-=======
-        left_for_ms: for how long this had lain in the spool of a process that was gone.
->>>>>>> h2-worker
     """
 
     experiment: str
@@ -66,53 +62,8 @@ class Writer:
     with_role: bool = True
     tags: tuple[str, ...] = ()
     notes: str | None = None
-<<<<<<< HEAD
     boot: str = ""
     born: float = 0.0
-=======
-    left_for_ms: int = 0
-
-
-class SeriesKey(NamedTuple):
-    """A metric within a scope: name as sent, identity attributes, kind of point."""
-
-    name: str
-    attributes: Attributes
-    kind: Kind
-
-
-class Buckets(NamedTuple):
-    """Exponential buckets of one point (OTLP ExponentialHistogram data point).
-
-    Counts are whole numbers, but for histograms with other bounds, of which a bucket is spread over several.
-    """
-
-    scale: int
-    zero_count: float
-    positive_offset: int
-    positive: tuple[float, ...]
-    negative_offset: int
-    negative: tuple[float, ...]
-
-
-class Partials(NamedTuple):
-    """The points of one fragment, column-wise; row i belongs to `series[i]`.
-
-    `series` is interned: the same tuple object comes back for every step of a role, so that equal
-    shapes are found by identity and folded together.
-
-    Attributes:
-        stats: float64 [n, 7]: count, sum, min, max, m2, wsum, wxsum. A Gauge has count 1 and its value
-            as sum, min and max. m2, wsum, wxsum are NaN where not sent.
-        times: int64 [n, 2]: first and last record, ns since the epoch.
-        buckets: None where no point has buckets.
-    """
-
-    series: tuple[SeriesKey, ...]
-    stats: npt.NDArray[np.float64]
-    times: npt.NDArray[np.int64]
-    buckets: tuple[Buckets | None, ...] | None = None
->>>>>>> h2-worker
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -36,12 +36,7 @@ class Steps:
 
     def points(self, writer: WriterState, sent: Fragment | ForeignPoint, piece: Piece, axis: str, step: int) -> None:
         """Take new points of a writer's step."""
-<<<<<<< HEAD
         writer.lived(piece.newest_ns, self._run.now)
-=======
-        time_ns = int(piece.partials.times.max(initial=0))
-        writer.lived(time_ns, self._run.now - sent.writer.left_for_ms / 1e3)
->>>>>>> h2-worker
         if writer.replaced_at is not None:
             self.placing.heard_again(writer)
         lane = self.placing.lane(writer, axis, step, piece.seq)

@@ -83,7 +83,6 @@ def _writer(found: Mapping[str, JsonValue]) -> Writer | str:
             local_rank=_integer(found, wire.LOCAL_RANK),
             attempt=_integer(found, wire.ATTEMPT),
             parent=_text(found, wire.PARENT) or None,
-            left_for_ms=_integer(found, wire.LEFT_FOR) or 0,
             topology=_topology(found),
             host=_text(found, wire.HOST),
             pid=_integer(found, wire.PID) or 0,
