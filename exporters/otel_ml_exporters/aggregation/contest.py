@@ -76,7 +76,8 @@ class Contest:
         """Let the newest incarnation of a rank replace one that died in the middle of the step."""
         writers = self._run.writers
         by_rank: dict[int, list[int]] = {}
-        for number in sorted(unit.points):
+        # The newest one last: one of before may have been heard later, from its spool.
+        for number in sorted(unit.points, key=lambda number: (writers[number].newest, number)):
             if not writers[number].child:
                 by_rank.setdefault(writers[number].writer.rank, []).append(number)
         for numbers in by_rank.values():

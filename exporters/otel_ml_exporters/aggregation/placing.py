@@ -82,7 +82,7 @@ class Placing:
                 return parent.attempt
         attempt = self._counted(writer) if writer.attempt is None else writer.attempt
         before = self._run.writers.predecessor(writer)
-        if before is None or before.attempt != attempt:
+        if before is None or before.attempt != attempt or self._is_older(writer, before):
             return attempt
         lane = track.lanes.get(attempt)
         if lane is None or lane.last_closed is None or step > lane.last_closed:
@@ -134,8 +134,16 @@ class Placing:
             and other.born_at > before.alive_at
         ]
 
+    @staticmethod
+    def _is_older(writer: WriterState, before: WriterState) -> bool:
+        """Whether `writer` had died before the incarnation that was heard first began: it comes from its spool."""
+        return writer.writer.left_for_ms > 0 and writer.alive_at < before.born_at
+
     def _enthrone(self, writer: WriterState) -> None:
         before = self._run.writers.predecessor(writer)
+        if before is not None and self._is_older(writer, before):
+            writer.replaced_at, writer.replaced_when = self._run.active - self._run.settings.world_wait_s, self._run.now
+            return
         if before is not None:
             before.replaced_when = self._run.now
             silent = self._run.settings.world_wait_s if self._run.is_dead(before) else 0.0

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from otel_ml_exporters.aggregation.attempts import Attempts
+from otel_ml_exporters.aggregation.observation import Observation
 from otel_ml_exporters.records import RunStatus
 from tests.strategies import START, Rank, Service
 
@@ -406,3 +409,35 @@ def test_a_run_does_not_wait_for_the_end_of_a_rank_that_hangs_in_an_older_attemp
     service.wait(5)
 
     assert [r.status for r in service.records if isinstance(r, RunStatus)] == ["finished"]
+
+
+@pytest.mark.parametrize("heard_after", [0, 3, 8])
+def test_what_a_job_left_that_never_reached_its_service_is_older_whenever_it_is_heard(heard_after: int) -> None:
+    """It recorded ten steps, was killed, and started again; its spools arrive in the middle of its second life."""
+    service = Service()
+    left = []
+    for rank in range(2):
+        early = Rank(rank, world_size=2, instance=f"a-{rank}")
+        for step in range(10):
+            early.clock = START + step / 10
+            left.append(early.step(step, {"x": 1.0}, "sum"))
+    service.now = START + 3
+    second = life("b", start=service.now)
+
+    for step in range(14):
+        service.now += 0.2
+        for rank in second:
+            rank.clock = service.now
+        service.take(*[rank.step(step, {"x": 2.0}, "sum") for rank in second])
+        if step == heard_after:
+            left_for_ms = round((service.now - START - 1) * 1000)
+            service.take(*[spooled(sent, left_for_ms) for sent in left])
+    service.wait(20, *second)
+
+    assert [service.rows()[step]["x"] for step in range(14)] == [4.0] * 14
+    assert not [notice for notice in service.notices if "Two live" in notice]
+
+
+def spooled(sent: list[Observation], left_for_ms: int) -> list[Observation]:
+    """Return what a writer sent, as it is read from its spool."""
+    return [replace(one, writer=replace(one.writer, left_for_ms=left_for_ms)) for one in sent]
