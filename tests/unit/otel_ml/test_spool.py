@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from otel_ml._internal.spool import Lost, Spool
+from otel_ml.wire.attributes import LEFT_FOR
 from otel_ml.wire.spool import Frame, read_spool
 from tests.waiting import eventually
 
@@ -31,7 +35,8 @@ def test_what_is_appended_is_read_back_from_the_file(spool: Spool, tmp_path: Pat
 
     found = read_spool(files(tmp_path)[0])
 
-    assert found.resource == b"resource"
+    assert found.resource.startswith(b"resource")
+    assert LEFT_FOR.encode() in found.resource
     assert found.frames == (Frame("M", b"metrics", 3), Frame("L", b"event"))
 
 
@@ -129,3 +134,27 @@ def test_a_live_writer_locks_its_file_and_a_closed_one_does_not(spool: Spool, tm
 
     assert while_live.returncode != 0
     assert after.returncode == 0
+
+
+def test_a_file_is_not_taken_for_a_dead_writers_before_its_writer_has_locked_it(tmp_path: Path) -> None:
+    """Somebody looks for files of the dead all the time, and removes what he can lock."""
+    stopping = threading.Event()
+
+    def look() -> None:
+        while not stopping.is_set():
+            for path in files(tmp_path):
+                with suppress(FileNotFoundError, BlockingIOError), path.open("rb") as found:
+                    fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    path.unlink()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        for number in range(1000):
+            spool = Spool(tmp_path, f"writer{number}", b"resource", limit=2**20, say=lambda *_: None)
+            spool.append(Frame("M", b"metrics", 1))
+            assert files(tmp_path), number
+            spool.delete()
+    finally:
+        stopping.set()
+        thread.join()

@@ -114,7 +114,7 @@ def test_records_without_a_step_travel_without_step_and_axis(recorded):
     assert steps_of(batch) == [(None, None)]
     assert manifests(batch) == {}
     assert batch.points == 1
-    assert batch.steps == ()
+    assert batch.holds == ((None, None, 1),)
 
 
 def test_a_manifest_follows_when_a_later_step_was_entered(recorded):
@@ -206,7 +206,7 @@ def test_points_the_spool_dropped_leave_the_manifest(recorded):
     set_step(0)
     log({"x": 1.0, "y": 1.0, "z": 1.0})
     batch = recorded.collect()
-    assert batch.steps == (("step", 0, 3),)
+    assert [held for held in batch.holds if held[2]] == [("step", 0, 3)]
     recorded.recorder.points_dropped("step", 0, 3)
     log({"x": 1.0})
     set_step(1)
