@@ -77,6 +77,8 @@ CASES = {
     "service.json with an infinite pid": (
         "rendezvous", b'{"endpoint":"","token":"","pid":1e999,"run_dir":""}'),
     "service.json nested without end": ("rendezvous", b"[" * 100_000),
+    "a line that is a number": ("rows", b"2\n"),
+    "a line nested without end": ("rows", b"[" * 100_000 + b"\n"),
     "a size of 400 digits": ("settings", b'{"OTEL_ML_DIR_MAX": "' + b"9" * 400 + b'"}'),
 }  # fmt: skip
 

@@ -47,7 +47,7 @@ class Follower:
         self._lines += 1
         try:
             return record_of(line, self._path.parent)
-        except (ValueError, TypeError, KeyError, OSError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OSError) as error:
             raise UnreadableLineError(
                 f"{str(self._path)!r}, line {self._lines}: {line[:60]!r} is not a row of the exporter jsonl ({error}). "
                 "Expected one JSON object a line with seq, axis, step, values. Remove the line to read the others."
