@@ -123,5 +123,5 @@ class Contest:
             and not peer.child
             and peer.goodbye is None
             and peer.newest  # one that hangs while its rank was started again does not say that the job goes on
-            and peer.born_at <= before.alive_at
+            and not peer.began_after(before)
         ]

@@ -194,6 +194,12 @@ class WriterState:
         """Whether it is known to have begun before `other`, whoever was heard first."""
         return bool(self.writer.boot) and self.writer.boot == other.writer.boot and self.writer.born < other.writer.born
 
+    def began_after(self, other: WriterState) -> bool:
+        """Whether it began after the last sign of life of `other`."""
+        if other.boot_alive and self.writer.boot == other.writer.boot:
+            return self.writer.born > other.boot_alive
+        return self.born_at > other.alive_at
+
     def receive(self, seq: int) -> bool:
         """Note that a running number arrived whole; False where it was known."""
         if not self.received.add(seq):
