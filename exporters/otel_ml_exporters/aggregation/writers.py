@@ -259,6 +259,7 @@ class Writers:
         self._by_instance: dict[tuple[str, str], WriterState] = {}
         self._newest: dict[tuple[str, int], WriterState] = {}
         self._least_lag: dict[str, float] = {}
+        self._newest_beat: dict[str, float] = {}
         self.dirty: set[int] = set()
 
     def __iter__(self) -> Iterator[WriterState]:
@@ -305,6 +306,7 @@ class Writers:
         boot, lag = state.writer.boot, now - boot_s
         state.boot_lag = lag if state.boot_lag is None else min(lag, state.boot_lag)
         state.boot_alive = max(state.boot_alive, boot_s)
+        self._newest_beat[boot] = max(boot_s, self._newest_beat.get(boot, 0.0))
         dated = [state]
         if lag < self._least_lag.get(boot, math.inf):
             self._least_lag[boot] = lag
@@ -318,6 +320,16 @@ class Writers:
         if state.boot_lag is not None:
             boot = state.writer.boot
             self._least_lag[boot] = min(state.boot_lag, self._least_lag.get(boot, math.inf))
+            self._newest_beat[boot] = max(state.boot_alive, self._newest_beat.get(boot, 0.0))
+
+    def silent_s(self, state: WriterState, now: float) -> float:
+        """Return for how long nothing is known of a writer's life, while others lived.
+
+        What is late, is late for all processes of a machine: a queue on the way makes none of them dead.
+        """
+        if not state.boot_alive:
+            return now - state.alive_at
+        return self._newest_beat[state.writer.boot] - state.boot_alive
 
     def successor(self, state: WriterState) -> WriterState | None:
         """Return the first incarnation of its (role, rank) known to have begun after it, where one was heard.
