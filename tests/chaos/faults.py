@@ -162,7 +162,8 @@ class Faults:
 
 
 def _stop_process(pid: int) -> End:
-    os.kill(pid, signal.SIGSTOP)
+    with suppress(ProcessLookupError):  # one that a full disk has ended is not back yet
+        os.kill(pid, signal.SIGSTOP)
 
     def end() -> None:
         with suppress(ProcessLookupError):

@@ -49,7 +49,11 @@ class Contest:
         awaited += [peer for number in self._open for peer in self._peers(run.writers[number])]
         moments = [writer.alive_at + run.settings.heartbeat_s for writer in awaited]
         moments += [run.writers[number].since + run.settings.heartbeat_s for number in self._open]
-        return min((moment for moment in moments if moment > run.now), default=run.now) if moments else None
+        return (
+            min((moment for moment in moments if moment > run.now), default=run.now + run.settings.heartbeat_s / 4)
+            if moments
+            else None
+        )
 
     def is_open_question(self, writer: WriterState, before: WriterState) -> bool:
         """Whether it takes time to see if `writer`, which takes the place of `before`, belongs to a new attempt."""
@@ -101,11 +105,17 @@ class Contest:
         is_early = not at_end and self._run.now - writer.since < self._run.settings.heartbeat_s
         if before.replaced_at is None:
             return None if is_early else False  # a twin
-        if any(peer.alive_at > writer.since for peer in self._peers(writer)):
+        if any(self._outlives(peer, writer) for peer in self._peers(writer)):
             return None if is_early else False  # the others go on: it came back into their attempt
         if not at_end and self.is_open_question(writer, before):
             return None
         return True
+
+    def _outlives(self, peer: WriterState, writer: WriterState) -> bool:
+        """Whether a rank lived on after `writer` had begun."""
+        if peer.boot_alive and peer.writer.boot == writer.writer.boot:
+            return peer.boot_alive > writer.writer.born + self._run.settings.heartbeat_s
+        return peer.alive_at > writer.since
 
     def _peers(self, writer: WriterState) -> list[WriterState]:
         """Return the other ranks of its role that began before its predecessor died, and were not started again."""
@@ -123,5 +133,5 @@ class Contest:
             and not peer.child
             and peer.goodbye is None
             and peer.newest  # one that hangs while its rank was started again does not say that the job goes on
-            and peer.born_at <= before.alive_at
+            and not peer.began_after(before)
         ]

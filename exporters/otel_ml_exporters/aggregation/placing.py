@@ -156,7 +156,7 @@ class Placing:
             and other.writer.role == writer.writer.role
             and other.attempt == before.attempt
             and other.writer.attempt == writer.writer.attempt
-            and other.born_at > before.alive_at
+            and other.began_after(before)
         ]
 
     def _enthrone(self, writer: WriterState) -> None:

@@ -15,6 +15,10 @@ from otel_ml_exporters.aggregation.writers import Writers, WriterState
 __all__ = ["RunState"]
 
 
+_UNHEARD_S = 20.0
+"""Of whom nothing arrives for so long, is taken for dead, whatever is known of others of its machine."""
+
+
 class RunState:
     """Owned by one engine.
 
@@ -85,7 +89,9 @@ class RunState:
 
     def is_dead(self, writer: WriterState) -> bool:
         """Whether an older incarnation is over: a live one would have sent its heartbeat."""
-        return writer.goodbye is not None or self.now - writer.alive_at >= self.settings.heartbeat_s
+        if writer.goodbye is not None or self.now - writer.heard_at >= _UNHEARD_S:
+            return True
+        return self.writers.silent_s(writer, self.now) >= self.settings.heartbeat_s
 
     @staticmethod
     def _recent(writer: WriterState, silent: float) -> bool:

@@ -200,6 +200,12 @@ class WriterState:
         """Whether it is known to have begun before `other`, whoever was heard first."""
         return bool(self.writer.boot) and self.writer.boot == other.writer.boot and self.writer.born < other.writer.born
 
+    def began_after(self, other: WriterState) -> bool:
+        """Whether it began after the last sign of life of `other`."""
+        if other.boot_alive and self.writer.boot == other.writer.boot:
+            return self.writer.born > other.boot_alive
+        return self.born_at > other.alive_at
+
     def receive(self, seq: int) -> bool:
         """Note that a running number arrived whole; False where it was known."""
         if not self.received.add(seq):
@@ -264,6 +270,7 @@ class Writers:
         self._by_instance: dict[tuple[str, str], WriterState] = {}
         self._newest: dict[tuple[str, int], WriterState] = {}
         self._least_lag: dict[str, float] = {}
+        self._newest_beat: dict[str, float] = {}
         self.dirty: set[int] = set()
         self.described: set[int] = set()
 
@@ -320,6 +327,7 @@ class Writers:
         boot, lag = state.writer.boot, now - boot_s
         state.boot_lag = lag if state.boot_lag is None else min(lag, state.boot_lag)
         state.boot_alive = max(state.boot_alive, boot_s)
+        self._newest_beat[boot] = max(boot_s, self._newest_beat.get(boot, 0.0))
         dated = [state]
         if lag < self._least_lag.get(boot, math.inf):
             self._least_lag[boot] = lag
@@ -333,6 +341,16 @@ class Writers:
         if state.boot_lag is not None:
             boot = state.writer.boot
             self._least_lag[boot] = min(state.boot_lag, self._least_lag.get(boot, math.inf))
+            self._newest_beat[boot] = max(state.boot_alive, self._newest_beat.get(boot, 0.0))
+
+    def silent_s(self, state: WriterState, now: float) -> float:
+        """Return for how long nothing is known of a writer's life, while others lived.
+
+        What is late, is late for all processes of a machine: a queue on the way makes none of them dead.
+        """
+        if not state.boot_alive:
+            return now - state.alive_at
+        return self._newest_beat[state.writer.boot] - state.boot_alive
 
     def successor(self, state: WriterState) -> WriterState | None:
         """Return the first incarnation of its (role, rank) known to have begun after it, where one was heard.

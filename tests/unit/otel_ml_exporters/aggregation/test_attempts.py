@@ -507,3 +507,21 @@ def test_a_rank_of_which_nothing_was_heard_while_it_lived_is_in_the_attempt_of_t
     assert [(record.attempt, record.step) for record in service.steps() if record.amendment] == [
         (0, step) for step in range(4)
     ]
+
+
+def test_a_queue_on_the_way_makes_nobody_dead() -> None:
+    service, [one, two] = Service(), life("a", boot="b")
+    for step in range(6):
+        service.take(*[rank.step(step, {"x": 1.0}) + rank.inside(step) for rank in (one, two)])
+        service.wait(1, one, two)
+    reborn = Rank(1, world_size=2, instance="b-1", clock=service.now + 1, boot="b", born=service.now + 0.5)
+    service.now += 15  # a Collector that waited for its receiver, and overtakes itself
+    service.take(reborn.step(4, {"x": 3.0}) + reborn.inside(4))
+    service.wait(3)
+
+    one.clock = reborn.clock + 5
+    service.take(one.step(6, {"x": 1.0}) + one.inside(7))
+    service.take(*[reborn.step(step, {"x": 3.0}) for step in (5, 6)], one.bye(), reborn.bye())
+
+    assert {record.attempt for record in service.steps()} == {0}
+    assert service.rows()[6] == {"x": 2.0}
