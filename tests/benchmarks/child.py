@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.e2e.jobs import environment
 
-__all__ = ["QUIET", "answer_of", "bare_environment", "command_of", "sending_to"]
+__all__ = ["answer_of", "bare_environment", "sending_to"]
 
 QUIET = {
     "WANDB_MODE": "offline",

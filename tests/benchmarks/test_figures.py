@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.benchmarks.figures import Curve, Figure, Found, absent, ratio
 from tests.benchmarks.recorded import Part, Recorded, worse
-from tests.benchmarks.report import warning
-from tests.benchmarks.targets import Limit, Target, said, verdict
+from tests.benchmarks.report import NUMBERS, warning
+from tests.benchmarks.targets import TARGETS, Limit, Target, said, verdict
 from tests.benchmarks.turns import in_turns
 
 MACHINE = {"cores": "2", "processor": "one"}
@@ -105,3 +105,11 @@ def test_what_is_recorded_is_read_back(tmp_path: Path) -> None:
     assert part.found.figures == found.figures
     assert part.found.curves["c"].lines == {"a": [[1.0, 2.0]]}
     assert part.machine == MACHINE
+
+
+def test_every_figure_that_a_target_or_the_readme_names_is_measured() -> None:
+    named = {limit.figure for target in TARGETS for limit in target.limits}
+    named |= {figure for target in TARGETS for figure, _ in target.beside}
+    named |= {figure for _, figures, beside, _ in NUMBERS for figure in (*dict(figures), beside) if figure}
+
+    assert named - set(Recorded.read().figures) == set()
