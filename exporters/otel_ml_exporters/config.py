@@ -15,7 +15,7 @@ from otel_ml.variable import Variable
 from otel_ml_exporters import env
 from otel_ml_exporters.config_file import FileSettings, read_config_file
 
-__all__ = ["EmbeddedRun", "ScrapedSeries", "ServiceConfig", "TlsFiles", "default_exporters"]
+__all__ = ["EmbeddedRun", "Limits", "ScrapedSeries", "ServiceConfig", "TlsFiles", "default_exporters"]
 
 T = TypeVar("T")
 
@@ -41,6 +41,25 @@ class ScrapedSeries:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What a service may hold; bytes, where nothing else is said.
+
+    Attributes:
+        queue: acknowledged and not yet decided, of all runs: in memory and in the journal.
+        open: open steps of a run, in memory and in `run.db`.
+        retained: closed steps of a run kept for late data, in memory and in `run.db`.
+        late: `late.otlp` of a run.
+        series: (role, name, attributes) of a run.
+    """
+
+    queue: int = env.QUEUE_MAX.default
+    open: int = env.OPEN_MAX.default
+    retained: int = env.RETAINED_MAX.default
+    late: int = env.LATE_MAX.default
+    series: int = env.SERIES_MAX.default
+
+
+@dataclass(frozen=True, slots=True)
 class EmbeddedRun:
     """The one run of a service that a job started for itself."""
 
@@ -58,6 +77,8 @@ class ServiceConfig:
         exporters: name → options of its constructor.
         dir: folder of all runs.
         dir_max: bytes of records kept on disk.
+        journal_dir: folder of the journal; None for one in `dir`.
+        limits: of memory, and of files that are no records.
         http: address of OTLP/HTTP; port 0 picks a free one.
         grpc: address of OTLP/gRPC, or None.
         token: bearer token, or "".
@@ -70,6 +91,8 @@ class ServiceConfig:
     exporters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     dir: Path = Path("otel-ml-runs")
     dir_max: int = env.DIR_MAX.default
+    journal_dir: Path | None = None
+    limits: Limits = field(default_factory=Limits)
     http: Address = env.LISTEN_HTTP.default
     grpc: Address | None = None
     token: str = field(default="", repr=False)
@@ -134,6 +157,14 @@ class ServiceConfig:
             "exporters": _exporters(exporters, said, source),
             "dir": Path(source.value(env.DIR, "dir", str(directory) if directory else None)).expanduser().absolute(),
             "dir_max": source.value(env.DIR_MAX, "dir_max"),
+            "journal_dir": _folder(source.value(env.JOURNAL_DIR, "journal_dir")),
+            "limits": Limits(
+                queue=source.value(env.QUEUE_MAX, "queue_max"),
+                open=source.value(env.OPEN_MAX, "open_max"),
+                retained=source.value(env.RETAINED_MAX, "retained_max"),
+                late=source.value(env.LATE_MAX, "late_max"),
+                series=source.value(env.SERIES_MAX, "series_max"),
+            ),
             "http": source.value(env.LISTEN_HTTP, "http", http, default=http_default),
             "grpc": None if embedded else _grpc(source, grpc),
             "token": source.value(env.TOKEN, "token"),
@@ -175,6 +206,10 @@ class _Source:
 
     def is_given(self, variable: Variable[Any], key: str, argument: str | None) -> bool:
         return argument is not None or key in self._said.values or bool(self._environ.get(variable.name))
+
+
+def _folder(text: str) -> Path | None:
+    return Path(text).expanduser().absolute() if text else None
 
 
 def _exporters(arguments: Sequence[str], said: FileSettings, source: _Source) -> Mapping[str, Mapping[str, Any]]:

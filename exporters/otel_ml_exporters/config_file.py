@@ -13,7 +13,8 @@ __all__ = ["FileSettings", "read_config_file"]
 
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 
-_TOP = ("exporters", "dir", "dir_max", "allowed_lateness", "end_silence", "token", "listen", "scraped")
+_LIMITS = ("dir_max", "queue_max", "open_max", "retained_max", "late_max", "series_max")
+_TOP = ("exporters", "dir", "journal_dir", *_LIMITS, "allowed_lateness", "end_silence", "token", "listen", "scraped")
 _LISTEN = ("http", "grpc", "tls")
 _SCRAPED = ("allow", "deny", "max_series")
 _TLS = ("certificate", "key", "client_ca")
@@ -45,7 +46,7 @@ def read_config_file(path: Path, environ: Mapping[str, str], problems: list[str]
     top = reader.mapping(content, "", _TOP)
     listen = reader.mapping(top.get("listen"), "listen", _LISTEN)
     tls = reader.mapping(listen.get("tls"), "listen.tls", _TLS)
-    values = {**{key: top.get(key) for key in _TOP[1:-1]}, **{key: listen.get(key) for key in _LISTEN[:2]}}
+    values = {**{key: top.get(key) for key in _TOP[1:-2]}, **{key: listen.get(key) for key in _LISTEN[:2]}}
     return FileSettings(
         exporters=reader.exporters(top["exporters"]) if "exporters" in top else None,
         values={key: str(value) for key, value in values.items() if value is not None},

@@ -44,6 +44,35 @@ DIR_MAX: Final = Variable(
     "Most bytes of records kept on disk; beyond it the slowest exporter loses its place, and it is said.",
     unit="bytes", shown_default="10 GiB",
 )  # fmt: skip
+JOURNAL_DIR: Final = Variable(
+    "OTEL_ML_JOURNAL_DIR", text, "",
+    "Folder of the journal: a disk of this host where `OTEL_ML_DIR` is on a network file system.",
+    shown_default="in `OTEL_ML_DIR`",
+)  # fmt: skip
+QUEUE_MAX: Final = Variable(
+    "OTEL_ML_QUEUE_MAX", size_bytes, 256 * 2**20,
+    "Most bytes of requests acknowledged and not yet decided; beyond it senders are told to come back.",
+    unit="bytes", shown_default="256 MiB",
+)  # fmt: skip
+OPEN_MAX: Final = Variable(
+    "OTEL_ML_OPEN_MAX", size_bytes, 2**30,
+    "Most bytes of a run's open steps; beyond it the oldest close with what has arrived.",
+    unit="bytes", shown_default="1 GiB",
+)  # fmt: skip
+RETAINED_MAX: Final = Variable(
+    "OTEL_ML_RETAINED_MAX", size_bytes, 256 * 2**20,
+    "Most bytes of a run's closed steps that are kept for late data; what comes later goes to `late.otlp`.",
+    unit="bytes", shown_default="256 MiB",
+)  # fmt: skip
+LATE_MAX: Final = Variable(
+    "OTEL_ML_LATE_MAX", size_bytes, 2**30,
+    "Most bytes of a run's `late.otlp`; what finds no room there is counted as dropped.",
+    unit="bytes", shown_default="1 GiB",
+)  # fmt: skip
+SERIES_MAX: Final = Variable(
+    "OTEL_ML_SERIES_MAX", integer(1), 100_000,
+    "Most series (role, name, attributes) of a run; further ones are left out, counted and said.",
+)  # fmt: skip
 LISTEN_GRPC: Final[Variable[tuple[str, int]]] = Variable(
     "OTEL_ML_LISTEN_GRPC", address, ("127.0.0.1", 4317),
     "Where `otel-ml serve` takes OTLP/gRPC (with the extra `grpc`).", shown_default="`127.0.0.1:4317`",
@@ -71,7 +100,8 @@ EXPERIMENT_NAME: Final = Variable("OTEL_ML_EXPERIMENT_NAME", text, "default", "W
 RUN_NAME: Final = Variable("OTEL_ML_RUN_NAME", text, "", "Display name of the run.", shown_default="the id")
 
 VARIABLES: Final[Sequence[AnyVariable]] = (
-    EXPORTERS, DIR, DIR_MAX, LISTEN_GRPC, LISTEN_HTTP, TOKEN, ALLOWED_LATENESS, END_SILENCE,
+    EXPORTERS, DIR, JOURNAL_DIR, DIR_MAX, QUEUE_MAX, OPEN_MAX, RETAINED_MAX, LATE_MAX, SERIES_MAX,
+    LISTEN_GRPC, LISTEN_HTTP, TOKEN, ALLOWED_LATENESS, END_SILENCE,
     EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME,
 )  # fmt: skip
 """The service's variables; those it shares with the worker have the same meaning there."""

@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any, cast
 
 from otel_ml.exceptions import ConfigError
-from otel_ml.wire.rendezvous import Rendezvous, run_folder
+from otel_ml.wire.rendezvous import Rendezvous, path_part, run_folder
 from otel_ml.wire.rendezvous import Service as Announcement
 from otel_ml_exporters.aggregation.observation import Writer
 from otel_ml_exporters.aggregation.settings import EngineSettings
@@ -43,6 +43,7 @@ from otel_ml_exporters.receiver.grpc import GrpcReceiver, ServerCertificate
 from otel_ml_exporters.receiver.http import HttpReceiver
 from otel_ml_exporters.receiver.rejection import UndecodableError
 from otel_ml_exporters.receiver.routes import Routes
+from otel_ml_exporters.storage.filesystem import network_file_system
 from otel_ml_exporters.storage.journal import Journal
 from otel_ml_exporters.telemetry import Measure, Telemetry
 
@@ -104,19 +105,23 @@ class Service:
                 scraped_series=config.scraped.max_series,
                 scraped_allow=config.scraped.allow,
                 scraped_deny=config.scraped.deny,
+                open_bytes=config.limits.open,
+                retained_bytes=config.limits.retained,
+                series=config.limits.series,
             ),
             retry or RetryPolicy(),
+            late_max=config.limits.late,
         )
         if config.embedded is not None:
             names = config.embedded
             settings = replace(settings, experiment_name=names.experiment_name, run_name=names.run_name, log="")
-        self._admission = Admission(self._store, self._telemetry)
+        self._admission = Admission(self._store, self._telemetry, config.limits.queue)
         self._routes = Routes(self._admission, self, self._telemetry, token=self._token, version=_version())
         self._http = HttpReceiver(self._routes, *config.http, _server_context(config.tls))
         self._grpc = self._grpc_receiver()
         # The files come last: nothing after this can fail and leave them locked.
         self._journal: Journal[Decoded] = Journal(
-            self._state_folder() / "journal.db",
+            self._journal_folder() / "journal.db",
             self._committed,
             patience_s=_PREDECESSOR_S if config.embedded else 0.0,
         )
@@ -128,6 +133,7 @@ class Service:
             drop=self._journal.drop,
             dir_max=config.dir_max,
             unreadable=lambda number, decoded: self._set_aside(number, decoded.signal, decoded.body),
+            damaged=self._damaged,
             clock=clock,
         )
         self._spools: LeftoverSpools | None = None
@@ -148,6 +154,7 @@ class Service:
         except BaseException:
             self.stop(0)
             raise
+        self._say_network()
         self._loop.start()
         self._journal.start()
         return self.endpoint
@@ -275,6 +282,8 @@ class Service:
         while not self._stopped.wait(_LINGER_S / 4):
             runs = list(self._runs)
             seen = [(run.status, *(pipeline.status for pipeline in run.pipelines.values())) for run in runs]
+            if self._ended.is_set():
+                return
             if seen != last_seen or self._admission.held:
                 moved_at, last_seen = self._clock(), seen
             still_s = self._clock() - moved_at
@@ -289,6 +298,29 @@ class Service:
         if embedded is None:
             return self._config.dir / ".service"
         return run_folder(self._config.dir, embedded.experiment_name, embedded.experiment) / "state"
+
+    def _journal_folder(self) -> Path:
+        embedded, chosen = self._config.embedded, self._config.journal_dir
+        if chosen is None:
+            return self._state_folder()
+        return chosen / ("service" if embedded is None else path_part(embedded.experiment))
+
+    def _damaged(self) -> None:
+        """A run's file is damaged. Embedded, the next service of the job puts it right: the workers start one."""
+        if self._config.embedded is not None:
+            self._ended.set()
+
+    def _say_network(self) -> None:
+        kind = network_file_system(self._journal_folder())
+        if kind is None:
+            return
+        sentence = (
+            f"The journal is on a network file system ({kind}), where locks and syncs are only as good as the server's. "
+            "Put it on a disk of this host with OTEL_ML_JOURNAL_DIR=FOLDER."
+        )
+        _log.warning("%s", sentence)
+        for run in self._runs:
+            run.say(sentence)
 
     def _set_aside(self, number: int, signal: str, body: bytes) -> None:
         folder = self._state_folder() / "unreadable"

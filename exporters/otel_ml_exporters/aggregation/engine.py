@@ -48,12 +48,19 @@ class Engine:
         experiment: `ml.experiment.id`.
         settings: limits.
         state: all entries that earlier `take()`s handed out; the engine continues from there.
+        seq: after which records are numbered where there is no state.
     """
 
     def __init__(
-        self, experiment: str, settings: EngineSettings = _DEFAULTS, state: Mapping[str, bytes] | None = None
+        self,
+        experiment: str,
+        settings: EngineSettings = _DEFAULTS,
+        state: Mapping[str, bytes] | None = None,
+        *,
+        seq: int = 0,
     ) -> None:
         self._run = RunState(experiment, settings)
+        self._run.output.seq = seq
         self._steps = Steps(self._run)
         self._foreign = Foreign(self._run, self._steps)
         self._parameters = Parameters(self._run.output)

@@ -24,6 +24,7 @@ class EngineSettings:
         end_silence_s: a run of which nobody was heard for this long ends (embedded mode: 30).
         time_window_s: width of a window on the axis `time`, for records of our own without a step.
         foreign_window_s: the same for points of other SDKs and scraped engines.
+        series: most (role, name, attributes) of the run; points of further ones are counted only.
         scraped_series: most series without a step from other SDKs and scraped engines; further ones are counted only.
         scraped_allow, scraped_deny: globs of their names; one that matches both is denied.
         identity_memory_s: how long points without a running number are remembered, to recognise them again.
@@ -41,6 +42,7 @@ class EngineSettings:
     end_silence_s: float = 300.0
     time_window_s: float = 1.0
     foreign_window_s: float = 10.0
+    series: int = 100_000
     scraped_series: int = 10_000
     scraped_allow: tuple[str, ...] = ("*",)
     scraped_deny: tuple[str, ...] = ("scrape_*",)

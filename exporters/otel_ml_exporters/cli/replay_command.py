@@ -100,6 +100,8 @@ def _runs_of(source: str, base: Path, extra: ExtraReductions, output: Screen) ->
         output.line(f"late.otlp: {plural(merged.values, 'value')} merged")
     if merged.left:
         output.line(f"late.otlp: not merged, the step's own records would be needed: {', '.join(merged.left)}")
+    if merged.torn:
+        output.note(f"late.otlp: its last {merged.torn} bytes are left out: the service was killed in mid-write.")
     return [(run_info(run, merged.records), merged.records)]
 
 

@@ -202,7 +202,7 @@ class Pipeline:
         """Deliver one batch, or wait for one; False when it is time to shut down."""
         self._wake.clear()
         self._note_gap()
-        records = self._source.read(self.status.delivered, exporter.max_batch)
+        records = self._read(exporter)
         if self._wants_more(records, exporter):
             records = self._fill(records, exporter)
         if records:
@@ -230,8 +230,16 @@ class Pipeline:
                 break
             self._wake.wait(left)
             self._wake.clear()
-            records = self._source.read(self.status.delivered, exporter.max_batch)
+            records = self._read(exporter)
         return records
+
+    def _read(self, exporter: Exporter) -> Sequence[Record]:
+        while True:
+            try:
+                return self._source.read(self.status.delivered, exporter.max_batch)
+            except Exception as error:  # noqa: BLE001 (a disk that fails: said, and tried again)
+                self._failed(error, state="retrying")
+                self._pause(None)
 
     def _deliver(self, exporter: Exporter, records: Sequence[Record]) -> None:
         for record in records:

@@ -84,8 +84,9 @@ class RunBook:
 
     def _open(self, experiment: str, folder: Path) -> ExperimentRun:
         private_folder(folder / "state")
-        run = ExperimentRun(experiment, folder, self._settings, self._telemetry, journal=self._journal)
+        # First: a disk that takes no more must not leave the run open, and locked, without being in the book.
         (folder / "state" / _OPEN).write_text(experiment, encoding="utf-8")
+        run = ExperimentRun(experiment, folder, self._settings, self._telemetry, journal=self._journal)
         self._runs[experiment] = run
         with run.log.speaking():
             _log.info("Run %s: %s", experiment, folder)

@@ -1,16 +1,8 @@
-"""`late.otlp`: points that came after the fold state of their step was gone; replayable.
-
-A sequence of OTLP metric requests in protobuf, each after its length in 4 bytes, big-endian: the format
-of the Collector's file exporter.
-"""
+"""Points that came after the fold state of their step was gone, as the requests that `late.otlp` holds; replayable."""
 
 from __future__ import annotations
 
 import math
-import os
-import struct
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -18,38 +10,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from otel_ml.wire import attributes as wire
 from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment, Partials, Writer
 
-__all__ = ["append_late", "as_request", "read_late"]
+__all__ = ["as_request"]
 
-_LENGTH = struct.Struct(">I")
 _DELTA = 1
 _TEMPORALITY = {"delta": _DELTA, "cumulative": 2}
-
-
-def append_late(path: Path, fragments: Sequence[Fragment | ForeignPoint]) -> None:
-    """Append `fragments` to the file and sync it."""
-    if not fragments:
-        return
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as file:
-        for fragment in fragments:
-            body = as_request(fragment).SerializeToString()
-            file.write(_LENGTH.pack(len(body)) + body)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def read_late(path: Path) -> Iterator[bytes]:
-    """Yield the body of each request in the file; none where there is no file, and not one that was cut off."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return
-    position = 0
-    while position + _LENGTH.size <= len(content):
-        (length,) = _LENGTH.unpack_from(content, position)
-        position += _LENGTH.size + length
-        if position <= len(content):
-            yield content[position - length : position]
 
 
 def as_request(late: Fragment | ForeignPoint) -> Any:

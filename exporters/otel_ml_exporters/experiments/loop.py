@@ -8,12 +8,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from otel_ml_exporters.aggregation.observation import Goodbye, Observation
+from otel_ml_exporters.aggregation.observation import Goodbye, Observation, Writer
 from otel_ml_exporters.experiments.book import RunBook
 from otel_ml_exporters.experiments.run import ExperimentRun
 from otel_ml_exporters.experiments.self_telemetry import INTERVAL_S, self_points
+from otel_ml_exporters.experiments.trouble import Trouble
 from otel_ml_exporters.receiver.decode import Decoded
-from otel_ml_exporters.storage.database import StorageError
+from otel_ml_exporters.storage.database import DamagedError, NoRoomError, StorageError
 from otel_ml_exporters.telemetry import Telemetry
 
 __all__ = ["EngineLoop"]
@@ -41,10 +42,11 @@ class EngineLoop:
 
     Args:
         runs: owned by this loop's thread.
-        digested: told the size of each request the engine has taken.
+        digested: told how many bytes of requests are decided and committed.
         drop: told up to which entry everything is committed.
         dir_max: bytes of all outboxes.
         unreadable: takes requests of runs whose files cannot be opened.
+        damaged: told that a run's file was found damaged; a new start puts what is left of it into a new one.
         clock: seconds since the epoch.
     """
 
@@ -57,6 +59,7 @@ class EngineLoop:
         drop: Callable[[int], None],
         dir_max: int,
         unreadable: Callable[[int, Decoded], None],
+        damaged: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._runs = runs
@@ -65,15 +68,18 @@ class EngineLoop:
         self._drop = drop
         self._dir_max = dir_max
         self._unreadable = unreadable
+        self._damaged = damaged
         self._clock = clock
         # Guards _queue and _stopping.
         self._changed = threading.Condition()
         self._queue: deque[tuple[int, Decoded]] = deque()
         self._stopping = False
+        self._undecided = 0
         self._offered = self._taken = self._committed = 0
         self._committed_at = 0.0
         self._disk_at = clock()
         self._defects: set[str] = set()
+        self._waiting = Trouble("(a new one)", lambda _: None)
         self._told_at: dict[str, float] = {}
         self._over_since: dict[str, float] = {}
         self._thread = threading.Thread(target=self._work, name="otel-ml-engine", daemon=True)
@@ -150,23 +156,46 @@ class EngineLoop:
             for experiment in decoded.observations.keys() | decoded.rejections.experiments.keys():
                 if self._feed(number, decoded, experiment, now):
                     ended.add(experiment)
-            self._digested(len(decoded.body))
+            self._undecided += len(decoded.body)
             self._taken = max(self._taken, number)
         return ended
 
     def _feed(self, number: int, decoded: Decoded, experiment: str, now: float) -> bool:
         observations: Sequence[Observation] = decoded.observations.get(experiment, ())
-        try:
-            run = self._runs.of(observations[0].writer) if observations else self._runs.get(experiment)
-        except (StorageError, OSError) as error:
-            _log.error("A request is set aside: %s", error)
-            self._unreadable(number, decoded)
-            return False
+        run = self._run_of(number, decoded, observations[0].writer) if observations else self._runs.get(experiment)
         if run is None:
-            return False  # nothing but rejected points: no run begins with that
+            return False  # set aside, or nothing but rejected points: no run begins with that
         with run.log.speaking():
             run.observe(number, observations, now, rejected=decoded.rejections.experiments[experiment])
         return any(isinstance(observation, Goodbye) for observation in observations)
+
+    def _run_of(self, number: int, decoded: Decoded, writer: Writer) -> ExperimentRun | None:
+        """Return the run of a request, once the disk lets it begin; None where its files cannot be used."""
+        while True:
+            try:
+                run = self._runs.of(writer)
+            except NoRoomError as error:
+                self._waiting.note(error)
+            except (StorageError, OSError) as error:
+                self._put_aside(number, decoded, writer.experiment, error)
+                return None
+            else:
+                self._waiting.over()
+                return run
+            if self._stopping:
+                self._defects.add(writer.experiment)  # the journal keeps it for the next start
+                return None
+            time.sleep(_IDLE_S)
+
+    def _put_aside(self, number: int, decoded: Decoded, experiment: str, error: Exception) -> None:
+        """Keep a request that no run can take, out of the journal's way if there is room for it."""
+        try:
+            self._unreadable(number, decoded)
+        except OSError as second:
+            self._defects.add(experiment)
+            _log.error("A request of run %s stays in the journal: %s %s", experiment, error, second)
+        else:
+            _log.error("A request of run %s is set aside: %s", experiment, error)
 
     def _advance(self, run: ExperimentRun, now: float, *, is_ending: bool) -> None:
         try:
@@ -201,12 +230,19 @@ class EngineLoop:
         self._committed = self._taken
         if not self._defects:
             self._drop(self._taken)
+            self._digested(self._undecided)
+            self._undecided = 0
 
     def _is_committed(self, run: ExperimentRun) -> bool:
         try:
             run.commit()
+        except DamagedError as error:
+            if run.experiment not in self._defects:
+                run.trouble.note(error)
+                self._defects.add(run.experiment)
+                self._damaged()
         except (StorageError, OSError) as error:
-            _log.error("Run %s cannot be stored: %s", run.experiment, error)
+            run.trouble.note(error)
             return False
         except Exception:  # noqa: BLE001 (as in _advance)
             self._defective(run)

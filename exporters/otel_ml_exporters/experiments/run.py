@@ -16,8 +16,10 @@ from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.delivery.pipeline import Pipeline, PipelineStatus
 from otel_ml_exporters.delivery.retry import RetryPolicy
 from otel_ml_exporters.experiments.artifacts import with_files
-from otel_ml_exporters.experiments.late import append_late
+from otel_ml_exporters.experiments.late import as_request
+from otel_ml_exporters.experiments.late_file import LateFile
 from otel_ml_exporters.experiments.run_log import RunLog
+from otel_ml_exporters.experiments.trouble import Trouble
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import RunInfo
 from otel_ml_exporters.storage.outbox import Commit, Mark, Outbox
@@ -26,6 +28,9 @@ from otel_ml_exporters.telemetry import Telemetry
 __all__ = ["ExperimentRun", "RunSettings"]
 
 _log = logging.getLogger(__name__)
+
+_LATE = "late.otlp"
+"""The fact that tells how many bytes of the file belong to what is committed."""
 
 _FINISH_S = 60.0
 """Seconds exporters get to close when a run has ended; W&B uploads then."""
@@ -39,6 +44,7 @@ class RunSettings:
         exporters: name → builds the exporter; called on the exporter's own thread.
         experiment_name: of runs whose writers do not say it.
         run_name: the same; the id where it is empty.
+        late_max: bytes of `late.otlp`.
         log: name of the log in the run's folder; empty in embedded mode, where the process' output is that file.
     """
 
@@ -47,6 +53,7 @@ class RunSettings:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     experiment_name: str = "default"
     run_name: str = ""
+    late_max: int = 2**30
     log: str = "service.log"
 
 
@@ -69,10 +76,16 @@ class ExperimentRun:
         self._journal = journal
         self.outbox = Outbox(folder / "state" / "run.db")
         self.log = RunLog(experiment, folder / settings.log if settings.log else None)
-        self._engine = Engine(experiment, settings.engine, self.outbox.state())
+        try:
+            self._engine = self._restored()
+            self._late = self._late_file()
+        except BaseException:
+            self.outbox.close()
+            raise
         consumed = self.outbox.consumed
         self._consumed = consumed[1] if consumed is not None and consumed[0] == journal else 0
         self.is_touched = False
+        self.trouble = Trouble(experiment, self.say)
         self.rejected = int(self.outbox.facts.get("rejected", "0"))
         self._unwritten: tuple[Outcome, list[str]] | None = None
         self._unstored: Commit | None = None
@@ -80,6 +93,24 @@ class ExperimentRun:
         self.pipelines: dict[str, Pipeline] = {}
         self.info = self._run_info()
         self.status: Status = self._engine.status
+        if self.outbox.damage:
+            _log.error("Run %s: %s", experiment, self.outbox.damage)
+            self.say(self.outbox.damage)
+
+    def _late_file(self) -> LateFile:
+        counted = self.outbox.facts.get(_LATE, None if self.outbox.damage else "0")
+        limit = self._settings.late_max
+        return LateFile(self.folder / "late.otlp", None if counted is None else int(counted), limit)
+
+    def _restored(self) -> Engine:
+        """Return the engine as it was committed; a new one where that cannot be read."""
+        settings = self._settings.engine
+        try:
+            return Engine(self.experiment, settings, self.outbox.state(), seq=self.outbox.base)
+        except Exception as error:  # noqa: BLE001 (whatever the disk made of it: the run goes on)
+            _log.exception("Run %s: the engine's state cannot be read: %s", self.experiment, error)
+            self.outbox.forget_state()
+        return Engine(self.experiment, settings, seq=self.outbox.base)
 
     # Engine thread
 
@@ -134,6 +165,7 @@ class ExperimentRun:
         if self._unstored is None:
             return
         self.outbox.commit(self._unstored)
+        self.trouble.over()
         for sentence in self._unstored.notices:
             _log.warning("Run %s: %s", self.experiment, sentence)
         self._unstored = None
@@ -203,15 +235,28 @@ class ExperimentRun:
             self._unwritten = self._engine.take(), said
         outcome, said = self._unwritten  # kept until its files are written: the engine hands out everything once
         records = with_files(outcome.records, outcome.files, self.folder)
-        append_late(self.folder / "late.otlp", outcome.too_late)
+        facts = self._keep_late(outcome)
         self._unwritten = None
         return Commit(
             records=records,
             changes=outcome.changes,
             consumed=(self._journal, self._consumed),
             notices=(*outcome.notices, *said),
-            facts={"rejected": str(self.rejected)} if self.rejected else {},
+            facts=facts | ({"rejected": str(self.rejected)} if self.rejected else {}),
         )
+
+    def _keep_late(self, outcome: Outcome) -> dict[str, str]:
+        """Append what came too late, and return the length of the file, which counts once it is committed."""
+        if not outcome.too_late:
+            return {}
+        left_out = self._late.append(as_request(late).SerializeToString() for late in outcome.too_late)
+        if left_out:
+            self._telemetry.count("dropped", left_out, reason="late.otlp is full")
+            self.say(
+                f"late.otlp has its {self._settings.late_max} bytes (OTEL_ML_LATE_MAX): what comes too late "
+                "from now on is dropped and counted."
+            )
+        return {_LATE: str(self._late.length)}
 
     def _deliver(self) -> None:
         """Start the exporters that have something to do: at the first record, and where a run goes on after its end."""
@@ -291,6 +336,7 @@ class ExperimentRun:
             "delivered": _delivered(status, behind, sum(lost.values())),
             "lost": lost,
             "pending": pending,
+            "problem": self.trouble.text or None,
             "notices": list(self.outbox.notices),
             "last_seq": self.outbox.last_seq,
             "overhead_s": status.overhead_s,

@@ -35,12 +35,12 @@ class Accepted(NamedTuple):
 
 
 class Admission:
-    """Takes requests while what is acknowledged and not yet digested stays below a limit.
+    """Takes requests while what is acknowledged and not yet decided stays below a limit: in memory and on disk.
 
     Args:
         store: appends a request to the journal; the future is done when it is on the disk.
         telemetry: counts what is refused and rejected.
-        limit: bytes of requests between here and the engine.
+        limit: bytes of requests that are acknowledged, or about to be, and not decided.
     """
 
     def __init__(self, store: Callable[[Decoded], Future[int]], telemetry: Telemetry, limit: int = 256 * 2**20) -> None:
@@ -78,12 +78,12 @@ class Admission:
         return decoded
 
     def digested(self, size: int) -> None:
-        """Note that the engine has taken a request of `size` bytes."""
+        """Note that `size` bytes of requests are decided and committed."""
         self._hold(-size)
 
     @property
     def held(self) -> int:
-        """Bytes acknowledged, or about to be, that the engine has not taken yet."""
+        """Bytes acknowledged, or about to be, that are not decided and committed yet."""
         return self._held
 
     def _stored(self, decoded: Decoded) -> Future[int]:

@@ -16,7 +16,7 @@ from otel_ml_exporters.aggregation.engine import Engine
 from otel_ml_exporters.aggregation.naming import metric_name, reduced_name
 from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment
 from otel_ml_exporters.aggregation.settings import EngineSettings
-from otel_ml_exporters.experiments.late import read_late
+from otel_ml_exporters.experiments.late_file import LateRequests, read_late
 from otel_ml_exporters.receiver.decode import Decoder
 from otel_ml_exporters.records import Record, StepRecord
 
@@ -46,18 +46,21 @@ class Merged:
         records: as many as there were, `seq` unchanged: a backend that holds them already does not get them again.
         values: how many late values are in them.
         left: names of late values that could not be merged.
+        torn: bytes at the end of the file that are no whole point: it was cut off while it was written.
     """
 
     records: Sequence[Record]
     values: int = 0
     left: tuple[str, ...] = ()
+    torn: int = 0
 
 
 def with_late(records: Sequence[Record], path: Path) -> Merged:
     """Return `records` with the points of `late.otlp` merged; unchanged where there is no such file."""
-    late = [point for point in _points(path) if point.step is not None and point.axis is not None]
+    found = read_late(path)
+    late = [point for point in _points(found) if point.step is not None and point.axis is not None]
     if not late:
-        return Merged(records)
+        return Merged(records, torn=found.torn)
     operations = dict(_operations(late))
     rows: dict[_Place, list[int]] = {}
     for index, record in enumerate(records):
@@ -72,12 +75,12 @@ def with_late(records: Sequence[Record], path: Path) -> Merged:
                 values += 1
             else:
                 left.append(name)
-    return Merged(merged, values, tuple(dict.fromkeys(left)))
+    return Merged(merged, values, tuple(dict.fromkeys(left)), found.torn)
 
 
-def _points(path: Path) -> Iterator[Fragment | ForeignPoint]:
+def _points(found: LateRequests) -> Iterator[Fragment | ForeignPoint]:
     decoder = Decoder()
-    for body in read_late(path):
+    for body in found.bodies:
         for observations in decoder.protobuf("metrics", body).observations.values():
             for observation in observations:
                 if isinstance(observation, Fragment | ForeignPoint) and not _is_cumulative(observation):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from otel_ml.exceptions import OtelMLError
 
-__all__ = ["DamagedError", "StorageError", "open_database", "private_folder", "storage_errors"]
+__all__ = ["DamagedError", "NoRoomError", "StorageError", "open_database", "private_folder", "storage_errors"]
 
 
 class StorageError(OtelMLError):
@@ -19,6 +20,13 @@ class StorageError(OtelMLError):
 
 class DamagedError(StorageError):
     """A file is no database any more, or one in which something is wrong."""
+
+
+class NoRoomError(StorageError):
+    """The disk takes nothing at the moment: it is full, over its quota, or read-only. Later it may."""
+
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 
 def private_folder(path: Path) -> Path:
@@ -30,7 +38,8 @@ def private_folder(path: Path) -> Path:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(
+        kind = NoRoomError if error.errno in _NO_ROOM else StorageError
+        raise kind(
             f"Cannot create the folder {str(path)!r}: {error.strerror}. "
             "Make it writable, or choose another one with OTEL_ML_DIR."
         ) from error
@@ -75,19 +84,30 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        raise StorageError(_operational(path, str(error))) from error
+        raise _operational(path, str(error)) from error
     except sqlite3.DatabaseError as error:
         raise DamagedError(
             f"{str(path)!r} is not a readable otel_ml database ({error}). "
             "Move it away to start anew; what the exporters already wrote is not affected."
         ) from error
     except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise NoRoomError(_no_room(path, error.strerror or str(error))) from error
         raise StorageError(f"Cannot open {str(path)!r}: {error.strerror}. Check its owner and permissions.") from error
 
 
-def _operational(path: Path, text: str) -> str:
+def _operational(path: Path, text: str) -> StorageError:
     if "locked" in text or "busy" in text:
-        return f"{str(path)!r} is in use by another otel_ml service. Stop that one, or choose another OTEL_ML_DIR."
-    if "full" in text:
-        return f"No space left for {str(path)!r}. Free some space, or choose another OTEL_ML_DIR."
-    return f"Cannot use {str(path)!r}: {text}. Check the disk and the permissions."
+        return StorageError(
+            f"{str(path)!r} is in use by another otel_ml service. Stop that one, or choose another OTEL_ML_DIR."
+        )
+    if "full" in text or "readonly" in text:
+        return NoRoomError(_no_room(path, "No space left" if "full" in text else "it is read-only"))
+    return StorageError(f"Cannot use {str(path)!r}: {text}. Check the disk and the permissions.")
+
+
+def _no_room(path: Path, reason: str) -> str:
+    return (
+        f"{str(path)!r} cannot be written to: {reason}. Free some space, make the disk writable, or choose another "
+        "OTEL_ML_DIR; what is not stored is tried again."
+    )

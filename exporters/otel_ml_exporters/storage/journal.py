@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from otel_ml_exporters.storage.database import DamagedError, StorageError, open_database, storage_errors
-from otel_ml_exporters.storage.salvage import salvaged
+from otel_ml_exporters.storage.salvage import highest, is_suspect, newest_aside, readable, rebuilt, suspect
 
 __all__ = ["Entry", "Journal"]
 
@@ -69,14 +69,15 @@ class Journal(Generic[T]):
         self.damage = ""
         self._leftover: Sequence[Entry] = ()
         try:
+            kept = rebuilt(path, _SCHEMA, _take_over) if is_suspect(path) else None
             self._open(patience_s)
         except DamagedError:
-            readable, aside = salvaged(path)
+            kept = rebuilt(path, _SCHEMA, _take_over)
             self._open(patience_s)
-            self._take_over(readable)
+        if kept is not None:
             self.damage = (
-                f"The journal was damaged: {len(readable)} requests could be read and are taken up, the others are "
-                f"lost. The damaged file is kept: {aside}"
+                f"The journal was damaged: {kept} requests could be read and are taken up, the others are "
+                f"lost. The damaged file is kept: {newest_aside(path)}"
             )
         # Guards _pending, _drop_up_to and _closing; the connection belongs to the thread once that runs.
         self._changed = threading.Condition()
@@ -131,15 +132,6 @@ class Journal(Generic[T]):
             raise
         self._leftover = [Entry(*row) for row in rows]
 
-    def _take_over(self, entries: Sequence[tuple[int, str, bytes]]) -> None:
-        # A new identity: what runs have consumed of the old journal says nothing about this one. What they have seen
-        # of it they recognise by its running numbers.
-        with storage_errors(self._path):
-            self._connection.execute("BEGIN")
-            self._connection.executemany("INSERT INTO journal VALUES (?, ?, ?)", entries)
-            self._connection.execute("COMMIT")
-        self._leftover = [Entry(*entry) for entry in entries]
-
     def _read_identity(self) -> str:
         with storage_errors(self._path):
             row = self._connection.execute("SELECT name FROM identity").fetchone()
@@ -165,6 +157,8 @@ class Journal(Generic[T]):
         try:
             ids = self._write(group, drop)
         except StorageError as error:
+            if isinstance(error, DamagedError):
+                suspect(self._path)
             for pending in group:
                 pending.done.set_exception(error)
             return not group  # a failed deletion alone is tried again with the next commit, not at once
@@ -188,3 +182,16 @@ class Journal(Generic[T]):
                     self._connection.execute("ROLLBACK")
                 raise
         return ids
+
+
+def _take_over(old: sqlite3.Connection | None, new: sqlite3.Connection) -> int:
+    """Copy the requests that can be read, and return how many.
+
+    The new journal has an identity of its own: what runs have consumed of the old one says nothing about it. What they
+    have seen of it they recognise by its running numbers.
+    """
+    if old is None:
+        return 0
+    rows = readable(old, "journal", "id, signal, body", highest(old, "journal"))
+    kept = (row for row in rows if isinstance(row[1], str) and isinstance(row[2], bytes))
+    return new.executemany("INSERT INTO journal VALUES (?, ?, ?)", kept).rowcount

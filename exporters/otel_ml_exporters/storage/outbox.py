@@ -8,16 +8,19 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from otel_ml_exporters.records import Record
-from otel_ml_exporters.storage.codec import decode, encode
-from otel_ml_exporters.storage.database import open_database, storage_errors
+from otel_ml_exporters.storage.codec import Row, decode, encode
+from otel_ml_exporters.storage.database import DamagedError, open_database, storage_errors
+from otel_ml_exporters.storage.remains import Remains, take_over
+from otel_ml_exporters.storage.salvage import is_suspect, newest_aside, rebuilt, suspect
 
 __all__ = ["Commit", "Mark", "Outbox"]
 
@@ -28,6 +31,12 @@ CREATE TABLE IF NOT EXISTS exporters (name TEXT PRIMARY KEY, seq INTEGER NOT NUL
 CREATE TABLE IF NOT EXISTS notices (id INTEGER PRIMARY KEY, sentence TEXT NOT NULL UNIQUE);
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)
 """
+
+MAX_NOTICES = 10_000
+"""Sentences kept of a run; what more is said is in the log."""
+
+_READ_BYTES = 64 * 2**20
+"""Records handed to an exporter at once, unless one alone is larger."""
 
 _RECENT_BYTES = 16 * 2**20
 """Encoded records kept in memory for exporters that keep up: some minutes of an ordinary run."""
@@ -61,19 +70,60 @@ class Commit:
 
 
 class Outbox:
-    """`run.db` of one run."""
+    """`run.db` of one run.
+
+    Attributes:
+        damage: what to tell a person about a file that could not be read as a whole, or "".
+        base: the `seq` after which a run without engine state goes on: 0, or above all that ever was.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._connection = open_database(path, _SCHEMA)
+        self.damage = ""
+        self.base = 0
         # Guards the connection: the engine's thread writes through it, exporters' threads read through it
         # (the file is locked exclusively, so there is only one).
         self._lock = threading.Lock()
         self._recent: deque[tuple[Record, int]] = deque()
         self._recent_bytes = 0
         self._listeners: list[Callable[[], None]] = []
-        with self._using():
-            self._load()
+        try:
+            remains = rebuilt(path, _SCHEMA, take_over) if is_suspect(path) else None
+            self._open()
+        except DamagedError:
+            remains = rebuilt(path, _SCHEMA, take_over)
+            self._open()
+        if remains is not None:
+            self._note_damage(remains)
+
+    def _open(self) -> None:
+        self._connection = open_database(self._path, _SCHEMA)
+        try:
+            with storage_errors(self._path):
+                self._load()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _note_damage(self, remains: Remains) -> None:
+        records = f"{remains.records} records could be read"
+        if remains.missing:
+            records += f", {remains.missing} that an exporter had not written could not"
+        aside = newest_aside(self._path)
+        self.damage = f"{self._path.name} was damaged: {records}. The damaged file is kept: {aside}"
+        if not self.state():
+            self.forget_state()
+
+    def forget_state(self) -> None:
+        """Give up the engine's state: it cannot be read. Records are numbered above all that ever was from now on."""
+        with self._using() as connection:
+            connection.execute("DELETE FROM engine")
+        # The clock is far above any count of records, and above itself at an earlier damage.
+        self.base = max(self.last_seq, int(time.time()))
+        self.damage += (
+            " What was open and what had arrived is not known any more: open steps begin anew with what comes, "
+            f"and records are numbered from {self.base + 1} on."
+        )
 
     def _load(self) -> None:
         query = self._connection.execute
@@ -82,7 +132,7 @@ class Outbox:
         self.notices: list[str] = [row[0] for row in query("SELECT sentence FROM notices ORDER BY id")]
         self.facts: dict[str, str] = dict(query("SELECT name, value FROM facts").fetchall())
         self._marks = {
-            name: Mark(seq, json.loads(lost)) for name, seq, lost in query("SELECT name, seq, lost FROM exporters")
+            name: Mark(seq, _lost(lost)) for name, seq, lost in query("SELECT name, seq, lost FROM exporters")
         }
         # Guards the two below: exporters' threads set marks while the engine's thread commits them.
         self._marks_lock = threading.Lock()
@@ -129,7 +179,10 @@ class Outbox:
         rows = [(record.seq, *encode(record)) for record in commit.records]
         said = set(self.notices)
         notices = [sentence for sentence in dict.fromkeys(commit.notices) if sentence not in said]
+        notices = notices[: max(0, MAX_NOTICES - len(said))]
         facts = dict(commit.facts)
+        if commit.records:
+            facts["seq"] = str(commit.records[-1].seq)
         if commit.consumed is not None:
             facts["journal"] = "{} {}".format(*commit.consumed)
         with self._taken_marks() as marks, self._using() as connection, _transaction(connection):
@@ -150,8 +203,8 @@ class Outbox:
                 return [record for record, _ in islice(self._recent, start, start + limit)]
             rows = self._connection.execute(
                 "SELECT kind, record, media FROM records WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
-            ).fetchall()
-        return [decode(row) for row in rows]
+            )
+            return self._decoded(rows)
 
     def size(self) -> int:
         """Bytes of the database's pages in use."""
@@ -209,17 +262,42 @@ class Outbox:
                 self._dirty_marks |= taken
             raise
 
+    def _decoded(self, rows: Iterable[Row]) -> list[Record]:
+        """Decode rows until they are enough for one batch."""
+        found: list[Record] = []
+        size = 0
+        for row in rows:
+            size += len(row[1]) + len(row[2] or b"")
+            if found and size > _READ_BYTES:
+                break
+            try:
+                found.append(decode(row))
+            except Exception as error:
+                raise sqlite3.DatabaseError(f"a record cannot be read: {error!r}") from error
+        return found
+
     @contextmanager
     def _using(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, storage_errors(self._path):
-            yield self._connection
+        try:
+            with self._lock, storage_errors(self._path):
+                yield self._connection
+        except DamagedError:
+            suspect(self._path)
+            raise
+
+
+def _lost(text: str) -> dict[str, int]:
+    try:
+        return dict(json.loads(text))
+    except (TypeError, ValueError) as error:
+        raise sqlite3.DatabaseError(f"an exporter's losses cannot be read: {error}") from error
 
 
 @contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     connection.execute("BEGIN")
     try:
-        yield
+        yield connection
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
