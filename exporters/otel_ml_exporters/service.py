@@ -315,7 +315,7 @@ class Service:
         if kind is None:
             return
         sentence = (
-            f"The journal is on a network file system ({kind}), where locks and syncs are only as good as the server's. "
+            f"The journal is on a network file system ({kind}): locks and syncs are only as good as the server's. "
             "Put it on a disk of this host with OTEL_ML_JOURNAL_DIR=FOLDER."
         )
         _log.warning("%s", sentence)

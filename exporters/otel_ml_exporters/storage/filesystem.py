@@ -17,8 +17,8 @@ _MOUNTS = Path("/proc/self/mounts")
 
 _NETWORK = frozenset({
     "9p", "afs", "beegfs", "ceph", "cifs", "davfs", "fhgfs", "fuse.beegfs", "fuse.ceph", "fuse.gcsfuse",
-    "fuse.glusterfs", "fuse.juicefs", "fuse.s3fs", "fuse.sshfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2",
-    "orangefs", "panfs", "smb3", "smbfs", "wekafs",
+    "fuse.glusterfs", "fuse.juicefs", "fuse.s3fs", "fuse.sshfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs",
+    "nfs4", "ocfs2", "orangefs", "panfs", "smb3", "smbfs", "wekafs",
 })  # fmt: skip
 """Names in the third column of the mounts, of what is not one host's own disk."""
 

@@ -6,6 +6,7 @@ One thread writes (the engine's), in one transaction per commit; each exporter's
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 import threading
 import time
@@ -18,11 +19,14 @@ from pathlib import Path
 
 from otel_ml_exporters.records import Record
 from otel_ml_exporters.storage.codec import Row, decode, encode
-from otel_ml_exporters.storage.database import DamagedError, open_database, storage_errors
+from otel_ml_exporters.storage.database import DamagedError, StorageError, open_database, storage_errors
 from otel_ml_exporters.storage.remains import Remains, take_over
 from otel_ml_exporters.storage.salvage import is_suspect, newest_aside, rebuilt, suspect
+from otel_ml_exporters.storage.seal import sealed, unsealed
 
 __all__ = ["Commit", "Mark", "Outbox"]
+
+_log = logging.getLogger(__name__)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS records (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, record TEXT NOT NULL, media BLOB);
@@ -120,9 +124,9 @@ class Outbox:
             connection.execute("DELETE FROM engine")
         # The clock is far above any count of records, and above itself at an earlier damage.
         self.base = max(self.last_seq, int(time.time()))
-        self.damage += (
-            " What was open and what had arrived is not known any more: open steps begin anew with what comes, "
-            f"and records are numbered from {self.base + 1} on."
+        self.damage = (
+            f"{self.damage or f'{self._path.name} was damaged.'} What was open and what had arrived is not known any more: "
+            f"open steps begin anew with what comes, and records are numbered from {self.base + 1} on."
         )
 
     def _load(self) -> None:
@@ -149,7 +153,11 @@ class Outbox:
     def state(self) -> dict[str, bytes]:
         """Return the engine's state as last committed."""
         with self._using():
-            return dict(self._connection.execute("SELECT key, value FROM engine").fetchall())
+            rows = self._connection.execute("SELECT key, value FROM engine").fetchall()
+            state = {key: unsealed(value) for key, value in rows}
+            if None in state.values():
+                raise sqlite3.DatabaseError("an entry of the engine's state is not what was written")
+        return {key: value for key, value in state.items() if value is not None}
 
     def subscribe(self, listener: Callable[[], None]) -> None:
         """Call `listener` after each commit that brings records."""
@@ -226,12 +234,15 @@ class Outbox:
     def close(self) -> None:
         """Close the file; marks not yet committed are committed. Safe twice."""
         if self._dirty_marks:
-            self.commit(Commit())
+            try:
+                self.commit(Commit())
+            except StorageError as error:  # a backend that cannot tell its position gets some records again
+                _log.warning("The exporters' positions are not stored: %s", error)
         with self._lock:
             self._connection.close()
 
     def _write_state(self, changes: Mapping[str, bytes | None]) -> None:
-        kept = [(key, value) for key, value in changes.items() if value is not None]
+        kept = [(key, sealed(value)) for key, value in changes.items() if value is not None]
         gone = [(key,) for key, value in changes.items() if value is None]
         self._connection.executemany("INSERT OR REPLACE INTO engine VALUES (?, ?)", kept)
         self._connection.executemany("DELETE FROM engine WHERE key = ?", gone)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from otel_ml_exporters.records import Record
 from otel_ml_exporters.storage.codec import decode
 from otel_ml_exporters.storage.salvage import readable
+from otel_ml_exporters.storage.seal import unsealed
 
 __all__ = ["UNREADABLE", "Remains", "take_over"]
 
@@ -45,7 +46,7 @@ def take_over(old: sqlite3.Connection | None, new: sqlite3.Connection) -> Remain
     notices, _ = _rows(old, "SELECT id, sentence FROM notices")
     new.executemany("INSERT OR IGNORE INTO notices VALUES (?, ?)", [row for row in notices if isinstance(row[1], str)])
     engine, is_whole = _rows(old, "SELECT key, value FROM engine")
-    if is_whole:
+    if is_whole and all(unsealed(value) is not None for _, value in engine):
         new.executemany("INSERT OR REPLACE INTO engine VALUES (?, ?)", engine)
     return Remains(len(kept), max((gone for _, gone in marks), default=0))
 

@@ -9,7 +9,8 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment
-from otel_ml_exporters.experiments.late import append_late
+from otel_ml_exporters.experiments.late import as_request
+from otel_ml_exporters.experiments.late_file import LateFile
 from otel_ml_exporters.receiver.decode import Decoder
 from tests.otlp import START, FakeWriter, foreign, set_attributes
 
@@ -44,7 +45,7 @@ def test_what_is_in_the_file_decodes_to_what_came_too_late(tmp_path: Path, reque
     sent = Decoder().protobuf("metrics", request_.SerializeToString()).observations["run-1"][0]
     assert isinstance(sent, (Fragment, ForeignPoint))
 
-    append_late(tmp_path / "late.otlp", [sent])
+    LateFile(tmp_path / "late.otlp", 0, 2**20).append([as_request(sent).SerializeToString()])
 
     content = (tmp_path / "late.otlp").read_bytes()
     (length,) = struct.unpack_from(">I", content)

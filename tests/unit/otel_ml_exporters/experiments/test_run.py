@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import resource
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,20 +7,8 @@ import pytest
 from otel_ml_exporters.experiments.run import ExperimentRun, RunSettings
 from otel_ml_exporters.records import Artifact
 from otel_ml_exporters.telemetry import Telemetry
+from tests.full_disk import no_file_larger_than
 from tests.strategies import START, Rank
-
-
-@contextmanager
-def no_file_larger_than(limit: int) -> Iterator[None]:
-    """What a full disk does to writers, for this process."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 def test_a_file_that_finds_no_space_is_tried_again_with_all_that_was_decided_with_it(tmp_path: Path) -> None:

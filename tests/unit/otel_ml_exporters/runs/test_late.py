@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from otel_ml_exporters.aggregation.observation import Fragment
-from otel_ml_exporters.experiments.late import append_late
+from otel_ml_exporters.experiments.late import as_request
+from otel_ml_exporters.experiments.late_file import LateFile
 from otel_ml_exporters.receiver.decode import Decoder
 from otel_ml_exporters.records import StepRecord
 from otel_ml_exporters.runs.late import with_late
@@ -20,7 +21,8 @@ def write(path: Path, *late: tuple[int, int, dict[str, float], str]) -> None:
         writer = writers.setdefault(rank, FakeWriter(rank=rank))
         body = writer.step(step, values, reduction=reduction).SerializeToString()
         found = Decoder().protobuf("metrics", body).observations["run-1"]
-        append_late(path, [point for point in found if isinstance(point, Fragment)])
+        late = [as_request(point).SerializeToString() for point in found if isinstance(point, Fragment)]
+        LateFile(path, None, 2**20).append(late)
 
 
 def row(seq: int, step: int, values: dict[str, float], *, attempt: int = 0, amendment: bool = False) -> StepRecord:
@@ -78,5 +80,7 @@ def test_a_file_cut_off_by_a_crash_is_read_as_far_as_it_goes(tmp_path: Path) -> 
     whole = path.read_bytes()
     path.write_bytes(whole + whole[:-3])
 
-    assert with_late([row(1, 3, {"x": 7.0})], path).records == [row(1, 3, {"x": 8.0})]
+    merged = with_late([row(1, 3, {"x": 7.0})], path)
+
+    assert (merged.records, merged.torn) == ([row(1, 3, {"x": 8.0})], len(whole) - 3)
     assert with_late([row(1, 3, {"x": 7.0})], tmp_path / "none").records == [row(1, 3, {"x": 7.0})]

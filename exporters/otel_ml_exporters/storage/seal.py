@@ -1,0 +1,27 @@
+"""A checksum before each entry of the engine's state: SQLite does not notice when a disk changes bytes of a value."""
+
+from __future__ import annotations
+
+import zlib
+
+__all__ = ["sealed", "unsealed"]
+
+_SIZE = 4
+
+
+def sealed(value: bytes) -> bytes:
+    """Return `value` behind its CRC-32.
+
+    Examples:
+        >>> unsealed(sealed(b"state"))
+        b'state'
+        >>> unsealed(sealed(b"state")[:-1] + b"x") is None
+        True
+    """
+    return zlib.crc32(value).to_bytes(_SIZE, "big") + value
+
+
+def unsealed(stored: bytes) -> bytes | None:
+    """Return the value; None where it is not the one that was sealed."""
+    value = stored[_SIZE:]
+    return value if sealed(value) == stored else None
