@@ -36,6 +36,7 @@ from otel_ml_exporters.experiments.leftovers import LeftoverSpools
 from otel_ml_exporters.experiments.loop import EngineLoop
 from otel_ml_exporters.experiments.run import RunSettings
 from otel_ml_exporters.experiments.self_telemetry import run_measures
+from otel_ml_exporters.experiments.trouble import Trouble
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.receiver.admission import Admission
 from otel_ml_exporters.receiver.decode import Decoded, Signal
@@ -93,6 +94,7 @@ class Service:
         # Nobody types an embedded service's token; whoever can read the rendezvous folder has it.
         self._token = config.token or (secrets.token_urlsafe(32) if config.embedded else "")
         self._telemetry = Telemetry()
+        self._trouble = Trouble("What arrives")
         self._stopped = threading.Event()
         self._ended = threading.Event()
         self._http_address = ("", 0)
@@ -241,7 +243,22 @@ class Service:
     # Inside
 
     def _store(self, decoded: Decoded) -> Future[int]:
-        return self._journal.append(decoded.signal, decoded.body, decoded)
+        stored = self._journal.append(decoded.signal, decoded.body, decoded)
+        stored.add_done_callback(self._note_storing)
+        return stored
+
+    def _note_storing(self, stored: Future[int]) -> None:
+        error = stored.exception()
+        if error is None:
+            self._tell_all(self._trouble.over())
+        elif isinstance(error, Exception) and not self._stopped.is_set():
+            self._telemetry.count("refused", reason="not stored")
+            self._trouble.note(error)
+
+    def _tell_all(self, sentence: str | None) -> None:
+        if sentence is not None:
+            for run in self._runs:
+                run.say(sentence)
 
     def _committed(self, entries: Iterable[tuple[int, Decoded]]) -> None:
         self._loop.offer(list(entries))
@@ -261,8 +278,7 @@ class Service:
             self._loop.offer([(entry.id, decoded)])
         if self._journal.damage:
             _log.error("%s", self._journal.damage)
-            for run in self._runs:
-                run.say(self._journal.damage)
+            self._tell_all(self._journal.damage)
 
     def _announce(self, rendezvous: Rendezvous) -> None:
         embedded = self._config.embedded
@@ -319,8 +335,7 @@ class Service:
             "Put it on a disk of this host with OTEL_ML_JOURNAL_DIR=FOLDER."
         )
         _log.warning("%s", sentence)
-        for run in self._runs:
-            run.say(sentence)
+        self._tell_all(sentence)
 
     def _set_aside(self, number: int, signal: str, body: bytes) -> None:
         folder = self._state_folder() / "unreadable"

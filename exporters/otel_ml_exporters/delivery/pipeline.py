@@ -110,6 +110,7 @@ class Pipeline:
         self._deadline: float | None = None
         self._last_status: RunStatus | None = None
         self._notice: str | None = None
+        self._certain: int | None = None
         self.status = PipelineStatus("starting", delivered, dict(self._lost))
         self._thread: threading.Thread | None = None
 
@@ -168,10 +169,12 @@ class Pipeline:
             self._resume(exporter)
             while self._step(exporter):
                 pass
+            self._flush(exporter)
             ended = self._last_status
         except RestartExporterError as error:
             self._failed(error, state="retrying")
-            return True
+            self._go_back()
+            return self._deadline is None or self._clock() < self._deadline
         finally:
             self._shut_down(exporter, ended)
         return False
@@ -195,8 +198,14 @@ class Pipeline:
 
     def _resume(self, exporter: Exporter) -> None:
         position = exporter.position()
+        self._certain = position
         if position is not None:
             self._set(delivered=min(position, self._source.last_seq))
+
+    def _go_back(self) -> None:
+        """Count on what the backend said it has: what it was given since may be gone with the exporter."""
+        if self._certain is not None:
+            self._advance(min(self._certain, self.status.delivered))
 
     def _step(self, exporter: Exporter) -> bool:
         """Deliver one batch, or wait for one; False when it is time to shut down."""
@@ -295,8 +304,19 @@ class Pipeline:
             self._wake.wait(max(0.0, min(until, self._deadline or until) - self._clock()))
             self._wake.clear()
 
+    def _flush(self, exporter: Exporter) -> None:
+        try:
+            exporter.force_flush(self._left())
+        except RestartExporterError:
+            raise
+        except Exception as error:  # noqa: BLE001 (shutting down tries once more)
+            self._failed(error, state="retrying")
+
+    def _left(self) -> float:
+        return max(_SHUTDOWN_GRACE_S, (self._deadline or 0.0) - self._clock())
+
     def _shut_down(self, exporter: Exporter, status: RunStatus | None) -> None:
-        left = max(_SHUTDOWN_GRACE_S, (self._deadline or 0.0) - self._clock())
+        left = self._left()
         ended = status if status is not None and status.status != "running" else None
         try:
             exporter.force_flush(left)

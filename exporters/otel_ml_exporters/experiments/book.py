@@ -10,7 +10,7 @@ from typing import Any
 from otel_ml.wire.rendezvous import path_part, run_folder
 from otel_ml_exporters.aggregation.observation import Writer
 from otel_ml_exporters.experiments.run import ExperimentRun, RunSettings
-from otel_ml_exporters.storage.database import StorageError, private_folder
+from otel_ml_exporters.storage.database import StorageError, private_folder, storage_errors
 from otel_ml_exporters.telemetry import Telemetry
 
 __all__ = ["RunBook"]
@@ -85,8 +85,9 @@ class RunBook:
     def _open(self, experiment: str, folder: Path) -> ExperimentRun:
         private_folder(folder / "state")
         # First: a disk that takes no more must not leave the run open, and locked, without being in the book.
-        (folder / "state" / _OPEN).write_text(experiment, encoding="utf-8")
-        run = ExperimentRun(experiment, folder, self._settings, self._telemetry, journal=self._journal)
+        with storage_errors(folder):
+            _write(folder / "state" / _OPEN, experiment)
+            run = ExperimentRun(experiment, folder, self._settings, self._telemetry, journal=self._journal)
         self._runs[experiment] = run
         with run.log.speaking():
             _log.info("Run %s: %s", experiment, folder)
@@ -98,3 +99,10 @@ class RunBook:
         if known:
             return known[0].parent.parent
         return run_folder(self._base, writer.experiment_name or "default", writer.experiment)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write the whole file or nothing: on a full disk an empty one would name no run."""
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)

@@ -79,7 +79,7 @@ class EngineLoop:
         self._committed_at = 0.0
         self._disk_at = clock()
         self._defects: set[str] = set()
-        self._waiting = Trouble("(a new one)", lambda _: None)
+        self._waiting = Trouble("A new run")
         self._told_at: dict[str, float] = {}
         self._over_since: dict[str, float] = {}
         self._thread = threading.Thread(target=self._work, name="otel-ml-engine", daemon=True)
@@ -180,7 +180,9 @@ class EngineLoop:
                 self._put_aside(number, decoded, writer.experiment, error)
                 return None
             else:
-                self._waiting.over()
+                told = self._waiting.over()
+                if told is not None:
+                    run.say(told)
                 return run
             if self._stopping:
                 self._defects.add(writer.experiment)  # the journal keeps it for the next start

@@ -85,7 +85,7 @@ class ExperimentRun:
         consumed = self.outbox.consumed
         self._consumed = consumed[1] if consumed is not None and consumed[0] == journal else 0
         self.is_touched = False
-        self.trouble = Trouble(experiment, self.say)
+        self.trouble = Trouble(f"Run {experiment}")
         self.rejected = int(self.outbox.facts.get("rejected", "0"))
         self._unwritten: tuple[Outcome, list[str]] | None = None
         self._unstored: Commit | None = None
@@ -165,7 +165,7 @@ class ExperimentRun:
         if self._unstored is None:
             return
         self.outbox.commit(self._unstored)
-        self.trouble.over()
+        self._tell(self.trouble.over())
         for sentence in self._unstored.notices:
             _log.warning("Run %s: %s", self.experiment, sentence)
         self._unstored = None
@@ -228,6 +228,10 @@ class ExperimentRun:
     def say(self, sentence: str) -> None:
         """Add a notice, from any thread; it is kept with the next commit."""
         self._said.append(sentence)
+
+    def _tell(self, sentence: str | None) -> None:
+        if sentence is not None:
+            self.say(sentence)
 
     def _next_commit(self) -> Commit:
         if self._unwritten is None:

@@ -16,15 +16,13 @@ class Trouble:
 
     Args:
         subject: what cannot be stored.
-        say: takes the sentence for the run, once it can be stored again.
 
     Attributes:
         text: what is wrong now, or "".
     """
 
-    def __init__(self, subject: str, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, subject: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._subject = subject
-        self._say = say
         self._clock = clock
         self._since = 0.0
         self.text = ""
@@ -35,14 +33,15 @@ class Trouble:
         if not self.text:
             self._since = self._clock()
         if text != self.text:
-            _log.error("Run %s cannot be stored: %s", self._subject, text)
+            _log.error("%s cannot be stored: %s", self._subject, text)
         self.text = text
 
-    def over(self) -> None:
-        """Note that storing succeeded."""
+    def over(self) -> str | None:
+        """Note that storing succeeded; return what the run is to be told if it had failed before."""
         if not self.text:
-            return
+            return None
         lasted = self._clock() - self._since
-        _log.warning("Run %s is stored again, after %.0f s.", self._subject, lasted)
-        self._say(f"For {lasted:.0f} s nothing could be stored: {self.text} What arrived meanwhile is here.")
+        _log.warning("%s can be stored again, after %.0f s.", self._subject, lasted)
+        sentence = f"For {lasted:.0f} s nothing could be stored: {self.text} What was acknowledged is all there."
         self.text = ""
+        return sentence

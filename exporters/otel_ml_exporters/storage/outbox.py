@@ -124,8 +124,9 @@ class Outbox:
             connection.execute("DELETE FROM engine")
         # The clock is far above any count of records, and above itself at an earlier damage.
         self.base = max(self.last_seq, int(time.time()))
+        found = self.damage or f"{self._path.name} was damaged."
         self.damage = (
-            f"{self.damage or f'{self._path.name} was damaged.'} What was open and what had arrived is not known any more: "
+            f"{found} What was open and what had arrived is not known any more: "
             f"open steps begin anew with what comes, and records are numbered from {self.base + 1} on."
         )
 

@@ -24,15 +24,21 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, NoReturn
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.wandb.connection import MODES
+from otel_ml_exporters.backends.wandb.core import kill_core
 from otel_ml_exporters.backends.wandb.errors import translated
-from otel_ml_exporters.backends.wandb.opening import OpenRun, Options, open_run
+from otel_ml_exporters.backends.wandb.opening import OpenRun, Options, load_wandb, open_run
 from otel_ml_exporters.backends.wandb.session import Session
 from otel_ml_exporters.backends.wandb.transaction_log import LogTail
-from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, RetryableExportError
+from otel_ml_exporters.errors import (
+    ExporterClosedError,
+    PermanentExportError,
+    RestartExporterError,
+    RetryableExportError,
+)
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
 
@@ -40,6 +46,9 @@ __all__ = ["WandbExporter"]
 
 _EXIT_CODES = {"finished": 0, "failed": 1, "killed": 137}
 _FLUSH_POLL = 0.02
+
+_ON_DISK_S = 15.0
+"""W&B's process writes its log several times a second; what is not there after so long is lost to it."""
 
 
 class WandbExporter(Exporter):
@@ -74,6 +83,7 @@ class WandbExporter(Exporter):
         self._opened: OpenRun | None = None
         self._session: Session | None = None
         self._tail: LogTail | None = None
+        self._awaited: tuple[int, float] | None = None
         self._closed = False
 
     def start(self, run: RunInfo) -> None:
@@ -97,22 +107,48 @@ class WandbExporter(Exporter):
             raise ExporterClosedError("wandb")
         if self._session is None:
             raise PermanentExportError("wandb: export before start. Call start(run) first.")
+        self._check_the_disk()
         with translated():
             self._session.write(records)
+        if self._awaited is None:
+            self._awaited = (self._session.last_row, time.monotonic() + _ON_DISK_S)
+
+    def _check_the_disk(self) -> None:
+        """Rows that are not in the transaction log long after they were handed over never will be: its disk is full.
+
+        Raises:
+            RestartExporterError: `wandb-core` has lost them; a new one gets them again.
+        """
+        if self._awaited is None or self._tail is None:
+            return
+        row, deadline = self._awaited
+        if self._tail.advance() >= row:
+            self._awaited = None
+        elif time.monotonic() > deadline:
+            self._give_up(row, _ON_DISK_S)
 
     def force_flush(self, timeout: float) -> None:
         """Wait until every row is in the transaction log on disk.
 
         Raises:
-            RetryableExportError: not within `timeout` seconds.
+            RestartExporterError: not within `timeout` seconds.
         """
         if self._session is None or self._tail is None or self._closed:
             return
+        timeout = min(timeout, _ON_DISK_S)
         deadline = time.monotonic() + timeout
         while self._tail.advance() < self._session.last_row:
             if time.monotonic() > deadline:
-                raise RetryableExportError(f"W&B: row {self._session.last_row} is not on disk after {timeout:g} s.")
+                self._give_up(self._session.last_row, timeout)
             time.sleep(_FLUSH_POLL)
+
+    def _give_up(self, row: int, waited_s: float) -> NoReturn:
+        self._closed = True
+        if self._opened is not None:
+            kill_core(load_wandb(self._opened.log.parent))
+        raise RestartExporterError(
+            f"W&B: row {row} is not on disk after {waited_s:.0f} s. Is the disk full? Its process is started again."
+        )
 
     def shutdown(self, timeout: float, status: RunStatus | None) -> None:
         """Finish the run, uploading what is left.
