@@ -1,8 +1,9 @@
 """A program: a service whose files, or some of them, lie on a small disk that fills up and is emptied again.
 
-`unshare --user --map-root-user --mount python -m tests.integration.small_disk KIND WHERE EXPORTER FOLDER`
+`unshare --user --map-root-user --mount python -m tests.integration.small_disk KIND WHERE EXPORTER FOLDER OUTPUT`
 
-KIND is `full` or `read-only`, WHERE the folder below `OTEL_ML_DIR` that lies on the disk. Prints what happened as JSON.
+KIND is `full` or `read-only`, WHERE the folder below `OTEL_ML_DIR` that lies on the disk. OUTPUT gets what
+happened as JSON.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from otel_ml_exporters.config import ServiceConfig
 from otel_ml_exporters.delivery.retry import RetryPolicy
 from otel_ml_exporters.service import Service
+from otel_ml_exporters.storage.database import StorageError
 from tests.e2e.jobs import scalars_in
 from tests.integration.conftest import Sender
 from tests.otlp import FakeWriter
@@ -51,8 +55,8 @@ def full(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:
-    """What a kernel does to a disk with errors; files that are open are closed to writing as well."""
-    subprocess.run(["mount", "-o", "remount,ro", folder], check=False)
+    """Take the right to write away; possible as long as no file on the disk is open for writing."""
+    subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
     yield
     subprocess.run(["mount", "-o", "remount,rw", folder], check=True)
 
@@ -104,15 +108,20 @@ def main() -> None:
         exporters={"jsonl": {}, exporter: options(exporter, folder)},
         end_silence_s=600,
     )
+    if where == ".service" and kind == "read-only":
+        with read_only(disk), pytest.raises(StorageError) as refused:
+            Service(config)
+        Path(sys.argv[5]).write_text(json.dumps({"said": str(refused.value)}))
+        return
     service = Service(config, retry=RetryPolicy(0.05, 0.5))
     service.start()
     job = Job(service)
-    began_without = where == "default"
-    if not began_without:
+    if where != "default":  # there the run begins on the disk that takes nothing
         job.send(BEFORE, 30)
         eventually(lambda: states(job.sender.run()) == {"running"}, timeout=60)
     with full(disk) if kind == "full" else read_only(disk):
-        job.send(UNTIL, 4)
+        job.send(UNTIL, 2)
+        eventually(lambda: job.done == UNTIL or job.refused)
         account = job.sender.run() or {}
         during = {"problem": account.get("problem"), "states": sorted(states(account)), "acknowledged": job.done}
     job.send(UNTIL, 60)
@@ -125,9 +134,8 @@ def main() -> None:
     shown = scalars_in(exporter, folder / "default" / "run-1")
     expected = {"loss": {step: float(step) for step in range(UNTIL)}}
     expected |= {name: dict.fromkeys(range(UNTIL), value) for name, value in WIDE.items()}
-    for p in folder.rglob("*.wandb"): print(p, p.stat().st_size, __import__("otel_ml_exporters.backends.wandb.transaction_log", fromlist=["x"]).LogTail(p).advance(), {k: len(v) for k, v in list(shown.items())[:2]}, file=sys.stderr)
     wrong = [name for name, values in expected.items() if shown.get(name) != values]
-    print(json.dumps({
+    Path(sys.argv[5]).write_text(json.dumps({
         "wrong": wrong, "during": during, "refused": sorted(job.refused), "waits": sorted(map(str, job.waits)),
         "lost": account["lost"], "notices": account["notices"],
     }))  # fmt: skip
