@@ -1,24 +1,32 @@
-"""A service that is killed with SIGKILL at the n-th boundary of a commit, counted over all of its databases."""
+"""A service that is killed with SIGKILL at the n-th boundary of what it makes durable.
+
+Counted over all databases and files: BEGIN and COMMIT of its own and of MLflow's store, and each write, sync, cut and
+rename of `late.otlp`, artifacts, `metrics.jsonl` and event files.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import sqlite3
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from otel_ml_exporters.config import ServiceConfig
+from otel_ml_exporters.config import Limits, ServiceConfig
 from otel_ml_exporters.service import Service
 
+FILES = ("write", "pwrite", "fsync", "ftruncate", "truncate", "replace", "link", "unlink")
 
-def serve_until(folder: Path, kill_at: int | None, address: Connection) -> None:
-    """Serve; die just before the `kill_at`-th BEGIN or COMMIT is executed."""
+
+def serve_until(folder: Path, exporters: Sequence[str], kill_at: int | None, address: Connection) -> None:
+    """Serve; die just before the `kill_at`-th boundary. Nothing is kept for late data, all of it goes to `late.otlp`."""
     if kill_at is not None:
         die_at(kill_at)
-    exporters: dict[str, dict[str, Any]] = {"jsonl": {}, "tensorboard": {}}
-    service = Service(ServiceConfig(dir=folder, http=("127.0.0.1", 0), exporters=exporters))
+    named: dict[str, dict[str, Any]] = {name: {} for name in exporters}
+    limits = Limits(retained=1)
+    service = Service(ServiceConfig(dir=folder, http=("127.0.0.1", 0), exporters=named, limits=limits))
     service.start()
     address.send(int(service.endpoint.rpartition(":")[2]))
     service.wait()
@@ -28,11 +36,22 @@ def die_at(number: int) -> None:
     passed = 0
     connect = sqlite3.connect
 
-    def count(statement: str) -> None:
+    def boundary() -> None:
         nonlocal passed
-        passed += statement.startswith(("BEGIN", "COMMIT"))
+        passed += 1
         if passed >= number:
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def count(statement: str) -> None:
+        if statement.startswith(("BEGIN", "COMMIT")):
+            boundary()
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def before(*arguments: Any, **options: Any) -> Any:
+            boundary()
+            return call(*arguments, **options)
+
+        return before
 
     def connected(*arguments: Any, **options: Any) -> sqlite3.Connection:
         connection: sqlite3.Connection = connect(*arguments, **options)
@@ -40,3 +59,5 @@ def die_at(number: int) -> None:
         return connection
 
     sqlite3.connect = connected  # type: ignore[assignment]
+    for name in FILES:
+        setattr(os, name, counted(getattr(os, name)))

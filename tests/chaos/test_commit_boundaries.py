@@ -5,8 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 import multiprocessing
+import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, count, repeat
 from pathlib import Path
@@ -14,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from otel_ml_exporters.aggregation.observation import Fragment
+from otel_ml_exporters.experiments.late_file import read_late
+from otel_ml_exporters.receiver.decode import Decoder
 from tests.chaos.boundary import serve_until
 from tests.e2e.jobs import answer_of
 from tests.integration.conftest import Sender
@@ -24,13 +28,16 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.chaos.boundary", "otel_ml_exporters.backends.tensorboard", "tests.otlp"])
 
 STEPS, RANKS = 8, 2
+LATE = {"late/1": 1.0, "late/2": 2.0}
+CONTENT = b"weights" * 1000
 
 
 class Served:
     """Keeps a service alive: at each start it is told at which boundary to die, or to live."""
 
-    def __init__(self, folder: Path, boundaries: Iterator[int | None]) -> None:
+    def __init__(self, folder: Path, boundaries: Iterator[int | None], exporters: Sequence[str]) -> None:
         self.folder = folder
+        self.exporters = exporters
         self.boundaries = boundaries
         self.deaths: list[int] = []
         self.sender: Sender | None = None
@@ -39,7 +46,9 @@ class Served:
     def start(self) -> None:
         ours, theirs = CONTEXT.Pipe(duplex=False)
         self.kill_at = next(self.boundaries)
-        self.process = CONTEXT.Process(target=serve_until, args=(self.folder, self.kill_at, theirs), daemon=True)
+        arguments = (self.folder, self.exporters, self.kill_at, theirs)
+        # No daemon: W&B's exporter has a process of its own.
+        self.process = CONTEXT.Process(target=serve_until, args=arguments)
         self.process.start()
         theirs.close()
         self.close_sender()
@@ -85,51 +94,81 @@ class Served:
         self.process.join()
 
 
-def stored_after(folder: Path, boundaries: Iterator[int | None]) -> tuple[list[int], dict[str, Any], Counter[str]]:
-    """Run a small job; return where the service died, and what the two backends hold."""
-    served = Served(folder, boundaries)
+def died_in(folder: Path, boundaries: Iterator[int | None], exporters: Sequence[str] = ("tensorboard",)) -> list[int]:
+    """Run a small job, check that everything is stored once, and return where the service died."""
+    served = Served(folder, boundaries, ("jsonl", *exporters))
     try:
         writers = [FakeWriter(rank=rank, world_size=RANKS) for rank in range(RANKS)]
         served.send("logs", writers[0].event("ml.text", "hello", {"ml.name": "note"}))
         for step in range(STEPS):
             for writer in writers:
                 served.send("metrics", writer.step(step, {"loss": float(step + writer.rank)}, reduction="sum"))
+            if step == STEPS // 2:
+                served.send("logs", artifact(writers[0]))
+        for name, value in LATE.items():
+            served.send("metrics", writers[1].step(0, {name: value}, reduction="sum"))
         for writer in writers:
             served.send("logs", writer.goodbye())
-        eventually(served.has_ended, timeout=60)
+        eventually(served.has_ended, timeout=120)
     finally:
         served.close()
-    run = folder / "default" / "run-1"
+    assert_stored_once(folder / "default" / "run-1", exporters)
+    return served.deaths
+
+
+def artifact(writer: FakeWriter) -> Any:
+    facts = {"ml.name": "model", "ml.artifact.type": "model", "ml.artifact.path_in": "model.bin"}
+    return writer.event("ml.artifact", CONTENT, {**facts, "ml.artifact.size": len(CONTENT)})
+
+
+def assert_stored_once(run: Path, exporters: Sequence[str]) -> None:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    rows = {line["step"]: line["values"]["loss"] for line in lines if "loss" in line.get("values", ())}
     seqs = [line["seq"] for line in lines]
     assert seqs == sorted(set(seqs))
-    assert Counter(line["step"] for line in lines if "loss" in line.get("values", ())) == Counter(range(STEPS))
-    shown = answer_of("tensorboard", run)
-    points = Counter(f"{name} {step} {value}" for name, _, step, value, *_ in shown["scalars"] if name == "loss")
-    return served.deaths, rows, points
+    losses = Counter((line["step"], line["values"]["loss"]) for line in lines if "loss" in line.get("values", ()))
+    assert losses == Counter((step, float(2 * step + 1)) for step in range(STEPS))
+    assert Counter(line.get("type") for line in lines)["artifact"] == 1
+    assert [path.read_bytes() for path in (run / "artifacts").rglob("*") if path.is_file()] == [CONTENT]
+    assert sorted(late_values(run / "late.otlp")) == sorted(LATE.items())
+    for exporter in exporters:
+        shown = answer_of(exporter, run)
+        points = Counter((step, float(value)) for name, _, step, value, *_ in shown["scalars"] if name == "loss")
+        assert points == losses, exporter
 
 
-EXPECTED = {step: float(2 * step + 1) for step in range(STEPS)}
-POINTS = Counter(f"loss {step} {value}" for step, value in EXPECTED.items())
+def late_values(path: Path) -> Iterator[tuple[str, float]]:
+    found = read_late(path)
+    assert found.torn == 0
+    for body in found.bodies:
+        for point in Decoder().protobuf("metrics", body).observations["run-1"]:
+            assert isinstance(point, Fragment)
+            yield point.partials.series[0].name, float(point.partials.stats[0, 1])
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_a_service_that_dies_at_boundary_after_boundary_stores_everything_once(tmp_path: Path) -> None:
-    deaths, rows, points = stored_after(tmp_path, count(1))
+    deaths = died_in(tmp_path, count(1, 3))
 
-    assert deaths == list(range(1, len(deaths) + 1))
+    assert deaths == list(range(1, 3 * len(deaths), 3))
     assert len(deaths) >= 10
-    assert rows == EXPECTED
-    assert points == POINTS
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+def test_a_service_that_dies_once_at_any_boundary_stores_everything_once(tmp_path: Path) -> None:
+    for boundary in count(1):
+        if not died_in(tmp_path / str(boundary), chain([boundary], repeat(None))):
+            break
+    assert boundary > 40
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(900)
-def test_a_service_that_dies_once_at_any_boundary_stores_everything_once(tmp_path: Path) -> None:
-    for boundary in count(1):
-        deaths, rows, points = stored_after(tmp_path / str(boundary), chain([boundary], repeat(None)))
-        assert (boundary, rows, points) == (boundary, EXPECTED, POINTS)
-        if not deaths:
-            break
-    assert boundary > 20
+@pytest.mark.parametrize("exporter", ["mlflow", "wandb"])
+def test_the_trackers_resume_by_their_recipe_wherever_the_service_dies(tmp_path: Path, exporter: str) -> None:
+    chosen = random.Random(7)
+    boundaries = [chosen.randrange(20, 150) for _ in range(8)]
+
+    deaths = died_in(tmp_path, chain(boundaries, repeat(None)), (exporter,))
+
+    assert len(deaths) >= 4

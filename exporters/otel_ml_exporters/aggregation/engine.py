@@ -26,6 +26,7 @@ from otel_ml_exporters.aggregation.outcome import Outcome, RunFacts, Status
 from otel_ml_exporters.aggregation.parameters import Parameters
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.report import facts_of, status_of
+from otel_ml_exporters.aggregation.room import Room
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.aggregation.snapshot import Snapshot
@@ -62,8 +63,9 @@ class Engine:
         self._run = RunState(experiment, settings)
         self._run.output.seq = seq
         self._steps = Steps(self._run)
-        self._foreign = Foreign(self._run, self._steps)
-        self._parameters = Parameters(self._run.output)
+        self._room = Room(self._run)
+        self._foreign = Foreign(self._run, self._steps, self._room)
+        self._parameters = Parameters(self._run.output, settings.params)
         self._items = Items(self._run.output, self._parameters)
         self._spans = SpanIntake(self._run)
         self._ending = Ending(self._run, self._steps)
@@ -89,7 +91,9 @@ class Engine:
             run.now = now
         if run.started_at is None:
             run.started_at = now
-        writer = run.writers.of(observation.writer)
+        writer = self._room.writer(observation)
+        if writer is None:
+            return
         if not (isinstance(observation, ForeignPoint) and run.native):  # a scraped GPU does not tell that the job lives
             run.clock.hear(writer.number, now, run.live)
             writer.heard_at = run.now
@@ -150,17 +154,21 @@ class Engine:
         writer.native = run.native = True
         partials = fragment.partials
         axis = fragment.axis if fragment.axis is not None else TIME_AXIS
-        tally = run.lanes.track(writer.writer.role, axis).tally
         points = len(partials.series)
-        tally.received += points
         rows = writer.take(fragment.seq, fragment.seq_points, partials.series)
+        self._settle(writer)
+        if not self._room.axis(writer.writer.role, axis, points):
+            return
+        tally = run.lanes.track(writer.writer.role, axis).tally
+        tally.received += points
         if rows is not None:
             tally.duplicate += points - len(rows)
-        self._settle(writer)
         if not points or rows == []:
             return
         self._ending.heard()
-        piece = self._piece(writer, fragment, rows)
+        piece = self._admitted(writer, self._piece(writer, fragment, rows))
+        if piece is None:
+            return
         writer.points += len(piece.partials.series)
         if run.origin_ns is None:
             run.origin_ns = int(piece.partials.times.min())
@@ -182,13 +190,23 @@ class Engine:
         some = piece.some(rows)
         return some._replace(shape=self._run.shapes.of(some.partials.series))
 
+    def _admitted(self, writer: WriterState, piece: Piece) -> Piece | None:
+        """Return as much of a piece as there is room for."""
+        rows = self._room.rows(writer.writer.role, piece.shape)
+        if rows is None:
+            return piece
+        some = piece.some(rows)
+        return some._replace(shape=self._run.shapes.of(some.partials.series)) if rows else None
+
     def _manifest(self, writer: WriterState, manifest: Manifest) -> None:
-        if self._once(writer, manifest.seq, manifest.axis):
+        fresh = self._once(writer, manifest.seq, manifest.axis)
+        if fresh and self._room.axis(writer.writer.role, manifest.axis, 0):
             self._ending.heard()
             self._steps.manifest(writer, manifest)
 
     def _position(self, writer: WriterState, position: Position) -> None:
-        if not self._once(writer, position.seq, position.axis):
+        fresh = self._once(writer, position.seq, position.axis)
+        if not fresh or not self._room.axis(writer.writer.role, position.axis, 0):
             return
         run = self._run
         writer.lived(position.time_ns, run.now)

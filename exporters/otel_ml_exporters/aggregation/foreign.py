@@ -15,6 +15,7 @@ from otel_ml_exporters.aggregation.lanes import Tally
 from otel_ml_exporters.aggregation.observation import Attributes, Buckets, ForeignPoint, Kind, Partials, SeriesKey
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.quantiles import difference
+from otel_ml_exporters.aggregation.room import Room
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.steps import Steps
 from otel_ml_exporters.aggregation.writers import WriterState
@@ -38,6 +39,9 @@ _SPREAD = Reduction(("mean", "p50", "p90", "p99"))
 
 EXPIRY_CHECK_S = 60.0
 
+MAX_STREAMS = 200_000
+"""Cumulative streams; those without a step are bounded by `scraped_series`, the others go first."""
+
 
 class Stream(NamedTuple):
     """The newest cumulative point of a stream, and when it was received."""
@@ -59,8 +63,9 @@ class Fresh(NamedTuple):
 class Foreign:
     """Owns the streams of points without running numbers."""
 
-    def __init__(self, run: RunState, steps: Steps) -> None:
+    def __init__(self, run: RunState, steps: Steps, room: Room) -> None:
         self._run = run
+        self._room = room
         self._steps = steps
         self.streams: dict[StreamKey, Stream] = {}
         self.changed: dict[StreamKey, None] = {}
@@ -70,9 +75,11 @@ class Foreign:
     def point(self, writer: WriterState, point: ForeignPoint) -> None:
         """Take one point."""
         axis = TIME_AXIS if point.step is None else point.axis or DEFAULT_AXIS
+        if not self._room.axis(point.writer.role, axis, 1):
+            return
         tally = self._run.lanes.track(point.writer.role, axis).tally
         tally.received += 1
-        if point.step is None and not self._is_admitted(point, tally):
+        if not self._is_admitted(point, tally):
             return
         if self._run.origin_ns is None:
             self._run.origin_ns = self._origin(point)
@@ -103,7 +110,17 @@ class Foreign:
             del self.streams[key]
             self.changed[key] = None
 
+    def _forget_oldest(self) -> None:
+        """Let go of the older half of the streams of single steps; a step's next point counts from zero then."""
+        single = [key for key in self.streams if key[4] is not None]
+        single.sort(key=lambda key: self.streams[key].received_at)
+        for key in single[: max(1, len(single) // 2)]:
+            del self.streams[key]
+            self.changed[key] = None
+
     def _is_admitted(self, point: ForeignPoint, tally: Tally) -> bool:
+        if point.step is not None:
+            return self._room.series(point.writer.role, point.metric, point.attributes)
         verdict = self._budget.verdict(point)
         if verdict == "denied":
             tally.ignored += 1
@@ -148,6 +165,8 @@ class Foreign:
         if before is not None and point.time_ns <= before.time_ns:
             return None
         stats = tuple(point.partials.stats[0].tolist())
+        if before is None and len(self.streams) >= MAX_STREAMS:
+            self._forget_oldest()
         self.streams[key] = Stream(point.start_ns, point.time_ns, stats, buckets, self._run.now)
         self.changed[key] = None
         if before is None:

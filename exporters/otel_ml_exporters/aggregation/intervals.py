@@ -85,6 +85,20 @@ class IntervalSet:
         """The largest number, or None."""
         return self._highs[-1] if self._highs else None
 
+    def fill_lowest(self, keep: int) -> None:
+        """Fill the lowest gaps where there are more than `keep` intervals.
+
+        Examples:
+            >>> seen = IntervalSet([(1, 1), (3, 3), (5, 9)])
+            >>> seen.fill_lowest(2)
+            >>> seen.pairs()
+            [(1, 3), (5, 9)]
+        """
+        excess = len(self._lows) - keep
+        if excess > 0:
+            self._highs[0] = self._highs[excess]
+            del self._lows[1 : excess + 1], self._highs[1 : excess + 1]
+
     def forget_lowest(self, keep: int) -> None:
         """Keep only the `keep` highest intervals."""
         excess = len(self._lows) - keep

@@ -21,6 +21,13 @@ PUBLISHED = ("amended", "duplicate", "overflow", "quantile_coarse", "steps_redon
 """Counts that are published in the run, as `otel_ml/<name>`, in the next row after they changed."""
 
 
+MAX_KNOWN = 4_096
+"""Intervals of steps that are known to exist; who was last heard below them has passed over none."""
+
+_EXPORTED_BYTES = 200
+"""What an exported value costs besides its fold state: its published name, a double, a place in a dictionary."""
+
+
 @dataclass(slots=True)
 class Tally:
     """What happened to the points of one role and axis; `published` is what the run was told of it."""
@@ -119,6 +126,11 @@ class Unit:
         self.size += piece.size
         piece.shape.users += 1
 
+    @property
+    def weight(self) -> int:
+        """Bytes in memory, about, with what was exported."""
+        return self.size + _EXPORTED_BYTES * len(self.exported or ())
+
     def remove(self, pieces: list[Piece]) -> None:
         """Give up some pieces; the committed ones are written anew."""
         for piece in pieces:
@@ -205,8 +217,13 @@ class Lane:
             unit.first_done = unit.opened
         self.open[unit.step] = unit
         self.order.insert(place, unit.step)
-        self.known.add(unit.step)
+        self.note_step(unit.step)
         self.watch = None
+
+    def note_step(self, step: int) -> None:
+        """Note that a step exists."""
+        self.known.add(step)
+        self.known.forget_lowest(MAX_KNOWN)
 
     @property
     def oldest(self) -> Unit | None:

@@ -45,9 +45,9 @@ class Late:
     def join(self, lane: Lane, step: int, piece: Piece) -> Unit:
         """Add a piece to a closed unit, which may never have been open; it is exported in time."""
         unit = self.kept(lane, step)
-        before = unit.size
+        before = unit.weight
         unit.add(piece)
-        self._run.retained_bytes += unit.size - before
+        self._run.retained_bytes += unit.weight - before
         unit.waiting += len(piece.partials.series)
         if unit.late_since is None:
             unit.late_since = self._run.active
@@ -61,7 +61,7 @@ class Late:
         if unit is None:
             unit = lane.retained[step] = self._run.new_unit(lane, step)
             unit.exported = {}
-            lane.known.add(step)
+            lane.note_step(step)
         return unit
 
     def manifest(self, lane: Lane, writer: int, manifest: Manifest) -> None:
@@ -85,7 +85,7 @@ class Late:
         for number in unit.manifests:
             self._expect(unit, number)
         lane.retained[unit.step] = unit
-        run.retained_bytes += unit.size
+        run.retained_bytes += unit.weight
         run.touch(lane, unit)
         if len(lane.retained) > run.settings.retained_steps:
             complete = (step for step, kept in lane.retained.items() if not kept.missing and kept.late_since is None)
@@ -112,9 +112,9 @@ class Late:
 
     def withdraw(self, lane: Lane, unit: Unit, pieces: list[Piece]) -> None:
         """Take late points of one writer, not exported yet, out of a closed unit: they belong to a later attempt."""
-        before = unit.size
+        before = unit.weight
         unit.remove(pieces)
-        self._run.retained_bytes += unit.size - before
+        self._run.retained_bytes += unit.weight - before
         unit.waiting -= sum(len(piece.partials.series) for piece in pieces)
         unit.missing.discard(pieces[0].source.number)
         if unit.waiting <= 0:
@@ -143,15 +143,15 @@ class Late:
     def _export(self, lane: Lane, unit: Unit) -> None:
         run, track = self._run, lane.track
         self._waiting.pop(unit.number, None)
-        before_size = unit.size
+        before_size = unit.weight
         self._contest.replace_dead(lane, unit)
-        run.retained_bytes += unit.size - before_size
         row = row_of(unit, track, run.output.say)
         before = unit.exported or {}
         changed = {name: value for name, value in row.values.items() if not _same(before.get(name), value)}
         track.tally.amended += sum(name in before for name in changed)
         track.tally.closed += unit.waiting
         unit.waiting, unit.late_since, unit.exported = 0, None, row.values
+        run.retained_bytes += unit.weight - before_size
         run.touch(lane, unit)
         if changed:
             run.output.emit(
@@ -168,7 +168,7 @@ class Late:
 
     def _most_crowded(self) -> Lane | None:
         lanes = [lane for lane in self._run.lanes if lane.retained]
-        return max(lanes, key=lambda lane: sum(unit.size for unit in lane.retained.values()), default=None)
+        return max(lanes, key=lambda lane: sum(unit.weight for unit in lane.retained.values()), default=None)
 
     def _let_go(self, lane: Lane, step: int) -> None:
         unit = lane.retained[step]
@@ -176,7 +176,7 @@ class Late:
             self._export(lane, unit)
         del lane.retained[step]
         lane.horizon = max(lane.horizon, step)
-        self._run.retained_bytes -= unit.size
+        self._run.retained_bytes -= unit.weight
         self._run.drop(unit)
 
 

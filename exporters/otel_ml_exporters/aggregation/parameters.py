@@ -22,8 +22,9 @@ class Parameters:
         changed: whether `owners` changed since it was committed.
     """
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, most: int = 10_000) -> None:
         self._output = output
+        self._most = most
         self.owners: dict[Path, tuple[str, int, str]] = {}
         self.changed = False
 
@@ -36,6 +37,11 @@ class Parameters:
         for path, value in _leaves(event.body):
             text = json.dumps(value, sort_keys=True, default=str)
             owner = self.owners.get(path)
+            if owner is None and len(self.owners) >= self._most:
+                self._output.say(
+                    f"More than {self._most:,} parameters are logged; {'.'.join(path)!r} and further ones are left out."
+                )
+                continue
             if owner is not None and owner[2] != text and owner[:2] != (role, rank):
                 self._say(path, *sorted((owner, (role, rank, text))))
             if owner is not None and owner[:2] < (role, rank):

@@ -13,12 +13,17 @@ SIZE = 12
 class Recent:
     """Two generations of digests: an identity is remembered between one and two spans.
 
+    Args:
+        span_s: seconds of a generation.
+        most: digests of a generation; one that has them is over.
+
     Attributes:
         fresh: digests added since `take()`.
     """
 
-    def __init__(self, span_s: float) -> None:
+    def __init__(self, span_s: float, most: int = 500_000) -> None:
         self._span_s = span_s
+        self._most = most
         self._young: set[bytes] = set()
         self._old: set[bytes] = set()
         self.generation = 0
@@ -38,7 +43,7 @@ class Recent:
     def _turn(self, now: float) -> None:
         if self._began is None:
             self._began = now
-        elif now - self._began >= self._span_s:
+        elif now - self._began >= self._span_s or len(self._young) >= self._most:
             self._old, self._young = self._young, set()
             self.generation += 1
             self._began = now

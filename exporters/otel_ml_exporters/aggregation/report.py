@@ -43,6 +43,7 @@ def status_of(run: RunState, state: str, spans: SpanIntake, judge: Judge) -> Sta
     own = [writer for writer in run.writers if writer.native and not writer.child]
     live = run.live()
     lost: dict[str, int] = {"too_late": counts.too_late} if counts.too_late else {}
+    lost |= run.left_out
     for writer in run.writers:
         for reason, count in ((writer.goodbye.dropped or {}) if writer.goodbye is not None else {}).items():
             lost[reason] = lost.get(reason, 0) + count

@@ -16,6 +16,10 @@ from otel_ml_exporters.records import HistogramValue
 __all__ = ["Row", "emit_histograms", "row_of"]
 
 
+MAX_COMBINATIONS = 65_536
+"""Shapes with a reduction that are remembered as looked at."""
+
+
 class Row(NamedTuple):
     """Published name → value, the histograms, and the time of the newest record in ns."""
 
@@ -61,6 +65,8 @@ def _learn_reductions(pieces: list[Piece], track: Track, say: Callable[[str], No
         combination = (piece.shape.number, str(piece.reduction))
         if combination in track.combinations:
             continue
+        if len(track.combinations) >= MAX_COMBINATIONS:
+            track.combinations.clear()  # a cache: what they use is known
         track.combinations.add(combination)
         for key in piece.shape.series:
             used = track.reductions.setdefault(key.name, {})

@@ -21,6 +21,7 @@ class RunState:
     Attributes:
         now: seconds since the epoch, of the newest call.
         origin_ns: where the axis `time` begins: the first point of the first attempt.
+        left_out: reason → points for which there was no room.
         native: a writer of ours was heard.
         open_bytes, retained_bytes: memory of units.
         changed_units: units whose header is to be committed.
@@ -37,7 +38,7 @@ class RunState:
         self.attempts = Attempts()
         self.output = Output()
         self.training = TrainingClock()
-        self.recent = Recent(settings.identity_memory_s)
+        self.recent = Recent(settings.identity_memory_s, settings.identities)
         self.now = 0.0
         self.started_at: float | None = None
         self.origin_ns: int | None = None
@@ -46,6 +47,7 @@ class RunState:
         self.next_unit = 0
         self.events = 0
         self.native = False
+        self.left_out: dict[str, int] = {}
         self.changed_units: dict[int, tuple[Lane, Unit]] = {}
         self.gone_units: dict[int, int] = {}
 

@@ -24,6 +24,11 @@ class EngineSettings:
         end_silence_s: a run of which nobody was heard for this long ends (embedded mode: 30).
         time_window_s: width of a window on the axis `time`, for records of our own without a step.
         foreign_window_s: the same for points of other SDKs and scraped engines.
+        writers: most processes that ever sent anything; points of further ones are counted only.
+        axes: most (role, axis) of the run; points on further ones are counted only.
+        params: most hyper-parameters; further ones are said.
+        identities: most points and events without a running number that are remembered in one `identity_memory_s`;
+            where more come, each is remembered for a shorter time.
         series: most (role, name, attributes) of the run; points of further ones are counted only.
         scraped_series: most series without a step from other SDKs and scraped engines; further ones are counted only.
         scraped_allow, scraped_deny: globs of their names; one that matches both is denied.
@@ -42,6 +47,10 @@ class EngineSettings:
     end_silence_s: float = 300.0
     time_window_s: float = 1.0
     foreign_window_s: float = 10.0
+    writers: int = 100_000
+    axes: int = 1_000
+    params: int = 10_000
+    identities: int = 500_000
     series: int = 100_000
     scraped_series: int = 10_000
     scraped_allow: tuple[str, ...] = ("*",)

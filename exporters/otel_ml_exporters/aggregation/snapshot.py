@@ -108,6 +108,7 @@ class Snapshot:
             "last_goodbye": self._ending.last_goodbye,
             "spans": [self._spans.delivered, self._spans.duplicates],
             "events": run.events,
+            "left_out": run.left_out,
         }
 
     def _units(self) -> Iterator[tuple[str, bytes | None]]:
@@ -189,7 +190,7 @@ class Snapshot:
                 unit.stored = len(unit.pieces)
         for lane in run.lanes:
             run.open_bytes += sum(unit.size for unit in lane.open.values())
-            run.retained_bytes += sum(unit.size for unit in lane.retained.values())
+            run.retained_bytes += sum(unit.weight for unit in lane.retained.values())
 
     def _restore_rest(self, entries: Mapping[str, Mapping[str, bytes]]) -> None:
         for number, data in entries.get("spans", {}).items():
@@ -214,6 +215,7 @@ class Snapshot:
         run.started_at, run.origin_ns = entry["started_at"], entry["origin_ns"]
         run.next_unit = entry["next_unit"]
         run.events = entry["events"]
+        run.left_out = entry["left_out"]
         self._ending.state, self._ending.last_goodbye = entry["state"], entry["last_goodbye"]
         self._spans.delivered, self._spans.duplicates = entry["spans"]
 

@@ -55,6 +55,12 @@ class Progress:
         self.left, self.previous, self.current = True, None, None
 
 
+MAX_GAPS = 16_384
+"""Gaps in a writer's running numbers that are remembered; of more, the oldest count as filled."""
+
+MAX_PARTS = 1_024
+"""Running numbers of a writer that may be incomplete at a time; of more, the oldest counts as complete."""
+
 _SET_BACK_NS = 60 * 10**9
 """Times that are so much older than others of a writer say that its clock was set back: nothing is reordered so far."""
 
@@ -171,6 +177,7 @@ class WriterState:
         """Note that a running number arrived whole; False where it was known."""
         if not self.received.add(seq):
             return False
+        self.received.fill_lowest(MAX_GAPS)
         if seq == self.floor + 1:
             self.floor = self.received.prefix_end(seq)
         return True
@@ -186,6 +193,10 @@ class WriterState:
         if have is None and seq in self.received:
             return []
         have = self.parts.setdefault(seq, set())
+        if len(self.parts) > MAX_PARTS:
+            oldest = min(self.parts)
+            self.receive(oldest)
+            del self.parts[oldest]
         fresh = [row for row, key in enumerate(series) if key not in have]
         have.update(series)
         if len(have) >= total:
@@ -230,8 +241,15 @@ class Writers:
     def __iter__(self) -> Iterator[WriterState]:
         return iter(self.all)
 
+    def __len__(self) -> int:
+        return len(self.all)
+
     def __getitem__(self, number: int) -> WriterState:
         return self.all[number]
+
+    def knows(self, writer: Writer) -> bool:
+        """Whether `writer` has a state."""
+        return (writer.role, writer.instance) in self._by_instance
 
     def of(self, writer: Writer) -> WriterState:
         """Return the state of `writer`, known or new."""
