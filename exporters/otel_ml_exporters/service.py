@@ -61,6 +61,9 @@ _LINGER_S = 2.0
 _NOBODY_S = 120.0
 """How long an embedded service waits for the first request, or for an exporter that makes no progress."""
 
+_SET_ASIDE_BYTES = 2**30
+"""Most bytes of requests that no run can take."""
+
 _PREDECESSOR_S = 40.0
 """How long an embedded service waits for the one before it to finish delivering; a run has one at a time."""
 
@@ -94,6 +97,7 @@ class Service:
         # Nobody types an embedded service's token; whoever can read the rendezvous folder has it.
         self._token = config.token or (secrets.token_urlsafe(32) if config.embedded else "")
         self._telemetry = Telemetry()
+        self._set_aside_bytes: int | None = None
         self._trouble = Trouble("What arrives")
         self._stopped = threading.Event()
         self._ended = threading.Event()
@@ -117,9 +121,9 @@ class Service:
         if config.embedded is not None:
             names = config.embedded
             settings = replace(settings, experiment_name=names.experiment_name, run_name=names.run_name, log="")
-        self._admission = Admission(self._store, self._telemetry, config.limits.queue)
+        self._admission = Admission(self._store, self._telemetry, config.limits.queue, self._has_room)
         self._routes = Routes(self._admission, self, self._telemetry, token=self._token, version=_version())
-        self._http = HttpReceiver(self._routes, *config.http, _server_context(config.tls))
+        self._http = HttpReceiver(self._routes, *config.http, _server_context(config.tls), arriving=config.limits.queue)
         self._grpc = self._grpc_receiver()
         # The files come last: nothing after this can fail and leave them locked.
         self._journal: Journal[Decoded] = Journal(
@@ -247,6 +251,9 @@ class Service:
         stored.add_done_callback(self._note_storing)
         return stored
 
+    def _has_room(self, experiments: Iterable[str]) -> bool:
+        return self._runs.has_room(experiments)
+
     def _note_storing(self, stored: Future[int]) -> None:
         error = stored.exception()
         if error is None:
@@ -340,6 +347,13 @@ class Service:
     def _set_aside(self, number: int, signal: str, body: bytes) -> None:
         folder = self._state_folder() / "unreadable"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._set_aside_bytes is None:
+            self._set_aside_bytes = sum(path.stat().st_size for path in folder.iterdir())
+        self._set_aside_bytes += len(body)
+        if self._set_aside_bytes > _SET_ASIDE_BYTES:
+            self._telemetry.count("dropped", reason="its run's files cannot be used")
+            _log.error("Request %d is dropped: %s holds %d bytes already.", number, folder, _SET_ASIDE_BYTES)
+            return
         (folder / f"{number}-{signal}.otlp").write_bytes(body)
 
     def _grpc_receiver(self) -> GrpcReceiver | None:

@@ -30,6 +30,9 @@ CATALOGUE: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Name → (Prometheus type, meaning). In a run they are called `otel_ml/<name>`, in Prometheus `otel_ml_<name>`."""
 
+MAX_VALUES = 1_000
+"""Counters by label that are told apart: a reason may name what was wrong in every single request."""
+
 Labels = tuple[tuple[str, str], ...]
 
 Measure = tuple[str, Labels, float]
@@ -48,6 +51,8 @@ class Telemetry:
         """Add to a counter of the catalogue."""
         key = (_known(name), tuple(sorted(labels.items())))
         with self._lock:
+            if key not in self._values and len(self._values) >= MAX_VALUES:
+                key = (name, tuple((label, "other") for label in sorted(labels)))
             self._values[key] = self._values.get(key, 0) + amount
 
     def value(self, name: str, **labels: str) -> float:

@@ -21,7 +21,7 @@ FILES = ("write", "pwrite", "fsync", "ftruncate", "truncate", "replace", "link",
 
 
 def serve_until(folder: Path, exporters: Sequence[str], kill_at: int | None, address: Connection) -> None:
-    """Serve; die just before the `kill_at`-th boundary. Nothing is kept for late data, all of it goes to `late.otlp`."""
+    """Serve; die just before the `kill_at`-th boundary. Nothing is kept for late data: it goes to `late.otlp`."""
     if kill_at is not None:
         die_at(kill_at)
     named: dict[str, dict[str, Any]] = {name: {} for name in exporters}

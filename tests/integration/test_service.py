@@ -355,10 +355,10 @@ def test_embedded_the_run_goes_on_with_the_exporters_there_are_and_says_the_othe
     assert (bench.folder / "digits" / "run-1" / "metrics.jsonl").exists()
 
 
-def test_a_damaged_run_is_set_aside_and_other_runs_go_on(bench: Bench, recording: RecordingExporter) -> None:
-    state = bench.folder / "default" / "broken" / "state"
-    state.mkdir(parents=True)
-    (state / "run.db").write_bytes(b"garbage" * 1000)
+def test_requests_of_a_run_whose_files_cannot_be_used_are_set_aside_and_other_runs_go_on(
+    bench: Bench, recording: RecordingExporter
+) -> None:
+    (bench.folder / "default" / "broken" / "state" / "run.db").mkdir(parents=True)
     sender = bench.sender(bench.service({"recording": lambda: recording}))
 
     assert sender.send("metrics", FakeWriter(experiment="broken").step(1, {"loss": 1.0})).status == 200

@@ -21,7 +21,7 @@ PUBLISHED = ("amended", "duplicate", "overflow", "quantile_coarse", "steps_redon
 """Counts that are published in the run, as `otel_ml/<name>`, in the next row after they changed."""
 
 
-MAX_KNOWN = 4_096
+MAX_KNOWN = 1_024
 """Intervals of steps that are known to exist; who was last heard below them has passed over none."""
 
 _EXPORTED_BYTES = 200

@@ -29,9 +29,10 @@ class Room:
         writers, limit = self._run.writers, self._run.settings.writers
         if len(writers) >= limit and not writers.knows(observation.writer):
             partials = getattr(observation, "partials", None)
-            self._leave_out("too many processes", 0 if partials is None else len(partials.series))
-            self._run.output.say(
-                f"More than {limit:,} processes have sent to this run; what further ones send is left out and counted."
+            self._leave_out(
+                "too many processes",
+                0 if partials is None else len(partials.series),
+                f"More than {limit:,} processes have sent to this run; what further ones send is left out and counted.",
             )
             return None
         return writers.of(observation.writer)
@@ -41,10 +42,11 @@ class Room:
         tracks, limit = self._run.lanes.tracks, self._run.settings.axes
         if (role, axis) in tracks or len(tracks) < limit:
             return True
-        self._leave_out("too many axes", points)
-        self._run.output.say(
+        self._leave_out(
+            "too many axes",
+            points,
             f"More than {limit:,} axes are used; what comes on {axis!r} and further ones is left out and counted. "
-            "Use an axis for what counts steps, and attributes or names for what does not."
+            "Use an axis for what counts steps, and attributes or names for what does not.",
         )
         return False
 
@@ -68,13 +70,16 @@ class Room:
         if len(self._series) < limit:
             self._series.add(key)
             return True
-        self._leave_out("too many series", 1)
-        self._run.output.say(
+        self._leave_out(
+            "too many series",
+            1,
             f"More than {limit:,} series are recorded (OTEL_ML_SERIES_MAX); {name!r} and further ones are left out and "
-            "counted. Is a step or an id part of a name or an attribute?"
+            "counted. Is a step or an id part of a name or an attribute?",
         )
         return False
 
-    def _leave_out(self, reason: str, points: int) -> None:
-        if points:
-            self._run.left_out[reason] = self._run.left_out.get(reason, 0) + points
+    def _leave_out(self, reason: str, points: int, sentence: str) -> None:
+        left_out = self._run.left_out
+        if reason not in left_out:
+            self._run.output.say(sentence)
+        left_out[reason] = left_out.get(reason, 0) + points

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 
 import click
@@ -10,7 +11,7 @@ import click
 from otel_ml.env import LOG_LEVEL
 from otel_ml_exporters.cli.parameters import EXPORTERS
 from otel_ml_exporters.config import ServiceConfig
-from otel_ml_exporters.experiments.run_log import LOG_FORMAT
+from otel_ml_exporters.experiments.run_log import LOG_FORMAT, OutputLog
 from otel_ml_exporters.service import Service, serve
 
 __all__ = ["command"]
@@ -51,7 +52,7 @@ def command(
     """
     if embedded != (rendezvous is not None):
         raise click.UsageError("--embedded and --rendezvous FOLDER belong together; leave both out to serve many runs.")
-    logging.basicConfig(level=_LEVELS[LOG_LEVEL.read().value], format=LOG_FORMAT)
+    logging.basicConfig(level=_LEVELS[LOG_LEVEL.read().value], format=LOG_FORMAT, handlers=[OutputLog(sys.stderr)])
     config = ServiceConfig.load(
         exporters=exporters, file=file, directory=base, http=http, grpc=grpc, rendezvous=rendezvous
     )

@@ -44,8 +44,8 @@ class RecordSource(Protocol):
     def read(self, after: int, limit: int) -> Sequence[Record]:
         """Return up to `limit` records with `seq > after`."""
 
-    def subscribe(self, listener: Callable[[], None]) -> None:
-        """Call `listener` when there are new records."""
+    def subscribe(self, name: str, listener: Callable[[], None]) -> None:
+        """Call `listener` when there are new records, instead of the one that had this name before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Pipeline:
 
     def start(self) -> None:
         """Start the thread."""
-        self._source.subscribe(self._wake.set)
+        self._source.subscribe(self.name, self._wake.set)
         # What the caller logs on behalf of, the thread does too.
         self._thread = threading.Thread(
             target=contextvars.copy_context().run, args=(self._work,), name=f"otel-ml-{self.name}", daemon=True
@@ -339,6 +339,8 @@ class Pipeline:
     def _lose(self, reason: str, records: int) -> None:
         _log.error("Exporter %s lost %d record(s): %s", self.name, records, reason)
         self._say(f"Exporter {self.name!r} did not take {records} record(s): {reason}")
+        if reason not in self._lost and len(self._lost) >= _REASONS:
+            reason = "for other reasons"
         self._lost[reason] = self._lost.get(reason, 0) + records
         self._set(lost=dict(self._lost))
 
@@ -353,6 +355,9 @@ class Pipeline:
 
 _IDLE_S = 5.0
 """How long an idle exporter's thread sleeps; new records and `stop` wake it sooner."""
+
+_REASONS = 100
+"""Reasons of losses that are told apart; a backend may name the record in each of them."""
 
 _SHUTDOWN_GRACE_S = 1.0
 """The least an exporter gets to close its files, also after the deadline."""

@@ -17,6 +17,9 @@ __all__ = ["RunBook"]
 
 _log = logging.getLogger(__name__)
 
+MAX_RUNS = 1_000
+"""Open runs of a service; each has a thread an exporter. A run that is over is closed a minute later."""
+
 _OPEN = "open"
 """Name of the file beside `run.db` that says: a service was not done with this run. Its content is the id."""
 
@@ -42,6 +45,10 @@ class RunBook:
     def get(self, experiment: str) -> ExperimentRun | None:
         """Return an open run; any thread may ask."""
         return self._runs.get(experiment)
+
+    def has_room(self, experiments: Iterable[str]) -> bool:
+        """Whether all of these runs are open, or may be opened; any thread may ask."""
+        return len(self._runs) < MAX_RUNS or all(experiment in self._runs for experiment in experiments)
 
     def of(self, writer: Writer) -> ExperimentRun:
         """Return the run of `writer`, opening or creating it.

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from typing import TextIO
 
-__all__ = ["LOG_FORMAT", "RunLog"]
+__all__ = ["LOG_BYTES", "LOG_FORMAT", "OutputLog", "RunLog"]
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+LOG_BYTES = 16 * 2**20
+"""Most bytes of `service.log`; the 16 MiB before them are in `service.log.1`."""
 
 _LOGGER = logging.getLogger("otel_ml_exporters")
 
@@ -30,7 +38,7 @@ class RunLog:
         self._experiment = experiment
         self._handler: logging.Handler = logging.NullHandler()
         if path is not None:
-            self._handler = logging.FileHandler(path, encoding="utf-8", delay=True)
+            self._handler = RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", delay=True)
         self._handler.setFormatter(logging.Formatter(LOG_FORMAT))
         self._handler.addFilter(lambda _: _SPEAKING.get(None) == experiment)
         _LOGGER.addHandler(self._handler)
@@ -48,3 +56,19 @@ class RunLog:
         """Close the file; safe twice."""
         _LOGGER.removeHandler(self._handler)
         self._handler.close()
+
+
+class OutputLog(logging.StreamHandler[TextIO]):
+    """Writes to the process' own output; begins anew where that is a file that has become too large."""
+
+    def __init__(self, stream: TextIO, most: int = 2 * LOG_BYTES) -> None:
+        super().__init__(stream)
+        self._most = most
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        with contextlib.suppress(OSError, ValueError):  # no file, or none that can be cut
+            handle = self.stream.fileno()
+            if os.fstat(handle).st_size > self._most and stat.S_ISREG(os.fstat(handle).st_mode):
+                os.ftruncate(handle, 0)
+        super().emit(record)

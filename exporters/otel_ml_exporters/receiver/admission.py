@@ -7,7 +7,7 @@ the future is done: its bytes are then in the journal, on the disk.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import NamedTuple
 
@@ -40,11 +40,19 @@ class Admission:
     Args:
         store: appends a request to the journal; the future is done when it is on the disk.
         telemetry: counts what is refused and rejected.
+        has_room: tells whether the runs of a request are known, or there is room for them.
         limit: bytes of requests that are acknowledged, or about to be, and not decided.
     """
 
-    def __init__(self, store: Callable[[Decoded], Future[int]], telemetry: Telemetry, limit: int = 256 * 2**20) -> None:
+    def __init__(
+        self,
+        store: Callable[[Decoded], Future[int]],
+        telemetry: Telemetry,
+        limit: int = 256 * 2**20,
+        has_room: Callable[[Iterable[str]], bool] = lambda experiments: True,
+    ) -> None:
         self._store = store
+        self._has_room = has_room
         self._telemetry = telemetry
         self._limit = limit
         self._decoder = Decoder()
@@ -63,6 +71,9 @@ class Admission:
             self._telemetry.count("refused", reason="overloaded")
             raise OverloadedError("The service is behind with its work. Send the same request again later.")
         decoded = self._decoder.json(signal, body) if json else self._decoder.protobuf(signal, body)
+        if not self._has_room(decoded.observations):
+            self._telemetry.count("refused", reason="too many runs")
+            raise OverloadedError("The service has as many open runs as it may. Send again when one of them has ended.")
         for reason, points in decoded.rejections.reasons.items():
             self._telemetry.count("rejected", points, reason=reason)
         return Accepted(decoded, self._stored(decoded))

@@ -33,6 +33,9 @@ Closing at once would reset the connection, and the sender would see that instea
 _MAX_AHEAD = 64 * 1024
 """Bytes of further requests that are read while one is being answered."""
 
+_MAX_CONNECTIONS = 16_384
+"""Open connections; a further one is closed at once, and comes again."""
+
 _BACKLOG = 1024
 """Connections the kernel may hold for us: all ranks of a job connect in the same second."""
 
@@ -45,10 +48,20 @@ class HttpReceiver:
         host: address to bind.
         port: 0 picks a free one.
         tls: serve https.
+        arriving: bytes of bodies that may be under way at a time, over all connections.
     """
 
-    def __init__(self, routes: Routes, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        routes: Routes,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        *,
+        arriving: int = 256 * 2**20,
+    ) -> None:
         self._routes = routes
+        self._arriving = Arriving(arriving)
         self._host = host
         self._port = port
         self._tls = tls
@@ -83,7 +96,7 @@ class HttpReceiver:
         self._thread.join(timeout + 1.0)
 
     def _connection(self) -> _Connection:
-        return _Connection(self._routes, self._loop, self._connections)
+        return _Connection(self._routes, self._loop, self._connections, self._arriving)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -105,11 +118,34 @@ class HttpReceiver:
         self._loop.stop()
 
 
+class Arriving:
+    """Bytes of bodies under way; the loop's thread owns it."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.held = 0
+
+    def reserve(self, size: int) -> bool:
+        """Set `size` bytes aside; False where there is no room for them. One alone always has room."""
+        if self.held and self.held + size > self._limit:
+            return False
+        self.held += size
+        return True
+
+    def release(self, size: int) -> None:
+        """Give back what was reserved."""
+        self.held -= size
+
+
 class _Connection(asyncio.Protocol):
     """One connection: one request at a time, in order."""
 
-    def __init__(self, routes: Routes, loop: asyncio.AbstractEventLoop, connections: set[_Connection]) -> None:
+    def __init__(
+        self, routes: Routes, loop: asyncio.AbstractEventLoop, connections: set[_Connection], arriving: Arriving
+    ) -> None:
         self._routes = routes
+        self._arriving = arriving
+        self._reserved = 0
         self._loop = loop
         self._connections = connections
         self._parser = RequestParser(MAX_REQUEST)
@@ -120,11 +156,15 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        if len(self._connections) >= _MAX_CONNECTIONS:
+            self._transport.abort()
+            return
         self._connections.add(self)
         self._arm(_IDLE_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self)
+        self._release()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -153,9 +193,15 @@ class _Connection(asyncio.Protocol):
                 if refusal is not None:
                     self._refuse(refusal)
                     return
+                if not self._reserve(self._parser.expected):
+                    self._refuse(self._routes.overloaded(self._head))
+                    return
                 if self._head.headers.get("expect", "").lower() == "100-continue":
                     self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             body = self._parser.body()
+            if body is None and not self._reserve(self._parser.held - self._reserved):
+                self._refuse(self._routes.overloaded(self._head))
+                return
         except BadRequestError as error:
             self._refuse(problem(self._head, error))
             return
@@ -169,6 +215,7 @@ class _Connection(asyncio.Protocol):
             _log.exception("%s %s could not be answered.", head.method, head.path)
             response = Response(503, b"The service failed to answer. Send again later.\n", headers={"retry-after": "1"})
         self.task = None
+        self._release()
         if self._transport.is_closing():
             return
         encoded = response.encode(keep_alive=head.keep_alive)
@@ -181,6 +228,19 @@ class _Connection(asyncio.Protocol):
         self._arm(_REQUEST_S if self._parser.buffered else _IDLE_S)
         if self._parser.buffered:
             self._proceed()
+
+    def _reserve(self, size: int) -> bool:
+        """Set aside what a body takes: as its length says, or as it grows."""
+        if size <= 0:
+            return True
+        if not self._arriving.reserve(size):
+            return False
+        self._reserved += size
+        return True
+
+    def _release(self) -> None:
+        self._arriving.release(self._reserved)
+        self._reserved = 0
 
     def _refuse(self, response: Response) -> None:
         self._transport.write(response.encode(keep_alive=False))

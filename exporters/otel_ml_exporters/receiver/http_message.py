@@ -91,6 +91,16 @@ class RequestParser:
         """Bytes not consumed yet."""
         return len(self._buffer)
 
+    @property
+    def expected(self) -> int:
+        """Bytes of the body whose head was returned last, as far as the head tells."""
+        return self._length or 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of a request that is not complete."""
+        return len(self._buffer) + len(self._chunks or b"")
+
     def head(self) -> Head | None:
         """Return the next request's head once it is complete.
 

@@ -31,6 +31,8 @@ _LARGE = 256 * 1024
 _SETTLE_S = 1.0
 _SETTLE_STEP_S = 0.01
 
+_BUSY = "As much is under way to the service as it may hold. Send the same request again later."
+
 # google.rpc.Code, the body of every OTLP/HTTP error.
 _RPC_CODES: Mapping[int, int] = {400: 3, 401: 16, 404: 5, 413: 8, 415: 3, 500: 13, 503: 14}
 
@@ -100,6 +102,11 @@ class Routes:
         if head.path.startswith("/otel_ml/"):
             await self._settled()
         return self._look(head)
+
+    def overloaded(self, head: Head) -> Response:
+        """Return the answer to a request whose body finds no room; the sender comes back."""
+        self._telemetry.count("refused", reason="overloaded")
+        return _unavailable(head, OverloadedError(_BUSY))
 
     async def _settled(self) -> None:
         """Wait a moment for what was just acknowledged: who said goodbye and asks finds itself in the account."""

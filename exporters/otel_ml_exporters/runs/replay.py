@@ -57,7 +57,7 @@ class _Recorded:
         start = bisect_right(self._seqs, after)
         return self._records[start : start + limit]
 
-    def subscribe(self, listener: Callable[[], None]) -> None:
+    def subscribe(self, name: str, listener: Callable[[], None]) -> None:
         """Do nothing: no record comes later."""
 
 

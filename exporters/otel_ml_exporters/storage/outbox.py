@@ -90,7 +90,7 @@ class Outbox:
         self._lock = threading.Lock()
         self._recent: deque[tuple[Record, int]] = deque()
         self._recent_bytes = 0
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: dict[str, Callable[[], None]] = {}
         try:
             remains = rebuilt(path, _SCHEMA, take_over) if is_suspect(path) else None
             self._open()
@@ -114,7 +114,7 @@ class Outbox:
         if remains.missing:
             records += f", {remains.missing} that an exporter had not written could not"
         aside = newest_aside(self._path)
-        self.damage = f"{self._path.name} was damaged: {records}. The damaged file is kept: {aside}"
+        self.damage = f"{self._path.name} was damaged: {records}. The damaged file is kept: {aside}."
         if not self.state():
             self.forget_state()
 
@@ -160,9 +160,9 @@ class Outbox:
                 raise sqlite3.DatabaseError("an entry of the engine's state is not what was written")
         return {key: value for key, value in state.items() if value is not None}
 
-    def subscribe(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after each commit that brings records."""
-        self._listeners.append(listener)
+    def subscribe(self, name: str, listener: Callable[[], None]) -> None:
+        """Call `listener` after each commit that brings records, instead of the one that had this name before."""
+        self._listeners[name] = listener
 
     def mark(self, exporter: str) -> Mark:
         """Return how far `exporter` is."""
@@ -259,7 +259,7 @@ class Outbox:
             while self._recent_bytes > _RECENT_BYTES and len(self._recent) > 1:
                 self._recent_bytes -= self._recent.popleft()[1]
             self.last_seq = records[-1].seq
-        for listener in self._listeners:
+        for listener in self._listeners.values():
             listener()
 
     @contextmanager

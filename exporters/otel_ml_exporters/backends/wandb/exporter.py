@@ -63,6 +63,8 @@ class WandbExporter(Exporter):
         tags: besides the run's own.
         notes: instead of the run's own.
         every: export only steps that are multiples of this.
+        names: most metrics; values of further ones are left out, counted and said. W&B recommends at most 10,000 names
+            in a project.
     """
 
     def __init__(
@@ -76,10 +78,12 @@ class WandbExporter(Exporter):
         tags: Iterable[str] = (),
         notes: str | None = None,
         every: int = 1,
+        names: int = 10_000,
     ) -> None:
         self._options = Options(mode, project, entity, group, job_type, tuple(tags), notes)
-        _check(self._options, every)
+        _check(self._options, every, names)
         self.every = every
+        self._names = names
         self._opened: OpenRun | None = None
         self._session: Session | None = None
         self._tail: LogTail | None = None
@@ -91,7 +95,7 @@ class WandbExporter(Exporter):
         try:
             with translated():
                 opened = open_run(run, self._options)
-                self._session = Session(opened.run, opened.position or 0)
+                self._session = Session(opened.run, opened.position or 0, self._names)
         except PermanentExportError as error:
             raise ConfigError(f"wandb: cannot open the run: {error}") from error
         self._tail = LogTail(opened.log) if opened.mode != "disabled" else None
@@ -208,8 +212,10 @@ class _Finishing(threading.Thread):
             raise self._failure
 
 
-def _check(options: Options, every: int) -> None:
+def _check(options: Options, every: int, names: int) -> None:
     problems = []
+    if not isinstance(names, int) or names < 1:
+        problems.append(f"wandb.names: expected a number of metrics from 1, got {names!r}.")
     if not isinstance(every, int) or every < 1:
         problems.append(f"wandb.every: expected a number of steps from 1, got {every!r}.")
     if options.mode not in MODES:

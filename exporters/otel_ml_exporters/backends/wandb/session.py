@@ -34,17 +34,20 @@ class Session:
     Args:
         run: `wandb.Run`.
         position: `seq` of the last row that is stored already.
+        names: most metrics of the run; W&B becomes slow for a whole project beyond 10,000.
 
     Attributes:
         done: `seq` of the last record handed over.
         last_row: `_step` of the last row handed over.
     """
 
-    def __init__(self, run: Any, position: int) -> None:
+    def __init__(self, run: Any, position: int, names: int) -> None:
         self._run = run
+        self._names = names
         self.done = position
         self.last_row = 0
         self._defined: set[str] = set()
+        self._metrics: set[str] = set()
         self._last_artifact: tuple[str, int | None] | None = None
         self._handlers: Mapping[type, Callable[[Any], None]] = {
             StepRecord: self._log_step,
@@ -78,14 +81,32 @@ class Session:
             self.done = record.seq
 
     def _log_step(self, record: StepRecord) -> None:
-        self._bind(record.axis, map(row_key, record.values))
-        row, left_out = fitting(step_row(record))
+        row = step_row(record)
+        surplus = [key for key in map(row_key, record.values) if not self._has_room(key)]
+        for key in surplus:
+            del row[key]
+        self._bind(record.axis, [key for key in map(row_key, record.values) if key in row])
+        row, left_out = fitting(row)
         self._log_row(row, record.seq)
+        if surplus:
+            raise PermanentExportError(
+                f"W&B: the run has {self._names:,} metrics (option `names`); values of further ones are not written "
+                "there, the other exporters have them. Is a step or an id part of a metric's name or attributes?"
+            )
         if left_out:
             raise PermanentExportError(
                 f"W&B: {left_out} of {len(record.values)} values of {record.axis} {record.step} do not fit into a row; "
                 "its limit is 10 MB."
             )
+
+    def _has_room(self, key: str) -> bool:
+        """Whether `key` is a metric of the run, or may become one."""
+        if key in self._metrics:
+            return True
+        if len(self._metrics) >= self._names:
+            return False
+        self._metrics.add(key)
+        return True
 
     def _log_media(self, record: Text | Table | Image | Audio | HistogramValue) -> None:
         with tempfile.TemporaryDirectory(prefix="otel-ml-") as folder:

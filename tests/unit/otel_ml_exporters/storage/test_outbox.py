@@ -66,7 +66,7 @@ def test_records_are_the_same_from_memory_and_from_disk(tmp_path: Path, after: i
 def test_listeners_hear_of_records_and_of_nothing_else(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path / "run.db")
     heard: list[int] = []
-    outbox.subscribe(lambda: heard.append(outbox.last_seq))
+    outbox.subscribe("jsonl", lambda: heard.append(outbox.last_seq))
 
     outbox.commit(Commit(records(1, 2)))
     outbox.commit(Commit(changes={"a": b"1"}))
