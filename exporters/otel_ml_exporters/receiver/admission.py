@@ -67,7 +67,7 @@ class Admission:
             UndecodableError: it is not OTLP.
             OverloadedError: come back later.
         """
-        if self._held + len(body) > self._limit:
+        if self._held and self._held + len(body) > self._limit:  # alone, one that is larger would never get in
             self._telemetry.count("refused", reason="overloaded")
             raise OverloadedError("The service is behind with its work. Send the same request again later.")
         decoded = self._decoder.json(signal, body) if json else self._decoder.protobuf(signal, body)

@@ -117,7 +117,7 @@ class Sizes:
 
 def test_any_number_of_steps_leaves_an_engine_as_large_as_it_was() -> None:
     """Sparse steps, gaps in what arrives, an axis beside, a rank that misses steps: after 1,500 as after 3,000."""
-    settings = EngineSettings(retained_steps=64, identity_memory_s=100.0)
+    settings = EngineSettings(retained_steps=8, identity_memory_s=100.0)
     engine = Engine("exp", settings)
     ranks, evaluator = [Rank(number) for number in range(2)], Rank(7, role="evaluator")
     entries: dict[str, bytes] = {}
