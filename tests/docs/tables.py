@@ -11,6 +11,7 @@ from pathlib import Path
 from otel_ml_exporters.cli.env_command import markdown
 from otel_ml_exporters.registry import BUILT_IN, exporter_class
 from otel_ml_exporters.telemetry import CATALOGUE
+from tests.docs.bounds import markdown as bounds
 from tests.docs.messages import catalogue
 from tests.e2e.jobs import ROOT
 
@@ -49,6 +50,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "telemetry": telemetry,
     "exporters": exporters,
     "messages": catalogue,
+    "bounds": bounds,
     **{name: (lambda name=name: guarantees(name)) for name in BUILT_IN},
 }
 

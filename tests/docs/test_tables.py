@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from otel_ml_exporters.registry import BUILT_IN
+from tests.docs.bounds import BOUNDS, Bound
 from tests.docs.tables import clauses, filled, pages
 from tests.e2e.jobs import ROOT
 
@@ -34,3 +35,10 @@ def test_every_base_dependency_is_explained() -> None:
     packages = [line.strip().strip('",').partition(">=")[0] for line in section.splitlines() if line.strip()]
     assert packages
     assert [package for package in packages if f"| `{package}` |" not in page] == []
+
+
+@pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: bound.what)
+def test_every_bound_is_reached_by_a_test(bound: Bound) -> None:
+    file, _, name = bound.test.partition("::")
+
+    assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -43,11 +44,17 @@ class FakeWandb:
     Attributes:
         runs: by name (W&B's run id).
         broken: every request is answered with 503 while this is set.
+        rate: requests a second of a run's file stream; more are answered with 429, as W&B's server does.
+        sent: when requests of the file stream came.
+        refused: how many of them were too many.
     """
 
     def __init__(self) -> None:
         self.runs: dict[str, FakeRun] = {}
         self.broken = threading.Event()
+        self.rate: float | None = None
+        self.sent: list[float] = []
+        self.refused = 0
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -66,6 +73,17 @@ class FakeWandb:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+    def admits(self, path: str) -> bool:
+        """Whether a request is within the rate limit of the last second."""
+        if not path.endswith("/file_stream"):
+            return True
+        with self._lock:
+            now = time.monotonic()
+            self.sent.append(now)
+            is_within = self.rate is None or sum(moment > now - 1.0 for moment in self.sent) <= self.rate
+            self.refused += not is_within
+            return is_within
 
     def answer(self, path: str, body: bytes) -> Mapping[str, Any]:
         """Return the JSON answer to a POST."""
@@ -150,6 +168,9 @@ def _handler(server: FakeWandb) -> type[BaseHTTPRequestHandler]:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             if server.broken.is_set():
                 self._send(503, {"error": "out of order"})
+                return
+            if not server.admits(self.path):
+                self._send(429, {"error": "rate limit exceeded"})
                 return
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)

@@ -169,6 +169,40 @@ def test_what_a_broken_server_did_not_take_is_delivered_by_the_next_start(server
     assert rows_of(server.runs[RUN_ID]) == expected(90)
 
 
+def test_after_an_outage_the_run_catches_up_within_two_requests_a_second(server: FakeWandb, run_dir: Path) -> None:
+    server.rate = 2.0
+    life = begin("wandb", run_dir, ENDLESS)
+    until(lambda: RUN_ID in server.runs and len(server.runs[RUN_ID].history) >= 30)
+    server.broken.set()
+    assert life.stdout is not None
+    missed = next(seq for seq in map(int, life.stdout) if seq > len(server.runs[RUN_ID].history) + 1500)
+    began = len(server.sent)
+    server.broken.clear()
+
+    until(lambda: len(server.runs[RUN_ID].history) >= missed)
+    catching_up = server.sent[began:]
+    life.kill()
+    life.communicate()
+    last = len(server.runs[RUN_ID].history) + 100
+    begin("wandb", run_dir, last).communicate(timeout=WAIT)
+
+    assert rows_of(server.runs[RUN_ID]) == expected(last)
+    assert max(sum(moment <= other < moment + 1.0 for other in catching_up) for moment in catching_up) <= 2
+
+
+def test_metrics_beyond_the_budget_of_names_are_left_out_and_the_rows_stay_whole(
+    server: FakeWandb, run_dir: Path
+) -> None:
+    said, _ = scenario("too_many_names", run_dir).communicate(timeout=WAIT)
+
+    assert said.splitlines() == [
+        "W&B: the run has 3 metrics (option `names`); values of further ones are not written there, the other "
+        "exporters have them. Is a step or an id part of a metric's name or attributes?"
+    ]
+    rows = [{key: value for key, value in row.items() if key[0] == "m"} for row in server.runs[RUN_ID].history]
+    assert rows == [{"m0": 1.0, "m1": 1.0}, {"m1": 2.0, "m2": 2.0}, {"m2": 3.0}, {}, {"m0": 5.0}]
+
+
 def test_the_death_of_the_client_s_own_process_asks_for_a_restart(server: FakeWandb, run_dir: Path) -> None:
     said, _ = scenario("the_service_dies", run_dir).communicate(timeout=WAIT)
 

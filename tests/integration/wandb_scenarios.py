@@ -14,8 +14,8 @@ import psutil
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.wandb import WandbExporter
-from otel_ml_exporters.errors import RestartExporterError, RetryableExportError
-from otel_ml_exporters.records import RunStatus
+from otel_ml_exporters.errors import PermanentExportError, RestartExporterError, RetryableExportError
+from otel_ml_exporters.records import RunStatus, StepRecord
 from tests.contract.stream import AT, run_info, training
 from tests.integration.exporter_life import RUN_ID
 
@@ -74,6 +74,27 @@ def the_server_is_away(run_dir: Path) -> None:
             WandbExporter(mode=mode).start(run_info(run_dir, RUN_ID))
         except (RetryableExportError, ConfigError) as error:
             print(f"{type(error).__name__}: {error}")
+
+
+def too_many_names(run_dir: Path) -> None:
+    """Record two metrics a step, each step another one, where three have room; say why, once."""
+    exporter = WandbExporter(names=3)
+    exporter.start(run_info(run_dir, RUN_ID))
+    steps = [
+        {"m0": 1.0, "m1": 1.0},
+        {"m1": 2.0, "m2": 2.0},
+        {"m2": 3.0, "m3": 3.0},
+        {"m3": 4.0, "m4": 4.0},
+        {"m0": 5.0},
+    ]
+    said = set()
+    for seq, values in enumerate(steps, start=1):
+        try:
+            exporter.export([StepRecord(seq, "trainer", "step", seq, 0, AT, values)])
+        except PermanentExportError as error:
+            said.add(str(error))
+    print(*said, sep="\n")
+    exporter.shutdown(WAIT, RunStatus(6, AT, "finished"))
 
 
 def a_start_without_a_key(run_dir: Path) -> None:

@@ -42,8 +42,8 @@ MAX_NOTICES = 10_000
 _READ_BYTES = 64 * 2**20
 """Records handed to an exporter at once, unless one alone is larger."""
 
-_RECENT_BYTES = 16 * 2**20
-"""Encoded records kept in memory for exporters that keep up: some minutes of an ordinary run."""
+_RECENT_BYTES = 2 * 2**20
+"""Encoded records kept in memory for exporters that keep up: minutes of an ordinary run; 20 MiB as objects."""
 
 
 @dataclass(frozen=True, slots=True)

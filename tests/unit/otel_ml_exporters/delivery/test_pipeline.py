@@ -41,7 +41,7 @@ class MemorySource:
     def read(self, after: int, limit: int) -> Sequence[Record]:
         return [record for record in self.records if record.seq > max(after, self.first_seq - 1)][:limit]
 
-    def subscribe(self, listener: Callable[[], None]) -> None:
+    def subscribe(self, name: str, listener: Callable[[], None]) -> None:
         self.listeners.append(listener)
 
     def add(self, *records: Record) -> None:
