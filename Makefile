@@ -50,6 +50,7 @@ bench: $(STAMP)  ## Measure: cost of a call, throughput of the service
 chaos: $(STAMP) collector  ## Kill what can be killed, for minutes, and count that nothing is lost or doubled
 	python -m tests.chaos --faults 200 --minutes 9
 	python -m pytest -m chaos
+	python -m tests.chaos.endurance --steps 1000000
 
 docs: $(STAMP)  ## Read the documentation in a browser, rebuilt as you write
 	mkdocs serve
