@@ -1,7 +1,7 @@
 # Every target sets up what it needs. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check e2e hops collector bench chaos docs full clean
+.PHONY: help setup demo test check e2e hops collector bench chaos endurance docs full clean
 
 PYTHON ?= python3
 VENV   := .venv
@@ -50,6 +50,9 @@ bench: $(STAMP)  ## Measure: cost of a call, throughput of the service
 chaos: $(STAMP) collector  ## Kill what can be killed, for minutes, and count that nothing is lost or doubled
 	python -m tests.chaos --faults 200 --minutes 9
 	python -m pytest -m chaos
+	python -m tests.chaos.endurance --steps 20000
+
+endurance: $(STAMP)  ## A million steps, and what the worker and the service hold at each twentieth; hours
 	python -m tests.chaos.endurance --steps 1000000
 
 docs: $(STAMP)  ## Read the documentation in a browser, rebuilt as you write

@@ -8,7 +8,6 @@ that are no records, in twenty lines over the run. Fails where the last quarter 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -94,8 +93,10 @@ def memory(pid: int) -> float:
 
 def settled(port: int) -> bool:
     """Whether the service has decided and delivered everything that it has acknowledged."""
-    with urlopen(f"http://127.0.0.1:{port}/otel_ml/runs/endurance") as answer:
-        return json.load(answer)["pending"] <= 1  # the step that is still open
+    with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    waiting = [line.split() for line in lines if line.startswith(("otel_ml_journal_bytes", "otel_ml_lag"))]
+    return len(waiting) > 1 and all(float(value) == 0 for _, value in waiting)
 
 
 def other_files(folder: Path) -> float:

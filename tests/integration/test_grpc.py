@@ -113,6 +113,7 @@ def test_a_service_that_is_behind_asks_senders_to_come_back(
     service: Service, channel: grpc.Channel, bench: Bench
 ) -> None:
     service._admission._limit = 10
+    service._admission._hold(1)
     body = FakeWriter().step(1, {"loss": 0.5}).SerializeToString()
 
     error, answer = refusal(channel, body), bench.sender(service).send("metrics", body)

@@ -1,4 +1,4 @@
-"""A journal on a network file system is said, and one on a disk of its own is not there."""
+"""A journal on a network file system is said, and one on a disk of its own is not there: `docs/reliability.md`."""
 
 from __future__ import annotations
 
