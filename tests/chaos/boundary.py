@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import sqlite3.dbapi2
+import threading
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -29,7 +31,11 @@ def serve_until(folder: Path, exporters: Sequence[str], kill_at: int | None, add
     service = Service(ServiceConfig(dir=folder, http=("127.0.0.1", 0), exporters=named, limits=limits))
     service.start()
     address.send(int(service.endpoint.rpartition(":")[2]))
-    service.wait()
+    asked = threading.Event()
+    signal.signal(signal.SIGTERM, lambda number, frame: asked.set())
+    while not asked.wait(0.1):
+        pass
+    service.stop(20)
 
 
 def die_at(number: int) -> None:
@@ -58,6 +64,6 @@ def die_at(number: int) -> None:
         connection.set_trace_callback(count)
         return connection
 
-    sqlite3.connect = connected  # type: ignore[assignment]
+    sqlite3.connect = sqlite3.dbapi2.connect = connected  # type: ignore[assignment]
     for name in FILES:
         setattr(os, name, counted(getattr(os, name)))

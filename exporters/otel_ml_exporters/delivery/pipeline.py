@@ -197,6 +197,9 @@ class Pipeline:
                 return exporter
 
     def _resume(self, exporter: Exporter) -> None:
+        newest = self._source.read(self._source.last_seq - 1, 1)
+        if newest and isinstance(newest[-1], RunStatus):
+            self._last_status = newest[-1]  # it may be that nothing is left to do but to end
         position = exporter.position()
         self._certain = position
         if position is not None:

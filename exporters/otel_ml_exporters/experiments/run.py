@@ -174,8 +174,12 @@ class ExperimentRun:
         self._deliver()
 
     def resume(self) -> None:
-        """Go on delivering what a predecessor left in the outbox."""
-        self._deliver()
+        """Go on delivering what a predecessor left; each backend tells what it has, whatever the predecessor thought.
+
+        What was handed to W&B's own process and not written yet died with the predecessor.
+        """
+        if self.outbox.last_seq:
+            self._deliver(anyhow=True)
 
     @property
     def is_delivered(self) -> bool:
@@ -262,11 +266,11 @@ class ExperimentRun:
             )
         return {_LATE: str(self._late.length)}
 
-    def _deliver(self) -> None:
+    def _deliver(self, *, anyhow: bool = False) -> None:
         """Start the exporters that have something to do: at the first record, and where a run goes on after its end."""
         for name, make in self._settings.exporters.items():
             pipeline = self.pipelines.get(name)
-            if self._behind(name) and (pipeline is None or pipeline.is_stopped):
+            if (anyhow or self._behind(name)) and (pipeline is None or pipeline.is_stopped):
                 self.pipelines[name] = self._pipeline(name, make)
                 with self.log.speaking():
                     self.pipelines[name].start()

@@ -68,16 +68,19 @@ class Journal(Generic[T]):
         self._committed = committed
         self.damage = ""
         self._leftover: Sequence[Entry] = ()
+        is_damaged = is_suspect(path)
+        if is_damaged:
+            rebuilt(path, _SCHEMA, _take_over)
         try:
-            kept = rebuilt(path, _SCHEMA, _take_over) if is_suspect(path) else None
             self._open(patience_s)
         except DamagedError:
-            kept = rebuilt(path, _SCHEMA, _take_over)
+            is_damaged = True
+            rebuilt(path, _SCHEMA, _take_over)
             self._open(patience_s)
-        if kept is not None:
+        if is_damaged:
             self.damage = (
-                f"The journal was damaged: {kept} requests could be read and are taken up, the others are "
-                f"lost. The damaged file is kept: {newest_aside(path)}"
+                f"The journal was damaged: {len(self._leftover)} requests could be read and are taken up, the others "
+                f"are lost. The damaged file is kept: {newest_aside(path)}"
             )
         # Guards _pending, _drop_up_to and _closing; the connection belongs to the thread once that runs.
         self._changed = threading.Condition()

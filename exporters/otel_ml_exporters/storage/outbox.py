@@ -9,7 +9,6 @@ import json
 import logging
 import sqlite3
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from pathlib import Path
 from otel_ml_exporters.records import Record
 from otel_ml_exporters.storage.codec import Row, decode, encode
 from otel_ml_exporters.storage.database import DamagedError, StorageError, open_database, storage_errors
-from otel_ml_exporters.storage.remains import Remains, take_over
+from otel_ml_exporters.storage.remains import BASE, Remains, number_anew, take_over
 from otel_ml_exporters.storage.salvage import is_suspect, newest_aside, rebuilt, suspect
 from otel_ml_exporters.storage.seal import sealed, unsealed
 
@@ -78,26 +77,26 @@ class Outbox:
 
     Attributes:
         damage: what to tell a person about a file that could not be read as a whole, or "".
-        base: the `seq` after which a run without engine state goes on: 0, or above all that ever was.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.damage = ""
-        self.base = 0
         # Guards the connection: the engine's thread writes through it, exporters' threads read through it
         # (the file is locked exclusively, so there is only one).
         self._lock = threading.Lock()
         self._recent: deque[tuple[Record, int]] = deque()
         self._recent_bytes = 0
         self._listeners: dict[str, Callable[[], None]] = {}
+        is_damaged = is_suspect(path)
+        remains = rebuilt(path, _SCHEMA, take_over) if is_damaged else None
         try:
-            remains = rebuilt(path, _SCHEMA, take_over) if is_suspect(path) else None
             self._open()
         except DamagedError:
+            is_damaged = True
             remains = rebuilt(path, _SCHEMA, take_over)
             self._open()
-        if remains is not None:
+        if is_damaged:
             self._note_damage(remains)
 
     def _open(self) -> None:
@@ -109,21 +108,29 @@ class Outbox:
             self._connection.close()
             raise
 
-    def _note_damage(self, remains: Remains) -> None:
-        records = f"{remains.records} records could be read"
-        if remains.missing:
+    def _note_damage(self, remains: Remains | None) -> None:
+        records = "what could be read is taken over" if remains is None else f"{remains.records} records could be read"
+        if remains is not None and remains.missing:
             records += f", {remains.missing} that an exporter had not written could not"
         aside = newest_aside(self._path)
         self.damage = f"{self._path.name} was damaged: {records}. The damaged file is kept: {aside}."
         if not self.state():
-            self.forget_state()
+            self._note_lost_state()
+
+    @property
+    def base(self) -> int:
+        """The `seq` after which a run without engine state goes on: 0, or above all that ever was."""
+        return int(self.facts.get(BASE, "0"))
 
     def forget_state(self) -> None:
         """Give up the engine's state: it cannot be read. Records are numbered above all that ever was from now on."""
-        with self._using() as connection:
-            connection.execute("DELETE FROM engine")
-        # The clock is far above any count of records, and above itself at an earlier damage.
-        self.base = max(self.last_seq, int(time.time()))
+        with self._using() as connection, _transaction(connection):
+            number_anew(connection, self.last_seq)
+        with self._using():
+            self._load()
+        self._note_lost_state()
+
+    def _note_lost_state(self) -> None:
         found = self.damage or f"{self._path.name} was damaged."
         self.damage = (
             f"{found} What was open and what had arrived is not known any more: "

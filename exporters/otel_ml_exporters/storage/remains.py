@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -12,7 +13,10 @@ from otel_ml_exporters.storage.codec import decode
 from otel_ml_exporters.storage.salvage import readable
 from otel_ml_exporters.storage.seal import unsealed
 
-__all__ = ["UNREADABLE", "Remains", "take_over"]
+__all__ = ["BASE", "UNREADABLE", "Remains", "number_anew", "take_over"]
+
+BASE = "base"
+"""The fact that holds the `seq` after which a run without engine state goes on."""
 
 UNREADABLE = "unreadable in the damaged run.db"
 """Why an exporter that had not written a record never will."""
@@ -35,6 +39,7 @@ class Remains(NamedTuple):
 def take_over(old: sqlite3.Connection | None, new: sqlite3.Connection) -> Remains:
     """Copy what can be read; of the engine's state all or nothing, for half a memory would decide wrongly."""
     if old is None:
+        number_anew(new, 0)
         return Remains()
     facts = _facts(old)
     last = int(facts.get("seq", "0"))
@@ -46,9 +51,21 @@ def take_over(old: sqlite3.Connection | None, new: sqlite3.Connection) -> Remain
     notices, _ = _rows(old, "SELECT id, sentence FROM notices")
     new.executemany("INSERT OR IGNORE INTO notices VALUES (?, ?)", [row for row in notices if isinstance(row[1], str)])
     engine, is_whole = _rows(old, "SELECT key, value FROM engine")
-    if is_whole and all(unsealed(value) is not None for _, value in engine):
+    if engine and is_whole and all(unsealed(value) is not None for _, value in engine):
         new.executemany("INSERT OR REPLACE INTO engine VALUES (?, ?)", engine)
+    else:
+        number_anew(new, last)
     return Remains(len(kept), max((gone for _, gone in marks), default=0))
+
+
+def number_anew(connection: sqlite3.Connection, last: int) -> None:
+    """Note where a run that lost the engine's state goes on to number its records: above all that ever was.
+
+    The clock is far above any count of records, and above itself at an earlier damage.
+    """
+    base = max(last, int(time.time()))
+    connection.execute("DELETE FROM engine")
+    connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (BASE, str(base)))
 
 
 def _records(old: sqlite3.Connection, last: int) -> Iterator[Row]:

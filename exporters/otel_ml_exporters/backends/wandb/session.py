@@ -84,7 +84,7 @@ class Session:
         row = step_row(record)
         surplus = [key for key in map(row_key, record.values) if not self._has_room(key)]
         for key in surplus:
-            del row[key]
+            row.pop(key, None)
         self._bind(record.axis, [key for key in map(row_key, record.values) if key in row])
         row, left_out = fitting(row)
         self._log_row(row, record.seq)
