@@ -18,6 +18,9 @@ from otel_ml_exporters.records import Artifact, Record
 
 __all__ = ["with_files"]
 
+_BESIDE = ".artifact-"
+"""Beginning of the name of a folder in which a file is made before it gets its own name."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -53,7 +56,9 @@ def _kept(folder: Path, record: Artifact, file: _File) -> Path:
             return path
         path = folder / "artifacts" / f"{path_part(record.name)}.{record.seq}" / inside
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".artifact-") as beside:
+    for leftover in path.parent.glob(f"{_BESIDE}*"):  # of a service that was killed here
+        shutil.rmtree(leftover, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=_BESIDE) as beside:
         file.make(Path(beside) / "file")
         (Path(beside) / "file").replace(path)
     return path

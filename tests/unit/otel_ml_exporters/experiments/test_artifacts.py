@@ -101,3 +101,14 @@ def test_a_folder_that_cannot_be_written_leaves_the_file_where_it_is(tmp_path: P
     (tmp_path / "run").write_text("not a folder")
 
     assert kept(artifact(checkpoint), tmp_path / "run") == checkpoint
+
+
+def test_what_a_killed_service_left_beside_a_file_is_removed(tmp_path: Path, checkpoint: Path) -> None:
+    leftover = tmp_path / "run" / "artifacts" / "model" / ".artifact-half"
+    leftover.mkdir(parents=True)
+    (leftover / "file").write_bytes(CONTENT[:100])
+
+    local = kept(artifact(checkpoint), tmp_path / "run")
+
+    assert local is not None
+    assert [path.name for path in local.parent.iterdir()] == ["model.pt"]
