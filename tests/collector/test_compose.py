@@ -22,7 +22,7 @@ from tests.e2e.oracle import expected
 from tests.e2e.rank import written_in
 from tests.e2e.test_every_backend_equals_the_oracle import as_stored
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
 def test_it_follows_the_compose_specification() -> None:

@@ -13,7 +13,7 @@ from tests.collector.pipeline import EVERYWHERE, Collector, Service, experiment_
 from tests.collector.seeds import ten_seeds
 from tests.e2e.jobs import reach
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 
 def moments(seed: int, count: int) -> list[int]:

@@ -12,7 +12,7 @@ from tests.collector.everything_once import assert_everything_is_there_once
 from tests.collector.pipeline import EVERYWHERE, Collector, Service, experiment_of, ranks, training
 from tests.e2e.jobs import reach, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 EXPERIMENTS = ("a1", "b2", "c3", "d4")
 

@@ -17,7 +17,7 @@ from tests.collector.pipeline import Collector, Service, experiment_of
 from tests.e2e.jobs import environment, processes, reach, scalars_in, until
 from tests.fakes.vllm_metrics import VllmMetrics
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 LABELS = "engine/0/model_name/tiny"
 

@@ -13,7 +13,7 @@ from tests.collector.hosts import beside_hosts
 from tests.collector.pipeline import experiment_of
 from tests.e2e.jobs import environment, finished, the_run_in
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
 def test_ranks_of_two_hosts_meet_in_the_shared_folder_without_any_configuration(tmp_path: Path) -> None:

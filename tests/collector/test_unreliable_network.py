@@ -13,7 +13,7 @@ from tests.collector.pipeline import EVERYWHERE, Collector, Service, experiment_
 from tests.collector.seeds import ten_seeds
 from tests.fakes.unreliable_network import UnreliableNetwork
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.e2e
