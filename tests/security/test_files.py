@@ -137,7 +137,7 @@ def test_a_job_gives_nothing_to_a_service_that_somebody_else_planted(
         planted.publish(Service(greedy.endpoint, "t", 1, str(tmp_path)))
         monkeypatch.setattr("otel_ml._internal.embedded.rendezvous_of", lambda _run: planted)
         said: list[str] = []
-        link = EmbeddedLink(Config(dir=tmp_path), "run", say=said.append)
+        link = EmbeddedLink(Config(dir=tmp_path), "run", say=lambda _slug, sentence: said.append(sentence))
         be_somebody_else(monkeypatch)
 
         assert link.reach(0.0, failing_s=0.0) is None
@@ -155,7 +155,7 @@ def test_hosts_do_not_join_a_service_that_somebody_else_announced_in_the_shared_
         path = hosts.meeting_file(config, "run")
         path.parent.mkdir()
         publish(path, Service(greedy.endpoint, "t", 1, str(tmp_path)))
-        link = hosts.OtherHostLink(config, "run", say=lambda _sentence: None)
+        link = hosts.OtherHostLink(config, "run", say=lambda _slug, _sentence: None)
         if how == "open to all":
             path.chmod(0o666)
         elif how == "link":

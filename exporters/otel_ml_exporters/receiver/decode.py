@@ -66,13 +66,14 @@ class Decoder:
 
     def __init__(self) -> None:
         self._writers = Writers()
+        self._metrics = MetricsDecoder()
         self._messages = Unread()
         self._fast: Mapping[Signal, Callable[[Writer, bytes], Observation | None]] = {
             "metrics": self._messages.take,
             "traces": Timers().take,
         }
         self._scope: Mapping[Signal, Callable[[Writer, Any, Rejections], list[Any]]] = {
-            "metrics": MetricsDecoder().scope,
+            "metrics": self._metrics.scope,
             "traces": decode_spans,
             "logs": decode_events,
         }

@@ -71,13 +71,14 @@ def test_decoded_resources_and_shapes_are_cached_up_to_a_bound(monkeypatch: pyte
         assert len(decoder.protobuf("metrics", body).observations["run-1"]) == 2
 
     assert len(decoder._writers._known) <= 10
+    assert len(decoder._writers._encoded) <= 10
     assert len(decoder._metrics._shapes) <= 10
 
 
 def test_an_engine_says_so_much_and_no_more() -> None:
     output = Output()
     for number in range(MAX_SAID + 10):
-        output.say(f"Sentence {number}.")
+        output.say("too-late", f"Sentence {number}.")
 
     assert len(output.said) == len(output.notices) == MAX_SAID
 
@@ -110,7 +111,7 @@ def test_reasons_of_losses_are_told_apart_up_to_a_hundred(tmp_path: Path) -> Non
     exporter = FlakyExporter(lambda call, records: PermanentExportError(f"record {records[0].seq} is bad"))
     pipeline = Pipeline(
         "bad", lambda: exporter, RunInfo("r", "e", "r", tmp_path, 0.0), outbox,
-        mark=lambda seq, lost: None, say=lambda sentence: None, retry=RetryPolicy(),
+        mark=lambda seq, lost: None, say=lambda slug, sentence: None, retry=RetryPolicy(),
     )  # fmt: skip
     pipeline.start()
     eventually(lambda: pipeline.behind == 0)

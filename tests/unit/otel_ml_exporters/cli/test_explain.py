@@ -49,8 +49,9 @@ def test_a_slug_may_be_written_as_it_was_seen(written: str) -> None:
         ("--embedded is old; Step 7 of axis 'step' is still open: it waits for ranks 3, 4 and 12 more.", "step-open"),
         ("'/data/runs/.service/journal.db' is in use by another otel_ml service. Stop that one, or choose another "
          "OTEL_ML_DIR.", "storage"),
-        ("The receiver has not answered for so long that the spool is\nfull: from step 1 of axis 'step' to step 9 of\n"
-         "'step', the oldest points are dropped and counted.", "spool-full"),
+        ("The receiver has not answered for so long that the spool is\nfull: from now on the oldest points are\n"
+         "dropped and counted.", "spool-full"),
+        ("The spool was full: 1,204 points were dropped, of steps 3 to 9 of axis 'step'.", "spool-full"),
     ],
     ids=lambda text: text[:20],
 )  # fmt: skip

@@ -51,7 +51,7 @@ def test_an_hour_of_records_is_caught_up_with_within_the_rate_limit(tmp_path: Pa
     exporter = Slow()
     pipeline = Pipeline(
         "slow", lambda: exporter, RunInfo("run-1", "default", "run-1", tmp_path, 0.0), outbox,
-        mark=lambda seq, lost: None, say=lambda sentence: None, retry=RetryPolicy(0.5 * SECOND, 60 * SECOND),
+        mark=lambda seq, lost: None, say=lambda slug, sentence: None, retry=RetryPolicy(0.5 * SECOND, 60 * SECOND),
     )  # fmt: skip
     pipeline.start()
     for seq in range(1, HOUR + 1):
