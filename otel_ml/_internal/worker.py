@@ -347,6 +347,11 @@ class Worker:
         self._reach()
         self.sender.hurry()
         is_complete = self._send_all(request.deadline, self._patience)
+        for other in self._postponed:  # flushes of other threads: what they wait for was sent, or is kept
+            other.is_complete = is_complete
+            other.done.set()
+        if is_complete:
+            self._patience = lambda: request.deadline  # the run is waited for by rules of its own
         self._tell(is_last=True)
         if is_complete:
             self._farewell.wait_for_the_run(self.identity, self.reached, request.deadline)

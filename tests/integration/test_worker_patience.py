@@ -92,6 +92,8 @@ def test_while_acknowledgements_arrive_the_end_waits_for_more_of_them_but_not_fo
         otel_ml.init("exp")
         for step in range(60):
             otel_ml.log({f"x{number}": 1.0 for number in range(5000)}, step=step)
+            if step % 20 == 19:
+                otel_ml.flush(0.1)  # 200,000 points that nobody has collected yet are too many
     """
     with otlp_server() as server:
         server.pause = 0.4
