@@ -71,7 +71,9 @@ class Placing:
         known = attempt in track.lanes
         lane = self._run.lanes.lane(track, attempt)
         writer.lanes[track.axis] = lane.number
-        if not known or (lane.begins is not None and step < lane.begins):  # its beginning may arrive late
+        # Its beginning may arrive late; where nobody counts, it may also be that of a life of which nothing was heard.
+        is_earlier = writer.writer.attempt is not None and lane.begins is not None and step < lane.begins
+        if not known or is_earlier:
             self._fence(track, lane, step)
         return lane
 

@@ -525,3 +525,25 @@ def test_a_queue_on_the_way_makes_nobody_dead() -> None:
 
     assert {record.attempt for record in service.steps()} == {0}
     assert service.rows()[6] == {"x": 2.0}
+
+
+def test_a_rank_first_heard_after_its_attempt_was_over_and_before_its_successor_is_in_its_own_attempt() -> None:
+    service, first = Service(), life("a", boot="b")
+    for step in range(6):
+        service.take(*[rank.step(step, {"x": 1.0}) + rank.inside(step) for rank in first])
+    service.wait(20)
+    heard, unheard = life("b", start=service.now, boot="b")
+    for step in range(2, 8):
+        service.take(heard.step(step, {"x": 2.0}) + heard.inside(step))
+        service.wait(1)
+    service.wait(20)
+    third = life("c", start=service.now, boot="b")
+    service.take(third[0].step(6, {"x": 3.0}) + third[0].inside(6))
+    service.wait(3, third[0])
+
+    for step in range(2, 8):
+        service.take(unheard.step(step, {"x": 4.0}) + unheard.inside(step))
+    service.take(third[1].step(6, {"x": 3.0}) + third[1].inside(6), *[rank.bye() for rank in third])
+
+    assert {record.step for record in service.steps() if record.attempt == 2} == {6}
+    assert {step: service.rows()[step]["x"] for step in range(2, 7)} == {**dict.fromkeys(range(2, 6), 3.0), 6: 3.0}
