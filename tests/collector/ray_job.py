@@ -32,7 +32,8 @@ def main() -> None:
     ray.init(runtime_env={"env_vars": otel_ml.child_env()})
     generator = Generator.remote()
     for step in range(5):
-        otel_ml.log({"queued": step}, step=step)
+        otel_ml.set_step(step)  # from here on its heartbeat says that the job lives
+        otel_ml.log({"queued": step})
         ray.get(generator.generate.remote(step))
     ray.get(generator.end.remote())
     sys.stdin.read()
