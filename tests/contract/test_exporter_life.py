@@ -100,7 +100,8 @@ def said_without_package(case: Case) -> str:
     if case.package is None:
         return "exported"
     install = f"pip install 'otel-ml[{case.package}]'"
-    return f"Exporter {case.package!r} needs the package {case.package!r}. Install it with: {install}"
+    sentence = f"Exporter {case.package!r} needs the package {case.package!r}. Install it with: {install}"
+    return f"{sentence} (otel-ml explain missing-package)"
 
 
 def test_options_are_checked_when_an_exporter_is_made(case: Case, run_dir: Path) -> None:

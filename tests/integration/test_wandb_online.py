@@ -198,7 +198,8 @@ def test_metrics_beyond_the_budget_of_names_are_left_out_and_the_rows_stay_whole
 
     assert said.splitlines() == [
         "W&B: the run has 3 metrics (option `names`); values of further ones are not written there, the other "
-        "exporters have them. Is a step or an id part of a metric's name or attributes?"
+        "exporters have them. Is a step or an id part of a metric's name or attributes? "
+        "(otel-ml explain records-refused)"
     ]
     rows = [{key: value for key, value in row.items() if key[0] == "m"} for row in server.runs[RUN_ID].history]
     assert rows == [{"m0": 1.0, "m1": 1.0}, {"m1": 2.0, "m2": 2.0}, {"m2": 3.0}, {}, {"m0": 5.0}]

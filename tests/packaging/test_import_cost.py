@@ -47,7 +47,7 @@ print(json.dumps([before, sorted(sys.modules)]))
 """
     before, after = json.loads(python(program))
 
-    assert [name for name in before if name.startswith("otel_ml.")] == ["otel_ml.exceptions"]
+    assert [name for name in before if name.startswith("otel_ml.")] == ["otel_ml.exceptions", "otel_ml.explanation"]
     assert {"typing", "dataclasses", "inspect"} & set(before) == set()
     assert "otel_ml._internal.recording" in after
     assert "otel_ml._internal.runtime" not in after
