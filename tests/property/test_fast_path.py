@@ -69,6 +69,13 @@ def requests(draw: st.DrawFn) -> Any:
             set_attributes(point.attributes, {"ml.wsum": draw(EVERY_FLOAT), "ml.wxsum": draw(EVERY_FLOAT)})
         if kind == "attributes":
             set_attributes(point.attributes, {"task": "math"})
+    if draw(st.booleans()):
+        heartbeat = request.resource_metrics[0].scope_metrics.add()
+        heartbeat.CopyFrom(request.resource_metrics[0].scope_metrics[1])
+        heartbeat.metrics[0].name = "otel_ml.position"
+        if draw(st.booleans()):
+            attributes = heartbeat.metrics[0].gauge.data_points[0].attributes
+            set_attributes(attributes, {"ml.boot.time": draw(EVERY_FLOAT)})
     for name in draw(st.sampled_from([(), ("last",)])):
         gauge = request.resource_metrics[0].scope_metrics[0].metrics.add(name=name).gauge
         gauge.data_points.add(as_double=draw(EVERY_FLOAT), time_unix_nano=draw(NUMBERS))
