@@ -213,6 +213,15 @@ def test_the_death_of_the_client_s_own_process_asks_for_a_restart(server: FakeWa
     assert server.runs[RUN_ID].exit_code == 0
 
 
+def test_a_run_that_is_opened_again_within_a_second_writes_over_nothing(run_dir: Path) -> None:
+    """W&B names its folders after the second: a service that is killed and started at once would lose its rows."""
+    scenario("a_start_in_the_second_of_another", run_dir, {"WANDB_MODE": "offline"}).communicate(timeout=WAIT)
+
+    logs = [path.read_bytes() for path in sorted((run_dir.parents[1] / "wandb").glob("offline-run-*/*.wandb"))]
+    assert logs[:2] == [b"its rows", b"its rows"]
+    assert len(logs) == 3
+
+
 def test_the_files_of_a_run_killed_offline_are_synchronised_exactly_once(server: FakeWandb, run_dir: Path) -> None:
     last = 0
     for batches in (3, 7):

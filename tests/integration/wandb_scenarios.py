@@ -105,6 +105,16 @@ def a_start_without_a_key(run_dir: Path) -> None:
     exporter.shutdown(WAIT, RunStatus(11, AT, "finished"))
 
 
+def a_start_in_the_second_of_another(run_dir: Path) -> None:
+    """Start offline where another process of the run has begun in this second, and in the next one."""
+    for second in range(2):
+        began = time.strftime("%Y%m%d_%H%M%S", time.localtime(time.time() + second))
+        log = run_dir.parents[1] / "wandb" / f"offline-run-{began}-{RUN_ID}" / f"run-{RUN_ID}.wandb"
+        log.parent.mkdir(parents=True)
+        log.write_text("its rows")
+    a_start_without_a_key(run_dir)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](Path(sys.argv[2]))
     sys.stdout.flush()

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from otel_ml_exporters.records import RunInfo
 __all__ = ["OpenRun", "Options", "load_wandb", "open_run"]
 
 _MAX_TAG = 64
+_SECOND_POLL = 0.05
 # Lean: the service is not the training process, so its console, git, machine and packages say nothing about the run.
 _SETTINGS = {
     "console": "off",
@@ -110,6 +112,7 @@ def open_run(run: RunInfo, options: Options) -> OpenRun:
     memory = run.dir / "wandb" / "mode"
     before = memory.read_text().strip() if memory.exists() else None
     decision = decide(options.mode, before, api_key=settings.api_key, base_url=settings.base_url)
+    _wait_for_a_folder_of_its_own(root / "wandb", identifier(run.id))
     opened, decision = _init(wandb, run, options, decision)
     try:
         log = Path(opened.settings.sync_file) if decision.mode != "disabled" else run.dir
@@ -122,6 +125,12 @@ def open_run(run: RunInfo, options: Options) -> OpenRun:
         opened.finish(exit_code=1)  # else the next try finds the run in use
         raise
     return OpenRun(opened, decision.mode, position, log, decision.notice)
+
+
+def _wait_for_a_folder_of_its_own(root: Path, run_id: str) -> None:
+    """Wait until nobody opened the run in this second: W&B names its folder after it, and would write over that log."""
+    while any(root.glob(f"*run-{time.strftime('%Y%m%d_%H%M%S')}-{run_id}")):
+        time.sleep(_SECOND_POLL)
 
 
 def _init(wandb: Any, run: RunInfo, options: Options, decision: Decision) -> tuple[Any, Decision]:
