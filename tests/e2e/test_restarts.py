@@ -232,15 +232,15 @@ def test_a_rank_of_the_old_attempt_that_was_stopped_and_wakes_up_changes_nothing
 
 def test_a_rank_that_hangs_while_nobody_counts_and_the_job_is_started_again_changes_nothing(tmp_path: Path) -> None:
     """It waits in a collective for the rank that died; its heartbeat goes on."""
-    old = lives_of(tmp_path, "0-60,50-400", life=0, counts=False)
+    old = lives_of(tmp_path, "0-60,50-1000", life=0, counts=False)
     with processes(old, tmp_path) as (first, _):
         until(lambda: len(list(tmp_path.glob("0-*"))) == 2)
         until(lambda: closed(tmp_path, 59))
         first.kill()
         first.communicate()
-        with processes(lives_of(tmp_path, "0-60,50-400", life=1, counts=False), tmp_path) as started:
+        with processes(lives_of(tmp_path, "0-60,50-1000", life=1, counts=False), tmp_path) as started:
             said = "".join(all_finished(started))
 
-    assert tokens_of(tmp_path) == dict.fromkeys(range(401), 2.0)
+    assert tokens_of(tmp_path) == dict.fromkeys(range(1001), 2.0)
     assert attempts_in(tmp_path) == {0, 1}
     assert "Rank 1 of role 'trainer' still runs in attempt 0" in said

@@ -94,7 +94,7 @@ class Answer:
             place[key] = json.loads(item.value_json)
         known = {key for key in row if key.startswith(AXIS)} - OWN
         # A row of the axis `time` says the step of then as well, which is a value there and the place elsewhere.
-        places = known - self.drawn or known & self.axes
+        places = known & {f"{AXIS}time"} or known - self.drawn or known & self.axes
         axis, step = next(((key.removeprefix(AXIS), row[key]) for key in places), ("step", None))
         for name in row.keys() - WANDB_KEYS - OWN - places:
             self.on_value(name, axis, step, row[name], row)
