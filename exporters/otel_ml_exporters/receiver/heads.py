@@ -25,6 +25,9 @@ __all__ = ["Head", "Heads"]
 _FORMS = 1024
 """Forms remembered: one for each reduction, axis, and length of its numbers."""
 
+_SAME_LENGTH = 16
+"""Forms of one length: each is tried, so that a sender with ever new ones would slow the others down."""
+
 _ATTRIBUTE, _KEY, _VALUE, _INTEGER = 0x1A, 0x0A, 0x12, 0x18
 """Tags: InstrumentationScope.attributes, KeyValue.key and value, AnyValue.int_value."""
 
@@ -81,16 +84,18 @@ class Heads:
         head = _head(message.name, attributes(message.attributes))
         if head is None:
             return None
-        numbers = _numbers(scope)
+        forms = self._forms.get(len(scope), [])
+        numbers = _numbers(scope) if len(forms) < _SAME_LENGTH else None
         if numbers is not None:
             if self._count >= _FORMS:
-                self._forms.clear()
+                self._forms, forms = {}, []
                 self._count = 0
             mask = _mask(len(scope), numbers.values())
             nowhere = (0, 0)
             step, seq, points = (numbers.get(key, nowhere) for key in (wire.STEP, wire.SEQ, wire.SEQ_POINTS))
             form = _Form(mask, number & mask, step, seq, points, head.axis, head.reduction)
-            self._forms.setdefault(len(scope), []).append(form)
+            forms.append(form)
+            self._forms[len(scope)] = forms
             self._count += 1
         return head
 

@@ -27,6 +27,9 @@ _LONGEST_NOTES = 64 * 1024
 _LARGEST = 2**31 - 1
 """Largest rank, size, attempt or process id that is one; larger ones would not fit where ranks are counted."""
 
+_CACHED_SIZE = 4096
+"""Bytes of a resource that is remembered as it came: ours have some hundred, and a hostile one could have a million."""
+
 _NO_EXPERIMENT = (
     f"the resource has no attribute {wire.EXPERIMENT_ID!r}; set it to the id of the run, "
     f"e.g. OTEL_RESOURCE_ATTRIBUTES={wire.EXPERIMENT_ID}=my-run."
@@ -48,9 +51,11 @@ class Writers:
         """
         found = self._encoded.get(resource)
         if found is None:
-            if len(self._encoded) >= _CACHED:
-                self._encoded.clear()
-            found = self._encoded[resource] = self.of(Resource.FromString(resource))
+            found = self.of(Resource.FromString(resource))
+            if len(resource) <= _CACHED_SIZE:
+                if len(self._encoded) >= _CACHED:
+                    self._encoded.clear()
+                self._encoded[resource] = found
         return found
 
     def of(self, resource: Any) -> Writer | str:

@@ -8,7 +8,7 @@ may hold anything; so the message can be acknowledged unread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +36,11 @@ _START, _TIME = 2 << 3 | FIXED64, 3 << 3 | FIXED64  # of both kinds of point
 _DOUBLE, _GAUGE_ATTRIBUTES = 4 << 3 | FIXED64, 7 << 3 | LENGTH  # of NumberDataPoint
 _HISTOGRAM_ATTRIBUTES = 9 << 3 | LENGTH  # of HistogramDataPoint
 _HISTOGRAM_STATS = {4 << 3 | FIXED64: COUNT, 5 << 3 | FIXED64: SUM, 11 << 3 | FIXED64: MIN, 12 << 3 | FIXED64: MAX}
+_KINDS: Mapping[int, tuple[Mapping[int, int], int]] = {
+    _GAUGE: ({_DOUBLE: SUM}, _GAUGE_ATTRIBUTES),
+    _HISTOGRAM: (_HISTOGRAM_STATS, _HISTOGRAM_ATTRIBUTES),
+}
+"""Kind of data → where its points have their statistics, and the tag of their attributes."""
 _ATTRIBUTE_KEY, _ATTRIBUTE_VALUE = 1 << 3 | LENGTH, 2 << 3 | LENGTH  # of KeyValue
 _VALUE_ATTRIBUTES = {wire.M2.encode(): M2, wire.WSUM.encode(): WSUM, wire.WXSUM.encode(): WXSUM}
 _FLAGS = {8 << 3, 10 << 3}  # of NumberDataPoint and HistogramDataPoint
@@ -71,7 +76,7 @@ class Templates:
 
     def learn(self, message: bytes, partials: Partials) -> None:
         """Note how a message was decoded; at the second one of a form make its template."""
-        templates = self._known.setdefault(len(message), [])
+        templates = self._known.get(len(message), [])
         if not partials.series or len(templates) >= _SAME_LENGTH:
             return
         form = (len(message), id(partials.series))
@@ -86,6 +91,7 @@ class Templates:
                 mask = _mask(layout)
                 constant = (np.frombuffer(message, np.uint8) & mask).tobytes()
                 templates.insert(0, _Template(mask, constant, layout))
+                self._known[len(message)] = templates
 
     def _make_room(self, size: int) -> None:
         self._bytes += size
@@ -123,38 +129,24 @@ class _UnknownError(WireError):
 
 
 def _points_of(message: bytes, data: Place) -> list[_Numbers]:
-    read = _gauge_point if data.tag == _GAUGE else _histogram_point
+    stats, attributes = _KINDS[data.tag]
     points = []
     for part in places(message, data.start, data.end):
         if part.tag == _POINTS:
-            points.append(read(message, part))
+            points.append(_point(message, part, stats, attributes))
         elif part.tag != _TEMPORALITY:
             raise _UnknownError
     return points
 
 
-def _gauge_point(message: bytes, point: Place) -> _Numbers:
+def _point(message: bytes, point: Place, stats: Mapping[int, int], attributes: int) -> _Numbers:
     found: _Numbers = {}
     for part in places(message, point.start, point.end):
         if part.tag in {_START, _TIME}:
             found["start" if part.tag == _START else "time"] = part.start
-        elif part.tag == _DOUBLE:
-            found[SUM] = part.start
-        elif part.tag == _GAUGE_ATTRIBUTES:
-            _attribute(message, part, {})
-        elif part.tag not in _FLAGS:
-            raise _UnknownError
-    return found
-
-
-def _histogram_point(message: bytes, point: Place) -> _Numbers:
-    found: _Numbers = {}
-    for part in places(message, point.start, point.end):
-        if part.tag in {_START, _TIME}:
-            found["start" if part.tag == _START else "time"] = part.start
-        elif part.tag in _HISTOGRAM_STATS:
-            found[_HISTOGRAM_STATS[part.tag]] = part.start
-        elif part.tag == _HISTOGRAM_ATTRIBUTES:
+        elif part.tag in stats:
+            found[stats[part.tag]] = part.start
+        elif part.tag == attributes:
             _attribute(message, part, found)
         elif part.tag not in _FLAGS:
             raise _UnknownError
