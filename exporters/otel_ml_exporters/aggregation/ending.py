@@ -65,15 +65,23 @@ class Ending:
         return bool(writers) and all(over)
 
     def _complete(self) -> bool:
-        """Whether nobody else is to be expected: all ranks of each role were here, and all they sent."""
+        """Whether nobody else is to be expected: all ranks of each role's newest attempt were here, and all they sent."""
         ranks: dict[str, set[int]] = {}
         world: dict[str, int] = {}
-        for writer in self._own():
+        for writer in self._of_newest_attempts():
             role = writer.writer.role
             ranks.setdefault(role, set()).add(writer.writer.rank)
             world[role] = max(world.get(role, 1), writer.writer.world_size or 1)
         all_here = all(len(ranks[role]) >= size for role, size in world.items())
         return all_here and all(writer.ended for writer in self._own() if writer.goodbye is not None)
+
+    def _of_newest_attempts(self) -> list[WriterState]:
+        """Return the writers of each role's newest attempt; one that entered no step is of the role's first, or only."""
+        writers = self._own()
+        newest: dict[str, int] = {}
+        for writer in writers:
+            newest[writer.writer.role] = max(newest.get(writer.writer.role, 0), writer.attempt or 0)
+        return [writer for writer in writers if (writer.attempt or 0) == newest[writer.writer.role]]
 
     def _close_all(self) -> None:
         self._steps.placing.settle(at_end=True)
@@ -85,15 +93,10 @@ class Ending:
         self._steps.late.export_all()
 
     def _status(self) -> Status:
-        writers = self._own()
-        newest: dict[str, int] = {}
-        for writer in writers:
-            newest[writer.writer.role] = max(newest.get(writer.writer.role, 0), writer.attempt or 0)
         ends: list[Status] = ["finished"]
-        for writer in writers:
-            if (writer.attempt or 0) < newest[writer.writer.role] or writer.replaced_at is not None:
-                continue
-            ends.append("killed" if writer.goodbye is None else writer.goodbye.status)
+        for writer in self._of_newest_attempts():
+            if writer.replaced_at is None:
+                ends.append("killed" if writer.goodbye is None else writer.goodbye.status)
         return max(ends, key=_WORST.__getitem__)
 
     def _summarise(self) -> None:

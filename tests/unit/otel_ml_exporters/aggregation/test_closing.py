@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from otel_ml_exporters.aggregation.settings import EngineSettings
-from otel_ml_exporters.records import RunStatus
 from tests.strategies import Rank, Service
 
 
@@ -239,31 +238,6 @@ def test_a_child_process_is_never_waited_for_and_pools_with_its_rank() -> None:
     service.take(parent.done(1))
 
     assert service.rows() == {0: {"x": 2.0}, 1: {"y/rank_0": 2.0}}
-
-
-def test_a_run_ends_when_all_writers_said_goodbye_with_the_worst_status(ranks: list[Rank]) -> None:
-    service = warmed_up(ranks)
-
-    service.take(ranks[0].bye(), ranks[1].bye("failed"))
-    assert service.engine.status.state == "running"
-    service.take(ranks[2].bye("killed"))
-
-    assert isinstance(service.records[-1], RunStatus)
-    assert service.records[-1].status == "failed"
-    assert service.engine.status.last_writer is not None
-
-
-def test_a_run_ends_when_nobody_was_heard_for_300_seconds_and_later_data_reopens_it(ranks: list[Rank]) -> None:
-    service = warmed_up(ranks)
-    service.take(ranks[0].record(4, {"x": 1.0}))
-
-    service.wait(301)
-    assert service.engine.status.state == "killed"
-    assert service.rows()[4] == {"x": 1.0}
-    service.take(ranks[0].record(5, {"x": 1.0}))
-
-    assert service.engine.status.state == "running"
-    assert [r.status for r in service.records if isinstance(r, RunStatus)] == ["killed", "running"]
 
 
 def test_a_lost_request_delays_by_the_allowed_lateness_and_no_more(ranks: list[Rank]) -> None:

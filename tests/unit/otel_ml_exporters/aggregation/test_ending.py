@@ -1,0 +1,74 @@
+"""CONTRACT §5 «End»: when a run is over."""
+
+from __future__ import annotations
+
+import pytest
+
+from otel_ml_exporters.records import RunStatus
+from tests.strategies import Rank, Service
+
+
+def four_steps(ranks: list[Rank]) -> Service:
+    service = Service()
+    for step in range(4):
+        service.take(*[rank.step(step, {"x": 1.0}) for rank in ranks])
+        service.wait(1, *ranks)
+    return service
+
+
+def test_a_run_ends_when_all_writers_said_goodbye_with_the_worst_status() -> None:
+    ranks = [Rank(rank, world_size=3) for rank in range(3)]
+    service = four_steps(ranks)
+
+    service.take(ranks[0].bye(), ranks[1].bye("failed"))
+    assert service.engine.status.state == "running"
+    service.take(ranks[2].bye("killed"))
+
+    assert isinstance(service.records[-1], RunStatus)
+    assert service.records[-1].status == "failed"
+    assert service.engine.status.last_writer is not None
+
+
+def test_a_run_ends_when_nobody_was_heard_for_300_seconds_and_later_data_reopens_it() -> None:
+    ranks = [Rank(rank, world_size=3) for rank in range(3)]
+    service = four_steps(ranks)
+    service.take(ranks[0].record(4, {"x": 1.0}))
+
+    service.wait(301)
+    assert service.engine.status.state == "killed"
+    assert service.rows()[4] == {"x": 1.0}
+    service.take(ranks[0].record(5, {"x": 1.0}))
+
+    assert service.engine.status.state == "running"
+    assert [r.status for r in service.records if isinstance(r, RunStatus)] == ["killed", "running"]
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_short_attempt_waits_for_its_other_ranks_though_they_were_in_the_one_before(counts: bool) -> None:
+    def life(attempt: int) -> list[Rank]:
+        facts = {"attempt": attempt} if counts else {}
+        return [Rank(rank, world_size=2, instance=f"{attempt}-{rank}", **facts) for rank in range(2)]
+
+    service, (first, second) = Service(), life(0)
+    for step in range(3):
+        service.take(first.step(step, {"x": 1.0}), second.step(step, {"x": 1.0}))
+    service.take(first.bye("failed"), second.bye("killed"))
+    early, late = life(1)
+
+    service.take(*[early.step(step, {"x": 2.0}) for step in range(2, 6)], early.bye())
+    service.wait(1)
+    service.take(*[late.step(step, {"x": 4.0}) for step in range(2, 6)], late.bye())
+
+    assert service.rows() == {0: {"x": 1.0}, 1: {"x": 1.0}, **{step: {"x": 3.0} for step in range(2, 6)}}
+    assert service.amendments == 0
+    assert service.engine.status.state == "finished"
+
+
+def test_a_world_that_shrank_does_not_wait_for_the_ranks_it_had_before() -> None:
+    service = Service()
+    before = [Rank(rank, world_size=3, attempt=0, instance=f"0-{rank}") for rank in range(3)]
+    service.take(*[rank.step(0, {"x": 1.0}) for rank in before], *[rank.bye("killed") for rank in before])
+
+    service.take(*[rank.step(1, {"x": 1.0}) + rank.bye() for rank in [Rank(0, world_size=1, attempt=1, instance="1-0")]])
+
+    assert service.engine.status.state == "finished"
