@@ -3,7 +3,8 @@
     python -m tests.e2e.rank SEED FOLDER [STEPS PAUSE]
 
 The role and the rank come from the environment, as from a launcher. Which metrics are recorded at a step, how often,
-with which attributes and on which axis is random and different on every rank.
+with which attributes and on which axis is random and different on every rank. The ranks of a role begin together, as after
+`init_process_group`: a rank that comes more than 3 s after the others is late, and its values are amendments.
 """
 
 from __future__ import annotations
@@ -126,11 +127,20 @@ def written_in(folder: Path) -> Iterator[Recorded]:
         yield from (Recorded(**record) for record in json.loads(file.read_text()))
 
 
+def meet(folder: Path, role: str, rank: int, world_size: int) -> None:
+    """Wait until every rank of the role is here, or as many as MEET says."""
+    world_size = int(os.environ.get("MEET", world_size))
+    (folder / f"{role}-{rank}.here").touch()
+    while len(list(folder.glob(f"{role}-*.here"))) < world_size:
+        time.sleep(0.01)
+
+
 def main() -> None:
     seed, folder = int(sys.argv[1]), Path(sys.argv[2])
     steps, pause = (int(sys.argv[3]), float(sys.argv[4])) if len(sys.argv) > 3 else (STEPS, 0.0)
     process = Process(seed, os.environ["OTEL_SERVICE_NAME"], int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
     with otel_ml.init("oracle", topology={"dp": (process.topology["dp"], 3)}):
+        meet(folder, process.role, process.rank, process.world_size)
         process.run(steps, pause)
     file = folder / f"{process.role}-{process.rank}.json"
     file.write_text(json.dumps([vars(record) for record in process.written]))

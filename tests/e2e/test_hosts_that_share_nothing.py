@@ -49,6 +49,7 @@ def variables(disk: Path, host: int, local_rank: int) -> dict[str, object]:
         "GROUP_RANK": host, "GROUP_WORLD_SIZE": 2, "MASTER_ADDR": "first.example",
         "OTEL_ML_EXPERIMENT_ID": ID, "OTEL_ML_EXPORTERS": "jsonl", "OTEL_SERVICE_NAME": "trainer",
         "OTEL_ML_DIR": disk / "runs", "XDG_RUNTIME_DIR": disk / "runtime",
+        "MEET": 1,
     }  # fmt: skip
 
 

@@ -69,6 +69,8 @@ def test_a_world_that_shrank_does_not_wait_for_the_ranks_it_had_before() -> None
     before = [Rank(rank, world_size=3, attempt=0, instance=f"0-{rank}") for rank in range(3)]
     service.take(*[rank.step(0, {"x": 1.0}) for rank in before], *[rank.bye("killed") for rank in before])
 
-    service.take(*[rank.step(1, {"x": 1.0}) + rank.bye() for rank in [Rank(0, world_size=1, attempt=1, instance="1-0")]])
+    service.take(
+        *[rank.step(1, {"x": 1.0}) + rank.bye() for rank in [Rank(0, world_size=1, attempt=1, instance="1-0")]]
+    )
 
     assert service.engine.status.state == "finished"
