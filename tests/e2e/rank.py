@@ -3,8 +3,10 @@
     python -m tests.e2e.rank SEED FOLDER [STEPS PAUSE]
 
 The role and the rank come from the environment, as from a launcher. Which metrics are recorded at a step, how often,
-with which attributes and on which axis is random and different on every rank. The ranks of a role begin together, as after
-`init_process_group`: a rank that comes more than 3 s after the others is late, and its values are amendments.
+with which attributes and on which axis is random and different on every rank.
+
+The ranks of a role begin together, as after `init_process_group`: one that comes more than 3 s after the others is
+late, and its values are amendments.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Ending:
         return bool(writers) and all(over)
 
     def _complete(self) -> bool:
-        """Whether nobody else is to be expected: all ranks of each role's newest attempt were here, and all they sent."""
+        """Whether nobody else is to be expected: all ranks of the newest attempts were here, and all they sent."""
         ranks: dict[str, set[int]] = {}
         world: dict[str, int] = {}
         for writer in self._of_newest_attempts():
@@ -76,7 +76,7 @@ class Ending:
         return all_here and all(writer.ended for writer in self._own() if writer.goodbye is not None)
 
     def _of_newest_attempts(self) -> list[WriterState]:
-        """Return the writers of each role's newest attempt; one that entered no step is of the role's first, or only."""
+        """Return the writers of each role's newest attempt; who entered no step is of its first one."""
         writers = self._own()
         newest: dict[str, int] = {}
         for writer in writers:
@@ -93,11 +93,9 @@ class Ending:
         self._steps.late.export_all()
 
     def _status(self) -> Status:
-        ends: list[Status] = ["finished"]
-        for writer in self._of_newest_attempts():
-            if writer.replaced_at is None:
-                ends.append("killed" if writer.goodbye is None else writer.goodbye.status)
-        return max(ends, key=_WORST.__getitem__)
+        last = [writer for writer in self._of_newest_attempts() if writer.replaced_at is None]
+        ends: list[Status] = ["killed" if writer.goodbye is None else writer.goodbye.status for writer in last]
+        return max(ends, key=_WORST.__getitem__, default="finished")
 
     def _summarise(self) -> None:
         """Publish what the run lost and what recording cost, once it is over."""
