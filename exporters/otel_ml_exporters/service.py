@@ -12,7 +12,6 @@ import logging
 import os
 import secrets
 import signal
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +28,7 @@ from otel_ml.wire.rendezvous import Rendezvous, path_part, run_folder
 from otel_ml.wire.rendezvous import Service as Announcement
 from otel_ml_exporters.aggregation.observation import Writer
 from otel_ml_exporters.aggregation.settings import EngineSettings
-from otel_ml_exporters.config import ServiceConfig, TlsFiles
+from otel_ml_exporters.config import ServiceConfig
 from otel_ml_exporters.delivery.retry import RetryPolicy
 from otel_ml_exporters.experiments.book import RunBook
 from otel_ml_exporters.experiments.exporters import exporter_makers
@@ -38,6 +37,7 @@ from otel_ml_exporters.experiments.loop import EngineLoop
 from otel_ml_exporters.experiments.run import RunSettings
 from otel_ml_exporters.experiments.self_telemetry import run_measures
 from otel_ml_exporters.experiments.trouble import Trouble
+from otel_ml_exporters.experiments.unreadable import UnreadableRequests
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.receiver.admission import Admission
 from otel_ml_exporters.receiver.decode import Decoded, Signal
@@ -46,6 +46,7 @@ from otel_ml_exporters.receiver.http import HttpReceiver
 from otel_ml_exporters.receiver.refusals import Refusals
 from otel_ml_exporters.receiver.rejection import UndecodableError
 from otel_ml_exporters.receiver.routes import Routes
+from otel_ml_exporters.receiver.tls import server_context
 from otel_ml_exporters.storage.filesystem import network_file_system
 from otel_ml_exporters.storage.journal import Journal
 from otel_ml_exporters.telemetry import Measure, Telemetry
@@ -62,9 +63,6 @@ _LINGER_S = 2.0
 
 _NOBODY_S = 120.0
 """How long an embedded service waits for the first request, or for an exporter that makes no progress."""
-
-_SET_ASIDE_BYTES = 2**30
-"""Most bytes of requests that no run can take."""
 
 _PREDECESSOR_S = 40.0
 """How long an embedded service waits for the one before it to finish delivering; a run has one at a time."""
@@ -99,7 +97,6 @@ class Service:
         # Nobody types an embedded service's token; whoever can read the rendezvous folder has it.
         self._token = config.token or (secrets.token_urlsafe(32) if config.embedded else "")
         self._telemetry = Telemetry()
-        self._set_aside_bytes: int | None = None
         self._trouble = Trouble("What arrives")
         self._stopped = threading.Event()
         self._ended = threading.Event()
@@ -129,11 +126,13 @@ class Service:
             self._admission, self, self._telemetry, token=self._token, version=_version(), any_host=is_known
         )
         self._refusals = Refusals()
-        tls = _server_context(config.tls)
+        files = config.tls
+        tls = files and server_context(files.certificate, files.key, files.client_ca)
         self._http = HttpReceiver(
             self._routes, *config.http, self._telemetry, self._refusals, tls, arriving=config.limits.queue
         )
         self._grpc = self._grpc_receiver()
+        self._unreadable = UnreadableRequests(self._state_folder() / "unreadable", self._telemetry)
         # The files come last: nothing after this can fail and leave them locked.
         self._journal: Journal[Decoded] = Journal(
             self._journal_folder() / "journal.db",
@@ -147,7 +146,7 @@ class Service:
             digested=self._admission.digested,
             drop=self._journal.drop,
             dir_max=config.dir_max,
-            unreadable=lambda number, decoded: self._set_aside(number, decoded.signal, decoded.body),
+            unreadable=lambda number, decoded: self._unreadable.keep(number, decoded.signal, decoded.body),
             damaged=self._damaged,
             clock=clock,
         )
@@ -230,12 +229,14 @@ class Service:
         """Return the account of every open run."""
         return self._runs.accounts(self._loop.queued)
 
-    def run(self, experiment: str, writer: str | None) -> Mapping[str, Any] | None:
+    def run(self, experiment: str, writer: str | None, *, speaker: bool) -> Mapping[str, Any] | None:
         """Return the account of one run; with `last` where a writer asks whether it is the last one."""
         run = self._runs.get(experiment)
         if run is None:
             return None
         account = run.account(self._loop.queued)
+        if speaker:
+            run.told = len(account["notices"])
         return account if writer is None else {**account, "last": run.status.last_writer == writer}
 
     @property
@@ -288,7 +289,7 @@ class Service:
             try:
                 decoded = self._admission.again(cast("Signal", entry.signal), entry.body)
             except UndecodableError as error:  # the disk changed it: it was readable when it was acknowledged
-                self._set_aside(entry.id, entry.signal, entry.body)
+                self._unreadable.keep(entry.id, entry.signal, entry.body)
                 _log.error("%s", explained(f"Entry {entry.id} of the journal is set aside: {error}", "damaged-file"))
                 continue
             self._loop.offer([(entry.id, decoded)])
@@ -357,20 +358,6 @@ class Service:
         _log.warning("%s", explained(sentence, "network-disk"))
         self._tell_all("network-disk", sentence)
 
-    def _set_aside(self, number: int, signal: str, body: bytes) -> None:
-        folder = self._state_folder() / "unreadable"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if self._set_aside_bytes is None:
-            self._set_aside_bytes = sum(path.stat().st_size for path in folder.iterdir())
-        self._set_aside_bytes += len(body)
-        if self._set_aside_bytes > _SET_ASIDE_BYTES:
-            self._telemetry.count("dropped", reason="its run's files cannot be used")
-            _log.error("Request %d is dropped: %s holds %d bytes already.", number, folder, _SET_ASIDE_BYTES)
-            return
-        path = folder / f"{number}-{signal}.otlp"
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(body)
-
     def _grpc_receiver(self) -> GrpcReceiver | None:
         if self._config.grpc is None:
             return None
@@ -418,24 +405,6 @@ def serve(
 
 _POLL_S = 0.2
 """A signal handler cannot wake a wait on another event; this is how long it takes to be seen."""
-
-
-def _server_context(tls: TlsFiles | None) -> ssl.SSLContext | None:
-    if tls is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2  # whatever the system's configuration of OpenSSL allows
-    try:
-        context.load_cert_chain(tls.certificate, tls.key)
-        if tls.client_ca is not None:
-            context.load_verify_locations(tls.client_ca)
-            context.verify_mode = ssl.CERT_REQUIRED
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"The TLS files {str(tls.certificate)!r}, {str(tls.key)!r} cannot be used: {error}.",
-            slug="tls-files",
-        ) from error
-    return context
 
 
 def _version() -> str:

@@ -87,11 +87,13 @@ def finished_line(run: Mapping[str, Any]) -> str:
     lost = run.get("lost") or {}
     total = sum(int(count) for count in lost.values())
     why = f" ({', '.join(f'{reason}: {count:,}' for reason, count in lost.items())})" if total else ""
-    writers = int(run.get("writers", 1))
+    writers, recorded = int(run.get("writers", 1)), int(run.get("recorded", 0))
     share = float(run.get("overhead_s", 0.0)) / max(float(run.get("duration_s", 0.0)), 1e-9)
+    how = _delivery(run, f"{total:,} lost{why}")
     return (
-        f"finished. {writers} {'process' if writers == 1 else 'processes'}, {int(run.get('recorded', 0)):,} values "
-        f"recorded, {_delivery(run, f'{total:,} lost{why}')}. {share * 100:.2f} % of training time. Look: otel-ml open"
+        f"finished. {writers} {'process' if writers == 1 else 'processes'}, "
+        f"{recorded:,} {'value' if recorded == 1 else 'values'} recorded, {how}. "
+        f"{share * 100:.2f} % of training time. Look: otel-ml open"
     )
 
 

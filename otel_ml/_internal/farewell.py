@@ -45,7 +45,7 @@ class Farewell:
         notices: Notices,
         console: Console,
         *,
-        ask: Callable[[str], Mapping[str, Any] | None],
+        ask: Callable[..., Mapping[str, Any] | None],
     ) -> None:
         self._recorder = recorder
         self._sender = sender
@@ -89,11 +89,11 @@ class Farewell:
         pending: int | None = None
         quiet_since = time.monotonic()
         while True:
-            run = self._ask(f"?writer={identity.instance}")
+            run = self._ask(writer=identity.instance)
             is_last = run is not None and bool(run.get("last"))
             pending_now = None if run is None else int(run.get("pending", 0))
             if pending_now == 0 and not is_last:
-                return  # the service has read our goodbye, and others are live
+                break  # the service has read our goodbye, and others are live
             left = pending_now if is_last else None
             now = time.monotonic()
             if left is not None and (pending is None or left < pending):
@@ -102,10 +102,10 @@ class Farewell:
             if left == 0 or now >= deadline or now - quiet_since >= patience:
                 break
             time.sleep(0.05)
-        if run is None or not is_last:
-            return
-        self._notices.print_of(run)
-        self._console.line(finished_line(run))
+        if run is not None and (is_last or self._notices.query):
+            self._notices.print_of(run)
+        if run is not None and is_last:
+            self._console.line(finished_line(run))
 
     def say_left_behind(self, identity: Identity) -> None:
         """Say what was not acknowledged, and what becomes of it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import math
+import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -112,9 +113,13 @@ def _size(value: Any) -> int:
     return int(value.numel()) if hasattr(value, "numel") else int(value.size)
 
 
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
+"""Of an object that says nothing else of itself: it differs on every rank, and would look like a conflict."""
+
+
 def _text(value: object) -> str:
     try:
-        return str(value)[:10_000]
+        return _ADDRESS.sub(">", str(value)[:10_000])
     except Exception:  # noqa: BLE001 (somebody's __str__)
         return f"<{type(value).__name__}>"
 

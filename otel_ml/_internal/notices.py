@@ -16,9 +16,10 @@ from otel_ml.wire import attributes as keys
 __all__ = ["Notices", "run_status"]
 
 
-def run_status(transport: Transport, run: str) -> Mapping[str, Any] | None:
+def run_status(transport: Transport, run: str, query: Mapping[str, str]) -> Mapping[str, Any] | None:
     """Return what the service behind `transport` says of a run, or None."""
-    content = transport.get(f"/otel_ml/runs/{run}", timeout=1.0)
+    asked = "&".join(f"{name}={value}" for name, value in query.items())
+    content = transport.get(f"/otel_ml/runs/{run}?{asked}", timeout=1.0)
     try:
         found = json.loads(content) if content else None
     except ValueError:
@@ -54,10 +55,15 @@ class Notices:
         self._unsaid.clear()
         return count > self._shown and self._is_speaker
 
+    @property
+    def query(self) -> Mapping[str, str]:
+        """What to ask the service for an account with: it remembers which notices went to who prints them."""
+        return {"speaker": "1"} if self._is_speaker else {}
+
     def print_of(self, run: Mapping[str, Any] | None) -> None:
-        """Print the run's notices that are new."""
+        """Print the run's notices that are new; as the last writer, those that came after global rank 0 had left."""
         notices = [str(notice) for notice in (run or {}).get("notices", ())]
-        if self._is_speaker:
-            for notice in notices[self._shown :]:
-                self._console.line(notice)
+        first = self._shown if self._is_speaker else int((run or {}).get("told", len(notices)))
+        for notice in notices[first:]:
+            self._console.line(notice)
         self._shown = max(self._shown, len(notices))

@@ -373,5 +373,7 @@ class Worker:
         elif self._notices.has_more(count):
             self._notices.print_of(self._ask())
 
-    def _ask(self, query: str = "") -> Mapping[str, Any] | None:
-        return run_status(self.sender.transport, f"{self.identity.run_id}{query}") if self.sender.transport else None
+    def _ask(self, **query: str) -> Mapping[str, Any] | None:
+        if self.sender.transport is None:
+            return None
+        return run_status(self.sender.transport, self.identity.run_id, {**query, **self._notices.query})

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from otel_ml_exporters import env, service
+from otel_ml_exporters import env
 from otel_ml_exporters.aggregation import foreign, lanes, output, room, rows, shapes, spans, training, writers
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.delivery import pipeline
-from otel_ml_exporters.experiments import book, run_log
+from otel_ml_exporters.experiments import book, run_log, unreadable
 from otel_ml_exporters.receiver import admission, intake, points, resource
 from otel_ml_exporters.storage import outbox
 from otel_ml_exporters.telemetry import MAX_LABELS
@@ -125,7 +125,7 @@ BOUNDS: Sequence[Bound] = (
           "the point is dropped, said",
           "`dropped{late.otlp is full}`",
           f"{UNIT}/experiments/test_late_file.py::test_beyond_its_limit_it_takes_no_more_and_says_how_much_it_left_out"),
-    Bound("On disk", "requests of runs whose files cannot be used", size(service._SET_ASIDE_BYTES), "fixed",
+    Bound("On disk", "requests of runs whose files cannot be used", size(unreadable._MOST_BYTES), "fixed",
           "dropped, logged", "`dropped{its run's files cannot be used}`",
           f"{SMALL}::test_requests_that_no_run_can_take_are_kept_up_to_a_bound"),
     Bound("On disk", "`service.log`, a run", f"2 × {size(run_log.LOG_BYTES)}", "fixed", "begins anew", "–",

@@ -83,6 +83,25 @@ def test_a_rank_waits_for_the_service_that_another_one_starts(slow_service: Mapp
     assert "finished. 2 processes, 8 values recorded, 8 delivered, 0 lost." in said
 
 
+WRONG = """
+    import otel_ml
+    otel_ml.init("short", id="one", exporters="jsonl", rank={rank}, world_size=2)
+    input()
+    otel_ml.log({{"of_rank_{rank}": None}}, step={rank})
+"""
+
+
+def test_what_goes_wrong_at_the_end_is_said_whoever_leaves_last(tmp_path: Path) -> None:
+    ranks = [start(WRONG.format(rank=rank), environment(tmp_path), tmp_path) for rank in range(2)]
+    eventually(lambda: (tmp_path / "runs" / "short" / "one" / "service.log").exists())
+
+    _, first = ranks[0].communicate("go\n", timeout=30)
+    _, second = ranks[1].communicate("go\n", timeout=30)
+
+    assert [first.count(f"of_rank_{rank}") for rank in range(2)] == [1, 0]
+    assert [second.count(f"of_rank_{rank}") for rank in range(2)] == [0, 1]
+
+
 def test_a_service_that_never_answers_is_waited_for_five_seconds(tmp_path: Path) -> None:
     begun = time.monotonic()
 

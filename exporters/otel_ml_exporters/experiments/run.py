@@ -66,6 +66,9 @@ class ExperimentRun:
         experiment: `ml.experiment.id`.
         folder: of the run.
         journal: identity of the journal that entry numbers belong to.
+
+    Attributes:
+        told: notices that went to the process that prints them; the receiver's thread counts.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class ExperimentRun:
         consumed = self.outbox.consumed
         self._consumed = consumed[1] if consumed is not None and consumed[0] == journal else 0
         self.is_touched = False
+        self.told = 0
         self.trouble = Trouble(f"Run {experiment}")
         self.rejected = int(self.outbox.facts.get("rejected", "0"))
         self._unwritten: tuple[Outcome, list[str]] | None = None
@@ -347,11 +351,12 @@ class ExperimentRun:
             "writers": status.writers,
             "writers_live": status.writers_live,
             "recorded": status.recorded,
-            "delivered": _delivered(status, behind, sum(lost.values())),
+            "delivered": _delivered(status, behind, lost),
             "lost": lost,
             "pending": pending,
             "problem": self.trouble.text or None,
             "notices": list(self.outbox.notices),
+            "told": self.told,
             "last_seq": self.outbox.last_seq,
             "overhead_s": status.overhead_s,
             "duration_s": status.duration_s,
@@ -365,9 +370,14 @@ class ExperimentRun:
         return PipelineStatus("stopped" if self._behind(name) == 0 else "starting", mark.seq, mark.lost)
 
 
-def _delivered(status: Status, behind: int, lost: int) -> int:
+_NEVER_RECORDED = ("bad_", "events_", "internal_", "missing_", "spans_")
+"""What the reasons begin with for which a call was refused, or which count no values: `recorded` holds none of them."""
+
+
+def _delivered(status: Status, behind: int, lost: Mapping[str, int]) -> int:
     """Return values that are in every backend; while records are on their way, in proportion to those that are."""
-    arrived = max(0, status.recorded - lost)
+    gone = sum(count for reason, count in lost.items() if not reason.startswith(_NEVER_RECORDED))
+    arrived = max(0, status.recorded - gone)
     if behind == 0 or status.last_seq == 0:
         return arrived
     return arrived * (status.last_seq - min(behind, status.last_seq)) // status.last_seq

@@ -52,8 +52,14 @@ class RunsView(Protocol):
     def runs(self) -> list[Mapping[str, Any]]:
         """Return every run the service holds."""
 
-    def run(self, experiment: str, writer: str | None) -> Mapping[str, Any] | None:
-        """Return one run, with `last` where a writer asks; None where there is no such run."""
+    def run(self, experiment: str, writer: str | None, *, speaker: bool) -> Mapping[str, Any] | None:
+        """Return one run, with `last` where a writer asks; None where there is no such run.
+
+        Args:
+            experiment: id of the run.
+            writer: instance of the writer that asks.
+            speaker: who asks prints the notices.
+        """
 
     def measures(self) -> Iterable[Measure]:
         """Return the self-telemetry of the runs, and of what waits for them."""
@@ -167,7 +173,7 @@ class Routes:
             return _json(self._runs.runs())
         if path.startswith("/otel_ml/runs/"):
             experiment = path.removeprefix("/otel_ml/runs/")
-            run = self._runs.run(experiment, head.query.get("writer"))
+            run = self._runs.run(experiment, head.query.get("writer"), speaker="speaker" in head.query)
             if run is not None:
                 return _json(run)
             return _error(head, 404, f"No run {experiment!r} here. GET /otel_ml/runs lists them.")

@@ -157,7 +157,7 @@ def test_the_output_of_an_embedded_service_begins_anew_where_it_is_a_file(tmp_pa
 
 
 def test_requests_that_no_run_can_take_are_kept_up_to_a_bound(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("otel_ml_exporters.service._SET_ASIDE_BYTES", 1000)
+    monkeypatch.setattr("otel_ml_exporters.experiments.unreadable._MOST_BYTES", 1000)
     (bench.folder / "default" / "broken" / "state" / "run.db").mkdir(parents=True)
     sender = bench.sender(bench.service())
     broken = FakeWriter(experiment="broken")

@@ -1,0 +1,43 @@
+"""Requests that were acknowledged and that no run can take: kept as files, up to a limit, for whoever repairs it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from otel_ml_exporters.telemetry import Telemetry
+
+__all__ = ["UnreadableRequests"]
+
+_log = logging.getLogger(__name__)
+
+_MOST_BYTES = 2**30
+
+
+class UnreadableRequests:
+    """Keeps requests aside; owned by the engine's thread, and before that by the one that recovers.
+
+    Args:
+        folder: made when the first one comes.
+        telemetry: counts those for which there is no room.
+    """
+
+    def __init__(self, folder: Path, telemetry: Telemetry) -> None:
+        self._folder = folder
+        self._telemetry = telemetry
+        self._bytes: int | None = None
+
+    def keep(self, number: int, signal: str, body: bytes) -> None:
+        """Write one request to a file of its own, or count it as dropped where the folder is full."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._bytes is None:
+            self._bytes = sum(path.stat().st_size for path in self._folder.iterdir())
+        self._bytes += len(body)
+        if self._bytes > _MOST_BYTES:
+            self._telemetry.count("dropped", reason="its run's files cannot be used")
+            _log.error("Request %d is dropped: %s holds %d bytes already.", number, self._folder, _MOST_BYTES)
+            return
+        path = self._folder / f"{number}-{signal}.otlp"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(body)

@@ -1,0 +1,117 @@
+"""Everything that a job can get wrong, in one job of two ranks: it goes on, each is said once, nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.worker_process import environment, run, start
+
+WRONG = """
+    import math
+    import numpy as np
+    import otel_ml
+
+    run = otel_ml.init("wrong", id="one", exporters="jsonl,tensorboard", params={"lr": 0.1})
+
+    def again():  # everything twice: it is said once
+        otel_ml.set_step(0)
+        otel_ml.log({"good": 1.0})
+        for value in (None, {"a": 1}, np.zeros((2, 2, 2)), object(), "text"):
+            otel_ml.log({"value": value})
+        otel_ml.log({"unknown_reduction": 1.0}, reduce="maen")
+        for step in (-1, 1.5, True, "seven"):
+            otel_ml.set_step(step)
+            otel_ml.log({"bad_step": 1.0}, step=step)
+        otel_ml.log({"": 1.0, None: 1.0})
+        otel_ml.log({"weighted": 1.0}, weight=-1)
+        otel_ml.log_image("picture", np.zeros((3, 4, 5, 6)))
+        otel_ml.log_artifact("there/is/no/such.file")
+        otel_ml.log_params({"odd": object()})
+        otel_ml.log_table("table", columns=["a", "b"], data=[[1], [1, 2, 3]])
+
+    again(), again()
+    otel_ml.log({"conflict": 1.0}, reduce="CONFLICT")
+    otel_ml.log({"nan": math.nan, "plus": math.inf, "minus": -math.inf})
+    otel_ml.log({"x" * 300: 3.0, "größe": 4.0, "a@b": 5.0, "two//slashes": 6.0, "with space": 7.0})
+    deep = {"leaf": 1}
+    for _ in range(20):
+        deep = {"down": deep}
+    otel_ml.log_params({"deep": deep})
+    otel_ml.set_step(1)
+    otel_ml.log({f"name_{i}": float(i) for i in range(10_000)})
+"""
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The folder of the run, and what the two ranks said."""
+    folder = tmp_path_factory.mktemp("wrong")
+    environ = environment(folder)
+    ranks: Mapping[str, str] = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    second = start(WRONG.replace("CONFLICT", "max"), {**environ, **ranks, "RANK": "1", "LOCAL_RANK": "1"}, folder)
+    _, said = run(WRONG.replace("CONFLICT", "sum"), {**environ, **ranks, "RANK": "0", "LOCAL_RANK": "0"}, folder)
+    _, also_said = second.communicate(timeout=60)
+    assert second.returncode == 0, also_said
+    return folder / "runs" / "wrong" / "one", [*said.splitlines(), *also_said.splitlines()]
+
+
+def values(run: Path) -> dict[tuple[str, int], float]:
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    steps: list[Mapping[str, Any]] = [row for row in rows if row.get("axis") == "step"]
+    return {(name, row["step"]): value for row in steps for name, value in row["values"].items()}
+
+
+def test_everything_good_is_there(job: tuple[Path, list[str]]) -> None:
+    shown = values(job[0])
+
+    assert shown["good", 0] == 1.0
+    assert [str(shown[name, 0]) for name in ("nan", "plus", "minus")] == ["nan", "inf", "-inf"]
+    assert {shown[f"name_{i}", 1] == i for i in range(10_000)} == {True}
+
+
+def test_a_name_that_backends_do_not_take_is_written_with_a_checksum(job: tuple[Path, list[str]]) -> None:
+    names = {name for name, step in values(job[0]) if step == 0}
+
+    for begins in ("x" * 200, "gr", "a_b-", "two/", "with_space-"):
+        [name] = [name for name in names if name.startswith(begins)]
+        assert len(name) <= 250
+
+
+def test_two_ranks_that_disagree_on_a_reduction_have_both(job: tuple[Path, list[str]]) -> None:
+    shown = values(job[0])
+
+    assert shown["conflict/sum", 0] == shown["conflict/max", 0] == 1.0
+    [line] = [line for line in job[1] if "conflict" in line]
+    assert "rank 0" in line
+    assert "rank 1" in line
+
+
+WRONG_THINGS = (
+    "got None", "got a dict", "of shape (2, 2, 2)", "got a object", "got 'text'", "Did you mean 'mean'",
+    "got weight -1", "set_step(): expected a step that is a whole number from 0 on, got -1", "got 1.5",
+    "got True", "got 'seven'", "got ''", "of shape (3, 4, 5, 6)", "is/no/such.file", "row 0 of a table has 1 cells",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG_THINGS)
+def test_each_wrong_thing_is_said(job: tuple[Path, list[str]], wrong: str) -> None:
+    assert [line for line in job[1] if wrong in line], job[1]
+
+
+def test_nothing_is_said_twice_by_two_ranks_that_do_it_twice(job: tuple[Path, list[str]]) -> None:
+    assert sorted(job[1]) == sorted(set(job[1]))
+
+
+def test_nothing_is_raised_and_what_was_refused_is_counted_in_the_last_line(job: tuple[Path, list[str]]) -> None:
+    [last] = [line for line in job[1] if "finished." in line]
+
+    assert "Traceback" not in "\n".join(job[1])
+    for reason in ("bad_value", "bad_step", "bad_name"):
+        assert f"{reason}: " in last
+    recorded = int(last.split("processes, ")[1].split(" ")[0].replace(",", ""))
+    assert f"{recorded:,} values recorded, {recorded:,} delivered" in last
