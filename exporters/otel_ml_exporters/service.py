@@ -127,7 +127,7 @@ class Service:
         )
         self._refusals = Refusals()
         files = config.tls
-        tls = files and server_context(files.certificate, files.key, files.client_ca)
+        tls = None if files is None else server_context(files.certificate, files.key, files.client_ca)
         self._http = HttpReceiver(
             self._routes, *config.http, self._telemetry, self._refusals, tls, arriving=config.limits.queue
         )

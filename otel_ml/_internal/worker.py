@@ -139,7 +139,7 @@ class Worker:
             return None
         transport = reached.fresh()
         try:
-            return run_status(transport, self.identity.run_id)
+            return run_status(transport, self.identity.run_id, {})
         finally:
             transport.close()
 

@@ -42,9 +42,12 @@ class Ending:
         heard_at = self._run.clock.heard_at
         if self.state != "running" or heard_at is None:
             return None
-        if self.last_goodbye is not None and self._all_said_goodbye():
-            return self.last_goodbye + (0.0 if self._complete() else self._run.settings.world_wait_s)
-        return heard_at + self._run.settings.end_silence_s
+        settings = self._run.settings
+        if self.last_goodbye is None or not self._all_said_goodbye():
+            return heard_at + settings.end_silence_s
+        if self._is_something_under_way():
+            return heard_at + min(settings.allowed_lateness_s, settings.end_silence_s)
+        return self.last_goodbye + (0.0 if self._all_are_here() else settings.world_wait_s)
 
     def advance(self) -> None:
         """End the run where that is due."""
@@ -64,16 +67,19 @@ class Ending:
         over = [writer.goodbye is not None or writer.replaced_at is not None for writer in writers]
         return bool(writers) and all(over)
 
-    def _complete(self) -> bool:
-        """Whether nobody else is to be expected: all ranks of the newest attempts were here, and all they sent."""
+    def _is_something_under_way(self) -> bool:
+        """Whether something that was sent before a goodbye has not arrived: in the Collector a goodbye may overtake."""
+        return not all(writer.ended for writer in self._own() if writer.goodbye is not None)
+
+    def _all_are_here(self) -> bool:
+        """Whether no other rank is to be expected: all of the newest attempts were heard."""
         ranks: dict[str, set[int]] = {}
         world: dict[str, int] = {}
         for writer in self._of_newest_attempts():
             role = writer.writer.role
             ranks.setdefault(role, set()).add(writer.writer.rank)
             world[role] = max(world.get(role, 1), writer.writer.world_size or 1)
-        all_here = all(len(ranks[role]) >= size for role, size in world.items())
-        return all_here and all(writer.ended for writer in self._own() if writer.goodbye is not None)
+        return all(len(ranks[role]) >= size for role, size in world.items())
 
     def _of_newest_attempts(self) -> list[WriterState]:
         """Return the writers of each role's newest attempt; who entered no step is of its first one."""

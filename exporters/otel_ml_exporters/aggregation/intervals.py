@@ -85,6 +85,16 @@ class IntervalSet:
         """The largest number, or None."""
         return self._highs[-1] if self._highs else None
 
+    def highest_below(self, number: int) -> int:
+        """Return the largest number below `number`; 0 where there is none.
+
+        Examples:
+            >>> IntervalSet([(0, 4), (9, 9)]).highest_below(9)
+            4
+        """
+        place = bisect_left(self._lows, number) - 1
+        return min(self._highs[place], number - 1) if place >= 0 else 0
+
     def fill_lowest(self, keep: int) -> None:
         """Fill the lowest gaps where there are more than `keep` intervals.
 

@@ -213,6 +213,7 @@ class WriterState:
         self.received.fill_lowest(MAX_GAPS)
         if seq == self.floor + 1:
             self.floor = self.received.prefix_end(seq)
+            self.gap_since = None  # what is missing now has not been missing for long
         return True
 
     def take(self, seq: int, total: int, series: tuple[SeriesKey, ...]) -> list[int] | None:
@@ -239,9 +240,7 @@ class WriterState:
 
     def settle_gaps(self, active: float, patience: float) -> None:
         """Start, stop or end waiting for what is missing."""
-        highest = self.received.highest or 0
-        if self.parts:
-            highest = max(highest, *self.parts)
+        highest = self._highest_sent()
         if self.floor >= highest:
             self.gap_since = None
         elif self.gap_since is None:
@@ -249,6 +248,18 @@ class WriterState:
         elif active - self.gap_since >= patience:
             self.floor = self.forgiven = highest
             self.gap_since = None
+
+    def _highest_sent(self) -> int:
+        """Return the highest number up to which what is missing counts as under way, or as lost.
+
+        A goodbye may overtake a whole queue: logs have one of their own in the Collector. What lies before it is
+        missing only after nothing else is.
+        """
+        highest = max(self.received.highest or 0, max(self.parts, default=0))
+        if self.goodbye is not None and self.goodbye.seq == highest:
+            before = max(self.received.highest_below(highest), max(self.parts, default=0))
+            return before if before > self.floor else highest
+        return highest
 
     def raise_done(self) -> None:
         """Move every lane's `done_through` up to the manifests before which nothing is missing any more."""

@@ -113,9 +113,9 @@ def _served(run: Unfinished, base: Path, timeout: float, progress: Callable[[Map
     deadline = time.monotonic() + timeout
     try:
         while not (is_done := service.wait(_LOOK_S)) and time.monotonic() < deadline:
-            account = service.run(run.id, None) or account
+            account = service.run(run.id, None, speaker=False) or account
             progress(account)
-        account = service.run(run.id, None) or account
+        account = service.run(run.id, None, speaker=False) or account
     finally:
         service.stop()
     return Recovered(

@@ -74,3 +74,51 @@ def test_a_world_that_shrank_does_not_wait_for_the_ranks_it_had_before() -> None
     )
 
     assert service.engine.status.state == "finished"
+
+
+def test_a_goodbye_that_overtakes_everything_before_it_ends_nothing_while_that_still_arrives() -> None:
+    service = Service()
+    ranks = [Rank(rank, world_size=2) for rank in range(2)]
+    under_way = [[rank.step(step, {"x": 1.0}, "sum") for rank in ranks] for step in range(60)]
+    service.take(*under_way[0])
+
+    service.take(*[rank.bye() for rank in ranks])  # logs have a queue of their own in the Collector
+    for batches in under_way[1:]:
+        service.wait(1)
+        assert service.engine.status.state == "running"
+        service.take(*batches)
+
+    assert service.rows() == {step: {"x": 2.0} for step in range(60)}
+    assert service.amendments == 0
+    assert service.engine.status.state == "finished"
+
+
+def test_what_a_goodbye_says_was_sent_and_never_arrives_is_waited_for_as_long_as_a_late_rank() -> None:
+    service, rank = Service(), Rank(0, world_size=1)
+    service.take(rank.step(0, {"x": 1.0}))
+    rank.step(1, {"x": 1.0})  # lost on the way
+
+    service.take(rank.bye())
+    service.wait(9)
+    assert service.engine.status.state == "running"
+    service.wait(2)
+
+    assert service.engine.status.state == "finished"
+
+
+def test_a_lost_request_does_not_give_up_what_is_still_on_its_way_behind_it() -> None:
+    service = Service()
+    ranks = [Rank(rank, world_size=2) for rank in range(2)]
+    service.take(*[rank.step(0, {"x": 1.0}, "sum") for rank in ranks])
+    ranks[0].step(1, {"x": 1.0}, "sum")  # lost on the way
+    service.take(ranks[1].step(1, {"x": 1.0}, "sum"))
+    under_way = [[rank.step(step, {"x": 1.0}, "sum") for rank in ranks] for step in range(2, 40)]
+    service.take(*[rank.bye() for rank in ranks])
+
+    for of_first, of_second in under_way:
+        service.take(of_first)
+        service.wait(1)
+        service.take(of_second)
+
+    assert {step: service.rows()[step]["x"] for step in range(2, 40)} == dict.fromkeys(range(2, 40), 2.0)
+    assert service.amendments == 0
