@@ -10,7 +10,7 @@ from otel_ml_exporters.aggregation import foreign, lanes, output, room, rows, sh
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.delivery import pipeline
 from otel_ml_exporters.experiments import book, run_log, unreadable
-from otel_ml_exporters.receiver import admission, intake, points, resource
+from otel_ml_exporters.receiver import admission, columns, intake, resource
 from otel_ml_exporters.storage import outbox
 from otel_ml_exporters.telemetry import MAX_LABELS
 
@@ -62,7 +62,7 @@ BOUNDS: Sequence[Bound] = (
           f"{OVERLOAD}::test_what_is_acknowledged_and_cannot_be_decided_is_bounded_in_the_journal"),
     Bound("Coming in", "open runs", f"{book.MAX_RUNS:,}", "fixed", COME_BACK, "`refused{too many runs}`",
           f"{OVERLOAD}::test_further_runs_wait_until_one_has_ended"),
-    Bound("Coming in", "decoded resources and shapes", f"{resource._CACHED:,} and {points._SHAPES:,}", "fixed",
+    Bound("Coming in", "decoded resources and shapes", f"{resource._CACHED:,} and {columns._SHAPES:,}", "fixed",
           "the cache starts anew", "–",
           f"{SMALL}::test_decoded_resources_and_shapes_are_cached_up_to_a_bound"),
     Bound("A run in memory", "open steps", size(env.OPEN_MAX.default), "`OTEL_ML_OPEN_MAX`",

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment, Observation, Spans
+from otel_ml_exporters.aggregation.observation import ForeignPoint, ForeignPoints, Fragment, Observation, Spans
 from otel_ml_exporters.aggregation.points import Packed
 from otel_ml_exporters.receiver.decode import Decoder, Signal
 from otel_ml_exporters.receiver.rejection import UndecodableError
-from tests.otlp import START, FakeWriter, set_attributes
+from tests.otlp import START, FakeWriter, foreign, set_attributes
 
 SHAPES: Sequence[Sequence[str]] = (("loss",), ("loss", "lr", "tokens"), ("lr", "loss", "tokens"), ())
 EVERY_FLOAT = st.floats(allow_nan=True, allow_infinity=True)
@@ -36,7 +36,7 @@ def plain(observation: Observation) -> object:
     """Return an observation as something that can be compared, NaN too."""
     if isinstance(observation, Spans):
         return observation.writer, list(observation.spans)
-    if not isinstance(observation, (Fragment, ForeignPoint)):
+    if not isinstance(observation, (Fragment, ForeignPoint, ForeignPoints)):
         return observation
     points = observation.partials.unpack()
     rows = [[None if math.isnan(value) else value for value in row] for row in points.stats.tolist()]
@@ -172,3 +172,25 @@ def test_the_third_step_of_a_role_is_not_decoded_any_more_whichever_rank_sends_i
     assert fragment.partials.stats[:, 1].tolist() == [2.5, 0.2]
     assert fragment.partials.newest_ns == START + 8 * 10**9
     assert np.array_equal(fragment.partials.times[:, 0], fragment.partials.times[:, 1])
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"name": st.sampled_from(["a", "b"]), "value": st.floats(allow_nan=False)},
+            optional={
+                "ml.step": st.sampled_from([0, 1, 128, -1, 1.5, "7", True]),
+                "ml.reduction": st.sampled_from(["max", "mean,p99", "nonsense"]),
+                "of": st.sampled_from([1, 1.0, True, "1"]),
+                "ml.axis": st.sampled_from(["step", "eval", ""]),
+            },
+        ),
+        max_size=12,
+    )
+)
+def test_attributes_of_others_that_are_known_already_give_what_reading_them_gives(sent: list[dict[str, Any]]) -> None:
+    body = foreign(sent).SerializeToString()
+    decoder = Decoder()
+    decoder.protobuf("metrics", body)
+
+    assert_same(decoder.protobuf("metrics", body), Decoder().protobuf("metrics", body))

@@ -12,6 +12,7 @@ from otel_ml_exporters.aggregation.items import Items
 from otel_ml_exporters.aggregation.observation import (
     Event,
     ForeignPoint,
+    ForeignPoints,
     Fragment,
     Goodbye,
     Manifest,
@@ -34,6 +35,7 @@ from otel_ml_exporters.aggregation.writers import WriterState
 __all__ = ["Engine"]
 
 _DEFAULTS = EngineSettings()
+_OF_OTHERS = (ForeignPoint, ForeignPoints)
 
 
 class Engine:
@@ -73,6 +75,7 @@ class Engine:
             Position: self._position,
             Goodbye: self._goodbye,
             ForeignPoint: self._foreign_point,
+            ForeignPoints: self._foreign.points,
             Event: self._event,
             Spans: self._spans.take,
         }
@@ -91,7 +94,7 @@ class Engine:
         writer = self._room.writer(observation)
         if writer is None:
             return
-        if not (isinstance(observation, ForeignPoint) and run.native):  # a scraped GPU does not tell that the job lives
+        if not (isinstance(observation, _OF_OTHERS) and run.native):  # a scraped GPU does not tell that the job lives
             run.clock.hear(writer.number, now, run.live)
             writer.heard_at = run.now
             writer.since = writer.since or run.now

@@ -11,8 +11,17 @@ from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.aggregation.budget import SeriesBudget
 from otel_ml_exporters.aggregation.fold import COUNT, M2, MAX, MIN, SUM
+from otel_ml_exporters.aggregation.identities import PointIdentities
 from otel_ml_exporters.aggregation.lanes import Tally
-from otel_ml_exporters.aggregation.observation import Attributes, Buckets, ForeignPoint, Kind, Partials, SeriesKey
+from otel_ml_exporters.aggregation.observation import (
+    Attributes,
+    Buckets,
+    ForeignPoint,
+    ForeignPoints,
+    Kind,
+    Partials,
+    SeriesKey,
+)
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.quantiles import difference
 from otel_ml_exporters.aggregation.room import Room
@@ -70,6 +79,7 @@ class Foreign:
         self.streams: dict[StreamKey, Stream] = {}
         self.changed: dict[StreamKey, None] = {}
         self._budget = SeriesBudget(run.settings)
+        self._identities = PointIdentities()
         self._checked_at = 0.0
 
     def point(self, writer: WriterState, point: ForeignPoint) -> None:
@@ -82,9 +92,9 @@ class Foreign:
         if not self._is_admitted(point, tally):
             return
         if self._run.origin_ns is None:
-            self._run.origin_ns = self._origin(point)
-        identity = (writer.number, point.metric, point.attributes, axis, point.step, point.start_ns, point.time_ns)
-        if not self._run.recent.add(identity, self._run.now):
+            self._run.origin_ns = self._origin(point.start_ns, point.time_ns)
+        series = point.partials.series[0]
+        if not self._is_new(writer, axis, series, point.step, point.start_ns, point.time_ns):
             tally.duplicate += 1
             return
         fresh = self._fresh(writer, point)
@@ -97,6 +107,44 @@ class Foreign:
             self._steps.stepless.to_windows(piece, point.writer.role, point, width)
         else:
             self._steps.points(writer, point, piece, axis, point.step)
+
+    def points(self, writer: WriterState, sent: ForeignPoints) -> None:
+        """Take points of one step that nothing has to be subtracted from."""
+        run, role, axis = self._run, writer.writer.role, sent.axis or DEFAULT_AXIS
+        partials = sent.partials
+        count = len(partials.series)
+        if not self._room.axis(role, axis, count):
+            return
+        tally = run.lanes.track(role, axis).tally
+        tally.received += count
+        rows = self._new_rows(writer, sent, axis, tally)
+        if not rows:
+            return
+        if run.origin_ns is None:
+            run.origin_ns = self._origin(sent.starts[0], partials.newest_ns)
+        partials = partials if len(rows) == count else partials.some(rows)
+        newest = partials.newest_ns
+        shape = run.shapes.of(partials.series)
+        reduction = sent.reduction or _REDUCTIONS[sent.kind]
+        # Points have no running number: their time puts them in order.
+        piece = Piece(writer.source, newest, reduction, shape, partials, newest)
+        self._steps.points(writer, sent, piece, axis, sent.step)
+
+    def _new_rows(self, writer: WriterState, sent: ForeignPoints, axis: str, tally: Tally) -> list[int]:
+        """Return the rows that there is room for, that are new, and that hold a record."""
+        partials = sent.partials
+        rows = self._room.rows(writer.writer.role, self._run.shapes.of(partials.series))
+        rows = list(range(len(partials.series))) if rows is None else rows
+        times, counts = partials.times[:, 1].tolist(), partials.stats[:, COUNT].tolist()
+        fresh = [
+            row
+            for row in rows
+            if self._is_new(writer, axis, partials.series[row], sent.step, sent.starts[row], times[row])
+        ]
+        tally.duplicate += len(rows) - len(fresh)
+        filled = [row for row in fresh if counts[row] != 0]
+        tally.ignored += len(fresh) - len(filled)
+        return filled
 
     def forget_idle(self) -> None:
         """Let go of streams of single steps that were idle for as long as identities are remembered."""
@@ -134,10 +182,16 @@ class Foreign:
             )
         return verdict == "taken"
 
-    def _origin(self, point: ForeignPoint) -> int:
+    def _origin(self, start_ns: int, time_ns: int) -> int:
         """Where a run without writers of ours begins: with the stream, unless that is much older than the run."""
-        recent = point.start_ns > 0 and self._run.now - point.start_ns / 1e9 < self._run.settings.identity_memory_s
-        return point.start_ns if recent else point.time_ns
+        recent = start_ns > 0 and self._run.now - start_ns / 1e9 < self._run.settings.identity_memory_s
+        return start_ns if recent else time_ns
+
+    def _is_new(
+        self, writer: WriterState, axis: str, series: SeriesKey, step: int | None, start_ns: int, time_ns: int
+    ) -> bool:
+        identity = self._identities.of(writer.number, axis, series, step, start_ns, time_ns)
+        return self._run.recent.add_bytes(identity, self._run.now)
 
     def _piece(self, writer: WriterState, point: ForeignPoint, fresh: Fresh) -> Piece:
         level = point.kind == "sum" and point.temporality == "cumulative" and not point.monotonic

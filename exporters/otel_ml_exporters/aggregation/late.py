@@ -6,7 +6,7 @@ import math
 
 from otel_ml_exporters.aggregation.contest import Contest
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
-from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment, Manifest
+from otel_ml_exporters.aggregation.observation import Manifest, Sent
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.rows import emit_histograms, row_of
 from otel_ml_exporters.aggregation.run_state import RunState
@@ -30,7 +30,7 @@ class Late:
                 if unit.late_since is not None:
                     self._waiting[unit.number] = (lane, unit)
 
-    def add(self, lane: Lane, step: int, piece: Piece, sent: Fragment | ForeignPoint) -> None:
+    def add(self, lane: Lane, step: int, piece: Piece, sent: Sent) -> None:
         """Take late points."""
         points = len(piece.partials.series)
         if step not in lane.retained and step <= lane.horizon:

@@ -18,7 +18,9 @@ __all__ = [
     "Attributes",
     "Buckets",
     "Event",
+    "ForeignKind",
     "ForeignPoint",
+    "ForeignPoints",
     "Fragment",
     "Goodbye",
     "Kind",
@@ -26,8 +28,10 @@ __all__ = [
     "Observation",
     "Partials",
     "Position",
+    "Sent",
     "SeriesKey",
     "Spans",
+    "Temporality",
     "Writer",
 ]
 
@@ -133,6 +137,29 @@ class Goodbye:
     duration_s: float = 0.0
 
 
+ForeignKind = Literal["sum", "gauge", "histogram", "exponential"]
+Temporality = Literal["delta", "cumulative", "none"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForeignPoints:
+    """Points of one (step, axis, reduction) of another SDK that are taken as they are: nothing that accumulates.
+
+    Attributes:
+        reduction: None where it is not said; then that of the kind.
+        starts: `start_time_unix_nano` of each; 0 where not sent.
+        partials: each series once.
+    """
+
+    writer: Writer
+    kind: ForeignKind
+    axis: str | None
+    step: int
+    reduction: Reduction | None
+    starts: tuple[int, ...]
+    partials: Partials
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ForeignPoint:
     """A point from any OTel SDK or the Collector's own receivers: no `seq`, any temporality.
@@ -148,8 +175,8 @@ class ForeignPoint:
     metric: str
     attributes: Attributes
     unit: str
-    kind: Literal["sum", "gauge", "histogram", "exponential"]
-    temporality: Literal["delta", "cumulative", "none"]
+    kind: ForeignKind
+    temporality: Temporality
     monotonic: bool | None
     axis: str | None
     step: int | None
@@ -192,4 +219,7 @@ class Spans:
     timers: tuple[int, ...] = ()
 
 
-Observation = Fragment | Manifest | Position | Goodbye | ForeignPoint | Event | Spans
+Sent = Fragment | ForeignPoint | ForeignPoints
+"""What comes with points of a step."""
+
+Observation = Sent | Manifest | Position | Goodbye | Event | Spans

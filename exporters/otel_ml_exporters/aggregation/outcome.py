@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment
+from otel_ml_exporters.aggregation.observation import Sent
 from otel_ml_exporters.records import Record
 
 __all__ = ["Counts", "Holder", "Outcome", "RunFacts", "Status"]
@@ -117,5 +117,5 @@ class Outcome(NamedTuple):
     records: tuple[Record, ...]
     changes: Mapping[str, bytes | None]
     notices: tuple[str, ...]
-    too_late: tuple[Fragment | ForeignPoint, ...]
+    too_late: tuple[Sent, ...]
     files: Mapping[int, bytes]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from otel_ml.explanation import explained
-from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment
+from otel_ml_exporters.aggregation.observation import Sent
 from otel_ml_exporters.records import Record
 
 __all__ = ["Output"]
@@ -29,7 +29,7 @@ class Output:
         self.notices: list[str] = []
         self.said: dict[str, None] = {}
         self.fresh_said = False
-        self.too_late: list[Fragment | ForeignPoint] = []
+        self.too_late: list[Sent] = []
         self.files: dict[int, bytes] = {}
 
     def emit(self, kind: Callable[..., Record], **fields: Any) -> int:

@@ -32,8 +32,12 @@ class Recent:
 
     def add(self, identity: object, now: float) -> bool:
         """Remember `identity`; False where it is known. Its `repr` is what counts."""
+        return self.add_bytes(repr(identity).encode("utf-8", "surrogatepass"), now)
+
+    def add_bytes(self, identity: bytes, now: float) -> bool:
+        """Remember `identity`; False where it is known."""
         self._turn(now)
-        digest = blake2b(repr(identity).encode("utf-8", "surrogatepass"), digest_size=SIZE).digest()
+        digest = blake2b(identity, digest_size=SIZE).digest()
         if digest in self._young or digest in self._old:
             return False
         self._young.add(digest)

@@ -9,7 +9,7 @@ import numpy as np
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml_exporters.aggregation.lanes import Lane
-from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment
+from otel_ml_exporters.aggregation.observation import Fragment, Sent
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.run_state import RunState
 
@@ -53,7 +53,7 @@ class Stepless:
         self._run.drop(unit)
         return pieces
 
-    def to_windows(self, piece: Piece, role: str, sent: Fragment | ForeignPoint, width: float) -> None:
+    def to_windows(self, piece: Piece, role: str, sent: Sent, width: float) -> None:
         """Put points into windows of the axis `time`, by the time of their newest record."""
         run = self._run
         if run.origin_ns is None:
@@ -87,7 +87,7 @@ class Stepless:
         unit.due = math.inf
         self._steps.keep(lane, unit, piece)
 
-    def _to_window(self, lane: Lane, window: int, width: float, piece: Piece, sent: Fragment | ForeignPoint) -> None:
+    def _to_window(self, lane: Lane, window: int, width: float, piece: Piece, sent: Sent) -> None:
         if lane.last_closed is not None and window <= lane.last_closed and window not in lane.open:
             self._steps.late.add(lane, window, piece, sent)
             return

@@ -8,7 +8,7 @@ from otel_ml_exporters.aggregation.closing import Judge
 from otel_ml_exporters.aggregation.contest import Contest
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
 from otel_ml_exporters.aggregation.late import Late
-from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment, Manifest
+from otel_ml_exporters.aggregation.observation import Fragment, Manifest, Sent
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.placing import Placing
 from otel_ml_exporters.aggregation.rows import emit_histograms, row_of
@@ -34,7 +34,7 @@ class Steps:
         self.late = Late(run, self.contest)
         self.placing = Placing(run, self.contest, self.close_oldest, self.late)
 
-    def points(self, writer: WriterState, sent: Fragment | ForeignPoint, piece: Piece, axis: str, step: int) -> None:
+    def points(self, writer: WriterState, sent: Sent, piece: Piece, axis: str, step: int) -> None:
         """Take new points of a writer's step."""
         writer.lived(piece.newest_ns, self._run.now)
         if writer.replaced_at is not None:

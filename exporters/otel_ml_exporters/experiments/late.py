@@ -8,7 +8,14 @@ from typing import Any
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from otel_ml.wire import attributes as wire
-from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment, Partials, Writer
+from otel_ml_exporters.aggregation.observation import (
+    ForeignPoint,
+    ForeignPoints,
+    Fragment,
+    Partials,
+    Sent,
+    Writer,
+)
 
 __all__ = ["as_request"]
 
@@ -16,7 +23,7 @@ _DELTA = 1
 _TEMPORALITY = {"delta": _DELTA, "cumulative": 2}
 
 
-def as_request(late: Fragment | ForeignPoint) -> Any:
+def as_request(late: Sent) -> Any:
     """Return a request that decodes to `late` again."""
     request = ExportMetricsServiceRequest()
     resource = request.resource_metrics.add()
@@ -30,6 +37,11 @@ def as_request(late: Fragment | ForeignPoint) -> Any:
         partials = late.partials.unpack()
         for row in range(len(partials.series)):
             _add_point(scope.metrics.add(), partials, row)
+    elif isinstance(late, ForeignPoints):
+        for row, start_ns in enumerate(late.starts):
+            metric = scope.metrics.add()
+            _add_point(metric, late.partials, row)
+            _set_taken_as_it_is(metric, late, row, start_ns)
     else:
         metric = scope.metrics.add()
         _add_point(metric, late.partials, 0)
@@ -51,6 +63,18 @@ def _set_kind(metric: Any, late: ForeignPoint) -> None:
     data.data_points[0].start_time_unix_nano = late.start_ns
     if late.kind != "gauge":
         data.aggregation_temporality = _TEMPORALITY.get(late.temporality, 0)
+
+
+def _set_taken_as_it_is(metric: Any, late: ForeignPoints, row: int, start_ns: int) -> None:
+    """Make a point of `metric` again what the other SDK sent, as far as it counts."""
+    if late.kind == "sum":
+        value, time_ns = float(late.partials.stats[row, 1]), int(late.partials.times[row, 1])
+        point = metric.sum.data_points.add(as_double=value, time_unix_nano=time_ns)
+        _set_attributes(point.attributes, dict(late.partials.series[row].attributes))
+    data = getattr(metric, metric.WhichOneof("data"))
+    data.data_points[0].start_time_unix_nano = start_ns
+    if late.kind != "gauge":
+        data.aggregation_temporality = _DELTA
 
 
 def _add_point(metric: Any, partials: Partials, row: int) -> None:

@@ -16,7 +16,7 @@ from otel_ml_exporters.aggregation.writers import MAX_GAPS, MAX_PARTS, WriterSta
 from otel_ml_exporters.delivery.pipeline import Pipeline
 from otel_ml_exporters.delivery.retry import RetryPolicy
 from otel_ml_exporters.experiments.run_log import OutputLog, RunLog
-from otel_ml_exporters.receiver import points, resource
+from otel_ml_exporters.receiver import columns, resource
 from otel_ml_exporters.receiver.decode import Decoder
 from otel_ml_exporters.storage import outbox as outbox_module
 from otel_ml_exporters.storage.outbox import MAX_NOTICES, Commit, Outbox
@@ -63,7 +63,7 @@ def test_streams_of_single_steps_beyond_the_bound_go_from_the_oldest(monkeypatch
 
 
 def test_decoded_resources_and_shapes_are_cached_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(points, "_SHAPES", 10)
+    monkeypatch.setattr(columns, "_SHAPES", 10)
     monkeypatch.setattr(resource, "_CACHED", 10)
     decoder = Decoder()
     for number in range(50):
@@ -72,7 +72,7 @@ def test_decoded_resources_and_shapes_are_cached_up_to_a_bound(monkeypatch: pyte
 
     assert len(decoder._writers._known) <= 10
     assert len(decoder._writers._encoded) <= 10
-    assert len(decoder._metrics._shapes) <= 10
+    assert len(decoder._metrics._shapes._known) <= 10
 
 
 def test_an_engine_says_so_much_and_no_more() -> None:

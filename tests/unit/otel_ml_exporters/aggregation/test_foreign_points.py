@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from otel_ml_exporters.aggregation.observation import ForeignPoint
+from otel_ml_exporters.aggregation.observation import ForeignPoint, Observation
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.aggregation.stepless import NO_STEP
+from otel_ml_exporters.receiver.decode import Decoder
+from tests.otlp import foreign
 from tests.strategies import START, Rank, Service, cumulative, writer
 
 SDK = writer(0, instance="sdk")
@@ -197,3 +199,18 @@ def test_what_engines_publish_after_the_job_has_ended_is_not_part_of_the_run_unt
     service.wait(40, again)
 
     assert list(service.rows(axis="time", role="vllm").values()) == [{"vllm/load": 2.0}]
+
+
+def test_a_point_that_comes_again_is_known_whatever_comes_with_it() -> None:
+    def sent(*names: str) -> list[Observation]:
+        points = [{"name": name, "value": 1.0, "ml.step": 3, "ml.reduction": "sum"} for name in names]
+        (found,) = Decoder().protobuf("metrics", foreign(points).SerializeToString()).observations.values()
+        return found
+
+    service = Service()
+
+    service.take(sent("a", "b"), sent("b", "c"), sent("c"), sent("c", "a"))
+    service.wait(400)
+
+    assert service.rows() == {3: {"a": 1.0, "b": 1.0, "c": 1.0}}
+    assert service.engine.status.counts.duplicate == 4

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment
+from otel_ml_exporters.aggregation.observation import ForeignPoint, ForeignPoints, Fragment
 from otel_ml_exporters.experiments.late import as_request
 from otel_ml_exporters.experiments.late_file import LateFile
 from otel_ml_exporters.receiver.decode import Decoder
@@ -43,7 +43,7 @@ def cumulative() -> Any:
 )
 def test_what_is_in_the_file_decodes_to_what_came_too_late(tmp_path: Path, request_: Any) -> None:
     sent = Decoder().protobuf("metrics", request_.SerializeToString()).observations["run-1"][0]
-    assert isinstance(sent, (Fragment, ForeignPoint))
+    assert isinstance(sent, (Fragment, ForeignPoint, ForeignPoints))
 
     LateFile(tmp_path / "late.otlp", 0, 2**20).append([as_request(sent).SerializeToString()])
 

@@ -14,11 +14,13 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from otel_ml_exporters.aggregation.observation import (
     Event,
     ForeignPoint,
+    ForeignPoints,
     Fragment,
     Goodbye,
     Manifest,
     Observation,
     Position,
+    SeriesKey,
     Spans,
 )
 from otel_ml_exporters.receiver.decode import Decoded, Decoder, Signal, response
@@ -122,10 +124,32 @@ def test_a_time_of_a_boot_that_is_none_is_not_known(said: object) -> None:
 def test_a_point_of_another_sdk_keeps_its_own_coordinates() -> None:
     point = only(foreign([{"name": "gpu.util", "value": 0.5, "gpu": 3, "ml.step": 12}]))
 
-    assert isinstance(point, ForeignPoint)
-    assert (point.metric, point.axis, point.step, point.attributes) == ("gpu.util", "step", 12, (("gpu", "3"),))
-    assert (point.kind, point.temporality, point.time_ns, point.reduction) == ("gauge", "none", START, None)
+    assert isinstance(point, ForeignPoints)
+    assert (point.kind, point.axis, point.step, point.reduction) == ("gauge", "step", 12, None)
+    assert point.partials.series == (SeriesKey("gpu.util", (("gpu", "3"),), "order"),)
+    assert point.partials.times.tolist() == [[START, START]]
     assert point.partials.stats[0, 1] == 0.5
+
+
+def test_points_of_another_sdk_that_belong_to_one_row_come_together() -> None:
+    sent = [{"name": f"m{number}", "value": 1.0, "ml.step": step} for step in (7, 8) for number in range(3)]
+
+    (found,) = decoded(foreign([*sent, {"name": "m0", "value": 2.0, "ml.step": 7}])).observations.values()
+
+    assert [
+        (one.step, [key.name for key in one.partials.series], one.partials.stats[:, 1].tolist())
+        for one in found
+        if isinstance(one, ForeignPoints)
+    ] == [(7, ["m0", "m1", "m2"], [1.0, 1.0, 1.0]), (7, ["m0"], [2.0]), (8, ["m0", "m1", "m2"], [1.0, 1.0, 1.0])]
+
+
+def test_attributes_that_are_equal_and_not_the_same_stay_apart() -> None:
+    sent = [{"name": "m", "value": 1.0, "ml.step": 7, "of": of} for of in (1, 1.0, True, "1", 1)]
+
+    (found,) = decoded(foreign(sent)).observations.values()
+
+    groups = [one.partials.series for one in found if isinstance(one, ForeignPoints)]
+    assert sorted(key.attributes[0][1] for series in groups for key in series) == ["1", "1", "1", "1.0", "true"]
 
 
 @pytest.mark.parametrize(
