@@ -32,6 +32,11 @@ LAUNCHERS = (
 )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin the longest files first: they decide when two processes are done."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture(autouse=True)
 def clean_environ(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Remove the variables of otel_ml, OpenTelemetry, launchers and backends; keep runs in the test's folder."""

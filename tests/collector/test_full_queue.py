@@ -13,7 +13,7 @@ from tests.collector.job import job
 from tests.collector.pipeline import EVERYWHERE, Collector, Service, experiment_of, training
 from tests.e2e.jobs import all_finished, finished, processes, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 
 SMALL_QUEUE = 1_100_000
 """Bytes; a queue has to hold one request of a rank, which is 1 MB at most."""
