@@ -160,5 +160,8 @@ FEATURES: Mapping[str, str] = {
     "R22": "Ids that a seed does not repeat",
 }
 
-NOT_APPLICABLE: Mapping[str, str] = {}
+NOT_APPLICABLE: Mapping[str, str] = {
+    "I21": "a profiler's work: log what it wrote with `log_artifact()`",
+    "M31": "a profiler's work: timers already say which step and which phase it was",
+}
 """Id → why otel_ml does not do it. A test that shows it after all wins."""
