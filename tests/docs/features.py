@@ -1,7 +1,7 @@
 """The table of features, from the markers of the tests that show them.
 
-A test says what it shows: `@pytest.mark.feature("N1", "better", "why, in a phrase")`, also in a `pytestmark` of a module
-or a class. The files are parsed, not imported.
+A test says what it shows: `@pytest.mark.feature("N1", "better", "why, in a phrase")`, also in a `pytestmark` of a
+module or a class. The files are parsed, not imported.
 """
 
 from __future__ import annotations

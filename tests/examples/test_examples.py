@@ -119,7 +119,7 @@ def test_a_library_records_nothing_where_the_application_does_not_ask(tmp_path: 
     assert not (tmp_path / "otel-ml-runs").exists()
 
 
-@pytest.mark.feature("F1", "better", "its values go into the trainer"s rows")
+@pytest.mark.feature("F1", "better", "its values go into the trainer's rows")
 def test_an_actor_that_knows_nothing_logs_into_the_trainers_rows(tmp_path: Path) -> None:
     run = run_of("actor_knows_nothing.py", tmp_path)
 
