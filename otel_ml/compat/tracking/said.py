@@ -1,13 +1,18 @@
-"""Saying what the original did and we do not: once for each place in the program, which is named."""
+"""Saying what the original did and we do not, and what failed: once for each place, which is named."""
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import ParamSpec
 
 from otel_ml._internal.guard import guard
 
-__all__ = ["call_site", "not_kept"]
+__all__ = ["call_site", "never_raises", "not_kept"]
+
+P = ParamSpec("P")
 
 
 def not_kept(what: str, instead: str) -> None:
@@ -21,3 +26,16 @@ def call_site() -> str:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("otel_ml."):
         frame = frame.f_back
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+def never_raises(method: Callable[P, None]) -> Callable[P, None]:
+    """Return `method`, whose failures are counted and said: arrays and figures of users fail in any way."""
+
+    @functools.wraps(method)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            method(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 (the boundary to the user's program)
+            guard.failed(f"{method.__qualname__}() at {call_site()}", error)
+
+    return guarded

@@ -90,6 +90,4 @@ def __getattr__(name: str) -> Any:
         return state.config
     if name == "summary":
         return None if state.run is None else state.run.summary
-    raise AttributeError(
-        f"otel_ml.compat.wandb has no {name!r}. Import it from the package 'wandb' itself; both can be used together."
-    )
+    raise AttributeError(f"otel_ml.compat.wandb has no {name!r}; the package 'wandb' may be imported beside it")

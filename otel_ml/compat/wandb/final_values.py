@@ -44,7 +44,7 @@ class Summary:
 
     def __getattr__(self, key: str) -> Any:
         if key.startswith("__") or key not in self._values:
-            raise AttributeError(f"wandb.summary has no {key!r} yet. Log it, or set it.")
+            raise AttributeError(f"wandb.summary has no {key!r} yet")
         return self._values[key]
 
     def __setattr__(self, key: str, value: Any) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import otel_ml
+from otel_ml.compat.tracking.pictures import film_strip, in_range
 from otel_ml.compat.tracking.said import not_kept
 
 __all__ = [
@@ -25,7 +26,6 @@ __all__ = [
 ]
 
 _PNG = b"\x89PNG"
-_FRAMES = 16
 
 
 class Media:
@@ -68,7 +68,7 @@ class Image(Media):
         if hasattr(data, "savefig"):
             otel_ml.log_figure(name, data, caption=self.caption, step=step, axis=axis)
             return
-        picture = _picture_of(data) if isinstance(data, (str, PathLike)) else _in_range(data)
+        picture = _picture_of(data) if isinstance(data, (str, PathLike)) else in_range(data)
         otel_ml.log_image(name, picture, caption=self.caption, step=step, axis=axis)
 
 
@@ -129,10 +129,9 @@ class Video(Media):
 
         frames = np.asarray(self._data)
         frames = frames[0] if frames.ndim == 5 else frames
-        chosen = frames[:: max(1, -(-len(frames) // _FRAMES))]
-        strip = np.concatenate([np.moveaxis(frame, 0, -1) for frame in chosen], axis=1)
-        not_kept(f"wandb.Video in {name!r}", f"{len(chosen)} of its {len(frames)} frames are kept as one picture.")
-        otel_ml.log_image(name, _in_range(strip), caption=self._caption, step=step, axis=axis)
+        strip, kept = film_strip(frames)
+        not_kept(f"wandb.Video in {name!r}", f"{kept} of its {len(frames)} frames are kept as one picture.")
+        otel_ml.log_image(name, in_range(strip), caption=self._caption, step=step, axis=axis)
 
 
 class Html(Media):
@@ -223,15 +222,6 @@ def _is_array(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return bool(value) and all(isinstance(item, (int, float)) for item in value)
     return hasattr(value, "shape") and hasattr(value, "dtype")
-
-
-def _in_range(data: Any) -> Any:
-    """Return floats of 0-255 as bytes: W&B takes both scales, and ours are 0-1."""
-    import numpy as np
-
-    if isinstance(data, np.ndarray) and np.issubdtype(data.dtype, np.floating) and data.size and np.nanmax(data) > 1:
-        return np.clip(np.nan_to_num(data), 0, 255).astype(np.uint8)
-    return data
 
 
 def _picture_of(path: str | PathLike[str]) -> Any:

@@ -66,7 +66,7 @@ class Config:
     def __getattr__(self, key: str) -> Any:
         if key.startswith("__") or key not in self._values:
             known = ", ".join(map(str, self._values)) or "nothing"
-            raise AttributeError(f"wandb.config has no {key!r}. It has: {known}.")
+            raise AttributeError(f"wandb.config has no {key!r}; it has {known}")
         return self._values[key]
 
     def __setattr__(self, key: str, value: Any) -> None:
