@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.docs.catalogue_of_features import FEATURES, NOT_APPLICABLE, SYSTEMS
 from tests.e2e.jobs import ROOT
 
-__all__ = ["Shown", "counted", "markdown", "markers_in", "shown", "table"]
+__all__ = ["Shown", "counted", "markdown", "markers_in", "sections", "shown", "table"]
 
 VERDICTS = ("better", "yes")
 """The first one counts, where tests say both."""
@@ -109,6 +109,23 @@ def markdown() -> str:
     parts = [f"{len(FEATURES)} features: {numbers}."]
     parts += [f"## {name}\n\n{table(system, markers)}" for system, name in SYSTEMS.items()]
     return "\n\n".join(parts)
+
+
+def sections() -> Mapping[str, Callable[[], str]]:
+    """Return the generated parts of the pages: `features`, and `features-wandb` and so on for each interface."""
+    sources = sorted((ROOT / "tests" / "unit" / "otel_ml" / "compat").glob("test_*.py"))
+    own = {f"features-{source.stem.removeprefix('test_')}": source for source in sources}
+    return {"features": markdown, **{name: (lambda source=source: _of(source)) for name, source in own.items()}}
+
+
+def _of(source: Path) -> str:
+    rows = sorted(markers_in(source), key=lambda marker: (marker.feature[0], int(marker.feature[1:])))
+    lines = (f"| {m.feature} | {FEATURES[m.feature]} | {m.verdict} | {m.note} | `{_name(m.test)}` |" for m in rows)
+    return "\n".join(["| id | feature | verdict | how | shown by |", "|---|---|---|---|---|", *lines])
+
+
+def _name(test: str) -> str:
+    return test.rpartition("::")[2]
 
 
 def _row(feature: str, markers: Sequence[Shown]) -> str:
