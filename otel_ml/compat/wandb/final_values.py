@@ -15,6 +15,9 @@ class Summary:
     written at once, so that it is there when the process is killed.
     """
 
+    _values: dict[str, Any]
+    _write: Callable[[Mapping[str, Any]], None]
+
     def __init__(self, write: Callable[[Mapping[str, Any]], None]) -> None:
         object.__setattr__(self, "_values", {})
         object.__setattr__(self, "_write", write)

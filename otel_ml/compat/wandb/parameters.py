@@ -16,6 +16,9 @@ __all__ = ["Config", "as_mapping"]
 class Config:
     """Parameters by key or by attribute. Before `init()` they are kept, and recorded with it."""
 
+    _values: dict[str, Any]
+    _record: Callable[[Mapping[str, Any]], None] | None
+
     def __init__(self) -> None:
         object.__setattr__(self, "_values", {})
         object.__setattr__(self, "_record", None)

@@ -59,7 +59,7 @@ class Table(Media):
 
     def get_dataframe(self) -> Any:
         """Return the table as a pandas DataFrame."""
-        import pandas as pd
+        import pandas as pd  # type: ignore[import-untyped] # its stubs are another package
 
         return pd.DataFrame(self.data, columns=self.columns)
 
