@@ -49,6 +49,7 @@ def windows_of(service: Service, folder: Path) -> dict[str, dict[int, float]]:
     return shown
 
 
+@pytest.mark.feature("N31", "better", "scraped beside the engine, with rates, quantiles and the training step")
 def test_a_vllm_engine_is_in_the_run_with_rates_quantiles_and_the_training_step(
     pipeline: tuple[Service, Collector, Path], tmp_path: Path
 ) -> None:

@@ -154,6 +154,7 @@ def test_a_metric_with_min_and_max_has_a_chart_with_a_band(app: App) -> None:
     assert [(c["title"], c["chart"]) for c in layout["category"]] == [("loss", [chart])]
 
 
+@pytest.mark.feature("R8", "yes", "in TensorBoard's own tab too")
 def test_the_hparams_tab_has_the_parameters_the_summary_and_the_end(app: App) -> None:
     statuses = ["STATUS_UNKNOWN", "STATUS_SUCCESS", "STATUS_FAILURE", "STATUS_RUNNING"]
     query = {"allowedStatuses": statuses, "colParams": [], "startIndex": 0, "sliceSize": 10, "includeMetrics": True}

@@ -13,6 +13,7 @@ from otel_ml_exporters.registry import BUILT_IN, exporter_class
 from otel_ml_exporters.telemetry import CATALOGUE
 from tests.benchmarks import report
 from tests.docs.bounds import markdown as bounds
+from tests.docs.features import sections as features
 from tests.docs.messages import catalogue
 from tests.e2e.jobs import ROOT
 
@@ -54,6 +55,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "messages": catalogue,
     **report.SECTIONS,
     "bounds": bounds,
+    **features(),
     **{name: (lambda name=name: guarantees(name)) for name in BUILT_IN},
 }
 

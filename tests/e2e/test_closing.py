@@ -14,6 +14,7 @@ from tests.e2e.straggler import LATE_AT, LATE_S, STEPS
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
+@pytest.mark.feature("F20", "better", "as soon as all ranks are done with a step")
 def test_a_step_closes_when_every_rank_is_done_with_it_not_when_a_timer_fires(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.e2e.straggler"]
     commands = [

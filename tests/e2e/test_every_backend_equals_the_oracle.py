@@ -83,6 +83,9 @@ def test_no_step_was_closed_by_a_time_out_and_nothing_was_amended(jsonl: Scalars
     assert not {name: values for name, values in said.items() if any(values.values())}
 
 
+@pytest.mark.feature("N1", "better", "one run in every backend, from every process and role")
+@pytest.mark.feature("F8", "better", "actors of any role, also started by hand, are one run")
+@pytest.mark.feature("R1", "better", "`OTEL_ML_EXPORTERS=tensorboard,wandb`: any number at once")
 def test_one_job_is_one_run_in_every_backend_however_many_processes_and_roles_it_has(job: Path) -> None:
     runs = job / "runs"
 
@@ -99,6 +102,7 @@ def sub_runs(runs: Path) -> set[Path]:
 
 
 @pytest.mark.parametrize("backend", [backend for backend in BACKENDS if backend != "jsonl"])
+@pytest.mark.feature("M21", "better", "compared value by value; Comet would be a plug-in")
 def test_every_backend_shows_the_same_last_values(job: Path, jsonl: Scalars, backend: str) -> None:
     shown = users(scalars_in(backend, the_run_in(job / "runs")))
 

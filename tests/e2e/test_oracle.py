@@ -37,6 +37,7 @@ def test_weights_count_in_the_mean() -> None:
     assert expected(records("mean", weighted=True)) == {"x": {7: 5.0}}
 
 
+@pytest.mark.feature("F11", "yes", 'one run for all; `reduce="rank"` draws each rank in it')
 def test_further_reductions_and_ranks_have_names_of_their_own() -> None:
     assert expected(records("mean,max,rank")) == {
         "x": {7: 4.0}, "x/max": {7: 8.0}, "x/rank_0": {7: 2.0}, "x/rank_1": {7: 8.0},
@@ -52,6 +53,8 @@ def test_of_equal_coordinates_only_the_lowest_rank_counts() -> None:
     assert expected(copies) == {"x": {0: 1.0 + 2.0 + 4.0}}
 
 
+@pytest.mark.feature("F10", "yes", "role, axis and attributes are part of the name")
+@pytest.mark.feature("R5", "yes", "`<role>/<axis>/<name>/<attribute>/<value>`")
 def test_role_axis_and_attributes_are_in_the_name() -> None:
     one = Recorded("generator", 0, "rollout", 0, "reward@1", 1.0, "mean", 0, attributes={"task": "math"})
 

@@ -138,6 +138,7 @@ def attempts_in(folder: Path) -> set[int]:
     return {row["attempt"] for row in rows_of(folder) if "attempt" in row}
 
 
+@pytest.mark.feature("F9", "better", "who takes part is learned, nobody registers")
 def test_the_world_may_shrink_and_grow_between_attempts(tmp_path: Path) -> None:
     lives = "0-60,50-120,110-150"
     for life, world in enumerate((3, 2)):
@@ -152,6 +153,7 @@ def test_the_world_may_shrink_and_grow_between_attempts(tmp_path: Path) -> None:
     assert attempts_in(tmp_path) == {0, 1, 2}
 
 
+@pytest.mark.feature("F18", "better", "it is named, and waited for once")
 def test_a_rank_that_dies_for_good_is_named_and_the_others_go_on_without_it(tmp_path: Path) -> None:
     variables = {"OTEL_ML_EXPORTERS": "jsonl", "OTEL_ML_ALLOWED_LATENESS": 2000}
     with processes(ranks(tmp_path, "0-2500", life=0, world=3, **variables), tmp_path) as (first, second, third):

@@ -35,6 +35,7 @@ def longest_call(output: str) -> float:
     return float(re.search(r"^longest (\S+)$", output, re.MULTILINE)[1])
 
 
+@pytest.mark.feature("R6", "better", "a backend that hangs or fails never reaches the loop")
 def test_training_goes_on_when_the_service_or_the_network_is_gone_and_says_so_once(
     dead_endpoint: str, tmp_path: Path
 ) -> None:

@@ -77,6 +77,8 @@ def test_evaluation_every_n_steps_has_its_own_axis_and_weights(tmp_path: Path) -
     assert in_tensorboard(run)["eval/error"] == [0, 20, 40, 60, 80]
 
 
+@pytest.mark.feature("N25", "better", "steps that are done twice are told apart")
+@pytest.mark.feature("R17", "better", "the run goes on; nothing has to be replayed")
 def test_a_preempted_job_goes_on_in_the_same_run(tmp_path: Path) -> None:
     script = EXAMPLES / "resume_after_preemption.py"
     finished([sys.executable, script, "--preempt-at", 70], environment(), tmp_path, code=1)
@@ -117,6 +119,7 @@ def test_a_library_records_nothing_where_the_application_does_not_ask(tmp_path: 
     assert not (tmp_path / "otel-ml-runs").exists()
 
 
+@pytest.mark.feature("F1", "better", "its values go into the trainer's rows")
 def test_an_actor_that_knows_nothing_logs_into_the_trainers_rows(tmp_path: Path) -> None:
     run = run_of("actor_knows_nothing.py", tmp_path)
 

@@ -145,6 +145,7 @@ def test_a_run_that_began_online_waits_for_its_server(run_dir: Path) -> None:
         ({"WANDB_BASE_URL": "http://127.0.0.1:9"}, "http://127.0.0.1:9 does not answer"),
     ],
 )
+@pytest.mark.feature("I11", "better", "decided by itself where there is no key or network")
 def test_without_key_or_network_the_run_is_kept_offline_and_stays_so(
     server: FakeWandb, run_dir: Path, env: dict[str, str], reason: str
 ) -> None:

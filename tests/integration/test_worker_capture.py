@@ -59,6 +59,7 @@ def artifacts(server: OtlpServer) -> dict[str, Event]:
     return {event.attributes["ml.artifact.path_in"]: event for event in server.events("ml.artifact")}
 
 
+@pytest.mark.feature("N24", "better", "in every backend, and without secrets")
 def test_commit_branch_diff_packages_and_command_are_captured_without_secrets(
     server: OtlpServer, repository: Path, tmp_path: Path
 ) -> None:

@@ -58,6 +58,7 @@ def test_a_signal_inside_a_step_delivers_what_the_step_has(server: OtlpServer, t
     assert [event.attributes["ml.status"] for event in server.events("ml.writer.end")] == ["killed"]
 
 
+@pytest.mark.feature("F17", "better", "what could not be sent is kept for the next start")
 def test_a_signal_inside_a_step_ends_the_process_in_time_although_nobody_answers(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"

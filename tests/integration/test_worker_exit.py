@@ -79,6 +79,7 @@ def test_without_init_and_environment_recording_is_nothing(tmp_path: Path) -> No
     assert (output, errors) == ("1 {}\n", "")
 
 
+@pytest.mark.feature("F13", "yes", "`OTEL_SDK_DISABLED=true`, as for all of OpenTelemetry")
 def test_a_disabled_sdk_records_nothing(server: OtlpServer, tmp_path: Path) -> None:
     program = "import otel_ml; run = otel_ml.init('exp'); otel_ml.log({'x': 1}); otel_ml.log_text('a', 'b'); run.id"
 
@@ -87,6 +88,7 @@ def test_a_disabled_sdk_records_nothing(server: OtlpServer, tmp_path: Path) -> N
     assert server.requests == []
 
 
+@pytest.mark.feature("M26", "better", "in every backend that knows a status")
 def test_an_uncaught_exception_is_a_failed_run(server: OtlpServer, tmp_path: Path) -> None:
     program = "import otel_ml; otel_ml.init('exp'); otel_ml.log({'x': 1}, step=0); raise ValueError('training broke')"
 
@@ -123,6 +125,7 @@ WAITING = """
 """
 
 
+@pytest.mark.feature("M26", "better", "in every backend that knows a status")
 def test_sigterm_delivers_and_kills(server: OtlpServer, tmp_path: Path) -> None:
     process = start(WAITING.format(before=""), environment(tmp_path, variables(server)), tmp_path)
     ready(process)
@@ -303,6 +306,7 @@ def test_a_receiver_that_comes_back_gets_everything_once_it_is_there(tmp_path: P
         assert status(server) == ["finished"]
 
 
+@pytest.mark.feature("R6", "better", "a backend that hangs or fails never reaches the loop")
 def test_a_hanging_receiver_never_delays_recording(tmp_path: Path) -> None:
     program = """
         import otel_ml, time

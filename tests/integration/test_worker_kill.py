@@ -181,6 +181,7 @@ def test_a_worker_of_a_dataloader_that_the_kernel_kills_loses_nothing_that_is_in
     assert len(server.points("sample7")) == 1
 
 
+@pytest.mark.feature("N27", "better", "also where the actor is killed: what it recorded is on disk")
 def test_an_actor_ended_by_ray_kill_loses_nothing_that_is_in_its_spool(server: OtlpServer, tmp_path: Path) -> None:
     program = f"""
     import os, ray, otel_ml

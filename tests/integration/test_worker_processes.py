@@ -228,6 +228,7 @@ def test_without_init_wrong_settings_are_said_and_training_goes_on(server: OtlpS
     assert "OTEL_ML_FLUSH_INTERVAL: expected a whole number of at least 10, got '1s'" in errors
 
 
+@pytest.mark.feature("F22", "yes", "metrics, timers and spans of all programs carry the step")
 def test_spans_of_opentelemetry_join_the_run_and_carry_the_step(server: OtlpServer, tmp_path: Path) -> None:
     program = """
         import otel_ml

@@ -38,6 +38,7 @@ def test_the_pytest_plug_in_exists(project: dict[str, Any]) -> None:
     assert target(project["entry-points"]["pytest11"]["otel_ml"])
 
 
+@pytest.mark.feature("F16", "better", "entry points, and a suite of tests for them")
 def test_a_plug_in_group_of_that_name_is_declared(project: dict[str, Any]) -> None:
     assert GROUP in project["entry-points"]
 

@@ -27,6 +27,7 @@ def job(values: np.ndarray) -> list[Observation]:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.feature("F3", "better", "in any order, split or doubled on the way; the deviation is exact too")
 def test_any_order_splits_and_duplicates_give_the_exact_means() -> None:
     rng = random.Random(7)
     values = np.random.default_rng(7).integers(-1000, 1000, (STEPS, RANKS, METRICS)).astype(float)

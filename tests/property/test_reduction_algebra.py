@@ -124,6 +124,7 @@ def test_within_of_a_single_record_is_that_record(within: str, records: Records)
 
 @given(records=ranks_of)
 @QUICK
+@pytest.mark.feature("M6", "yes", '`reduce=("min", "argmin", "max", "argmax")`')
 def test_rank_gives_each_ranks_mean_and_arg_the_lowest_rank_that_holds_the_extreme(records: Records) -> None:
     result = reduced(pieces_of(records, "rank,argmax,argmin", fragments=2))
 

@@ -28,6 +28,8 @@ def newest(captured: Capture, kind: str) -> Event:
     return [event for event in captured.events if event.kind == kind][-1]
 
 
+@pytest.mark.feature("N6", "yes", "mappings, dataclasses, namespaces, pydantic and OmegaConf")
+@pytest.mark.feature("I7", "yes", "`log_params()`")
 def test_params_may_be_nested_and_of_any_kind(captured: Capture) -> None:
     @dataclass
     class Optimizer:
@@ -46,6 +48,7 @@ def test_params_may_be_nested_and_of_any_kind(captured: Capture) -> None:
     assert newest(captured, "ml.params").body == {"train": {"lr": 0.1}}
 
 
+@pytest.mark.feature("M22", "yes", "whatever is in it: what has no other form becomes text")
 def test_params_that_hold_themselves_or_are_very_deep_end(captured: Capture) -> None:
     loop: dict[str, Any] = {}
     loop["self"] = loop
@@ -88,6 +91,7 @@ def test_an_image_keeps_its_pixels(captured: Capture) -> None:
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(newest(captured, "ml.image").body))), pixels)
 
 
+@pytest.mark.feature("N8", "yes", "drawn in the call: it may be closed right after")
 def test_a_figure_is_drawn_in_the_call(captured: Capture) -> None:
     import matplotlib as mpl
 
@@ -111,6 +115,7 @@ def test_audio_is_a_wav_that_the_standard_library_reads(captured: Capture) -> No
         assert np.frombuffer(sound.readframes(2), "<i2").tolist() == [0, 32767, -32767, 16384]
 
 
+@pytest.mark.feature("N7", "better", "real in TensorBoard, MLflow and W&B alike")
 def test_histograms_of_values_and_of_counts(captured: Capture) -> None:
     otel_ml.log_histogram("weights", [0.0, 1.0, 1.0, float("nan")], bins=2)
     assert newest(captured, "ml.histogram").body == {"edges": [0.0, 0.5, 1.0], "counts": [1.0, 2.0]}

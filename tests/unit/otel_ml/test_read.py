@@ -20,6 +20,7 @@ def row(seq: int, step: int, attempt: int = 0, **values: float) -> dict[str, Any
     return {"seq": seq, "role": "trainer", "axis": "step", "step": step, "attempt": attempt, "values": values}
 
 
+@pytest.mark.feature("N32", "yes", "`otel_ml.read(run)`")
 def test_steps_and_values_by_name(tmp_path: Path) -> None:
     folder = write(
         tmp_path, row(1, 0, loss=3.0), {"seq": 2, "type": "params", "params": {}}, row(3, 1, loss=2.0, lr=0.1)

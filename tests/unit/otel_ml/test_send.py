@@ -63,6 +63,7 @@ def sender(tmp_path: Path, receiver: Receiver, clock: Clock, said: list[str]) ->
     return sender
 
 
+@pytest.mark.feature("I22", "better", "batched by time, and spooled to disk meanwhile")
 def test_pending_batches_merge_into_one_request_with_the_resource_once(sender: Sender, receiver: Receiver) -> None:
     scopes = [field(2, b"a"), field(2, b"b"), field(2, b"c")]
     for scope in scopes:

@@ -114,6 +114,7 @@ def test_an_unknown_reduction_raises_in_strict_mode(recorded):
         define_metric("x", reduce="summ")
 
 
+@pytest.mark.feature("N3", "yes", "`prefix=`; role and axis come before it by themselves")
 def test_a_prefix_is_part_of_the_name(recorded):
     log({"loss": 1.0}, prefix="val")
     assert sums(recorded.collect()) == {("val/loss", None): 1.0}

@@ -28,6 +28,7 @@ def test_steps_sets_and_ends_the_steps_of_a_loop(recorded):
     assert counts(batch, "after") == {None: 1}
 
 
+@pytest.mark.feature("M32", "yes", "`steps(loader, start=step)`")
 def test_a_second_loop_goes_on_counting_and_start_continues_a_run(recorded):
     for epoch in range(2):
         for _ in steps(range(2)):

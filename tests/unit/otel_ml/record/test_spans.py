@@ -160,6 +160,7 @@ def test_span_false_keeps_the_metric_only(recorded):
     assert (len(spans(batch)), len(points(batch))) == (0, 1)
 
 
+@pytest.mark.feature("R22", "yes", "ids of runs, spans and processes")
 def test_seeding_random_does_not_repeat_ids(recorded):
     ids = set()
     for _ in range(2):

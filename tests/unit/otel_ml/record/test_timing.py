@@ -108,6 +108,8 @@ def test_exceptions_pass_through_and_the_time_is_still_recorded(recorded):
     assert "ZeroDivisionError" in span.status.message
 
 
+@pytest.mark.feature("M1", "yes", "`level=`, `OTEL_ML_TIMER_LEVEL`")
+@pytest.mark.feature("R12", "yes", "`level=`, `OTEL_ML_TIMER_LEVEL`")
 def test_a_level_above_the_threshold_measures_nothing_until_it_is_raised(recorded):
     @timed("detail", level=2)
     def detail() -> int:
@@ -143,6 +145,7 @@ def test_nothing_is_measured_while_recording_is_off(recorded):
     assert recorded.collect().values == 0
 
 
+@pytest.mark.feature("N13", "yes", "`reduce=`, over the ranks too")
 def test_the_reduction_of_a_timer_is_the_users_choice(recorded):
     define_metric("time/defined", reduce="mean", within="sum")
     with timed("defined"), timed("chosen", reduce=("mean", "max")):
@@ -171,6 +174,7 @@ def test_a_timer_with_a_bad_name_runs_its_code(recorded, name):
     assert recorded.collect().points == 0
 
 
+@pytest.mark.feature("N14", "yes", "every timer is thread-safe")
 def test_timers_in_threads_lose_nothing(recorded):
     def work() -> None:
         for _ in range(2000):

@@ -26,6 +26,7 @@ from tests.unit.otel_ml.record.decoded import points
     ],
     ids=repr,
 )  # fmt: skip
+@pytest.mark.feature("N9", "better", "tensors on a device too, without waiting for them")
 def test_a_number_of_any_library_is_one_record(recorded, value):
     record("x", value)
 
@@ -49,6 +50,8 @@ def test_a_truth_value_counts_as_one(recorded, value):
     ],
     ids=repr,
 )  # fmt: skip
+@pytest.mark.feature("N10", "better", "any reductions, over the elements of all ranks")
+@pytest.mark.feature("R4", "yes", "each element is one record")
 def test_each_element_of_a_sequence_is_one_record(recorded, value):
     record("x", value)
 

@@ -141,6 +141,7 @@ def test_the_first_step_waits_three_seconds_for_the_world() -> None:
     assert service.rows() == {0: {"x": 3.0}}
 
 
+@pytest.mark.feature("F9", "better", "who takes part is learned, nobody registers")
 def test_a_rank_that_joins_later_is_a_member_since_its_first_step(ranks: list[Rank]) -> None:
     service, joiner = warmed_up(ranks), Rank(3, world_size=4)
 

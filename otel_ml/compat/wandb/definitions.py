@@ -1,0 +1,134 @@
+"""`define_metric()`: an x-axis other than the step, and which value the summary keeps."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from otel_ml.compat.tracking.counts import whole
+from otel_ml.compat.tracking.said import not_kept
+
+__all__ = ["Definitions", "Metric"]
+
+_KNOWN = ("min", "max", "mean", "first", "last")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What `define_metric()` said of a name or a glob."""
+
+    name: str
+    step_metric: str | None = None
+    summary: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Extremes:
+    """The values of one name so far, as its summary asks for them."""
+
+    wanted: tuple[str, ...]
+    count: int = 0
+    total: float = 0.0
+    min: float = math.inf
+    max: float = -math.inf
+    first: float = math.nan
+    last: float = math.nan
+
+    def add(self, value: float) -> None:
+        """Take a value; NaN is no extreme."""
+        self.first = value if not self.count else self.first
+        self.last = value
+        self.count += 1
+        self.total += value
+        if value < self.min:
+            self.min = value
+        if value > self.max:
+            self.max = value
+
+    def of(self, wanted: str) -> float:
+        """Return one of them."""
+        return self.total / self.count if wanted == "mean" else float(getattr(self, wanted))
+
+
+@dataclass(slots=True)
+class Definitions:
+    """All definitions of a run; exact names win over globs, later globs over earlier ones."""
+
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    _found: dict[str, Metric | None] = field(default_factory=dict)
+    _extremes: dict[str, Extremes] = field(default_factory=dict)
+    _last: dict[str, Any] = field(default_factory=dict)
+
+    def define(self, name: str, step_metric: Any, summary: str | None, overwrite: bool | None) -> Metric:
+        """Add a definition to what the name has already, or put it in its place."""
+        axis = getattr(step_metric, "name", step_metric)
+        before = None if overwrite else self.metrics.get(name)
+        metric = before or Metric(name)
+        if axis is not None:
+            metric = replace(metric, step_metric=str(axis))
+        if summary:
+            metric = replace(metric, summary=_wanted(name, summary))
+        self.metrics[name] = metric
+        self._found.clear()
+        return metric
+
+    def rows(self, values: Mapping[str, Any]) -> Iterator[tuple[str | None, int, dict[str, Any]]]:
+        """Yield (step metric, its value, the values drawn over it); first those without one, as (None, 0, values)."""
+        plain: dict[str, Any] = {}
+        apart: dict[tuple[str, int], dict[str, Any]] = {}
+        for name, value in values.items():
+            metric = self._metric(name)
+            index = None
+            if metric is not None and metric.step_metric is not None and metric.step_metric != name:
+                index = self._index(metric.step_metric, values)
+            if metric is None or metric.step_metric is None or index is None:
+                plain[name] = value
+            else:
+                apart.setdefault((metric.step_metric, index), {})[name] = value
+        yield None, 0, plain
+        for (axis, index), row in apart.items():
+            yield axis, index, row
+
+    def observe(self, values: Mapping[str, Any]) -> None:
+        """Take values into the summaries that ask for them; `values` are plain numbers."""
+        self._last.update(values)
+        for name, value in values.items():
+            metric = self._metric(name)
+            if metric is not None and metric.summary:
+                self._extremes.setdefault(name, Extremes(metric.summary)).add(float(value))
+
+    def summaries(self) -> dict[str, float]:
+        """Return `loss.min` and the like, as W&B calls them."""
+        return {
+            f"{name}.{wanted}": extremes.of(wanted)
+            for name, extremes in self._extremes.items()
+            for wanted in extremes.wanted
+            if math.isfinite(extremes.of(wanted))
+        }
+
+    def _metric(self, name: str) -> Metric | None:
+        if name not in self._found:
+            globs = (glob for glob in reversed(self.metrics) if fnmatch.fnmatchcase(name, glob))
+            self._found[name] = self.metrics.get(name) or next((self.metrics[glob] for glob in globs), None)
+        return self._found[name]
+
+    def _index(self, step_metric: str, values: Mapping[str, Any]) -> int | None:
+        given = values.get(step_metric, self._last.get(step_metric))
+        index = whole(given) if isinstance(given, (int, float)) else None
+        if index is None and given is not None:
+            not_kept(
+                f"define_metric(step_metric={step_metric!r})",
+                "an axis has whole numbers from 0 on, and this one has others; the values are at the step of log().",
+            )
+        return index
+
+
+def _wanted(name: str, summary: str) -> tuple[str, ...]:
+    parts = tuple(part.strip() for part in summary.split(",") if part.strip())
+    unknown = [part for part in parts if part not in {*_KNOWN, "none", "copy", "best"}]
+    if unknown:
+        not_kept(f"define_metric({name!r}, summary={summary!r})", f"the summaries are {', '.join(_KNOWN)} and none.")
+    return tuple(part for part in parts if part in _KNOWN)

@@ -1,0 +1,233 @@
+"""`wandb.Image`, `wandb.Histogram` and the like: what a program logs beside numbers, kept under its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import otel_ml
+from otel_ml.compat.tracking.pictures import film_strip, in_range
+from otel_ml.compat.tracking.said import not_kept
+
+__all__ = [
+    "Audio",
+    "Bokeh",
+    "Histogram",
+    "Html",
+    "Image",
+    "Media",
+    "Molecule",
+    "Object3D",
+    "Plotly",
+    "Video",
+    "keep",
+]
+
+_PNG = b"\x89PNG"
+
+
+class Media:
+    """What can be logged and is no number."""
+
+    def keep(self, name: str, step: int | None, axis: str | None) -> None:
+        """Record it under `name`."""
+        raise NotImplementedError
+
+
+class Image(Media):
+    """A picture: a path, a PIL image, an array or tensor (floats 0-1 or 0-255), or a matplotlib figure."""
+
+    def __init__(
+        self,
+        data_or_path: Any,
+        mode: str | None = None,
+        caption: str | None = None,
+        grouping: int | None = None,
+        classes: Any = None,
+        boxes: Any = None,
+        masks: Any = None,
+        file_type: str | None = None,
+        normalize: bool = True,
+    ) -> None:
+        del mode, grouping, classes, file_type, normalize
+        self.caption = caption
+        self._data = data_or_path.image if isinstance(data_or_path, Image) else data_or_path
+        if boxes or masks:
+            not_kept("wandb.Image(boxes=…, masks=…)", "the picture is kept without them.")
+
+    @property
+    def image(self) -> Any:
+        """What was given."""
+        return self._data
+
+    def keep(self, name: str, step: int | None, axis: str | None) -> None:
+        """Record it as an image."""
+        data = self._data
+        if hasattr(data, "savefig"):
+            otel_ml.log_figure(name, data, caption=self.caption, step=step, axis=axis)
+            return
+        picture = _picture_of(data) if isinstance(data, (str, PathLike)) else in_range(data)
+        otel_ml.log_image(name, picture, caption=self.caption, step=step, axis=axis)
+
+
+class Histogram(Media):
+    """A distribution: of a sequence, or counted already (`np_histogram=(counts, edges)`)."""
+
+    def __init__(self, sequence: Any = None, np_histogram: Any = None, num_bins: int = 64) -> None:
+        self._sequence = sequence
+        self._counted = np_histogram
+        self._bins = num_bins
+
+    def keep(self, name: str, step: int | None, axis: str | None) -> None:
+        """Record it as a histogram."""
+        if self._counted is not None:
+            counts, edges = self._counted[:2]
+            otel_ml.log_histogram(name, counts, edges=edges, step=step, axis=axis)
+        else:
+            otel_ml.log_histogram(name, self._sequence, bins=self._bins, step=step, axis=axis)
+
+
+class Audio(Media):
+    """A sound: samples with their rate, or the path of a file."""
+
+    def __init__(self, data_or_path: Any, sample_rate: int | None = None, caption: str | None = None) -> None:
+        self._data = data_or_path
+        self._sample_rate = sample_rate
+        self._caption = caption
+
+    def keep(self, name: str, step: int | None, axis: str | None) -> None:
+        """Record it as audio; a file as an artifact."""
+        if isinstance(self._data, (str, PathLike)):
+            otel_ml.log_artifact(self._data, name=name, type="audio", step=step, axis=axis)
+        else:
+            rate = self._sample_rate or 44_100
+            otel_ml.log_audio(name, self._data, rate, caption=self._caption, step=step, axis=axis)
+
+
+class Video(Media):
+    """A film: a file is kept as an artifact, frames (time, channel, height, width) as pictures side by side."""
+
+    def __init__(
+        self,
+        data_or_path: Any,
+        caption: str | None = None,
+        fps: int | None = None,
+        format: str | None = None,  # noqa: A002 (W&B's name)
+    ) -> None:
+        del fps, format
+        self._data = data_or_path
+        self._caption = caption
+
+    def keep(self, name: str, step: int | None, axis: str | None) -> None:
+        """Record the file, or up to 16 of the frames."""
+        if isinstance(self._data, (str, PathLike)):
+            otel_ml.log_artifact(self._data, name=name, type="video", step=step, axis=axis)
+            return
+        import numpy as np
+
+        frames = np.asarray(self._data)
+        frames = frames[0] if frames.ndim == 5 else frames
+        strip, kept = film_strip(frames)
+        not_kept(f"wandb.Video in {name!r}", f"{kept} of its {len(frames)} frames are kept as one picture.")
+        otel_ml.log_image(name, in_range(strip), caption=self._caption, step=step, axis=axis)
+
+
+class Html(Media):
+    """A page: a text, an open file, or a path."""
+
+    def __init__(self, data: Any, inject: bool = True, data_is_not_path: bool = False) -> None:
+        del inject
+        self._data = data
+        self._is_text = data_is_not_path
+
+    def keep(self, name: str, step: int | None, axis: str | None) -> None:
+        """Record it as text; a file as an artifact."""
+        data = self._data.read() if hasattr(self._data, "read") else self._data
+        is_path = not self._is_text and (isinstance(data, PathLike) or str(data).endswith((".html", ".htm")))
+        if is_path:
+            otel_ml.log_artifact(data, name=name, type="html", step=step, axis=axis)
+        else:
+            otel_ml.log_text(name, str(data), step=step, axis=axis)
+
+
+class _File(Media):
+    """What only W&B's own pages show: the file is kept as an artifact, else what it says of itself as text."""
+
+    def __init__(self, data_or_path: Any, caption: str | None = None, **options: Any) -> None:
+        del caption, options
+        self._data = data_or_path
+
+    def keep(self, name: str, step: int | None, axis: str | None) -> None:
+        """Record the file, or a text."""
+        if isinstance(self._data, (str, PathLike)) and Path(fspath(self._data)).is_file():
+            otel_ml.log_artifact(self._data, name=name, type=type(self).__name__.lower(), step=step, axis=axis)
+            return
+        not_kept(f"wandb.{type(self).__name__} in {name!r}", "it is kept as text.")
+        _as_text(name, self._data, step, axis)
+
+
+class Object3D(_File):
+    """A point cloud or a mesh."""
+
+
+class Molecule(_File):
+    """A molecule."""
+
+
+class Plotly(_File):
+    """A plotly figure."""
+
+
+class Bokeh(_File):
+    """A bokeh plot."""
+
+
+def keep(name: str, value: Any, step: int | None, axis: str | None) -> None:
+    """Record whatever `log()` was given that is no number."""
+    if value is None:
+        return
+    if isinstance(value, Media):
+        value.keep(name, step, axis)
+    elif isinstance(value, str):
+        otel_ml.log_text(name, value, step=step, axis=axis)
+    elif hasattr(value, "savefig") or type(value).__module__.startswith("PIL."):
+        Image(value).keep(name, step, axis)
+    elif hasattr(value, "itertuples"):
+        otel_ml.log_table(name, value, step=step, axis=axis)
+    elif isinstance(value, (list, tuple)) and any(isinstance(item, Media) for item in value):
+        for part, item in _numbered(name, value):
+            keep(part, item, step, axis)
+    elif _is_array(value):
+        otel_ml.log_histogram(name, value, step=step, axis=axis)
+    else:
+        not_kept(f"A value of type {type(value).__name__} in {name!r}", "it is kept as text.")
+        _as_text(name, value, step, axis)
+
+
+def _as_text(name: str, value: Any, step: int | None, axis: str | None) -> None:
+    text = value.to_json() if callable(getattr(value, "to_json", None)) else str(value)
+    otel_ml.log_text(name, text, step=step, axis=axis)
+
+
+def _numbered(name: str, items: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    if len(items) == 1:
+        yield name, items[0]
+    else:
+        yield from ((f"{name}/{number}", item) for number, item in enumerate(items))
+
+
+def _is_array(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(isinstance(item, (int, float)) for item in value)
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def _picture_of(path: str | PathLike[str]) -> Any:
+    content = Path(path).read_bytes()
+    if content.startswith(_PNG):
+        return content
+    from PIL import Image as Pillow
+
+    return Pillow.open(path).convert("RGB")

@@ -1,0 +1,124 @@
+"""`wandb.config`: a dictionary with attributes; what is set becomes parameters of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from otel_ml.compat.tracking.said import not_kept
+
+__all__ = ["Config", "as_mapping"]
+
+
+class Config:
+    """Parameters by key or by attribute. Before `init()` they are kept, and recorded with it."""
+
+    _values: dict[str, Any]
+    _record: Callable[[Mapping[str, Any]], None] | None
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "_values", {})
+        object.__setattr__(self, "_record", None)
+
+    def _connect(self, record: Callable[[Mapping[str, Any]], None]) -> None:
+        """Record what is there and what is set from now on."""
+        object.__setattr__(self, "_record", record)
+        if self._values:
+            record(self._values)
+
+    def update(self, d: Any, allow_val_change: bool | None = None) -> None:
+        """Take over a mapping, an `argparse` namespace, a dataclass or a YAML file; later values replace earlier."""
+        del allow_val_change  # a change is always allowed: the run shows the newest value
+        values = as_mapping(d)
+        self._values.update(values)
+        if self._record is not None and values:
+            self._record(values)
+
+    def setdefaults(self, d: Any) -> None:
+        """Take over what is not there yet."""
+        self.update({key: value for key, value in as_mapping(d).items() if key not in self._values})
+
+    def update_locked(self, d: Any, user: str | None = None, _allow_val_change: bool | None = None) -> None:
+        """Take over values of a sweep."""
+        del user, _allow_val_change
+        self.update(d)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return a copy as a plain dictionary."""
+        return dict(self._values)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value, or `default`."""
+        return self._values.get(key, default)
+
+    def keys(self) -> Iterable[str]:
+        """Return the names."""
+        return self._values.keys()
+
+    def values(self) -> Iterable[Any]:
+        """Return the values."""
+        return self._values.values()
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """Return names and values."""
+        return self._values.items()
+
+    def __getattr__(self, key: str) -> Any:
+        if key.startswith("__") or key not in self._values:
+            known = ", ".join(map(str, self._values)) or "nothing"
+            raise AttributeError(f"wandb.config has no {key!r}; it has {known}")
+        return self._values[key]
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        self.update({key: value})
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.update({key: value})
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+
+def as_mapping(given: Any) -> dict[str, Any]:
+    """Return parameters in any of the forms that W&B takes; said, and nothing, where they are in none of them."""
+    if given is None:
+        return {}
+    if isinstance(given, (str, Path)):
+        return _from_file(Path(given))
+    if isinstance(given, Mapping):
+        return {str(key): value for key, value in given.items()}
+    if hasattr(given, "as_dict"):
+        return dict(given.as_dict())
+    try:
+        return {str(key): value for key, value in vars(given).items() if not key.startswith("_")}
+    except TypeError:
+        not_kept(f"config={given!r:.80}", "it is no mapping, namespace or file. Pass a dictionary.")
+        return {}
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        not_kept(f"config={str(path)!r}", f"the file cannot be read: {error}")
+        return {}
+    found = loaded if isinstance(loaded, dict) else {}
+    # W&B's own files hold {"value": …, "desc": …} for each name.
+    return {
+        str(key): item["value"] if isinstance(item, dict) and "value" in item else item for key, item in found.items()
+    }

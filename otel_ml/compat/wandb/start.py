@@ -1,0 +1,290 @@
+"""`wandb.init()` and the functions of the module, which act on the run of the process."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import otel_ml
+from otel_ml._internal.runtime import RUNTIME
+from otel_ml.compat.tracking.said import not_kept
+from otel_ml.compat.wandb.artifact import Artifact
+from otel_ml.compat.wandb.definitions import Metric
+from otel_ml.compat.wandb.parameters import Config, as_mapping
+from otel_ml.compat.wandb.recording_run import Asked, DisabledRun, Run
+from otel_ml.compat.wandb.util import generate_id
+
+__all__ = [
+    "Settings",
+    "alert",
+    "define_metric",
+    "ensure_configured",
+    "finish",
+    "init",
+    "log",
+    "log_artifact",
+    "log_code",
+    "log_model",
+    "login",
+    "mark_preempting",
+    "save",
+    "setup",
+    "state",
+    "teardown",
+    "unwatch",
+    "watch",
+]
+
+_WITHOUT_MEANING = frozenset(
+    {"allow_val_change", "anonymous", "config_include_keys", "force", "magic", "monitor_gym", "save_code", "settings"}
+)
+"""Arguments that ask for nothing a run of ours would not have, or that only W&B's own processes need."""
+
+_TAIL_BYTES = 2**20
+
+
+class Settings(SimpleNamespace):
+    """Settings of W&B's own processes; `mode` is looked at."""
+
+
+class State:
+    """The run of this process, and the configuration that is filled before there is one."""
+
+    def __init__(self) -> None:
+        self._run: Run | None = None
+        self.config = Config()
+
+    @property
+    def run(self) -> Run | None:
+        """The active run; None also where the program has ended it through otel_ml itself."""
+        if self._run is not None and not (self._run.disabled or RUNTIME.is_active):
+            self.ended(self._run)
+        return self._run
+
+    def began(self, run: Run) -> None:
+        """Make it the run that the module's functions act on."""
+        self._run = run
+
+    def ended(self, run: Run) -> None:
+        """Forget the run, if it is still the one."""
+        if self._run is run:
+            self._run = None
+            self.config = Config()
+
+
+state = State()
+
+
+def init(
+    entity: str | None = None,
+    project: str | None = None,
+    dir: str | os.PathLike[str] | None = None,  # noqa: A002 (W&B's names)
+    id: str | None = None,  # noqa: A002
+    name: str | None = None,
+    notes: str | None = None,
+    tags: Sequence[str] | None = None,
+    config: Any = None,
+    config_exclude_keys: Iterable[str] | None = None,
+    group: str | None = None,
+    job_type: str | None = None,
+    mode: str | None = None,
+    reinit: bool | str | None = None,
+    resume: bool | str | None = None,
+    **more: Any,
+) -> Run:
+    """Start a run, or return the one that is active; every rank may call it.
+
+    `project` is the experiment, `config` the parameters, `group` and `job_type` are tags. What W&B takes from its
+    environment variables (`WANDB_PROJECT`, `WANDB_NAME`, …) is taken from there too. Where the run is written is
+    decided by `OTEL_ML_EXPORTERS` and `OTEL_ML_DIR`.
+
+    Raises:
+        ConfigError: an `OTEL_ML_*` variable or an argument is wrong.
+    """
+    if state.run is not None:
+        if reinit in {True, "finish_previous", "create_new"}:
+            state.run.finish()
+        else:
+            state.run.config.update(config)
+            return state.run
+    _say_unused(dir, more)
+    chosen = _mode(mode, more.get("settings"))
+    asked = Asked(
+        project=_or_environment(project, "WANDB_PROJECT") or "",
+        entity=_or_environment(entity, "WANDB_ENTITY") or "",
+        group=_or_environment(group, "WANDB_RUN_GROUP") or "",
+        job_type=_or_environment(job_type, "WANDB_JOB_TYPE") or "",
+        tags=_tags(tags),
+        notes=_or_environment(notes, "WANDB_NOTES"),
+        mode=chosen,
+        resumed=bool(resume) and resume != "never" and id is not None,
+    )
+    run_id = _or_environment(id, "WANDB_RUN_ID")
+    shown = _or_environment(name, "WANDB_NAME")
+    excluded = frozenset(config_exclude_keys or ())
+    state.config.update({key: value for key, value in as_mapping(config).items() if key not in excluded})
+    if chosen == "disabled":
+        return _disabled(asked, run_id, shown)
+    return _started(asked, run_id, shown)
+
+
+def _started(asked: Asked, run_id: str | None, name: str | None) -> Run:
+    if RUNTIME.is_active:  # begun by the program itself or by another of these interfaces: join it
+        begun = otel_ml.init()
+    else:
+        begun = otel_ml.init(
+            asked.project or None,
+            name=name,
+            id=run_id,
+            tags=[*asked.tags, *_labels(group=asked.group, job_type=asked.job_type)],
+            notes=asked.notes,
+        )
+    first = _next_step(begun.dir) if asked.resumed else 0
+    run = Run(begun, state.config, asked, first, state.ended)
+    state.config._connect(otel_ml.log_params)  # noqa: SLF001 (one package)
+    state.began(run)
+    return run
+
+
+def _disabled(asked: Asked, run_id: str | None, name: str | None) -> Run:
+    stand_in: Any = SimpleNamespace(
+        id=run_id or generate_id(), name=name or "dummy", experiment=asked.project, dir=None, rank=0, urls={}
+    )
+    run = DisabledRun(stand_in, state.config, asked, 0, state.ended)
+    state.began(run)
+    return run
+
+
+def _labels(**labels: str) -> list[str]:
+    return [f"{key}:{value}" for key, value in labels.items() if value]
+
+
+def _tags(tags: Sequence[str] | None) -> tuple[str, ...]:
+    if isinstance(tags, str):
+        return (tags,)
+    given = tags if tags is not None else os.environ.get("WANDB_TAGS", "").split(",")
+    return tuple(str(tag).strip() for tag in given if str(tag).strip())
+
+
+def _or_environment(given: str | None, variable: str) -> str | None:
+    return given if given is not None else os.environ.get(variable) or None
+
+
+def _mode(mode: str | None, settings: Any) -> str:
+    asked = settings.get("mode") if isinstance(settings, Mapping) else getattr(settings, "mode", None)
+    if os.environ.get("WANDB_DISABLED", "").lower() in {"1", "true", "yes"}:
+        return "disabled"
+    return str(mode or asked or os.environ.get("WANDB_MODE") or "online")
+
+
+def _say_unused(folder: Any, more: Mapping[str, Any]) -> None:
+    if folder is not None:
+        not_kept(f"wandb.init(dir={str(folder)!r})", "runs are in the folder that OTEL_ML_DIR names.")
+    for key, value in more.items():
+        if value and key not in _WITHOUT_MEANING:
+            not_kept(f"wandb.init({key}=…)", "it means nothing to otel_ml; the run goes on without it.")
+
+
+def _next_step(folder: Path | None) -> int:
+    """Return the step after the last one that the run's own rows have: where W&B goes on after a resume."""
+    path = None if folder is None else folder / "metrics.jsonl"
+    if path is None or not path.is_file():
+        return 0
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL_BYTES))
+        lines = file.read().splitlines()
+    return max((_step_in(line) + 1 for line in lines), default=0)
+
+
+def _step_in(line: bytes) -> int:
+    try:
+        row = json.loads(line)
+        return int(row["step"]) if row.get("axis", "step") == "step" else -1
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return -1  # the first line of the tail may be the end of one, the last is maybe being written
+
+
+def _run() -> Run:
+    """Return the active run; W&B demands `init()` first, here the first call begins one."""
+    return state.run if state.run is not None else init()
+
+
+def log(data: Mapping[str, Any], step: int | None = None, commit: bool | None = None, sync: bool | None = None) -> None:
+    """Record a row, see `Run.log()`."""
+    (state.run or _run()).log(data, step, commit, sync)
+
+
+def define_metric(name: str, step_metric: Any = None, **options: Any) -> Metric:
+    """Say how a metric is drawn and summed up, see `Run.define_metric()`."""
+    return _run().define_metric(name, step_metric, **options)
+
+
+def log_artifact(artifact_or_path: Any, name: str | None = None, type: str | None = None, **options: Any) -> Artifact:  # noqa: A002
+    """Record an artifact, a file or a folder."""
+    return _run().log_artifact(artifact_or_path, name, type, **options)
+
+
+def log_model(path: Any, name: str | None = None, aliases: Iterable[str] | None = None) -> Artifact:
+    """Record a model's files."""
+    return _run().log_model(path, name, aliases)
+
+
+def save(glob_str: Any = None, base_path: Any = None, policy: str = "live") -> list[str]:
+    """Record the files that match now."""
+    return _run().save(glob_str, base_path, policy)
+
+
+def log_code(root: Any = ".", **options: Any) -> None:
+    """Do nothing: the commit and what differs from it are in every run."""
+    del root, options
+
+
+def alert(title: str, text: str = "", level: Any = None, wait_duration: Any = None) -> None:
+    """Record an event `alert`."""
+    _run().alert(title, text, level, wait_duration)
+
+
+def watch(models: Any, *more: Any, **options: Any) -> None:
+    """Say that gradients are not watched."""
+    _run().watch(models, *more, **options)
+
+
+def unwatch(models: Any = None) -> None:
+    """Do nothing."""
+    del models
+
+
+def mark_preempting() -> None:
+    """Record an event `preempting`."""
+    _run().mark_preempting()
+
+
+def finish(exit_code: int | None = None, quiet: bool | None = None) -> None:
+    """End the run, if there is one."""
+    if state.run is not None:
+        state.run.finish(exit_code, quiet)
+
+
+def login(*arguments: Any, **options: Any) -> bool:
+    """Return True: the exporter `wandb` logs in where it runs."""
+    del arguments, options
+    return True
+
+
+def setup(*arguments: Any, **options: Any) -> None:
+    """Do nothing: the service starts with the run."""
+    del arguments, options
+
+
+def ensure_configured() -> None:
+    """Do nothing."""
+
+
+def teardown(exit_code: int | None = None) -> None:
+    """End the run, if there is one."""
+    finish(exit_code)

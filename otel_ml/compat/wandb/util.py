@@ -1,0 +1,15 @@
+"""`wandb.util`, as far as training scripts use it."""
+
+from __future__ import annotations
+
+import secrets
+import string
+
+__all__ = ["generate_id"]
+
+_CHARACTERS = string.ascii_lowercase + string.digits
+
+
+def generate_id(length: int = 8) -> str:
+    """Return a new run id. Independent of the seed of `random`, which training sets to the same on every start."""
+    return "".join(secrets.choice(_CHARACTERS) for _ in range(length))

@@ -1,0 +1,62 @@
+"""What `log()` is given, sorted: nested dictionaries flattened, numbers apart from everything else."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+__all__ = ["are_numbers", "flattened", "parted", "plain_numbers"]
+
+_NUMBERS: set[type] = {float, int, bool}
+"""Types whose values are numbers; those of numpy are added when they are first seen."""
+
+
+def are_numbers(values: Iterable[Any]) -> bool:
+    """Whether all are numbers of types that are known: the usual row, at the price of a look at its types."""
+    return _NUMBERS.issuperset(map(type, values))
+
+
+def flattened(data: Mapping[Any, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (name, value); names inside a dictionary are joined with a dot, as W&B does.
+
+    Examples:
+        >>> dict(flattened({"train": {"loss": 0.5}, "lr": 0.1}))
+        {'train.loss': 0.5, 'lr': 0.1}
+    """
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            yield from flattened(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
+
+
+def parted(data: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return (numbers, the rest), by name."""
+    scalars: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    for name, value in flattened(data):
+        scalar = _scalar(value)
+        if scalar is None:
+            others[name] = value
+        else:
+            scalars[name] = scalar
+    return scalars, others
+
+
+def plain_numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those that are numbers in memory: a tensor would keep its graph, one on a device would be waited for."""
+    return {name: value for name, value in values.items() if isinstance(value, numbers.Real)}
+
+
+def _scalar(value: Any) -> Any:
+    kind = type(value)
+    if kind in _NUMBERS:
+        return value
+    if isinstance(value, numbers.Real):
+        _NUMBERS.add(kind)
+        return value
+    shape = getattr(value, "shape", None)
+    if shape is None or not hasattr(value, "dtype") or any(size != 1 for size in shape):
+        return None
+    return value.reshape(()) if len(shape) else value

@@ -1,0 +1,157 @@
+"""A script written for MLflow's fluent interface records what it logs, with only its import changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+import otel_ml
+from otel_ml.compat import mlflow
+from otel_ml.testing import Capture, Event, capture
+
+
+@pytest.fixture
+def captured() -> Iterator[Capture]:
+    with capture() as run:
+        yield run
+        while mlflow.active_run():
+            mlflow.end_run()
+
+
+def steps_of(captured: Capture, name: str, axis: str = "step") -> dict[int, float]:
+    return {p.step: p.value for p in captured.points if p.name == name and p.axis == axis and p.step is not None}
+
+
+def events(captured: Capture, kind: str) -> dict[str | None, Event]:
+    return {event.name: event for event in captured.events if event.kind == f"ml.{kind}"}
+
+
+def params(captured: Capture) -> list[Any]:
+    return [event.body for event in captured.events if event.kind == "ml.params"]
+
+
+@pytest.mark.feature("F23", "yes", "an MLflow script runs with only its import changed")
+def test_metrics_and_parameters_are_kept_as_they_are_given(captured: Capture) -> None:
+    mlflow.set_experiment("digits")
+    with mlflow.start_run(run_name="first") as run:
+        assert mlflow.log_param("lr", 0.1) == 0.1
+        mlflow.log_params({"model": {"layers": 2}})
+        for step in range(3):
+            mlflow.log_metric("loss", 3.0 - step, step=step)
+            mlflow.log_metrics({"acc": 0.5, "lr": 0.1}, step=step)
+
+        assert mlflow.active_run() is run
+        assert run.info.run_id
+        assert steps_of(captured, "loss") == {0: 3.0, 1: 2.0, 2: 1.0}
+        assert steps_of(captured, "acc") == {0: 0.5, 1: 0.5, 2: 0.5}
+        assert params(captured) == [{"lr": 0.1}, {"model": {"layers": 2}}]
+
+
+def test_values_without_a_step_are_all_kept_where_mlflow_puts_them_at_0(captured: Capture) -> None:
+    for value in (3.0, 2.0, 1.0):
+        mlflow.log_metric("loss", value)
+    mlflow.log_metric("test_acc", 0.5)
+    mlflow.log_metrics({"a": 1.0, "b": 2.0})
+    mlflow.log_metrics({"a": 3.0, "b": 4.0})
+
+    assert steps_of(captured, "loss") == {0: 3.0, 1: 2.0, 2: 1.0}
+    assert steps_of(captured, "test_acc") == {2: 0.5}
+    assert steps_of(captured, "a") == {2: 1.0, 3: 3.0}
+    assert steps_of(captured, "b") == {2: 2.0, 3: 4.0}
+
+
+@pytest.mark.feature("I8", "yes", "a nested run is a part of the one run: its names begin with its own")
+def test_a_nested_run_is_a_part_of_the_run(captured: Capture) -> None:
+    with mlflow.start_run() as parent:
+        with mlflow.start_run(run_name="trial-1", nested=True, tags={"kind": "trial"}) as child:
+            mlflow.log_metric("loss", 1.0, step=0)
+            mlflow.log_param("lr", 0.5)
+            assert child.info.run_id == f"{parent.info.run_id}/trial-1"
+        mlflow.log_metric("loss", 2.0, step=0)
+
+        assert steps_of(captured, "trial-1/loss") == {0: 1.0}
+        assert steps_of(captured, "loss") == {0: 2.0}
+        assert params(captured) == [{"trial-1/tags": {"kind": "trial"}}, {"trial-1": {"lr": 0.5}}]
+        assert child.info.status == "FINISHED"
+
+
+def test_texts_dictionaries_figures_pictures_and_tables_are_kept_under_their_paths(captured: Capture) -> None:
+    figure, _ = plt.subplots()
+    mlflow.log_text("hello", "notes/a.txt")
+    mlflow.log_dict({"a": [1]}, "config.json")
+    mlflow.log_figure(figure, "plots/curve.png")
+    plt.close(figure)
+    mlflow.log_image(np.full((4, 6, 3), 200.0), "picture.png")
+    mlflow.log_metric("loss", 1.0, step=8)
+    mlflow.log_image(np.zeros((4, 6)), key="sample", step=8)
+    mlflow.log_table({"input": ["a", "b"], "output": ["c", "d"]}, "eval.json")
+    mlflow.log_table({"input": "a", "output": "c"}, "one.json")
+
+    assert {name: event.body for name, event in events(captured, "text").items()} == {
+        "notes/a.txt": "hello",
+        "config.json": '{\n  "a": [\n    1\n  ]\n}',
+    }
+    assert set(events(captured, "image")) == {"plots/curve.png", "picture.png", "sample"}
+    assert events(captured, "image")["sample"].step == 8
+    assert events(captured, "table")["eval.json"].body["rows"] == [["a", "c"], ["b", "d"]]
+    assert events(captured, "table")["one.json"].body["rows"] == [["a", "c"]]
+
+
+def test_files_folders_tags_and_data_sets_are_kept(captured: Capture, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "weights.pt").write_bytes(b"w")
+    mlflow.log_artifact(str(tmp_path / "model" / "weights.pt"), "checkpoints")
+    mlflow.log_artifacts(str(tmp_path / "model"))
+    mlflow.set_tag("phase", "pretraining")
+    mlflow.log_input("digits-v2", context="training")
+
+    assert set(events(captured, "artifact")) == {"checkpoints/weights.pt", "model"}
+    assert params(captured) == [{"tags": {"phase": "pretraining"}}, {"inputs": {"training": {"name": "digits-v2"}}}]
+
+
+def test_what_is_not_kept_is_said_with_its_place_and_nothing_is_raised(captured: Capture) -> None:
+    mlflow.set_tracking_uri("http://tracking:5000")
+    mlflow.autolog()
+    mlflow.pytorch.autolog()
+    mlflow.pytorch.log_model(object(), "model")
+    with mlflow.start_run() as run:
+        assert mlflow.start_run() is run
+        mlflow.log_metric("loss", 1.0, step="three")  # type: ignore[arg-type]
+        mlflow.log_table(5, "bad.json")
+        mlflow.log_metrics(5)  # type: ignore[arg-type]
+
+        said = " ".join(captured.notices)
+        for what in ("set_tracking_uri('http://tracking:5000')", "mlflow.autolog()", "pytorch.log_model()",
+                     "mlflow.start_run()", "step='three'"):  # fmt: skip
+            assert what in said, what
+        assert steps_of(captured, "loss") == {0: 1.0}
+    assert mlflow.get_tracking_uri() == "http://tracking:5000"
+
+
+def test_what_is_not_there_names_the_package_that_has_it() -> None:
+    with pytest.raises(AttributeError, match="the package 'mlflow' may be imported beside it"):
+        _ = mlflow.MlflowClient
+
+
+@pytest.mark.feature("M26", "better", "`end_run(status)` and an exception in the block end the run so in every backend")
+def test_one_run_is_written_and_goes_on_under_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", "jsonl")
+    mlflow.set_experiment("digits")
+    with mlflow.start_run(run_name="first", tags={"team": "a"}) as run:
+        mlflow.log_metric("loss", 2.0, step=0)
+        folder = run.run.dir
+    assert mlflow.active_run() is None
+    assert folder is not None
+    assert folder.parent.name == "digits"
+
+    mlflow.start_run(run_id=run.info.run_id)
+    mlflow.log_metric("loss", 1.0, step=1)
+    mlflow.end_run("FAILED")
+
+    assert otel_ml.read(folder)["loss"] == ([0, 1], [2.0, 1.0])
+    assert '"failed"' in (folder / "metrics.jsonl").read_text()

@@ -1,0 +1,173 @@
+"""A script written for TensorBoard's writer records the tags and steps that it gives, with only its import changed."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from PIL import Image
+
+import otel_ml
+from otel_ml.compat.tensorboard import SummaryWriter
+from otel_ml.testing import Capture, Event, capture
+
+
+@pytest.fixture
+def captured() -> Iterator[Capture]:
+    with capture() as run:
+        yield run
+
+
+@pytest.fixture
+def writer(captured: Capture) -> Iterator[SummaryWriter]:
+    with SummaryWriter("runs/digits") as opened:
+        yield opened
+
+
+def steps_of(captured: Capture, name: str, axis: str = "step") -> dict[int, float]:
+    return {p.step: p.value for p in captured.points if p.name == name and p.axis == axis and p.step is not None}
+
+
+def events(captured: Capture, kind: str) -> dict[str | None, Event]:
+    return {event.name: event for event in captured.events if event.kind == f"ml.{kind}"}
+
+
+def picture(event: Event) -> Any:
+    return np.asarray(Image.open(io.BytesIO(event.body)))
+
+
+@pytest.mark.feature("F23", "yes", "a TensorBoard script runs with only its import changed")
+def test_scalars_are_at_the_steps_they_are_given(captured: Capture, writer: SummaryWriter) -> None:
+    for step in range(3):
+        writer.add_scalar("loss", np.float32(step / 2), step, walltime=1.0)
+    writer.add_scalar("loss", 9.0, np.int64(2))
+
+    assert steps_of(captured, "loss") == {0: 0.0, 1: 0.5, 2: 9.0}
+
+
+def test_values_without_a_step_are_all_kept_where_tensorboard_puts_them_at_0(
+    captured: Capture, writer: SummaryWriter
+) -> None:
+    for value in (3.0, 2.0, 1.0):
+        writer.add_scalar("loss", value)
+    writer.add_scalar("test/acc", 0.5)
+
+    assert steps_of(captured, "loss") == {0: 3.0, 1: 2.0, 2: 1.0}
+    assert steps_of(captured, "test/acc") == {2: 0.5}
+
+
+@pytest.mark.feature("M13", "yes", "another count is another axis")
+def test_tags_that_count_epochs_or_samples_keep_their_own_steps(captured: Capture, writer: SummaryWriter) -> None:
+    for batch in range(500):
+        writer.add_scalar("train/loss", 1.0, batch)
+        if batch % 100 == 99:
+            writer.add_scalar("val/acc", batch / 500, batch // 100)
+            writer.add_scalar("samples/loss", 1.0, batch * 64)
+
+    assert len(steps_of(captured, "train/loss")) == 500
+    assert list(steps_of(captured, "val/acc", "val")) == [0, 1, 2, 3, 4]
+    assert list(steps_of(captured, "samples/loss", "samples")) == [6336, 12736, 19136, 25536, 31936]
+    assert captured.notices == []
+
+
+@pytest.mark.feature("R7", "yes", "`add_scalars`, `add_text`")
+def test_groups_texts_and_hyper_parameters_are_kept(captured: Capture, writer: SummaryWriter) -> None:
+    writer.add_scalars("loss", {"train": 1.0, "val": 2.0}, 3)
+    writer.add_text("note", "**fine**", 3)
+    writer.add_hparams({"lr": 0.1}, {"acc": 0.9}, run_name="trial")
+
+    assert steps_of(captured, "loss/train") == {3: 1.0}
+    assert steps_of(captured, "loss/val") == {3: 2.0}
+    assert (events(captured, "text")["note"].body, events(captured, "text")["note"].step) == ("**fine**", 3)
+    bodies = {event.kind: event.body for event in captured.events}
+    assert (bodies["ml.params"], bodies["ml.summary"]) == ({"lr": 0.1}, {"acc": 0.9})
+
+
+def test_pictures_of_all_layouts_are_kept_as_they_look(captured: Capture, writer: SummaryWriter) -> None:
+    import torch
+
+    chw = torch.zeros(3, 4, 6)
+    chw[0] = 1.0
+    writer.add_image("chw", chw, 0)
+    writer.add_image("hwc", np.moveaxis(chw.numpy(), 0, -1), 0, dataformats="HWC")
+    writer.add_image("hw", np.full((4, 6), 255.0), 0, dataformats="HW")
+    writer.add_images("several", torch.zeros(5, 1, 4, 6), 0)
+    writer.add_video("film", torch.zeros(1, 40, 3, 4, 6), 0)
+
+    kept = events(captured, "image")
+    assert picture(kept["chw"]).shape == (4, 6, 3)
+    assert (picture(kept["chw"])[0, 0] == [255, 0, 0]).all()
+    assert (picture(kept["hwc"]) == picture(kept["chw"])).all()
+    assert picture(kept["hw"])[0, 0] == 255
+    assert picture(kept["several"]).shape == (8, 18)
+    assert picture(kept["film"]).shape == (4, 84, 3)
+
+
+def test_figures_are_drawn_and_closed(captured: Capture, writer: SummaryWriter) -> None:
+    figure, _ = plt.subplots()
+    writer.add_figure("curve", figure, 7)
+
+    assert events(captured, "image")["curve"].step == 7
+    assert not plt.fignum_exists(figure.number)
+
+
+def test_distributions_sounds_curves_and_models_are_kept(captured: Capture, writer: SummaryWriter) -> None:
+    import torch
+
+    writer.add_histogram("weights", torch.arange(10.0), 1)
+    writer.add_histogram_raw("raw", 0.0, 2.0, 4, 3.0, 5.0, [1.0, 2.0], [3, 1], 1)
+    writer.add_audio("sound", torch.zeros(1, 100), 1, sample_rate=8000)
+    writer.add_pr_curve("pr", np.array([0, 1, 1]), np.array([0.1, 0.9, 0.4]), 1, num_thresholds=3)
+    writer.add_graph(torch.nn.Linear(2, 1), torch.zeros(1, 2))
+
+    assert sum(events(captured, "histogram")["weights"].body["counts"]) == 10
+    assert events(captured, "histogram")["raw"].body == {"counts": [3.0, 1.0], "edges": [0.0, 1.0, 2.0]}
+    assert events(captured, "audio")["sound"].attributes["ml.sample_rate"] == 8000
+    rows = events(captured, "table")["pr"].body["rows"]
+    assert rows == [[0.0, pytest.approx(2 / 3), 1.0], [0.5, 1.0, 0.5], [1.0, 1.0, 0.0]]
+    assert "Linear(in_features=2" in events(captured, "text")["graph"].body
+
+
+def test_what_is_not_kept_is_said_with_its_place_and_nothing_is_raised(
+    captured: Capture, writer: SummaryWriter
+) -> None:
+    writer.add_embedding(np.zeros((2, 2)))
+    writer.add_mesh("cloud", np.zeros((1, 2, 3)))
+    writer.add_scalar("loss", 1.0, "three")  # type: ignore[arg-type]
+    writer.add_image("bad", object(), 0)
+    writer.flush()
+
+    said = " ".join(captured.notices)
+    for what in ("add_embedding()", "add_mesh('cloud')", "global_step='three'", "SummaryWriter.add_image()"):
+        assert f"{what}" in said
+    assert said.count("test_tensorboard.py:") == 4
+    assert steps_of(captured, "loss") == {0: 1.0}
+
+
+def test_a_second_folder_is_a_second_curve(captured: Capture, writer: SummaryWriter) -> None:
+    with SummaryWriter(log_dir="runs/val") as val:
+        writer.add_scalar("loss", 1.0, 0)
+        val.add_scalar("loss", 2.0, 0)
+
+    assert steps_of(captured, "loss") == {0: 1.0}
+    assert steps_of(captured, "val/loss") == {0: 2.0}
+    assert (val.get_logdir(), val.log_dir) == ("runs/val", "runs/val")
+
+
+def test_the_last_writer_ends_the_run_and_the_next_begins_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", "jsonl")
+    first = SummaryWriter("runs/a")
+    first.add_scalar("loss", 1.0, 5)
+    began = first._run
+    first.close()
+    first.close()
+
+    assert otel_ml.read(began)["loss"] == ([5], [1.0])
+    first.add_scalar("loss", 2.0, 6)  # as there, it writes on
+    assert first._run.id == began.id
+    first.close()
+    assert otel_ml.read(began)["loss"] == ([5, 6], [1.0, 2.0])

@@ -1,0 +1,90 @@
+"""A script written for verl's tracking records what it logs, and has none of the defects that were reported there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import otel_ml
+from otel_ml.compat.verl import Tracking, ValidationGenerationsLogger, reduce_metrics
+from otel_ml.testing import Capture, capture
+
+
+@pytest.fixture
+def captured() -> Iterator[Capture]:
+    with capture() as run:
+        yield run
+
+
+def test_a_step_of_metrics_and_the_configuration_are_kept(captured: Capture) -> None:
+    tracking = Tracking("grpo", "dev", default_backend=["console", "wandb"], config={"actor": {"lr": 1e-6}})
+    tracking.log(data={"actor/pg_loss": np.float32(0.5), "critic/rewards/mean": 0.25}, step=3)
+    tracking.log({"actor/pg_loss": 0.75}, 4)
+    tracking.finish()
+
+    assert captured.values("actor/pg_loss") == [0.5, 0.75]
+    assert captured.values("critic/rewards/mean") == [0.25]
+    assert [event.body for event in captured.events if event.kind == "ml.params"] == [{"actor": {"lr": 1e-6}}]
+
+
+def test_the_console_has_the_line_that_verl_prints(captured: Capture, capsys: pytest.CaptureFixture[str]) -> None:
+    Tracking("grpo", "dev", default_backend="console").log({"loss": 0.5, "note": "x", "acc": np.float32(1)}, step=4)
+
+    assert capsys.readouterr().out == "step:4 - loss:0.5 - acc:1.0\n"
+
+
+def test_generations_of_a_validation_are_a_table_of_their_step(captured: Capture) -> None:
+    logger = ValidationGenerationsLogger("grpo", "dev")
+    logger.log(["wandb"], [("2+2", "4", 1.0), ("3+3", "7", 0.0)], 10)
+    logger.log(["wandb"], [("2+2", "4", 1.0)], 20)
+
+    first, second = [event for event in captured.events if event.kind == "ml.table"]
+    assert first.body == {"columns": ["input", "output", "score"], "rows": [["2+2", "4", 1.0], ["3+3", "7", 0.0]]}
+    assert (first.name, first.step, second.step) == ("val/generations", 10, 20)
+
+
+def test_a_name_that_only_contains_max_or_min_is_averaged() -> None:
+    reduced = reduce_metrics({"minmax_diff": [1.0, 3.0], "reward/max": [1.0, 3.0], "len_min": [1, 3], "loss": [1, 3]})
+
+    assert reduced == {"minmax_diff": 2.0, "reward/max": 3.0, "len_min": 1, "loss": 2.0}
+
+
+def test_empty_lists_are_left_out_and_do_not_crash(captured: Capture) -> None:
+    assert reduce_metrics({"a": [], "b": np.array([]), "c": 1.0}) == {"c": 1.0}
+    Tracking("grpo", "dev").log({"a": [], "loss": 1.0}, step=0)
+
+    assert captured.values("loss") == [1.0]
+    assert captured.values("a") == []
+
+
+def test_texts_none_and_what_is_no_number_do_not_stop_training(captured: Capture) -> None:
+    tracking = Tracking("grpo", "dev", default_backend="clearml")
+    tracking.log({"note": "fine", "nothing": None, "bad": object(), "loss": 1.0}, step=0, backend=["wandb"])
+    tracking.log(5, step=0)  # type: ignore[arg-type]
+    tracking.log({"late": 2.0}, step="one")
+
+    said = " ".join(captured.notices)
+    for what in ("default_backend='clearml'", "Tracking.log(backend=['wandb'])", "'bad'", "step='one'"):
+        assert what in said, what
+    assert [event.body for event in captured.events if event.kind == "ml.text"] == ["fine"]
+    assert captured.values("loss") == [1.0]
+
+
+def test_names_that_mlflow_refuses_are_published_under_names_that_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    tracking = Tracking("grpo", "dev", default_backend="file")
+    tracking.log({"val/acc@8": 0.5, "a (b)": 1.0}, step=0)
+    tracking.finish()
+
+    published = [name for name in otel_ml.read(tracking.run) if not name.startswith("otel_ml/")]
+    assert [name.rpartition("-")[0] for name in published] == ["a__b_", "val/acc_8"]
+
+
+def test_a_resumed_run_goes_on_in_its_file_and_erases_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_ML_EXPERIMENT_ID", "grpo-dev")
+    for step in (1, 2):
+        with Tracking("grpo", "dev", default_backend="file") as tracking:
+            tracking.log({"loss": float(step)}, step=step)
+
+    assert otel_ml.read(tracking.run)["loss"] == ([1, 2], [1.0, 2.0])

@@ -1,0 +1,416 @@
+"""A script written for W&B records the names and values that W&B documents, with only its import changed."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from PIL import Image
+
+import otel_ml
+from otel_ml.compat import wandb
+from otel_ml.testing import Capture, Event, capture
+
+
+@pytest.fixture
+def captured() -> Iterator[Capture]:
+    with capture() as run:
+        yield run
+        wandb.finish()
+
+
+def steps_of(captured: Capture, name: str, axis: str = "step") -> dict[int, float]:
+    return {p.step: p.value for p in captured.points if p.name == name and p.axis == axis and p.step is not None}
+
+
+def events(captured: Capture, kind: str) -> dict[str | None, Event]:
+    return {event.name: event for event in captured.events if event.kind == f"ml.{kind}"}
+
+
+def params(captured: Capture) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for event in captured.events:
+        if event.kind == "ml.params":
+            merged.update(event.body)
+    return merged
+
+
+def summary(captured: Capture) -> dict[str, float]:
+    merged: dict[str, float] = {}
+    for event in captured.events:
+        if event.kind == "ml.summary":
+            merged.update(event.body)
+    return merged
+
+
+@pytest.mark.feature("F23", "yes", "a W&B script runs with only its import changed")
+def test_each_log_is_a_row_of_its_own(captured: Capture) -> None:
+    run = wandb.init(project="digits")
+    for value in (3.0, 2.0, 1.0):
+        run.log({"loss": value, "acc": np.float32(0.5)})
+
+    assert steps_of(captured, "loss") == {0: 3.0, 1: 2.0, 2: 1.0}
+    assert steps_of(captured, "acc") == {0: 0.5, 1: 0.5, 2: 0.5}
+    assert (run.step, wandb.run) == (3, run)
+
+
+@pytest.mark.feature("N5", "better", "rows close by `commit=True`, or by themselves when all ranks are past them")
+def test_a_row_stays_open_with_commit_false_and_its_last_value_counts(captured: Capture) -> None:
+    wandb.init()
+    wandb.log({"a": 1.0, "b": 1.0}, commit=False)
+    wandb.log({"b": 5.0})
+    wandb.log({"a": 2.0})
+
+    assert steps_of(captured, "a") == {0: 1.0, 1: 2.0}
+    assert steps_of(captured, "b") == {0: 5.0}
+
+
+def test_a_given_step_moves_the_run_and_is_not_committed_by_itself(captured: Capture) -> None:
+    wandb.init()
+    wandb.log({"a": 1.0}, step=5)
+    wandb.log({"b": 2.0})
+    wandb.log({"a": 3.0}, step=np.int64(9), commit=True)
+    wandb.log({"a": 4.0})
+
+    assert steps_of(captured, "a") == {5: 1.0, 9: 3.0, 10: 4.0}
+    assert steps_of(captured, "b") == {5: 2.0}
+
+
+@pytest.mark.feature("N4", "better", "a step that goes back is kept; W&B drops such a row")
+def test_a_step_that_goes_back_is_kept_where_wandb_drops_the_row(captured: Capture) -> None:
+    wandb.init()
+    wandb.log({"a": 1.0}, step=10)
+    wandb.log({"a": 2.0}, step=4)
+
+    assert steps_of(captured, "a") == {10: 1.0, 4: 2.0}
+    assert wandb.run.step == 10
+
+
+def test_values_by_epoch_beside_values_by_batch_keep_their_names_and_their_steps(captured: Capture) -> None:
+    wandb.init()
+    for batch in range(100):
+        wandb.log({"train/loss": 1.0}, step=batch)
+    wandb.log({"val/acc": 0.5}, step=0)
+    wandb.log({"val/acc": 0.6}, step=1)
+
+    assert steps_of(captured, "val/acc", "val") == {0: 0.5, 1: 0.6}
+    assert len(steps_of(captured, "train/loss")) == 100
+    assert captured.notices == []
+
+
+def test_a_name_without_a_group_that_counts_epochs_is_said_with_its_place(captured: Capture) -> None:
+    wandb.init()
+    for batch in range(100):
+        wandb.log({"loss": 1.0}, step=batch)
+    wandb.log({"acc": 0.5}, step=1)
+
+    assert steps_of(captured, "acc", "epoch") == {1: 0.5}
+    [said] = captured.notices
+    assert "Metric 'acc' is at step 1 where the run is at 99 (test_wandb.py:" in said
+
+
+@pytest.mark.feature("N4", "yes", "`define_metric(glob, step_metric=…)`: the metric's own axis, under its own name")
+def test_a_metric_with_a_step_metric_is_drawn_over_it_under_its_own_name(captured: Capture) -> None:
+    wandb.init()
+    wandb.define_metric("epoch")
+    wandb.define_metric("val/*", step_metric="epoch")
+    for epoch in range(3):
+        for _ in range(10):
+            wandb.log({"train/loss": 1.0})
+        wandb.log({"epoch": epoch, "val/loss": epoch / 2})
+    wandb.log({"val/late": 7.0})
+
+    assert steps_of(captured, "val/loss", "val") == {0: 0.0, 1: 0.5, 2: 1.0}
+    assert steps_of(captured, "val/late", "val") == {2: 7.0}, "the last value of the step metric counts"
+    assert steps_of(captured, "epoch") == {10: 0.0, 21: 1.0, 32: 2.0}
+    assert len(steps_of(captured, "train/loss")) == 30
+
+
+def test_a_step_metric_that_is_no_whole_number_is_said_and_the_values_are_kept(captured: Capture) -> None:
+    wandb.init()
+    wandb.define_metric("loss", step_metric="epoch")
+    wandb.log({"epoch": 0.5, "loss": 2.0})
+
+    assert steps_of(captured, "loss") == {0: 2.0}
+    assert "define_metric(step_metric='epoch') at test_wandb.py:" in captured.notices[0]
+
+
+def test_the_summary_has_last_values_and_what_define_metric_asks_for(captured: Capture) -> None:
+    run = wandb.init()
+    run.define_metric("loss", summary="min,max")
+    run.define_metric("acc", summary="mean")
+    for loss, acc in ((3.0, 0.25), (1.0, 0.75), (2.0, 0.5)):
+        run.log({"loss": loss, "acc": acc})
+    assert (run.summary["loss"], run.summary.get("acc"), "other" in run.summary) == (2.0, 0.5, False)
+
+    run.summary["best"] = 0.75
+    run.summary.update({"note": "fine"})
+    run._last_words()
+
+    assert summary(captured) == {"best": 0.75, "loss.min": 1.0, "loss.max": 3.0, "acc.mean": 0.5}
+    assert params(captured)["summary"] == {"note": "fine"}
+
+
+@pytest.mark.feature("N6", "yes", "dictionaries, argparse namespaces, nested values")
+def test_the_config_takes_what_wandb_takes_and_is_recorded(captured: Capture) -> None:
+    wandb.config.before = "init"
+    run = wandb.init(config={"lr": 0.1, "model": {"layers": 2}, "secret": 1}, config_exclude_keys=["secret"])
+    wandb.config.update(argparse.Namespace(batch=8))
+    wandb.config.epochs = 3
+    run.config["seed"] = 0
+    run.config.setdefaults({"lr": 0.5, "warmup": 10})
+
+    assert params(captured) == {
+        "before": "init", "lr": 0.1, "model": {"layers": 2}, "batch": 8, "epochs": 3, "seed": 0, "warmup": 10,
+    }  # fmt: skip
+    assert (wandb.config.lr, run.config["batch"], run.config.get("no", 1), "seed" in wandb.config) == (0.1, 8, 1, True)
+    assert dict(run.config) == run.config.as_dict()
+    with pytest.raises(AttributeError, match="it has before, lr"):
+        _ = wandb.config.momentum
+
+
+def test_a_config_may_be_a_file(captured: Capture, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("lr: {value: 0.1, desc: null}\nlayers: 2\n")
+
+    wandb.init(config=str(file))
+
+    assert params(captured) == {"lr": 0.1, "layers": 2}
+
+
+def test_nested_values_are_flattened_with_a_dot(captured: Capture) -> None:
+    wandb.init()
+    wandb.log({"train": {"loss": 1.0, "by": {"task": 2.0}}})
+
+    assert steps_of(captured, "train.loss") == {0: 1.0}
+    assert steps_of(captured, "train.by.task") == {0: 2.0}
+
+
+@pytest.mark.feature("N9", "yes", "numpy scalars, 0-d and one-element arrays and tensors; the rest is said by type")
+def test_values_of_all_kinds_become_what_they_are(captured: Capture) -> None:
+    import torch
+
+    wandb.init()
+    wandb.log(
+        {
+            "tensor": torch.tensor(2.0, requires_grad=True),
+            "array": np.array([4.0]),
+            "flag": True,
+            "nothing": None,
+            "text": "hello",
+            "distribution": np.arange(10.0),
+            "list": [1, 2, 3],
+            "object": object(),
+        }
+    )
+
+    assert steps_of(captured, "tensor") == {0: 2.0}
+    assert steps_of(captured, "array") == {0: 4.0}
+    assert steps_of(captured, "flag") == {0: 1.0}
+    assert events(captured, "text")["text"].body == "hello"
+    assert sum(events(captured, "histogram")["distribution"].body["counts"]) == 10
+    assert sum(events(captured, "histogram")["list"].body["counts"]) == 3
+    [said] = captured.notices
+    assert "A value of type object in 'object' at test_wandb.py:" in said
+    assert "tensor" not in wandb.run.summary, "a tensor would keep its graph alive"
+
+
+@pytest.mark.feature("F15", "yes", "tables of samples, also grown row by row, in every backend that has tables")
+def test_tables_are_kept_with_the_pictures_in_their_cells(captured: Capture) -> None:
+    wandb.init()
+    table = wandb.Table(columns=["id", "picture"])
+    table.add_data(1, wandb.Image(np.zeros((2, 3), np.uint8)))
+    table.add_data(2, None)
+    wandb.log({"samples": table, "frame": wandb.Table(data=[["a", "b", "c"]])}, step=4)
+    table.add_data(3, None)
+
+    kept = events(captured, "table")
+    assert kept["samples"].body == {"columns": ["id", "picture"], "rows": [[1, "samples/picture/0"], [2, None]]}
+    assert kept["frame"].body == {"columns": ["Input", "Output", "Expected"], "rows": [["a", "b", "c"]]}
+    assert kept["samples"].step == 4
+    assert "samples/picture/0" in events(captured, "image")
+
+
+def test_a_table_has_columns_rows_and_data_frames() -> None:
+    table = wandb.Table(columns=["x"], data=[[1], [2]])
+    table.add_column("y", [3, 4])
+
+    assert (table.get_column("y"), len(table), list(table.iterrows())) == ([3, 4], 2, [(0, [1, 3]), (1, [2, 4])])
+    again = wandb.Table(dataframe=table.get_dataframe())
+    assert (again.columns, again.data) == (["x", "y"], [[1, 3], [2, 4]])
+
+
+@pytest.mark.feature("N8", "yes", "figures and pictures with captions")
+def test_pictures_of_all_kinds_are_kept(captured: Capture, tmp_path: Path) -> None:
+    Image.new("RGB", (6, 4)).save(tmp_path / "a.jpg")
+    figure, _ = plt.subplots()
+    wandb.init()
+    wandb.log(
+        {
+            "array": wandb.Image(np.full((4, 6, 3), 200.0), caption="bright"),
+            "file": wandb.Image(str(tmp_path / "a.jpg")),
+            "pillow": Image.new("L", (6, 4)),
+            "figure": figure,
+            "several": [wandb.Image(np.zeros((4, 6))), wandb.Image(np.ones((4, 6)))],
+            "film": wandb.Video(np.zeros((40, 3, 4, 6), np.uint8), fps=4),
+        }
+    )
+    plt.close(figure)
+
+    kept = events(captured, "image")
+    assert set(kept) == {"array", "file", "pillow", "figure", "several/0", "several/1", "film"}
+    assert Image.open(io.BytesIO(kept["array"].body)).getpixel((0, 0)) == (200, 200, 200)
+    assert kept["array"].attributes["ml.caption"] == "bright"
+    assert "14 of its 40 frames are kept as one picture" in captured.notices[0]
+
+
+@pytest.mark.feature("N7", "better", "values or counts; real in every backend that has histograms")
+def test_histograms_of_values_and_of_counts_are_kept(captured: Capture) -> None:
+    wandb.init()
+    wandb.log({"values": wandb.Histogram([1, 2, 2, 3], num_bins=2)})
+    wandb.log({"counts": wandb.Histogram(np_histogram=(np.array([3, 1]), np.array([0.0, 1.0, 2.0])))})
+
+    kept = events(captured, "histogram")
+    assert kept["values"].body["counts"] == [1.0, 3.0]
+    assert kept["counts"].body == {"counts": [3.0, 1.0], "edges": [0.0, 1.0, 2.0]}
+
+
+def test_audio_pages_and_files_are_kept(captured: Capture, tmp_path: Path) -> None:
+    (tmp_path / "cloud.obj").write_text("v 0 0 0")
+    wandb.init()
+    wandb.log(
+        {
+            "sound": wandb.Audio(np.zeros(10), sample_rate=8000, caption="silence"),
+            "page": wandb.Html("<b>hi</b>"),
+            "cloud": wandb.Object3D(str(tmp_path / "cloud.obj")),
+        }
+    )
+
+    assert events(captured, "audio")["sound"].attributes["ml.sample_rate"] == 8000
+    assert events(captured, "text")["page"].body == "<b>hi</b>"
+    assert events(captured, "artifact")["cloud"].body == b"v 0 0 0"
+
+
+@pytest.mark.feature("I12", "yes", "files, folders, models and what is written for them, under names and aliases")
+def test_artifacts_are_kept_with_their_files_metadata_and_aliases(captured: Capture, tmp_path: Path) -> None:
+    (tmp_path / "weights.pt").write_bytes(b"w")
+    run = wandb.init()
+    artifact = wandb.Artifact("model", type="model", metadata={"acc": 0.9})
+    artifact.add_file(str(tmp_path / "weights.pt"))
+    with artifact.new_file("notes.txt") as file:
+        file.write("fine")
+    run.log_artifact(artifact, aliases=["best"]).wait()
+    wandb.save(str(tmp_path / "*.pt"))
+
+    kept = [event for event in captured.events if event.kind == "ml.artifact"]
+    shown = {(event.name, event.attributes["ml.artifact.path_in"]): event.body for event in kept}
+    assert shown == {
+        ("model", "weights.pt"): b"w", ("model", "notes.txt"): b"fine", ("weights.pt", "weights.pt"): b"w",
+    }  # fmt: skip
+    assert kept[0].attributes["ml.artifact.type"] == "model"
+    assert list(kept[0].attributes["ml.artifact.aliases"]) == ["best"]
+    assert params(captured)["artifacts"] == {"model": {"acc": 0.9}}
+
+
+def test_charts_are_kept_as_the_tables_they_are_drawn_from(captured: Capture) -> None:
+    wandb.init()
+    wandb.log(
+        {
+            "lines": wandb.plot.line_series([0, 1], [[5, 6], [7, 8]], keys=["a", "b"]),
+            "confusion": wandb.plot.confusion_matrix(y_true=[0, 1, 1], preds=[0, 1, 0], class_names=["cat", "dog"]),
+            "line": wandb.plot.line(wandb.Table(["x", "y"], [[1, 2]]), "x", "y", title="t"),
+        }
+    )
+
+    kept = events(captured, "table")
+    assert kept["lines"].body["rows"] == [[0, "a", 5], [1, "a", 6], [0, "b", 7], [1, "b", 8]]
+    assert ["dog", "cat", 1] in kept["confusion"].body["rows"]
+    assert kept["line"].body["rows"] == [[1, 2]]
+
+
+@pytest.mark.feature("F14", "yes", "said once with place and name, never raised")
+def test_what_is_not_kept_is_said_once_with_its_place_and_never_raised(captured: Capture) -> None:
+    wandb.login()
+    wandb.init(dir="elsewhere", sync_tensorboard=True, anonymous="allow", settings=wandb.Settings(console="off"))
+    for _ in range(3):
+        wandb.watch(object())
+        wandb.log({"loss": 1.0}, step="three")  # type: ignore[arg-type]
+        wandb.log(5)  # type: ignore[arg-type]
+        wandb.config.update(7)
+    wandb.alert("title", "text")
+
+    said = " ".join(captured.notices)
+    for what in (
+        "init(dir='elsewhere')",
+        "init(sync_tensorboard=…)",
+        "wandb.watch()",
+        "step='three'",
+        "config=7",
+    ):
+        assert said.count(what) == 1, what
+    assert "expected names and values" in said
+    assert [event.kind for event in captured.events if event.kind == "alert"] == ["alert"]
+
+
+def test_what_is_not_there_names_the_package_that_has_it() -> None:
+    with pytest.raises(AttributeError, match="the package 'wandb' may be imported beside it"):
+        _ = wandb.Api
+
+
+def test_a_disabled_run_accepts_everything_and_records_nothing(captured: Capture) -> None:
+    with wandb.init(mode="disabled", config={"lr": 0.1}) as run:
+        run.log({"loss": 1.0})
+        run.summary["best"] = 1.0
+        run.log_artifact(wandb.Artifact("a"))
+        assert (run.disabled, run.summary["loss"], run.config.lr) == (True, 1.0, 0.1)
+
+    assert captured.points == []
+    assert [event for event in captured.events if event.kind != "ml.notice"] == []
+    assert wandb.run is None
+
+
+def test_the_environment_of_wandb_is_respected(captured: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_PROJECT", "from-env")
+    monkeypatch.setenv("WANDB_TAGS", "a,b")
+    monkeypatch.setenv("WANDB_RUN_GROUP", "night")
+
+    run = wandb.init()
+
+    assert (run.project, run.tags, run.group, run.offline) == ("from-env", ("a", "b"), "night", True)
+
+
+def test_a_second_init_returns_the_run_and_reinit_begins_another(captured: Capture) -> None:
+    first = wandb.init(config={"a": 1})
+
+    assert wandb.init(config={"b": 2}) is first
+    assert dict(first.config) == {"a": 1, "b": 2}
+
+
+def test_one_run_is_written_with_the_names_that_wandb_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", "jsonl")
+    with wandb.init(project="digits", name="first", config={"lr": 0.1}) as run:
+        run.define_metric("val/*", step_metric="epoch")
+        for epoch in range(2):
+            for _ in range(3):
+                run.log({"loss": 1.0 + epoch})
+            run.log({"epoch": epoch, "val/acc": epoch / 2})
+        folder, run_id = Path(run.dir).parent, run.id
+
+    shown = otel_ml.read(folder)
+    assert shown["loss"] == ([0, 1, 2, 4, 5, 6], [1.0, 1.0, 1.0, 2.0, 2.0, 2.0])
+    assert shown["val/acc"] == ([0, 1], [0.0, 0.5])
+    assert shown["epoch"] == ([3, 7], [0.0, 1.0])
+
+    with wandb.init(project="digits", id=run_id, resume="must") as run:
+        assert (run.id, run.step, run.resumed) == (run_id, 8, True)
+        run.log({"loss": 9.0})
+    assert otel_ml.read(folder)["loss"][0] == [0, 1, 2, 4, 5, 6, 8]
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert {row.get("attempt", 0) for row in rows if "values" in row} == {0}, "it goes on, it does not restart"
