@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +126,7 @@ class Logger(LoggerInterface):
             for name, text in values.texts.items():
                 otel_ml.log_text(name, text, step=index, axis=axis)
         if step_finished and step == self._step:
-            self._enter(step + 1)
+            self._enter(self._step + 1)
 
     def define_metric(self, name: str, step_metric: str | None = None) -> None:
         """Draw metrics whose names match a glob, such as `ray/*`, over the newest value of `step_metric`."""
@@ -170,23 +171,21 @@ class Logger(LoggerInterface):
                 f"{prefix}/{name}: expected a timeline_interval above 0 s, got {timeline_interval!r}. It is not drawn.",
             )
             return
-        series = timelines.series_of(metrics)
-        if series:
-            per_worker = timelines.per_worker_figure(series, name, timeline_interval)
-            self.log_plot(per_worker, step, f"{prefix}/per_worker_{name}")
-            self.log_plot(timelines.average_figure(series, name, timeline_interval), step, f"{prefix}/average_{name}")
+        self._draw(
+            f"{prefix}/per_worker_{name}", step, lambda: timelines.per_worker_figure(metrics, name, timeline_interval)
+        )
+        self._draw(f"{prefix}/average_{name}", step, lambda: timelines.average_figure(metrics, name, timeline_interval))
 
     def log_plot_token_mult_prob_error(self, data: Mapping[str, Any], step: int, name: str) -> None:
         """Record a plot of the sample on whose tokens inference engine and training policy disagree most.
 
         Args:
-            data: see `otel_ml.compat.nemo_rl.token_errors.worst_sample`. Samples that are masked do not count.
+            data: tensors or arrays `generation_logprobs`, `prev_logprobs`, `token_mask` (samples, tokens),
+                `sample_mask`, `prompt_lengths`, `full_lengths` (samples,). Samples that are masked do not count.
             step: of training.
             name: of the plot.
         """
-        sample = token_errors.worst_sample(data)
-        if sample is not None:
-            self.log_plot(token_errors.token_error_figure(sample), step, name)
+        self._draw(name, step, lambda: token_errors.token_error_figure(data))
 
     def finish(self) -> None:
         """Send everything and end the run; before a Ray actor is torn down. Safe to call again."""
@@ -195,13 +194,22 @@ class Logger(LoggerInterface):
 
     def _enter(self, step: int) -> None:
         """Make `step` the current one, unless a later one is: timers and metrics without a step count there."""
-        if isinstance(step, int) and step > self._step:
-            self._step = step
-            otel_ml.set_step(step)
+        if isinstance(step, numbers.Integral) and step > self._step:
+            self._step = int(step)
+            otel_ml.set_step(self._step)
 
-    def _dump(self, filename: str, write: Any) -> None:
+    def _draw(self, name: str, step: int, draw: Callable[[], Figure | None]) -> None:
+        try:
+            figure = draw()
+        except Exception as error:  # noqa: BLE001 (whatever is given to a plot: training goes on)
+            say("bad-event", f"{name} is not drawn: {type(error).__name__}: {error}. Expected what the call documents.")
+            return
+        if figure is not None:
+            self.log_plot(figure, step, name)
+
+    def _dump(self, filename: str, write: Callable[[Path], None]) -> None:
         path = Path(self.base_log_dir) / filename
         try:
             write(path)
-        except OSError as error:
+        except (OSError, TypeError, ValueError) as error:
             say("dump-not-written", f"{path} is not written: {error}. Make room, or choose another folder.")

@@ -86,8 +86,8 @@ def reward_levels(rewards: Sequence[float]) -> list[tuple[str, float, int]]:
     """
     finite = [reward for reward in rewards if math.isfinite(reward)]
     counts = Counter(finite)
-    odd = [(str(reward), reward, count) for reward, count in Counter(map(str, set(rewards) - set(finite))).items()]
-    others = [(label, float(label), sum(str(reward) == label for reward in rewards)) for label, _, _ in odd]
+    odd = Counter(str(reward) for reward in rewards if not math.isfinite(reward))
+    others = [(label, float(label), count) for label, count in odd.items()]
     if len(counts) <= _MOST_LEVELS:
         return [(f"{reward:.4f}", reward, counts[reward]) for reward in sorted(counts)] + others
     low, high = min(finite), max(finite)

@@ -71,6 +71,7 @@ def axis_of(family: str, step_metric: str) -> str:
 
 def _whole(value: Any) -> int | None:
     """Return a whole number from 0 on, also of a float that is one, or None."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= value < 2**53:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return None
-    return int(value) if int(value) == value else None
+    number = float(value)
+    return int(number) if 0 <= number < 2**53 and number.is_integer() else None

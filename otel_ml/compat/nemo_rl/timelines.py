@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +18,18 @@ Series = Mapping[Any, Sequence[float]]
 
 
 def series_of(metrics: Mapping[Any, Sequence[Any]]) -> Series:
-    """Return the workers that have values, in order; workers of other types than numbers come by their name."""
-    workers = sorted(metrics, key=lambda worker: (not isinstance(worker, int), worker if isinstance(worker, int) else 0,
-                                                  str(worker)))  # fmt: skip
-    return {worker: [float(value) for value in metrics[worker]] for worker in workers if len(metrics[worker])}
+    """Return the workers that have values: numbered ones in their order, then named ones."""
+    workers = [worker for worker in metrics if len(metrics[worker])]
+    numbered = sorted(worker for worker in workers if isinstance(worker, numbers.Real))
+    named = sorted((worker for worker in workers if not isinstance(worker, numbers.Real)), key=str)
+    return {worker: [float(value) for value in metrics[worker]] for worker in (*numbered, *named)}
 
 
-def per_worker_figure(series: Series, name: str, interval_s: float) -> Figure:
-    """Draw one line a worker over seconds."""
+def per_worker_figure(metrics: Mapping[Any, Sequence[Any]], name: str, interval_s: float) -> Figure | None:
+    """Draw one line a worker over seconds; None where no worker has a value."""
+    series = series_of(metrics)
+    if not series:
+        return None
     figure, axes = _empty(name, f"{name} (per worker)")
     for worker, values in series.items():
         axes.plot(np.arange(len(values)) * interval_s, values, label=f"worker_{worker}")
@@ -32,8 +37,11 @@ def per_worker_figure(series: Series, name: str, interval_s: float) -> Figure:
     return figure
 
 
-def average_figure(series: Series, name: str, interval_s: float) -> Figure:
-    """Draw the mean over the workers for as long as all of them have values."""
+def average_figure(metrics: Mapping[Any, Sequence[Any]], name: str, interval_s: float) -> Figure | None:
+    """Draw the mean over the workers for as long as all of them that have values do; None where none has."""
+    series = series_of(metrics)
+    if not series:
+        return None
     shortest = min(len(values) for values in series.values())
     mean = np.mean([values[:shortest] for values in series.values()], axis=0)
     figure, axes = _empty(name, f"{name} (average)")

@@ -36,7 +36,7 @@ Marker = tuple[float, dict[str, Any] | None]
 
 
 class _Running:
-    """A measurement between `start()` and `stop()`; its span is open in a context of its own: nothing nests under it."""
+    """A measurement between `start()` and `stop()`; nothing nests under its span, which has a context of its own."""
 
     def __init__(self, label: str) -> None:
         self._context: Context = copy_context()
@@ -72,6 +72,8 @@ class Timer:
         self._elapsed: dict[str, list[float]] = {}
         self._running: dict[str, _Running] = {}
         self._markers: dict[str, list[Marker]] = {}
+        # Between finding a label's list and adding to it, another thread may take the list away.
+        self._lock = threading.RLock()
 
     def start(self, label: str, should_log: bool = True) -> None:
         """Begin to measure.
@@ -79,9 +81,9 @@ class Timer:
         Raises:
             ValueError: `label` is being measured.
         """
-        if label in self._running:
-            raise ValueError(f"Timer {label!r} is running already: stop() it first, or choose another label")
-        self._running[label] = _Running(label)
+        with self._lock:
+            self._check_is_free(label)
+            self._running[label] = _Running(label)
         self._debug(label, "start", should_log)
 
     def stop(self, label: str, should_log: bool = True) -> float:
@@ -102,8 +104,7 @@ class Timer:
         Raises:
             ValueError: `label` is being measured by `start()`.
         """
-        if label in self._running:
-            raise ValueError(f"Timer {label!r} is running already: stop() it first, or choose another label")
+        self._check_is_free(label)
         self._debug(label, "start", should_log)
         with otel_ml.timed(label):
             begin_s = time.perf_counter()
@@ -122,15 +123,17 @@ class Timer:
     def mark(self, label: str, metadata: dict[str, Any] | None = None) -> float:
         """Note that something happens now; return the time, in seconds since 1970. An event of the run, too."""
         now_s = time.time()
-        self._markers.setdefault(label, []).append((now_s, metadata))
+        with self._lock:
+            self._markers.setdefault(label, []).append((now_s, metadata))
         otel_ml.event("timer.mark", {"label": label, **(metadata or {})})
         self._debug(label, f"mark meta={metadata}" if metadata else "mark", should_log=True)
         return now_s
 
     def get_markers(self, label: str | None = None) -> dict[str, list[Marker]]:
         """Return what was marked, by label: all, or what there is of one."""
-        labels = list(self._markers) if label is None else [label]
-        return {name: list(self._markers.get(name, ())) for name in labels}
+        with self._lock:
+            labels = list(self._markers) if label is None else [label]
+            return {name: list(self._markers.get(name, ())) for name in labels}
 
     def get_elapsed(self, label: str) -> list[float]:
         """Return all durations of a label in seconds.
@@ -138,9 +141,10 @@ class Timer:
         Raises:
             KeyError: there is none.
         """
-        if label not in self._elapsed:
-            raise KeyError(f"nothing was measured as {label!r}; there are {sorted(self._elapsed)}")
-        return list(self._elapsed[label])
+        with self._lock:
+            if label not in self._elapsed:
+                raise KeyError(f"nothing was measured as {label!r}; there are {sorted(self._elapsed)}")
+            return list(self._elapsed[label])
 
     def get_latest_elapsed(self, label: str) -> float:
         """Return the newest duration of a label in seconds.
@@ -163,30 +167,39 @@ class Timer:
 
     def get_timing_metrics(self, reduction_op: str | Mapping[str, str] = "mean") -> dict[str, float | list[float]]:
         """Return every label reduced: by one operation, or by that of the label; other labels as lists."""
-        operations = {} if isinstance(reduction_op, str) else reduction_op
-        default = reduction_op if isinstance(reduction_op, str) else None
-        chosen = {label: operations.get(label, default) for label in self._elapsed}
-        for unknown in sorted({operation for operation in chosen.values() if operation} - set(_REDUCTIONS)):
+        with self._lock:
+            measured = {label: list(samples) for label, samples in self._elapsed.items()}
+        if isinstance(reduction_op, str):
+            reduction_op = dict.fromkeys(measured, reduction_op)
+        for unknown in sorted(set(reduction_op.values()) - set(_REDUCTIONS)):
             say(
                 "bad-timer",
-                f"get_timing_metrics({unknown!r}): expected one of {', '.join(_REDUCTIONS)}. Durations are not reduced.",
+                f"get_timing_metrics({unknown!r}): expected one of {', '.join(_REDUCTIONS)}. "
+                "Its durations are not reduced.",
             )
+        reductions = {label: _REDUCTIONS.get(reduction_op.get(label, "")) for label in measured}
         return {
-            label: self.reduce(label, operation) if operation in _REDUCTIONS else self.get_elapsed(label)
-            for label, operation in chosen.items()
+            label: samples if (reduction := reductions[label]) is None else reduction(samples)
+            for label, samples in measured.items()
         }
 
     def drain(self, label: str) -> float:
         """Return the sum of a label's durations, 0 where there is none, and forget them."""
-        return float(sum(self._elapsed.pop(label, ())))
+        with self._lock:
+            return float(sum(self._elapsed.pop(label, ())))
 
     def reset(self, label: str | None = None) -> None:
         """Forget durations, measurements that run, and marks: all, or those of one label."""
-        for kept in (self._elapsed, self._running, self._markers):
-            if label is None:
-                kept.clear()
-            else:
-                kept.pop(label, None)
+        with self._lock:
+            for kept in (self._elapsed, self._running, self._markers):
+                if label is None:
+                    kept.clear()
+                else:
+                    kept.pop(label, None)
+
+    def _check_is_free(self, label: str) -> None:
+        if label in self._running:
+            raise ValueError(f"Timer {label!r} is running already: stop() it first, or choose another label")
 
     def _ended(self, label: str, elapsed_s: float, should_log: bool) -> float:
         self._keep(label, elapsed_s)
@@ -194,7 +207,8 @@ class Timer:
         return elapsed_s
 
     def _keep(self, label: str, elapsed_s: float) -> None:
-        self._elapsed.setdefault(label, []).append(elapsed_s)
+        with self._lock:
+            self._elapsed.setdefault(label, []).append(elapsed_s)
 
     def _debug(self, label: str, event: str, should_log: bool) -> None:
         if should_log and _LOGGER.isEnabledFor(logging.DEBUG):
@@ -204,44 +218,7 @@ class Timer:
 
 
 class ThreadSafeTimer(Timer):
-    """A timer that threads share; blocks of one label may be measured by several of them at once."""
+    """A timer that threads share; blocks of one label may be measured by several of them at once.
 
-    def __init__(self, context: Mapping[str, object] | None = None) -> None:
-        super().__init__(context)
-        self._lock = threading.RLock()
-
-    def start(self, label: str, should_log: bool = True) -> None:
-        with self._lock:
-            super().start(label, should_log)
-
-    def stop(self, label: str, should_log: bool = True) -> float:
-        with self._lock:
-            return super().stop(label, should_log)
-
-    def mark(self, label: str, metadata: dict[str, Any] | None = None) -> float:
-        with self._lock:
-            return super().mark(label, metadata)
-
-    def get_markers(self, label: str | None = None) -> dict[str, list[Marker]]:
-        with self._lock:
-            return super().get_markers(label)
-
-    def get_elapsed(self, label: str) -> list[float]:
-        with self._lock:
-            return super().get_elapsed(label)
-
-    def get_timing_metrics(self, reduction_op: str | Mapping[str, str] = "mean") -> dict[str, float | list[float]]:
-        with self._lock:
-            return super().get_timing_metrics(reduction_op)
-
-    def drain(self, label: str) -> float:
-        with self._lock:
-            return super().drain(label)
-
-    def reset(self, label: str | None = None) -> None:
-        with self._lock:
-            super().reset(label)
-
-    def _keep(self, label: str, elapsed_s: float) -> None:
-        with self._lock:
-            super()._keep(label, elapsed_s)
+    NeMo RL has a class of its own for it. Here every `Timer` is one.
+    """

@@ -70,15 +70,16 @@ def worst_sample(data: Mapping[str, Any]) -> WorstSample | None:
     )
 
 
-def token_error_figure(sample: WorstSample) -> Figure:
-    """Draw both log-probabilities and their difference by token, and mark the two worst tokens."""
+def token_error_figure(data: Mapping[str, Any]) -> Figure | None:
+    """Draw the worst sample: both log-probabilities and their difference by token, the two worst tokens marked."""
     from matplotlib.figure import Figure  # not pyplot: that keeps every figure, and asks for a window system
 
+    sample = worst_sample(data)
+    if sample is None:
+        return None
     absolute = int(np.argmax(np.nan_to_num(sample.difference)))
     with np.errstate(over="ignore", invalid="ignore"):
-        relative_errors = np.where(
-            sample.difference > 0, np.abs(1 - np.exp(sample.training - sample.generation)), 0.0
-        )
+        relative_errors = np.where(sample.difference > 0, np.abs(1 - np.exp(sample.training - sample.generation)), 0.0)
     relative = int(np.argmax(np.nan_to_num(relative_errors)))
     figure = Figure(layout="tight")
     axes = figure.subplots()

@@ -43,15 +43,19 @@ def values_of(metrics: Mapping[str, Any]) -> Values:
         elif isinstance(value, str):
             found.texts[name] = value
         else:
-            found.numbers.update(_numbers(name, value))
+            try:
+                found.numbers.update(_numbers(name, value))
+            except Exception:  # noqa: BLE001 (users' objects fail in any way; `otel_ml.log()` says what it is given)
+                found.numbers[name] = value
     return found
 
 
 def _flat(metrics: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in metrics.items():
         if name == _PER_WORKER and isinstance(value, Mapping):
-            value = {metric: _of_all_workers(samples) for metric, samples in value.items()}
-        if isinstance(value, Mapping):
+            merged = {metric: _of_all_workers(samples) for metric, samples in value.items()}
+            yield from flatten_dict({name: merged}, sep="/", expand_lists=False).items()
+        elif isinstance(value, Mapping):
             yield from flatten_dict({name: value}, sep="/", expand_lists=False).items()
         else:
             yield name, value
