@@ -52,7 +52,7 @@ def values_of(metrics: Mapping[str, Any]) -> Values:
 
 def _flat(metrics: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in metrics.items():
-        if name == _PER_WORKER and isinstance(value, Mapping):
+        if name.rpartition("/")[2] == _PER_WORKER and isinstance(value, Mapping):
             merged = {metric: _of_all_workers(samples) for metric, samples in value.items()}
             yield from flatten_dict({name: merged}, sep="/", expand_lists=False).items()
         elif isinstance(value, Mapping):
