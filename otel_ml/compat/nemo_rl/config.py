@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,10 @@ _USED: Mapping[str, frozenset[str]] = {
 _LISTS = frozenset({"tags"})
 
 _ANY = frozenset({"resume", "log_nemo_gym_full_result_tables"})
+
+_EXPERIMENTS = (("mlflow", "experiment_name"), ("wandb", "project"), ("swanlab", "project"))
+
+_NAMES = (("wandb", "name"), ("swanlab", "name"), ("mlflow", "run_name"))
 
 _MLFLOW_VARIABLES = {
     "tracking_uri": "MLFLOW_TRACKING_URI",
@@ -85,12 +89,14 @@ def settings_from(cfg: Mapping[str, Any], environ: Mapping[str, str] | None = No
         sections["mlflow"] = _with_variables(sections["mlflow"], environ)
     _say_unused(sections)
     wandb, mlflow = sections.get("wandb", {}), sections.get("mlflow", {})
+    others = {name: cfg.get(name) or {} for name in _BACKENDS}
     log_dir = Path(os.fspath(cfg["log_dir"])).expanduser().absolute()
     return Settings(
         log_dir=log_dir,
         exporters=("jsonl", *enabled),
-        experiment=_first(sections, ("mlflow", "experiment_name"), ("wandb", "project"), ("swanlab", "project")),
-        name=_name(sections),
+        # A backend that is off has no say, but its names are better than none for the run's folder.
+        experiment=_first(sections, _EXPERIMENTS) or _first(others, _EXPERIMENTS),
+        name=_name(sections) or _first(others, _NAMES),
         id=mlflow.get("run_id") or wandb.get("id"),
         tags=tuple(wandb.get("tags") or ()),
         notes=wandb.get("notes"),
@@ -169,14 +175,13 @@ def _say_unused(sections: Mapping[str, Mapping[str, Any]]) -> None:
             say("wrong-setting", f"{name}.{key} of the Logger's configuration is not used by otel_ml.")
 
 
-def _first(sections: Mapping[str, Mapping[str, Any]], *places: tuple[str, str]) -> str | None:
+def _first(sections: Mapping[str, Mapping[str, Any]], places: Sequence[tuple[str, str]]) -> str | None:
     found: Sequence[Any] = [sections.get(section, {}).get(key) for section, key in places]
     return next((str(value) for value in found if value), None)
 
 
 def _name(sections: Mapping[str, Mapping[str, Any]]) -> str | None:
-    places = (("wandb", "name"), ("swanlab", "name"), ("mlflow", "run_name"))
-    given = dict.fromkeys(str(sections[name][key]) for name, key in places if sections.get(name, {}).get(key))
+    given = dict.fromkeys(str(sections[name][key]) for name, key in _NAMES if sections.get(name, {}).get(key))
     if len(given) > 1:
         first, *others = given
         say("wrong-setting", f"A run has one name in every backend: {first!r} is used, and not {', '.join(others)}.")
@@ -186,13 +191,12 @@ def _name(sections: Mapping[str, Mapping[str, Any]]) -> str | None:
 def _environment(
     wandb: Mapping[str, Any], mlflow: Mapping[str, Any], log_dir: Path, environ: Mapping[str, str]
 ) -> Mapping[str, str]:
-    value: Callable[[Mapping[str, Any], str], str] = lambda section, key: str(section.get(key) or "")  # noqa: E731
     wanted = {
-        "WANDB_PROJECT": value(wandb, "project"),
-        "WANDB_ENTITY": value(wandb, "entity"),
-        "WANDB_MODE": value(wandb, "mode"),
-        "MLFLOW_TRACKING_URI": value(mlflow, "tracking_uri"),
+        "WANDB_PROJECT": wandb.get("project"),
+        "WANDB_ENTITY": wandb.get("entity"),
+        "WANDB_MODE": wandb.get("mode"),
+        "MLFLOW_TRACKING_URI": mlflow.get("tracking_uri"),
         # Where somebody chose a folder for all runs, that choice stands.
-        "OTEL_ML_DIR": environ.get("OTEL_ML_DIR", str(log_dir)),
+        "OTEL_ML_DIR": environ.get("OTEL_ML_DIR", log_dir),
     }
-    return {name: text for name, text in wanted.items() if text}
+    return {name: str(value) for name, value in wanted.items() if value}

@@ -119,8 +119,9 @@ class Logger(LoggerInterface):
             otel_ml.log(metrics, step=step)  # which says what is wrong
             return
         named = {name if name == step_metric or not prefix else f"{prefix}/{name}": v for name, v in metrics.items()}
-        self._enter(step)
         for (index, axis), placed in self._step_metrics.placed(named, step, prefix or "", step_metric):
+            if axis is None:
+                self._enter(index)
             values = values_of(placed)
             otel_ml.log(values.numbers, step=index, axis=axis)
             for name, text in values.texts.items():

@@ -63,11 +63,15 @@ def test_every_backend_that_is_enabled_is_an_exporter_and_its_section_counts() -
     }
 
 
-def test_a_backend_that_is_off_names_nothing() -> None:
-    settings = settings_from(config(wandb_enabled=True, wandb={"project": "p"}), {"MLFLOW_RUN_ID": "r"})
+def test_a_backend_that_is_off_has_no_say_but_its_names_are_better_than_none() -> None:
+    off = config(mlflow={"experiment_name": "e", "run_name": "n", "run_id": "r", "tracking_uri": "sqlite:///x.db"})
 
-    assert (settings.experiment, settings.name, settings.id) == ("p", None, None)
-    assert "MLFLOW_TRACKING_URI" not in settings.environment
+    all_off = settings_from({**off, "wandb": {}, "swanlab": {}}, {"MLFLOW_RUN_ID": "r"})
+    wandb_on = settings_from({**off, "wandb_enabled": True, "wandb": {"project": "p"}, "swanlab": {}}, {})
+
+    assert (all_off.experiment, all_off.name, all_off.id) == ("e", "n", None)
+    assert (wandb_on.experiment, wandb_on.name, wandb_on.id) == ("p", "n", None)
+    assert set(all_off.environment) == {"OTEL_ML_DIR"}
 
 
 @pytest.mark.feature("N25", "yes", "MLflow's variables stand in for its section; a run id continues that run")

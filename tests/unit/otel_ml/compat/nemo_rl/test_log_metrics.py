@@ -46,8 +46,12 @@ def test_names_get_the_prefix(logger: Logger, otel_ml_capture: Capture) -> None:
 def test_a_step_metric_is_an_axis_of_its_own_and_keeps_its_name(logger: Logger, otel_ml_capture: Capture) -> None:
     logger.log_metrics({"ray/ray_step": 70, "node.0.gpu.1.util": 0.9}, 70, prefix="ray", step_metric="ray/ray_step")
     logger.log_metrics({"loss": 0.5}, 2, prefix="train", step_metric="not/in/these")
+    logger.log_metrics({"ray/ray_step": 80}, 80, prefix="ray", step_metric="ray/ray_step", step_finished=True)
+    otel_ml.log({"inside": 1.0})
 
     assert recorded(otel_ml_capture) == {
+        ("ray", 80, "ray/ray_step"): 80.0,
+        ("step", 2, "inside"): 1.0,
         ("ray", 70, "ray/ray_step"): 70.0,
         ("ray", 70, "ray/node.0.gpu.1.util"): 0.9,
         ("step", 2, "train/loss"): 0.5,
