@@ -85,7 +85,8 @@ def validate(logger: Logger, timer: Timer, policy: Policy, step: int, num_sample
         rewards = rewards_of(answers)[:, 0]
     print_message_log_samples(message_logs(answers[:, 0]), rewards.tolist(), num_samples, step)
     logger.log_metrics({"accuracy": rewards.mean(), "rewards": rewards}, step, prefix="validation")
-    logger.log_metrics(timer.get_timing_metrics("sum"), step, prefix="timing/validation")
+    timings = timer.get_timing_metrics("sum")
+    logger.log_metrics(timings, step, prefix="timing/validation", step_finished=step == 0)
     timer.reset()
 
 

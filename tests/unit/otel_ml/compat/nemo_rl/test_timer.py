@@ -90,7 +90,7 @@ def test_durations_are_reduced(operation: str, expected: float) -> None:
 
 
 def test_what_cannot_be_reduced_is_said() -> None:
-    with pytest.raises(ValueError, match="operation='average'.*mean, median"):
+    with pytest.raises(ValueError, match=r"operation='average'.*mean, median"):
         filled(1.0).reduce("generation", "average")
     with pytest.raises(KeyError, match="'refit'"):
         filled(1.0).reduce("refit")
