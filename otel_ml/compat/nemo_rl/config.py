@@ -172,7 +172,7 @@ def _with_variables(section: Mapping[str, Any], environ: Mapping[str, str]) -> d
 def _say_unused(sections: Mapping[str, Mapping[str, Any]]) -> None:
     for name, section in sections.items():
         for key in sorted(key for key, value in section.items() if key not in _USED[name] and value is not None):
-            say("wrong-setting", f"{name}.{key} of the Logger's configuration is not used by otel_ml.")
+            say("setting-unused", f"{name}.{key} of the Logger's configuration is not used by otel_ml.")
 
 
 def _first(sections: Mapping[str, Mapping[str, Any]], places: Sequence[tuple[str, str]]) -> str | None:
@@ -184,7 +184,7 @@ def _name(sections: Mapping[str, Mapping[str, Any]]) -> str | None:
     given = dict.fromkeys(str(sections[name][key]) for name, key in _NAMES if sections.get(name, {}).get(key))
     if len(given) > 1:
         first, *others = given
-        say("wrong-setting", f"A run has one name in every backend: {first!r} is used, and not {', '.join(others)}.")
+        say("setting-unused", f"A run has one name in every backend: {first!r} is used, and not {', '.join(others)}.")
     return next(iter(given), None)
 
 

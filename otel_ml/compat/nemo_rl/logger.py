@@ -93,7 +93,7 @@ class Logger(LoggerInterface):
             raise
         if cfg.get("monitor_gpus"):
             say(
-                "wrong-setting",
+                "setting-unused",
                 "monitor_gpus: the Logger starts no monitor. Let a Collector scrape Ray's metrics into the run.",
             )
 
