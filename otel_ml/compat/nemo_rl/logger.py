@@ -62,11 +62,16 @@ class Logger(LoggerInterface):
     Attributes:
         base_log_dir: where dumps are written; the run is below it.
         run: of otel_ml; put `run.id` into a checkpoint to continue it.
+        wandb_logger: None, as `swanlab_logger` and `gpu_monitor` are: a backend's own objects are in the service.
         num_val_samples_to_print: what `cfg` says.
 
     Raises:
         ConfigError: all that is wrong with `cfg`, in one message.
     """
+
+    wandb_logger: None = None
+    swanlab_logger: None = None
+    gpu_monitor: None = None
 
     def __init__(self, cfg: Mapping[str, Any]) -> None:
         settings = settings_from(cfg)
@@ -109,7 +114,7 @@ class Logger(LoggerInterface):
 
         Args:
             metrics: numbers, arrays and tensors of one element; lists and longer arrays are recorded as `/mean`,
-                `/p50`, `/p90`, `/max`; texts as texts; nested names are joined by `/`.
+                `/p50`, `/p90`, `/max`; texts and tables as such; nested names are joined by `/`.
             step: of training. Steps may come in any order; what belongs to another clock has a `step_metric`.
             prefix: of all names but that of `step_metric`.
             step_metric: name in `metrics` whose value is the step instead, on an axis of its own.
@@ -126,6 +131,8 @@ class Logger(LoggerInterface):
             otel_ml.log(values.numbers, step=index, axis=axis)
             for name, text in values.texts.items():
                 otel_ml.log_text(name, text, step=index, axis=axis)
+            for name, (data, columns) in values.tables.items():
+                otel_ml.log_table(name, data, columns, step=index, axis=axis)
         if step_finished and step == self._step:
             self._enter(self._step + 1)
 

@@ -1,4 +1,4 @@
-"""What a value given to `log_metrics()` is recorded as: one number, a list's summary, or a text."""
+"""What a value given to `log_metrics()` is recorded as: one number, a list's summary, a text or a table."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ _PLAIN = frozenset({float, int, bool})
 _PER_WORKER = "generation_logger_metrics"
 """{metric: {worker: [samples]}}: the samples of all workers are one list."""
 
+Table = tuple[Any, Sequence[str] | None]
+"""What `otel_ml.log_table()` takes: data and columns."""
+
 Summary = Mapping[str, Any]
 """Name → value; `mean`, `p50`, `p90`, `max`."""
 
@@ -28,10 +31,11 @@ class Values:
 
     numbers: dict[str, Any] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
 
 
 def values_of(metrics: Mapping[str, Any]) -> Values:
-    """Return numbers and texts of `metrics`; nested names are joined by `/`.
+    """Return numbers, texts and tables (W&B's, pandas') of `metrics`; nested names are joined by `/`.
 
     Lists, arrays and tensors of several elements become `<name>/mean`, `/p50`, `/p90` and `/max`; an empty one is
     left out. A tensor on a device stays there: nothing waits for it.
@@ -42,12 +46,21 @@ def values_of(metrics: Mapping[str, Any]) -> Values:
             found.numbers[name] = value
         elif isinstance(value, str):
             found.texts[name] = value
+        elif (table := _table(value)) is not None:
+            found.tables[name] = table
         else:
             try:
                 found.numbers.update(_numbers(name, value))
             except Exception:  # noqa: BLE001 (users' objects fail in any way; `otel_ml.log()` says what it is given)
                 found.numbers[name] = value
     return found
+
+
+def _table(value: Any) -> Table | None:
+    if hasattr(value, "itertuples"):
+        return value, None
+    columns, rows = getattr(value, "columns", None), getattr(value, "data", None)
+    return (rows, columns) if isinstance(columns, list) and isinstance(rows, list) else None
 
 
 def _flat(metrics: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

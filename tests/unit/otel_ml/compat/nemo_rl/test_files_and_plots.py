@@ -285,18 +285,31 @@ def test_a_status_that_cannot_be_written_is_said(tmp_path: Path, caplog: pytest.
 
 
 @pytest.mark.feature("N33", "better", "NaN too, and an event of the run")
-@pytest.mark.parametrize("norm", [math.inf, math.nan, torch.tensor(math.inf), np.float32("inf")], ids=repr)
+@pytest.mark.parametrize(
+    "norm", [math.inf, math.nan, torch.tensor(math.inf), torch.tensor([1.0, math.inf]), np.float32("inf")], ids=repr
+)
 def test_a_gradient_norm_that_is_not_finite_is_a_warning_and_an_event(
     otel_ml_capture: Capture, caplog: pytest.LogCaptureFixture, norm: Any
 ) -> None:
-    assert not warn_if_inf_grad_norm(2.0)
+    assert not any(map(warn_if_inf_grad_norm, (2.0, torch.tensor(2.0), torch.tensor([1.0, 2.0]), None)))
     assert not caplog.records
 
     assert warn_if_inf_grad_norm(norm)
 
     assert "The gradient norm is" in caplog.text
     [event] = [event for event in otel_ml_capture.events if event.kind == "grad_norm.not_finite"]
-    assert event.attributes == {"value": str(float(norm))}
+    assert event.attributes == {"value": "nan" if norm is math.nan else "inf"}
+
+
+def test_only_rank_0_prints_the_warning_and_every_rank_has_the_event(
+    otel_ml_capture: Capture, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "3")
+
+    warn_if_inf_grad_norm(math.inf)
+
+    assert not caplog.records
+    assert "grad_norm.not_finite" in {event.kind for event in otel_ml_capture.events}
 
 
 @pytest.mark.feature("N6", "yes", "`flatten_dict` as NeMo RL's")

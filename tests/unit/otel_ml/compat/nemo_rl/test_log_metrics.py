@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -168,6 +170,21 @@ def test_texts_are_kept_and_what_is_no_value_is_said_by_name(logger: Logger, ote
     assert said(otel_ml_capture, "['loss']")
 
 
+@pytest.mark.feature("N9", "better", "tables among the metrics are tables in every backend")
+def test_tables_among_the_metrics_are_tables(logger: Logger, otel_ml_capture: Capture) -> None:
+    conversations = SimpleNamespace(columns=["prompt", "reward"], data=[["2+2?", 1.0]])  # as W&B's Table is
+    frame = pd.DataFrame({"task": ["math"], "solved": [3]})
+
+    logger.log_metrics({"conversations": conversations, "tasks": frame, "loss": 1.0}, 7, prefix="validation")
+
+    tables = {event.name: (event.step, event.body) for event in otel_ml_capture.events if event.kind == "ml.table"}
+    assert tables == {
+        "validation/conversations": (7, {"columns": ["prompt", "reward"], "rows": [["2+2?", 1.0]]}),
+        "validation/tasks": (7, {"columns": ["task", "solved"], "rows": [["math", 3]]}),
+    }
+    assert said(otel_ml_capture, "validation/") == []
+
+
 def test_an_object_that_breaks_when_looked_at_does_not_stop_training_or_the_others(
     logger: Logger, otel_ml_capture: Capture
 ) -> None:
@@ -214,3 +231,4 @@ def test_a_histogram_is_one_whatever_its_values(logger: Logger, otel_ml_capture:
 
 def test_a_logger_is_what_nemo_rl_calls_one(logger: Logger) -> None:
     assert isinstance(logger, LoggerInterface)
+    assert (logger.wandb_logger, logger.swanlab_logger, logger.gpu_monitor) == (None, None, None)
