@@ -220,4 +220,5 @@ class Logger(LoggerInterface):
         try:
             write(path)
         except (OSError, TypeError, ValueError) as error:
-            say("dump-not-written", f"{path} is not written: {error}. Make room, or choose another folder.")
+            why = getattr(error, "strerror", None) or error  # without the file's name, which has the step in it
+            say("dump-not-written", f"Files are not written into {path.parent}: {why}. Make room, or look at the data.")

@@ -30,21 +30,25 @@ class StepMetrics:
         self, metrics: Mapping[str, Any], step: int, prefix: str, step_metric: str | None
     ) -> Iterator[tuple[Place, Mapping[str, Any]]]:
         """Yield the metrics of one call by place; `metrics` have their full names."""
-        self._latest.update(
-            {name: index for name in set(self._declared.values()) if (index := _whole(metrics.get(name))) is not None}
-        )
         if step_metric and step_metric in metrics:
             index = _whole(metrics[step_metric])
             if index is None:
                 say(
                     "bad-step",
-                    f"log_metrics(step_metric={step_metric!r}): expected a whole number from 0 on, "
-                    f"got {metrics[step_metric]!r:.80}. The metrics are recorded at the training step.",
+                    f"log_metrics(step_metric={step_metric!r}): expected values that are whole numbers from 0 on, "
+                    f"got a {type(metrics[step_metric]).__name__} that is none. Its metrics are at the training step.",
                 )
                 yield (step, None), metrics
             else:
                 yield (index, axis_of(prefix, step_metric)), metrics
             return
+        if not self._declared:
+            yield (step, None), metrics
+            return
+        for name in self._declared.values():
+            index = _whole(metrics.get(name))
+            if index is not None:
+                self._latest[name] = index
         by_place: dict[Place, dict[str, Any]] = {}
         for name, value in metrics.items():
             by_place.setdefault(self._place(name, step), {})[name] = value

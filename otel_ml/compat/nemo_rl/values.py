@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,19 +41,39 @@ def values_of(metrics: Mapping[str, Any]) -> Values:
     left out. A tensor on a device stays there: nothing waits for it.
     """
     found = Values()
-    for name, value in _flat(metrics):
+    for name, value in metrics.items():
         if type(value) in _PLAIN:
             found.numbers[name] = value
-        elif isinstance(value, str):
-            found.texts[name] = value
-        elif (table := _table(value)) is not None:
-            found.tables[name] = table
         else:
-            try:
-                found.numbers.update(_numbers(name, value))
-            except Exception:  # noqa: BLE001 (users' objects fail in any way; `otel_ml.log()` says what it is given)
-                found.numbers[name] = value
+            for leaf, item in _leaves(name, value).items():
+                _add(found, leaf, item)
     return found
+
+
+def _leaves(name: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        return {name: value}
+    if name.rpartition("/")[2] == _PER_WORKER:
+        value = {metric: _of_all_workers(samples) for metric, samples in value.items()}
+    return flatten_dict({name: value}, sep="/", expand_lists=False)
+
+
+def _of_all_workers(samples: Any) -> Any:
+    if not isinstance(samples, Mapping):
+        return samples
+    return [item for of_one in samples.values() for item in (of_one if isinstance(of_one, list) else [of_one])]
+
+
+def _add(found: Values, name: str, value: Any) -> None:
+    if isinstance(value, str):
+        found.texts[name] = value
+    elif (table := _table(value)) is not None:
+        found.tables[name] = table
+    else:
+        try:
+            found.numbers.update(_numbers(name, value))
+        except Exception:  # noqa: BLE001 (users' objects fail in any way; `otel_ml.log()` says what it is given)
+            found.numbers[name] = value
 
 
 def _table(value: Any) -> Table | None:
@@ -61,23 +81,6 @@ def _table(value: Any) -> Table | None:
         return value, None
     columns, rows = getattr(value, "columns", None), getattr(value, "data", None)
     return (rows, columns) if isinstance(columns, list) and isinstance(rows, list) else None
-
-
-def _flat(metrics: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in metrics.items():
-        if name.rpartition("/")[2] == _PER_WORKER and isinstance(value, Mapping):
-            merged = {metric: _of_all_workers(samples) for metric, samples in value.items()}
-            yield from flatten_dict({name: merged}, sep="/", expand_lists=False).items()
-        elif isinstance(value, Mapping):
-            yield from flatten_dict({name: value}, sep="/", expand_lists=False).items()
-        else:
-            yield name, value
-
-
-def _of_all_workers(samples: Any) -> Any:
-    if not isinstance(samples, Mapping):
-        return samples
-    return [item for of_one in samples.values() for item in (of_one if isinstance(of_one, list) else [of_one])]
 
 
 def _numbers(name: str, value: Any) -> Mapping[str, Any]:

@@ -91,11 +91,12 @@ def test_a_dump_that_cannot_be_written_is_said_and_training_goes_on(
 ) -> None:
     (tmp_path / "file").write_text("")
 
-    logger.log_batched_dict_as_jsonl({"a": [1]}, "file/train.jsonl")
+    for step in range(3):
+        logger.log_batched_dict_as_jsonl({"a": [1]}, f"file/train{step}.jsonl")
     logger.log_string_list_as_jsonl([3], "other.jsonl")  # type: ignore[list-item]
     logger.log_batched_dict_as_jsonl({"a": [{(1, 2): 3}]}, "keys.jsonl")
 
-    assert caplog.text.count("is not written") == 2
+    assert caplog.text.count("Files are not written into") == 2
     assert "(otel-ml explain dump-not-written)" in caplog.text
     assert (tmp_path / "other.jsonl").read_text() == "3\n"
     assert [path.name for path in tmp_path.iterdir() if "keys" in path.name] == []
