@@ -23,7 +23,7 @@ pytestmark = pytest.mark.e2e
 EXAMPLE = ROOT / "examples" / "migrate" / "nemo_rl_grpo.py"
 
 DRIVER = """
-import sys
+import subprocess, sys
 from otel_ml.compat.nemo_rl import Logger
 
 run_id, first, last, fails = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "fails"
@@ -33,7 +33,10 @@ logger = Logger({
     "mlflow": {"experiment_name": "grpo-dev", "run_id": run_id or None},
 })
 print(logger.run.id)
+worker = f"import otel_ml; otel_ml.log({{'worker/tokens': 7.0}}, step={first})"
+subprocess.run([sys.executable, "-c", worker], check=True)
 for step in range(first, last + 1):
+    logger.log_metrics({"util": 0.5}, 1000 * step, prefix="outrunning")
     logger.log_metrics({"reward": step / 10, "reward/max": 1.0}, step, prefix="train", step_finished=True)
 if fails:
     raise RuntimeError("CUDA error")
@@ -123,8 +126,9 @@ def test_a_grpo_driver_is_one_run_with_the_documented_names_and_values_in_every_
 
 
 def scalars_of(answer: Mapping[str, Any]) -> dict[str, dict[int, float]]:
+    """Return name → step → value; what joined a row that was written already is among the amendments."""
     stored: dict[str, dict[int, float]] = {}
-    for name, _, step, value, *_ in answer["scalars"]:
+    for name, _, step, value, *_ in [*answer["scalars"], *answer.get("amendments", [])]:
         stored.setdefault(name, {})[step] = value
     return stored
 
@@ -134,6 +138,7 @@ def rewards_in(dump: Path) -> list[float]:
 
 
 @pytest.mark.feature("N2", "better", "the first run is in the experiment that was named; a crash is a failed run")
+@pytest.mark.feature("N4", "better", "steps of one family that outrun another's drop nothing")
 @pytest.mark.feature("N25", "yes", "a run id continues that run")
 @pytest.mark.timeout(300)
 def test_a_run_that_crashed_is_failed_in_mlflow_and_goes_on_under_its_id(tmp_path: Path) -> None:
@@ -150,10 +155,13 @@ def test_a_run_that_crashed_is_failed_in_mlflow_and_goes_on_under_its_id(tmp_pat
     expected: Mapping[str, object] = {
         "train/reward": pytest.approx({step: step / 10 for step in range(1, 6)}),
         "train/reward/max": dict.fromkeys(range(1, 6), 1.0),
+        "outrunning/util": dict.fromkeys(range(1000, 6000, 1000), 0.5),
+        "worker/tokens": {1: 7.0, 4: 7.0},
     }
     stored = scalars_of(answer_of("mlflow", run))
     assert {name: stored[name] for name in expected} == expected
-    assert otel_ml.read(run)["train/reward/max"] == (list(range(1, 6)), [1.0] * 5)
+    shown = otel_ml.read(run)
+    assert {name: dict(zip(*shown[name], strict=True)) for name in expected} == expected
     assert stored_runs(tmp_path / "logs" / "mlflow.db") == [("grpo-dev", "FINISHED")]
 
 

@@ -123,7 +123,8 @@ class Logger(LoggerInterface):
         if not isinstance(metrics, Mapping):
             otel_ml.log(metrics, step=step)  # which says what is wrong
             return
-        named = {name if name == step_metric or not prefix else f"{prefix}/{name}": v for name, v in metrics.items()}
+        above = f"{prefix}/" if prefix else ""
+        named = {name if name == step_metric else f"{above}{name}": value for name, value in metrics.items()}
         for (index, axis), placed in self._step_metrics.placed(named, step, prefix or "", step_metric):
             if axis is None:
                 self._enter(index)
@@ -133,7 +134,7 @@ class Logger(LoggerInterface):
                 otel_ml.log_text(name, text, step=index, axis=axis)
             for name, (data, columns) in values.tables.items():
                 otel_ml.log_table(name, data, columns, step=index, axis=axis)
-        if step_finished and step == self._step:
+        if step_finished and _is_step(step) and step == self._step:
             self._enter(self._step + 1)
 
     def define_metric(self, name: str, step_metric: str | None = None) -> None:
@@ -202,7 +203,7 @@ class Logger(LoggerInterface):
 
     def _enter(self, step: int) -> None:
         """Make `step` the current one, unless a later one is: timers and metrics without a step count there."""
-        if isinstance(step, numbers.Integral) and step > self._step:
+        if _is_step(step) and step > self._step:
             self._step = int(step)
             otel_ml.set_step(self._step)
 
@@ -222,3 +223,7 @@ class Logger(LoggerInterface):
         except (OSError, TypeError, ValueError) as error:
             why = getattr(error, "strerror", None) or error  # without the file's name, which has the step in it
             say("dump-not-written", f"Files are not written into {path.parent}: {why}. Make room, or look at the data.")
+
+
+def _is_step(value: object) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)

@@ -49,16 +49,17 @@ class StepMetrics:
             index = _whole(metrics.get(name))
             if index is not None:
                 self._latest[name] = index
-        by_place: dict[Place, dict[str, Any]] = {}
+        by_place: dict[Place | None, dict[str, Any]] = {}
         for name, value in metrics.items():
-            by_place.setdefault(self._place(name, step), {})[name] = value
-        yield from by_place.items()
+            by_place.setdefault(self._place(name), {})[name] = value
+        for place, placed in by_place.items():
+            yield place or (step, None), placed
 
-    def _place(self, name: str, step: int) -> Place:
+    def _place(self, name: str) -> Place | None:
         for pattern, step_metric in self._declared.items():
             if step_metric in self._latest and (name == step_metric or fnmatch.fnmatchcase(name, pattern)):
                 return self._latest[step_metric], axis_of(pattern.partition("*")[0], step_metric)
-        return step, None
+        return None
 
 
 def axis_of(family: str, step_metric: str) -> str:

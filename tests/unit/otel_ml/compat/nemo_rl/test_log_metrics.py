@@ -202,12 +202,19 @@ def test_an_object_that_breaks_when_looked_at_does_not_stop_training_or_the_othe
 
 
 def test_a_bad_step_is_said_and_nothing_raises(logger: Logger, otel_ml_capture: Capture) -> None:
-    for step in (-1, 1.5, "x", None, True):
+    logger.define_metric("eval/*", step_metric="eval/round")
+    for step in (-1, 1.5, "x", True, [1], torch.tensor([1, 2])):
         logger.log_metrics({"loss": 1.0}, step, step_finished=True)  # type: ignore[arg-type]
     logger.log_metrics({"loss": 1.0}, np.int64(2), step_finished=True)  # type: ignore[arg-type]
 
     assert said(otel_ml_capture, "log()", "got 1.5")
-    assert ("step", 2, "loss") in recorded(otel_ml_capture)
+    assert recorded(otel_ml_capture) == {("step", 2, "loss"): 1.0}
+
+
+def test_a_name_that_is_no_text_is_written_as_one(logger: Logger, otel_ml_capture: Capture) -> None:
+    logger.log_metrics({0: {"solved": 1.0}, ("a", 1): 2.0}, 1)  # type: ignore[dict-item]
+
+    assert {name for _, _, name in recorded(otel_ml_capture)} == {"0/solved", "('a', 1)"}
 
 
 @pytest.mark.feature("N6", "better", "secrets are hidden; nested in W&B, flattened where a backend needs it")
