@@ -1,0 +1,50 @@
+"""NeMo RL's logging with otel_ml behind it: change the import, keep the code (`docs/migrate/nemo_rl.md`).
+
+```python
+from otel_ml.compat.nemo_rl import Logger, Timer
+
+logger = Logger({"log_dir": "logs", "tensorboard_enabled": True})
+timer = Timer()
+for step in range(1, 4):
+    with timer.time("policy_training"):
+        loss = 1 / step
+    logger.log_metrics({"loss": loss}, step, prefix="train")
+    logger.log_metrics(timer.get_timing_metrics("sum"), step, prefix="timing/train", step_finished=True)
+    timer.reset()
+logger.finish()
+```
+"""
+
+from __future__ import annotations
+
+from otel_ml.compat.nemo_rl.backends import MLflowLogger, SwanlabLogger, TensorboardLogger, WandbLogger
+from otel_ml.compat.nemo_rl.checkpoint_status import write_checkpoint_status
+from otel_ml.compat.nemo_rl.experiment_dir import get_next_experiment_dir
+from otel_ml.compat.nemo_rl.flatten import flatten_dict
+from otel_ml.compat.nemo_rl.grad_norm import warn_if_inf_grad_norm
+from otel_ml.compat.nemo_rl.logger import Logger, LoggerInterface
+from otel_ml.compat.nemo_rl.rich_logging import configure_rich_logging
+from otel_ml.compat.nemo_rl.samples import print_message_log_samples
+from otel_ml.compat.nemo_rl.startup import log_container_init_timing
+from otel_ml.compat.nemo_rl.timeout import TimeoutChecker, convert_to_seconds
+from otel_ml.compat.nemo_rl.timer import ThreadSafeTimer, Timer
+
+__all__ = [
+    "Logger",
+    "LoggerInterface",
+    "MLflowLogger",
+    "SwanlabLogger",
+    "TensorboardLogger",
+    "ThreadSafeTimer",
+    "TimeoutChecker",
+    "Timer",
+    "WandbLogger",
+    "configure_rich_logging",
+    "convert_to_seconds",
+    "flatten_dict",
+    "get_next_experiment_dir",
+    "log_container_init_timing",
+    "print_message_log_samples",
+    "warn_if_inf_grad_norm",
+    "write_checkpoint_status",
+]

@@ -1,0 +1,54 @@
+"""What happened before Python started, from the times that the launch script put into the environment."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+
+import otel_ml
+
+__all__ = ["log_container_init_timing", "startup_times"]
+
+
+def startup_times(environ: Mapping[str, str], now_s: float) -> dict[str, float]:
+    """Return seconds by phase; phases whose times are not set, or are no numbers, are left out.
+
+    Args:
+        environ: may hold `SLURM_JOB_START_TIME`, `NRL_JOB_START_EPOCH`, `NRL_RAY_READY_EPOCH` (seconds since 1970).
+        now_s: seconds since 1970.
+
+    Examples:
+        >>> startup_times({"NRL_JOB_START_EPOCH": "100", "NRL_RAY_READY_EPOCH": "130"}, 142.0)
+        {'cluster_startup': 30.0, 'driver_startup': 12.0, 'total': 42.0}
+    """
+    slurm_s, job_s, ray_s = (
+        _seconds(environ.get(name)) for name in ("SLURM_JOB_START_TIME", "NRL_JOB_START_EPOCH", "NRL_RAY_READY_EPOCH")
+    )
+    phases = {
+        "slurm_prologue": (slurm_s, job_s),
+        "cluster_startup": (job_s, ray_s),
+        "driver_startup": (ray_s, now_s),
+        "total": (job_s if slurm_s is None else slurm_s, now_s),
+    }
+    return {name: end - begin for name, (begin, end) in phases.items() if begin is not None and end is not None}
+
+
+def log_container_init_timing() -> dict[str, float]:
+    """Print the start-up phases; record them as parameters `startup.<phase>`, in seconds, and return them.
+
+    To have them in the run, call it after the `Logger` is made.
+    """
+    times = startup_times(os.environ, time.time())
+    if times:
+        lines = [f"  {name}: {seconds:.1f} s" for name, seconds in times.items()]
+        print("\n".join(["Container start-up:", *lines]), flush=True)  # noqa: T201 (what it is for)
+        otel_ml.log_params({"startup": times})
+    return times
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        return float(text or "")
+    except ValueError:
+        return None
