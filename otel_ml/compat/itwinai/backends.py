@@ -22,6 +22,7 @@ class ConsoleLogger(Logger):
     kinds: ClassVar[frozenset[str]] = kinds.CONSOLE
 
     def observe(self, entry: Entry) -> None:
+        """Show a metric."""
         if entry.kind == "metric" and _log.isEnabledFor(logging.INFO) and not _is_on_device(entry.item):
             _log.info("ConsoleLogger: %s = %s", entry.identifier, entry.item)
 
@@ -63,9 +64,11 @@ class MLFlowLogger(Logger):
         self.run_name = run_name
 
     def init_arguments(self) -> dict[str, Any]:
+        """Return the arguments of `otel_ml.init()`."""
         return {**super().init_arguments(), "name": self.run_name, "notes": self.run_description}
 
     def environment(self) -> dict[str, str]:
+        """Return the variables that say where to write."""
         return {} if self.tracking_uri is None else {"MLFLOW_TRACKING_URI": str(self.tracking_uri)}
 
 
@@ -102,9 +105,11 @@ class WandBLogger(Logger):
         self._about = {"name": name, "tags": tuple(tags), "notes": notes}
 
     def init_arguments(self) -> dict[str, Any]:
+        """Return the arguments of `otel_ml.init()`."""
         return {**super().init_arguments(), **self._about}
 
     def environment(self) -> dict[str, str]:
+        """Return the variables that say where to write."""
         return {"WANDB_MODE": "offline"} if self.offline_mode else {}
 
 

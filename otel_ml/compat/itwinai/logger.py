@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -33,6 +33,7 @@ class LoggerContextError(OtelMLError, RuntimeError):
 class LogMixin(ABC):
     """Who has the one verb."""
 
+    @abstractmethod
     def log(
         self,
         item: Any,
