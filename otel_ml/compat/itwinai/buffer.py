@@ -13,7 +13,7 @@ from typing import Any
 
 from otel_ml._internal.guard import guard
 
-__all__ = ["Buffer", "Noted", "Summary"]
+__all__ = ["Buffer", "Noted", "Summary", "not_written"]
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,7 @@ class Buffer:
             for key, lines in rows.items():
                 _append(self._summary(key).path, lines)
         except OSError as error:
-            guard.say(
-                "itwinai-provenance",
-                f"Prov4MLLogger: metrics cannot be written to {str(self._folder)!r}: {error}. Training goes on; the "
-                "run has them.",
-            )
+            guard.say("itwinai-provenance", not_written(self._folder, error))
 
     def _summary(self, key: tuple[str, str]) -> Summary:
         found = self._summaries.get(key)
@@ -121,6 +117,14 @@ class Buffer:
             path = self._folder / "metrics" / _file_name(context) / f"{_file_name(name)}.csv"
             found = self._summaries[key] = Summary(context, name, path)
         return found
+
+
+def not_written(folder: Path, error: OSError) -> str:
+    """Say that a folder cannot be written."""
+    return (
+        f"Prov4MLLogger: {str(folder)!r} cannot be written: {error}. Expected a folder with room; training goes on, "
+        "and the run has all values."
+    )
 
 
 def _file_name(name: str) -> str:

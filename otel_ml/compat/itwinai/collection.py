@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from otel_ml.compat.itwinai.backends import MLFlowLogger
 from otel_ml.compat.itwinai.kinds import KINDS
 from otel_ml.compat.itwinai.logger import Logger
-from otel_ml.compat.itwinai.record import keep, record
+from otel_ml.compat.itwinai.record import record
 
 __all__ = ["LoggersCollection", "get_mlflow_logger"]
 
@@ -83,7 +83,7 @@ class LoggersCollection(Logger):
         entry = passing[0].entry(item, identifier, kind, step, kwargs, passing)
         for logger in passing:
             logger.observe(entry)
-        (record if any(kind in logger.kinds for logger in passing) else keep)(entry)
+        record(entry, frozenset().union(*(logger.kinds for logger in passing)))
 
     def init_arguments(self) -> dict[str, Any]:
         """Return what the loggers of this worker say together; of one argument the first logger's counts."""

@@ -17,7 +17,7 @@ from otel_ml.compat.itwinai.files import Files
 from otel_ml.compat.itwinai.gate import Gate
 from otel_ml.compat.itwinai.kinds import NUMBERS
 from otel_ml.compat.itwinai.measure import Energy
-from otel_ml.compat.itwinai.record import keep, record
+from otel_ml.compat.itwinai.record import record
 from otel_ml.compat.itwinai.session import SESSION, Joined
 from otel_ml.exceptions import OtelMLError
 
@@ -181,7 +181,7 @@ class Logger(LogMixin):
         if self.should_log(batch_idx):
             entry = self.entry(item, identifier, kind, step, kwargs, (self,))
             self.observe(entry)
-            (record if kind in self.kinds else keep)(entry)
+            record(entry, self.kinds)
 
     def save_hyperparameters(self, params: Mapping[str, Any]) -> None:
         """Log hyper-parameters.

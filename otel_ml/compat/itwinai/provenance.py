@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import otel_ml
+from otel_ml._internal.guard import guard
 from otel_ml.compat.itwinai import kinds
-from otel_ml.compat.itwinai.buffer import Buffer, Noted
+from otel_ml.compat.itwinai.buffer import Buffer, Noted, not_written
 from otel_ml.compat.itwinai.document import Document, written
 from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.compat.itwinai.logger import Logger
@@ -90,6 +91,10 @@ class Prov4MLLogger(Logger):
             return
         for summary in buffer.close():
             document.metric(summary)
-        paths = written(document.finished(), self._folder, graph=self.create_graph, svg=self.create_svg)
+        try:
+            paths = written(document.finished(), self._folder, graph=self.create_graph, svg=self.create_svg)
+        except OSError as error:
+            guard.say("itwinai-provenance", not_written(self._folder, error))
+            return
         for path in (*paths, *buffer.paths):
             otel_ml.log_artifact(path, name=f"provenance/{path.relative_to(self._folder)}", type="provenance")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.guard import guard
+from otel_ml._internal.guard import RecordingError, guard
 from otel_ml.compat.itwinai import measure
 from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.compat.itwinai.files import described, is_path
@@ -14,18 +14,27 @@ from otel_ml.compat.itwinai.kinds import KINDS
 from otel_ml.compat.itwinai.models import model_file
 from otel_ml.compat.itwinai.watch import watch
 
-__all__ = ["keep", "record"]
+__all__ = ["record"]
 
 SECONDS = "seconds"
 """The axis of what has no step of training: whole seconds since the context was created."""
 
 
-def record(entry: Entry) -> None:
-    """Record `entry` as its kind says."""
-    _RECORDERS[entry.kind](entry)
+def record(entry: Entry, kinds: Collection[str]) -> None:
+    """Record `entry` as its kind says, if it is one of `kinds`, else as an artifact; what fails is counted and said."""
+    try:
+        (_RECORDERS[entry.kind] if entry.kind in kinds else _keep)(entry)
+    except RecordingError:
+        raise
+    except Exception as error:  # noqa: BLE001 (users' models, objects that cannot be pickled, full disks)
+        guard.drop(
+            "bad_event",
+            f"log({entry.identifier!r}, kind={entry.kind!r}) failed with {type(error).__name__}: {error}. Expected "
+            "something of that kind; it is not recorded, and training goes on.",
+        )
 
 
-def keep(entry: Entry) -> None:
+def _keep(entry: Entry) -> None:
     """Keep what no logger has a place for as an artifact, and say so once."""
     known = "" if entry.kind in KINDS else f" Expected one of {', '.join(sorted(KINDS))}."
     guard.say(
