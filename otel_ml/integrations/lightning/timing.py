@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import Any
 
 import otel_ml
@@ -26,20 +27,20 @@ class OtelMLTiming(CALLBACK):  # type: ignore[misc] # which of two packages it c
         self._device = device
         self._phase: Any = None
         self._batch: Any = None
-        self._data: Any = None
+        self._waiting_since = perf_counter()
         self._validation: Any = None
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Wait for the first batch."""
-        del pl_module
-        otel_ml.set_step(trainer.fit_loop.epoch_loop._batches_that_stepped)  # noqa: SLF001 (the step it logs under)
-        self._data = self._started("data", span=False)
+        del trainer, pl_module
+        self._waiting_since = perf_counter()
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """The batch is there; the forward pass begins."""
         del pl_module, batch, batch_idx
-        self._data = _stopped(self._data)
-        otel_ml.set_step(trainer.fit_loop.epoch_loop._batches_that_stepped)  # noqa: SLF001
+        otel_ml.set_step(trainer.fit_loop.epoch_loop._batches_that_stepped)  # noqa: SLF001 (the step it logs under)
+        # Recorded when the batch is there: waiting for it belongs to its own step, not to the one before.
+        otel_ml.record("time/data", perf_counter() - self._waiting_since, within="sum", reduce="max")
         self._batch = self._started("batch", device=self._device)
         self._begin("forward")
 
@@ -67,37 +68,31 @@ class OtelMLTiming(CALLBACK):  # type: ignore[misc] # which of two packages it c
         """The batch is done; the next one is waited for."""
         del trainer, pl_module, outputs, batch, batch_idx
         self._phase, self._batch = _stopped(self._phase), _stopped(self._batch)
-        self._data = self._started("data", span=False)
-
-    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """No batch is waited for."""
-        del trainer, pl_module
-        self._data = None
+        self._waiting_since = perf_counter()
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Validation begins."""
         del trainer, pl_module
-        self._data = None  # waiting for the next batch would contain the whole validation
         self._validation = self._started("validation")
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Validation is over."""
         del trainer, pl_module
         self._validation = _stopped(self._validation)
+        self._waiting_since = perf_counter()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Stop what runs: how long it took until it failed is worth knowing."""
         del trainer, pl_module, exception
         self._phase, self._batch = _stopped(self._phase), _stopped(self._batch)
-        self._data, self._validation = None, _stopped(self._validation)
+        self._validation = _stopped(self._validation)
 
     def _begin(self, phase: str) -> None:
         _stopped(self._phase)
         self._phase = self._started(phase, device=self._device)
 
-    def _started(self, name: str, *, device: str | None = None, span: bool = True) -> Any:
-        # `timed()` and not `timer()`: a measurement that is given up is not recorded.
-        timing = otel_ml.timed(name, device=device, span=span)
+    def _started(self, name: str, *, device: str | None = None) -> Any:
+        timing = otel_ml.timed(name, device=device)
         timing.__enter__()
         return timing
 
