@@ -35,8 +35,8 @@ def test_what_lightning_logs_is_in_the_run_under_lightnings_steps(otel_ml_captur
     assert otel_ml_capture.values("val_loss") == [0.25]
     assert otel_ml_capture.values("test_loss") == [0.125]
     assert otel_ml_capture.values("epoch")[:BATCHES] == [0.0] * BATCHES
-    [params] = [event.body for event in otel_ml_capture.events if event.kind == "ml.params"]
-    assert params == {"width": 1}
+    params = [event.body for event in otel_ml_capture.events if event.kind == "ml.params"]
+    assert params == [{"width": 1}] * 2
 
 
 def test_each_phase_of_a_batch_is_timed_at_the_step_under_which_lightning_logs(otel_ml_capture: Capture) -> None:
