@@ -45,7 +45,7 @@ STEPS = list(range(4))
 
 
 @pytest.mark.parametrize(
-    ("package", "strategy"), [("lightning", "ddp"), ("pytorch_lightning", "ddp"), ("lightning", "ddp_spawn")]
+    ("package", "strategy"), [("pytorch_lightning", "ddp"), ("lightning", "ddp_spawn")]
 )
 def test_processes_that_lightning_starts_are_ranks_of_one_run(package: str, strategy: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
