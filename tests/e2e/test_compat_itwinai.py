@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -40,7 +41,7 @@ with logger.start_logging(rank=0):
     logger.log(np.zeros((4, 4, 3), np.uint8), "digit", kind="image", step=1)
     logger.log({"a": 1}, "config.json", kind="dict")
     logger.log(model, "net", kind="model")
-    logger.log(model, "net-best", kind="best_model")
+    logger.log(model, "net-best", kind="best_model", registered_model_name="digits-net")
     logger.log(model, "net.pt", kind="torch")
     logger.log(torch.utils.data.TensorDataset(torch.zeros(3, 4)), "train", kind="dataset")
     logger.log(__file__, "script", kind="artifact")
@@ -58,7 +59,8 @@ with logger.start_logging(rank=0):
 @pytest.mark.feature("I6", "better", "MLflow, W&B, TensorBoard, console and provenance as one run")
 @pytest.mark.feature("I11", "yes", "offline_mode writes a folder that `wandb sync` uploads")
 @pytest.mark.feature("I2", "yes", "all 18 kinds, read back from each backend")
-def test_all_kinds_are_in_every_backend_and_the_model_loads_in_mlflow(tmp_path: Path) -> None:
+@pytest.mark.feature("I12", "better", "the model is a version in MLflow's registry, and loads from there")
+def test_all_kinds_are_in_every_backend_and_the_model_loads_from_the_registry(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(EVERYTHING)
     finished([sys.executable, script], environment(), tmp_path)
@@ -78,7 +80,21 @@ def test_all_kinds_are_in_every_backend_and_the_model_loads_in_mlflow(tmp_path: 
     names = {name for name, *_ in answer["artifacts"]}
     assert {"config.json", "net", "net-best", "net.pt", "train", "script", "mine"} <= names
     assert any("provenance.json" in inside for _, inside, _ in answer["artifacts"])
-    assert "MLmodel" in {inside for name, inside, _ in answer["artifacts"] if name == "net"}
+    assert weights_in_registry(run, "models:/digits-net@best") == [2, 4]
+
+
+def weights_in_registry(run: Path, model: str) -> list[int]:
+    program = """
+import json, sys, mlflow
+mlflow.set_tracking_uri(sys.argv[1])
+print(json.dumps(list(mlflow.pytorch.load_model(sys.argv[2]).weight.shape)))
+"""
+    uri = f"sqlite:///{run.resolve().parents[1] / 'mlflow.db'}"
+    command = [sys.executable, "-c", program, uri, model]
+    done = subprocess.run(command, cwd=run, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    shape: list[int] = json.loads(done.stdout.splitlines()[-1])
+    return shape
 
 
 @pytest.mark.feature("I9", "better", "under torchrun: one run, each worker's own curve and the mean")

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any, ClassVar, Literal
 
+from otel_ml import Run
 from otel_ml.compat.itwinai import kinds
 from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.compat.itwinai.logger import Logger
+from otel_ml.compat.itwinai.registry import ToRegister, register
+from otel_ml.compat.itwinai.session import Joined
 
 __all__ = ["ConsoleLogger", "MLFlowLogger", "TensorBoardLogger", "WandBLogger"]
 
@@ -34,6 +37,9 @@ def _is_on_device(item: Any) -> bool:
 
 class MLFlowLogger(Logger):
     """Records into a run that MLflow stores.
+
+    A model is kept in MLflow's own format where `mlflow` is installed; with `registered_model_name=` it becomes a
+    version in the registry when the context is destroyed.
 
     Args:
         savedir: folder of the files that are made of logged things.
@@ -62,6 +68,8 @@ class MLFlowLogger(Logger):
         self.tracking_uri = tracking_uri
         self.run_description = run_description
         self.run_name = run_name
+        self._run: Run | None = None
+        self._to_register: list[ToRegister] = []
 
     def init_arguments(self) -> dict[str, Any]:
         """Return the arguments of `otel_ml.init()`."""
@@ -70,6 +78,23 @@ class MLFlowLogger(Logger):
     def environment(self) -> dict[str, str]:
         """Return the variables that say where to write."""
         return {} if self.tracking_uri is None else {"MLFLOW_TRACKING_URI": str(self.tracking_uri)}
+
+    def begin(self, joined: Joined) -> None:
+        """Remember the run whose models are registered."""
+        self._run = joined.run
+
+    def observe(self, entry: Entry) -> None:
+        """Note a model that is to be in the registry."""
+        model = entry.options.get("registered_model_name")
+        if model and entry.kind in {"model", "best_model"}:
+            alias = "best" if entry.kind == "best_model" else ""
+            self._to_register.append(ToRegister(entry.name, str(model), alias))
+
+    def end(self) -> None:
+        """Register the models that were logged with `registered_model_name=`."""
+        models, self._to_register = self._to_register, []
+        if models and self._run is not None:
+            register(models, self._run)
 
 
 class WandBLogger(Logger):
