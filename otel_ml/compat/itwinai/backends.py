@@ -13,6 +13,7 @@ from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.compat.itwinai.logger import Logger
 from otel_ml.compat.itwinai.registry import ToRegister, register
 from otel_ml.compat.itwinai.session import Joined
+from otel_ml.exceptions import ConfigError
 
 __all__ = ["ConsoleLogger", "MLFlowLogger", "TensorBoardLogger", "WandBLogger"]
 
@@ -148,7 +149,7 @@ class TensorBoardLogger(Logger):
         log_on_workers: a rank, several, or -1 for all.
 
     Raises:
-        ValueError: another framework.
+        ConfigError: a ValueError; another framework.
     """
 
     kinds: ClassVar[frozenset[str]] = kinds.TENSORBOARD
@@ -163,5 +164,5 @@ class TensorBoardLogger(Logger):
     ) -> None:
         super().__init__(savedir, log_freq, log_on_workers)
         if framework.lower() not in {"pytorch", "tensorflow"}:
-            raise ValueError(f"framework={framework!r} was given. Expected 'pytorch' or 'tensorflow'.")
+            raise ConfigError(f"framework={framework!r} was given. Expected 'pytorch' or 'tensorflow'.")
         self.framework = framework

@@ -22,7 +22,7 @@ class LoggersCollection(Logger):
         loggers: one of a type.
 
     Raises:
-        ValueError: two of one type.
+        ConfigError: a ValueError; two of one type.
     """
 
     kinds: ClassVar[frozenset[str]] = KINDS
@@ -32,7 +32,7 @@ class LoggersCollection(Logger):
         names = [type(logger).__name__ for logger in loggers]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise ValueError(f"More than one {', '.join(twice)} was given. Expected one logger of each type.")
+            raise ConfigError(f"More than one {', '.join(twice)} was given. Expected one logger of each type.")
         self.loggers = list(loggers)
 
     @property

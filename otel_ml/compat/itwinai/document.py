@@ -41,10 +41,7 @@ class Document:
         try:
             from prov.model import ProvDocument
         except ImportError as error:
-            raise MissingDependencyError(
-                "Prov4MLLogger needs the package 'prov'. Install it with: pip install 'otel-ml[provenance]'",
-                slug="missing-package",
-            ) from error
+            raise MissingDependencyError("Prov4MLLogger", package="prov", extra="provenance") from error
         self._document = ProvDocument()
         self._names = self._document.add_namespace("ex", _iri(namespace))
         self._number = 0

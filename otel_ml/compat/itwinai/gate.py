@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from otel_ml.exceptions import ConfigError
+
 __all__ = ["Gate"]
 
 
@@ -17,7 +19,7 @@ class Gate:
         log_on_workers: a rank, several, or -1 for all.
 
     Raises:
-        ValueError: `log_freq` is neither of the words nor a positive whole number.
+        ConfigError: a ValueError; `log_freq` is neither of the words nor a positive whole number.
 
     Examples:
         >>> gate = Gate(log_freq=2, log_on_workers=[0, 3])
@@ -33,7 +35,7 @@ class Gate:
     def __post_init__(self) -> None:
         is_number = isinstance(self.log_freq, int) and not isinstance(self.log_freq, bool) and self.log_freq > 0
         if not is_number and self.log_freq not in {"epoch", "batch"}:
-            raise ValueError(
+            raise ConfigError(
                 f"log_freq={self.log_freq!r} was given. Expected 'epoch', 'batch' or a positive whole number."
             )
 

@@ -70,7 +70,7 @@ class Logger(LogMixin):
         run_id: id of the run, once there is a context.
 
     Raises:
-        ValueError: `log_freq` is none.
+        ConfigError: a ValueError; `log_freq` is none.
     """
 
     kinds: ClassVar[frozenset[str]] = NUMBERS

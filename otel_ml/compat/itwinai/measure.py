@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,9 +115,9 @@ def _counters() -> Iterable[tuple[Callable[[], float | None], float]]:
     """Yield (read the joules of a counter, where it begins again)."""
     for folder in sorted(_RAPL.glob("intel-rapl:[0-9]")):
         limit = _microjoules(folder / "max_energy_range_uj")
-        yield (lambda folder=folder: _microjoules(folder / "energy_uj")), limit or 0.0
+        yield partial(_microjoules, folder / "energy_uj"), limit or 0.0
     for nvml, device in _gpus():
-        yield (lambda nvml=nvml, device=device: _nvml_joules(nvml, device)), 0.0
+        yield partial(_nvml_joules, nvml, device), 0.0
 
 
 def _microjoules(file: Path) -> float | None:

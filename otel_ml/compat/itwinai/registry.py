@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from otel_ml import Run
@@ -17,6 +18,9 @@ __all__ = ["ToRegister", "register"]
 
 TIMEOUT_S = 15.0
 """For the service to have opened the run in MLflow, and for MLflow to answer; the program has ended training."""
+
+
+_SQLITE = "sqlite:///"
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,11 @@ def register(models: Sequence[ToRegister], run: Run) -> None:
     worker.start()
     worker.join(TIMEOUT_S)
     if missing:
-        why = f"{type(error[0]).__name__}: {error[0]}" if error else f"no answer within {TIMEOUT_S:g} s"
+        why = (
+            f"{type(error[0]).__name__}: {str(error[0]).partition(_NEW_LINE)[0]}"
+            if error
+            else f"no answer within {TIMEOUT_S:g} s"
+        )
         names = ", ".join(one.model for one in missing)
         guard.say(
             "itwinai-not-registered",
@@ -66,6 +74,9 @@ def _register(missing: list[ToRegister], run: Run) -> None:
     uri = os.environ.get("MLFLOW_TRACKING_URI") or (run.dir and f"sqlite:///{run.dir.resolve().parents[1]}/mlflow.db")
     if not uri:
         raise LookupError("neither MLFLOW_TRACKING_URI nor a folder of the run is known")
+    # A database that is not there yet is made by the service; MLflow's client would make it too, at the same time.
+    if uri.startswith(_SQLITE) and not _until(lambda: Path(uri.removeprefix(_SQLITE)).exists()):
+        raise LookupError(f"{uri!r} is not there")
     client = mlflow.MlflowClient(uri)
     stored = _until(lambda: _stored(client, run))
     if stored is None:
@@ -94,6 +105,10 @@ def _stored(client: Any, run: Run) -> Any:
 def _until(find: Callable[[], Any]) -> Any:
     """Return what `find` finds, at last nothing: the service opens the run in its own time."""
     deadline = time.monotonic() + TIMEOUT_S * 0.8
-    while (found := find()) is None and time.monotonic() < deadline:
+    while not (found := find()) and time.monotonic() < deadline:
         time.sleep(0.2)
     return found
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".partition("\n")[0]

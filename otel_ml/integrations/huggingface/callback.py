@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import otel_ml
-from otel_ml.exceptions import MissingDependencyError
 from otel_ml.integrations.huggingface.values import log_values
+from otel_ml.integrations.package import PackageError
 
 try:
     from transformers import TrainerCallback
 except ImportError as error:
-    raise MissingDependencyError(
-        "OtelMLCallback needs the package 'transformers'. Install it with: pip install transformers",
-        slug="missing-package",
-    ) from error
+    raise PackageError("OtelMLCallback", "transformers") from error
 
 __all__ = ["OtelMLCallback", "published"]
 

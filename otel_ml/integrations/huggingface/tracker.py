@@ -6,17 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import otel_ml
-from otel_ml.exceptions import MissingDependencyError
 from otel_ml.integrations.huggingface.values import log_values
+from otel_ml.integrations.package import PackageError
 
 try:
     from accelerate.state import PartialState
     from accelerate.tracking import GeneralTracker
 except ImportError as error:
-    raise MissingDependencyError(
-        "OtelMLTracker needs the package 'accelerate'. Install it with: pip install accelerate",
-        slug="missing-package",
-    ) from error
+    raise PackageError("OtelMLTracker", "accelerate") from error
 
 __all__ = ["OtelMLTracker"]
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from otel_ml.exceptions import MissingDependencyError
+from otel_ml.integrations.package import PackageError
 
 __all__ = ["CALLBACK", "LOGGER", "global_rank"]
 
@@ -21,10 +21,7 @@ def _package() -> str:
     for name in _PACKAGES:
         if find_spec(name.partition(".")[0]) is not None:
             return name
-    raise MissingDependencyError(
-        "otel_ml.integrations.lightning needs the package 'lightning'. Install it with: pip install lightning",
-        slug="missing-package",
-    )
+    raise PackageError("otel_ml.integrations.lightning", "lightning")
 
 
 def global_rank() -> int:

@@ -52,12 +52,15 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """In a process that Lightning spawned: join the run, which is in the environment, with the rank it is given."""
-        vars(self).update(state)
+        self.__dict__.update(state)
         self._checkpoints = Checkpoints()
 
     @property
     def experiment(self) -> otel_ml.Run:
         """The run; `logger.experiment.summary({…})`."""
+        return self._join()
+
+    def _join(self) -> otel_ml.Run:
         if self._run is None:
             self._run = self._joined(global_rank())
         return self._run
@@ -93,13 +96,13 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Record what Lightning has reduced, from rank 0."""
         if global_rank() == 0:
-            _ = self.experiment
+            self._join()
             otel_ml.log(metrics, step=step, prefix=self._prefix)
 
     def log_hyperparams(self, params: Any, *_: Any, **more: Any) -> None:
         """Record hyper-parameters: a dictionary, a Namespace, a dataclass."""
         if global_rank() == 0:
-            _ = self.experiment
+            self._join()
             otel_ml.log_params(params)
             if more:
                 otel_ml.log_params(more)
@@ -108,7 +111,7 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
         """Record the model's modules as a text; a drawn graph is not kept, which is said once."""
         del input_array
         if global_rank() == 0:
-            _ = self.experiment
+            self._join()
             otel_ml.log_text("model", f"```text\n{model}\n```")
             guard.say(
                 "lightning-graph",

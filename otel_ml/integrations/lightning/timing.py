@@ -47,7 +47,7 @@ class OtelMLTiming(CALLBACK):  # type: ignore[misc] # which of two packages it c
     def on_before_zero_grad(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         """The forward pass is over."""
         del trainer, pl_module, optimizer
-        self._phase = _stopped(self._phase)
+        self._end_phase()
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
         """The backward pass begins."""
@@ -57,7 +57,7 @@ class OtelMLTiming(CALLBACK):  # type: ignore[misc] # which of two packages it c
     def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
         """The backward pass is over."""
         del trainer, pl_module
-        self._phase = _stopped(self._phase)
+        self._end_phase()
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         """The optimizer begins."""
@@ -67,7 +67,9 @@ class OtelMLTiming(CALLBACK):  # type: ignore[misc] # which of two packages it c
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """The batch is done; the next one is waited for."""
         del trainer, pl_module, outputs, batch, batch_idx
-        self._phase, self._batch = _stopped(self._phase), _stopped(self._batch)
+        self._end_phase()
+        _stop(self._batch)
+        self._batch = None
         self._waiting_since = perf_counter()
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
@@ -78,18 +80,26 @@ class OtelMLTiming(CALLBACK):  # type: ignore[misc] # which of two packages it c
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Validation is over."""
         del trainer, pl_module
-        self._validation = _stopped(self._validation)
+        _stop(self._validation)
+        self._validation = None
         self._waiting_since = perf_counter()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Stop what runs: how long it took until it failed is worth knowing."""
         del trainer, pl_module, exception
-        self._phase, self._batch = _stopped(self._phase), _stopped(self._batch)
-        self._validation = _stopped(self._validation)
+        self._end_phase()
+        _stop(self._batch)
+        self._batch = None
+        _stop(self._validation)
+        self._validation = None
 
     def _begin(self, phase: str) -> None:
-        _stopped(self._phase)
+        self._end_phase()
         self._phase = self._started(phase, device=self._device)
+
+    def _end_phase(self) -> None:
+        _stop(self._phase)
+        self._phase = None
 
     def _started(self, name: str, *, device: str | None = None) -> Any:
         timing = otel_ml.timed(name, device=device)
@@ -97,6 +107,6 @@ class OtelMLTiming(CALLBACK):  # type: ignore[misc] # which of two packages it c
         return timing
 
 
-def _stopped(timing: Any) -> None:
+def _stop(timing: Any) -> None:
     if timing is not None:
         timing.__exit__(None, None, None)
