@@ -38,7 +38,7 @@ def _keep(entry: Entry) -> None:
     """Keep what no logger has a place for as an artifact, and say so once."""
     known = "" if entry.kind in KINDS else f" Expected one of {', '.join(sorted(KINDS))}."
     guard.say(
-        "itwinai-kept-as-artifact",
+        "itwinai-artifact",
         f"{' and '.join(entry.loggers)}: no place for kind={entry.kind!r}. What is logged so, such as "
         f"{entry.identifier!r}, is kept as an artifact.{known}",
     )

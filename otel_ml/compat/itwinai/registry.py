@@ -54,14 +54,10 @@ def register(models: Sequence[ToRegister], run: Run) -> None:
     worker.start()
     worker.join(TIMEOUT_S)
     if missing:
-        why = (
-            f"{type(error[0]).__name__}: {str(error[0]).partition(_NEW_LINE)[0]}"
-            if error
-            else f"no answer within {TIMEOUT_S:g} s"
-        )
+        why = _first_line(error[0]) if error else f"no answer within {TIMEOUT_S:g} s"
         names = ", ".join(one.model for one in missing)
         guard.say(
-            "itwinai-not-registered",
+            "itwinai-registry",
             f"MLFlowLogger: {names} not in MLflow's registry: {why}. Expected a run that MLflow stores; the model is "
             "kept as an artifact of the run, register it from there.",
         )

@@ -85,7 +85,7 @@ class Session:
         missing = set(arguments.get("exporters") or ()) - self._exporters
         if self._is_ours and missing:
             guard.say(
-                "itwinai-second-logger",
+                "itwinai-exporter",
                 f"A logger for {', '.join(sorted(missing))} was added to a run that has begun without it. Expected "
                 "all loggers of a run together: put them into one LoggersCollection.",
             )

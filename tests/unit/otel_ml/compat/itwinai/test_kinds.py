@@ -236,7 +236,7 @@ def test_what_a_logger_has_no_place_for_is_kept_as_an_artifact_and_said_once(
     [said] = [sentence for sentence in otel_ml_capture.notices if "kept as an artifact" in sentence]
     assert logger.__name__ in said
     assert repr(kind) in said
-    assert "otel-ml explain itwinai-kept-as-artifact" in said
+    assert "otel-ml explain itwinai-artifact" in said
 
 
 def test_a_collection_keeps_only_what_none_of_its_loggers_has_a_place_for(otel_ml_capture: Capture) -> None:
