@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 import otel_ml
-from tests.e2e.jobs import ROOT, answer_of, environment, finished, scalars_in, the_run_in, torchrun
+from tests.e2e.jobs import answer_of, environment, finished, scalars_in, the_run_in
+from tests.e2e.test_frameworks import as_documented
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+EXAMPLE = "torchrun --nproc-per-node 2 examples/migrate/itwinai_trainer.py"
 
 EVERYTHING = """
 import matplotlib
@@ -99,7 +102,7 @@ print(json.dumps(list(mlflow.pytorch.load_model(sys.argv[2]).weight.shape)))
 
 @pytest.mark.feature("I9", "better", "under torchrun: one run, each worker's own curve and the mean")
 def test_the_example_under_torchrun_is_one_run_with_a_curve_for_each_worker(tmp_path: Path) -> None:
-    finished(torchrun(2, ROOT / "examples" / "migrate" / "itwinai_trainer.py"), environment(), tmp_path)
+    finished(as_documented(EXAMPLE), environment(), tmp_path)
 
     run = the_run_in(tmp_path / "otel-ml-runs")
     shown = otel_ml.read(run)

@@ -12,7 +12,15 @@ from tests.e2e.jobs import BACKENDS, ROOT, answer_of, environment, finished, sca
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-EXAMPLES = ROOT / "examples" / "migrate"
+LIGHTNING = "torchrun --nproc-per-node 2 examples/migrate/lightning_trainer.py"
+HUGGING_FACE = "torchrun --nproc-per-node 2 examples/migrate/huggingface_trainer.py"
+
+
+def as_documented(command: str) -> list[object]:
+    """Return what runs a command of the docs: `torchrun` on a port of its own."""
+    _, _, processes, program = command.split()
+    return torchrun(int(processes), ROOT / program)
+
 
 LINE = """
 import {package} as pl, torch
@@ -44,9 +52,7 @@ if __name__ == "__main__":
 STEPS = list(range(4))
 
 
-@pytest.mark.parametrize(
-    ("package", "strategy"), [("pytorch_lightning", "ddp"), ("lightning", "ddp_spawn")]
-)
+@pytest.mark.parametrize(("package", "strategy"), [("pytorch_lightning", "ddp"), ("lightning", "ddp_spawn")])
 def test_processes_that_lightning_starts_are_ranks_of_one_run(package: str, strategy: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(LINE.format(package=package, strategy=strategy))
@@ -63,7 +69,7 @@ def test_processes_that_lightning_starts_are_ranks_of_one_run(package: str, stra
 
 @pytest.mark.feature("I10", "better", "under torchrun: one run with the best checkpoint, in every backend")
 def test_the_lightning_example_is_one_run_in_every_backend(tmp_path: Path) -> None:
-    command = torchrun(2, EXAMPLES / "lightning_trainer.py")
+    command = as_documented(LIGHTNING)
     finished(command, environment(OTEL_ML_EXPORTERS=",".join(BACKENDS)), tmp_path)
 
     run = the_run_in(tmp_path / "otel-ml-runs")
@@ -76,7 +82,7 @@ def test_the_lightning_example_is_one_run_in_every_backend(tmp_path: Path) -> No
 
 
 def test_the_transformers_example_is_one_run_of_two_ranks(tmp_path: Path) -> None:
-    command = torchrun(2, EXAMPLES / "huggingface_trainer.py")
+    command = as_documented(HUGGING_FACE)
     finished(command, environment(OTEL_ML_EXPORTERS="jsonl,tensorboard"), tmp_path)
 
     run = the_run_in(tmp_path / "otel-ml-runs")

@@ -9,6 +9,7 @@ from otel_ml.compat.itwinai.backends import MLFlowLogger
 from otel_ml.compat.itwinai.kinds import KINDS
 from otel_ml.compat.itwinai.logger import Logger
 from otel_ml.compat.itwinai.record import record
+from otel_ml.exceptions import ConfigError
 
 __all__ = ["LoggersCollection", "get_mlflow_logger"]
 
