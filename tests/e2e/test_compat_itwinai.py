@@ -66,7 +66,7 @@ with logger.start_logging(rank=0):
 def test_all_kinds_are_in_every_backend_and_the_model_loads_from_the_registry(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(EVERYTHING)
-    finished([sys.executable, script], environment(), tmp_path)
+    finished([sys.executable, script], environment(WANDB_MODE="online"), tmp_path)
 
     run = the_run_in(tmp_path / "otel-ml-runs")
     assert run.parent.name == "digits"
@@ -157,8 +157,9 @@ with MLFlowLogger(experiment_name="digits", tracking_uri={uri!r}).start_logging(
     logger.log(0.5, "loss", step=0)
 assert "MLFLOW_TRACKING_URI" not in os.environ
 """)
-    finished([sys.executable, script], environment(), tmp_path)
+    finished([sys.executable, script], environment(OTEL_ML_EXPORTERS="tensorboard"), tmp_path)
 
     run = the_run_in(tmp_path / "otel-ml-runs")
+    assert scalars_in("tensorboard", run)["loss"] == {0: 0.5}  # added from outside
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     assert scalars_in("mlflow", run)["loss"] == {0: 0.5}

@@ -36,7 +36,7 @@ class Line(pl.LightningModule):
     def training_step(self, batch, batch_idx):
         self.log("rank_0_only", float(batch_idx))
         otel_ml.log({{"ranks": 1.0}}, reduce="sum")
-        otel_ml.log({{"rank": float(self.global_rank)}}, reduce="max")
+        otel_ml.log({{"own": float(self.global_rank)}}, reduce="rank")
         return self.layer(batch[0]).square().mean()
 
     def configure_optimizers(self):
@@ -61,7 +61,7 @@ def test_processes_that_lightning_starts_are_ranks_of_one_run(package: str, stra
 
     shown = otel_ml.read(the_run_in(tmp_path / "otel-ml-runs"))
     assert shown["ranks"] == (STEPS, [2.0] * 4), said
-    assert shown["rank"] == (STEPS, [1.0] * 4)
+    assert (shown["own/rank_0"], shown["own/rank_1"]) == ((STEPS, [0.0] * 4), (STEPS, [1.0] * 4))
     assert shown["rank_0_only"] == (STEPS, [0.0, 1.0, 2.0, 3.0])
     for phase in ("data", "batch", "forward", "backward", "optimizer"):
         assert shown[f"time/{phase}"][0] == STEPS

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from otel_ml.compat.itwinai.backends import MLFlowLogger
+from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.compat.itwinai.kinds import KINDS
 from otel_ml.compat.itwinai.logger import Logger
 from otel_ml.compat.itwinai.record import record
@@ -102,6 +103,16 @@ class LoggersCollection(Logger):
         """Let the loggers of this worker record into the run."""
         for logger in self._chosen():
             logger.become_part_of(joined)
+
+    def observe(self, entry: Entry) -> None:
+        """Let the loggers of this worker see what is logged, where this collection is in another."""
+        for logger in self._chosen():
+            logger.observe(entry)
+
+    def observe_parameters(self, params: Any) -> None:
+        """Let the loggers of this worker see the hyper-parameters."""
+        for logger in self._chosen():
+            logger.observe_parameters(params)
 
     def _chosen(self) -> list[Logger]:
         return [logger for logger in self.loggers if logger.logs_on(self.worker_rank)]

@@ -15,6 +15,7 @@ from otel_ml._internal.guard import guard
 from otel_ml.compat.itwinai.buffer import Summary
 from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.exceptions import MissingDependencyError
+from otel_ml.redaction import redacted_values
 
 __all__ = ["Document", "written"]
 
@@ -74,7 +75,7 @@ class Document:
     def parameters(self, params: Any) -> None:
         """Note hyper-parameters."""
         given = params if isinstance(params, Mapping) else vars(params)
-        for name, value in given.items():
+        for name, value in redacted_values(dict(given)).items():
             self._run.used(self._entity(str(name), {"kind": "param", "value": json.dumps(value, default=str)}))
 
     def metric(self, summary: Summary) -> None:

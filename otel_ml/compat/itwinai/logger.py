@@ -192,6 +192,7 @@ class Logger(LogMixin):
         self._require_context()
         if self.should_log() and self._joined is not None:
             otel_ml.log_params(params, prefix=self._joined.prefix)
+            self.observe_parameters(params)
 
     def serialize(self, obj: Any, identifier: str) -> str:
         """Pickle `obj` to `<savedir>/<identifier>`, and return that path."""
@@ -269,6 +270,9 @@ class Logger(LogMixin):
 
     def observe(self, entry: Entry) -> None:
         """See what is logged."""
+
+    def observe_parameters(self, params: Mapping[str, Any]) -> None:
+        """See the hyper-parameters that are saved."""
 
     def end(self) -> None:
         """Do what belongs to the end of the context, while the run is still open."""

@@ -77,10 +77,9 @@ class Prov4MLLogger(Logger):
         else:
             self._document.note(context, entry)
 
-    def save_hyperparameters(self, params: Any) -> None:
-        """Log hyper-parameters, also into the document."""
-        super().save_hyperparameters(params)
-        if self._document is not None and self.should_log():
+    def observe_parameters(self, params: Any) -> None:
+        """Note hyper-parameters."""
+        if self._document is not None:
             self._document.parameters(params)
 
     def end(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import otel_ml
 from otel_ml._internal.guard import guard
 from otel_ml._internal.runtime import RUNTIME
+from otel_ml.config import Config
 
 __all__ = ["SESSION", "Joined"]
 
@@ -108,7 +109,9 @@ def _of_its_own(
     arguments: Mapping[str, Any], run_id: str | None, parent_run_id: str | None, nested: str | None
 ) -> dict[str, Any]:
     """Return the arguments of `init()` for a process that is in no run yet."""
-    own = {**arguments, "id": run_id or parent_run_id}
+    # Other backends may be added from outside, without a change to the program.
+    exporters = dict.fromkeys((*(arguments.get("exporters") or ()), *Config.from_env().exporters))
+    own = {**arguments, "id": run_id or parent_run_id, "exporters": tuple(exporters)}
     if nested:
         # The display name is the parent's; what the child is, is its role: `<role>/<name>` in the backend.
         own.update(name=None, role=nested)

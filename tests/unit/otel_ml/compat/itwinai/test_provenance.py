@@ -81,9 +81,11 @@ def test_a_tensor_that_is_changed_after_it_was_logged_keeps_its_value(otel_ml_ca
 def test_in_a_collection_the_document_holds_what_the_others_log_too(otel_ml_capture: Capture) -> None:
     with LoggersCollection([MLFlowLogger(), Prov4MLLogger(create_graph=False)]).start_logging() as logger:
         logger.log("hello", "note", kind="text", step=0)
+        logger.save_hyperparameters({"lr": 0.1, "api_key": "secret"})
 
     content = json.loads(documents(otel_ml_capture)["provenance/provenance.json"])
-    assert [entity["ex:kind"] for entity in content["entity"].values()] == ["text"]
+    noted = {entity["prov:label"]: (entity["ex:kind"], entity["ex:value"]) for entity in content["entity"].values()}
+    assert noted == {"note": ("text", "hello"), "lr": ("param", "0.1"), "api_key": ("param", '"***"')}
 
 
 def test_documents_that_are_given_are_kept(otel_ml_capture: Capture, tmp_path: Path) -> None:
