@@ -1,0 +1,168 @@
+"""The loggers of one backend each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, ClassVar, Literal
+
+from otel_ml import Run
+from otel_ml.compat.itwinai import kinds
+from otel_ml.compat.itwinai.entry import Entry
+from otel_ml.compat.itwinai.logger import Logger
+from otel_ml.compat.itwinai.registry import ToRegister, register
+from otel_ml.compat.itwinai.session import Joined
+from otel_ml.exceptions import ConfigError
+
+__all__ = ["ConsoleLogger", "MLFlowLogger", "TensorBoardLogger", "WandBLogger"]
+
+_log = logging.getLogger(__name__)
+
+
+class ConsoleLogger(Logger):
+    """Shows metrics as `ConsoleLogger: loss = 0.5`, with Python's logging at INFO; the run is in its folder."""
+
+    kinds: ClassVar[frozenset[str]] = kinds.CONSOLE
+
+    def observe(self, entry: Entry) -> None:
+        """Show a metric."""
+        if entry.kind == "metric" and _log.isEnabledFor(logging.INFO) and not _is_on_device(entry.item):
+            _log.info("ConsoleLogger: %s = %s", entry.identifier, entry.item)
+
+
+def _is_on_device(item: Any) -> bool:
+    """Whether showing the value would wait for a device."""
+    return getattr(getattr(item, "device", None), "type", "cpu") != "cpu"
+
+
+class MLFlowLogger(Logger):
+    """Records into a run that MLflow stores.
+
+    A model is kept in MLflow's own format where `mlflow` is installed; with `registered_model_name=` it becomes a
+    version in the registry when the context is destroyed.
+
+    Args:
+        savedir: folder of the files that are made of logged things.
+        experiment_name: of the MLflow experiment.
+        tracking_uri: of the MLflow server or file; else `MLFLOW_TRACKING_URI`, else `mlflow.db` in `OTEL_ML_DIR`.
+        run_description: a free text.
+        run_name: display name.
+        log_freq: `"epoch"`, `"batch"` or every n-th batch.
+        log_on_workers: a rank, several, or -1 for all.
+    """
+
+    kinds: ClassVar[frozenset[str]] = kinds.MLFLOW
+    exporter: ClassVar[str | None] = "mlflow"
+
+    def __init__(
+        self,
+        savedir: str | PathLike[str] = "mllogs",
+        experiment_name: str | None = None,
+        tracking_uri: str | None = None,
+        run_description: str | None = None,
+        run_name: str | None = None,
+        log_freq: str | int = "epoch",
+        log_on_workers: int | Sequence[int] = 0,
+    ) -> None:
+        super().__init__(savedir, log_freq, log_on_workers, experiment_id=experiment_name)
+        self.tracking_uri = tracking_uri
+        self.run_description = run_description
+        self.run_name = run_name
+        self._run: Run | None = None
+        self._to_register: list[ToRegister] = []
+
+    def init_arguments(self) -> dict[str, Any]:
+        """Return the arguments of `otel_ml.init()`."""
+        return {**super().init_arguments(), "name": self.run_name, "notes": self.run_description}
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that say where to write."""
+        return {} if self.tracking_uri is None else {"MLFLOW_TRACKING_URI": str(self.tracking_uri)}
+
+    def begin(self, joined: Joined) -> None:
+        """Remember the run whose models are registered."""
+        self._run = joined.run
+
+    def observe(self, entry: Entry) -> None:
+        """Note a model that is to be in the registry."""
+        model = entry.options.get("registered_model_name")
+        if model and entry.kind in {"model", "best_model"}:
+            alias = "best" if entry.kind == "best_model" else ""
+            self._to_register.append(ToRegister(entry.name, str(model), alias))
+
+    def end(self) -> None:
+        """Register the models that were logged with `registered_model_name=`."""
+        models, self._to_register = self._to_register, []
+        if models and self._run is not None:
+            register(models, self._run)
+
+
+class WandBLogger(Logger):
+    """Records into a run that W&B stores; the step that is given is the step.
+
+    Args:
+        savedir: folder of the files that are made of logged things.
+        project_name: of the W&B project.
+        log_freq: `"epoch"`, `"batch"` or every n-th batch.
+        log_on_workers: a rank, several, or -1 for all.
+        offline_mode: write a folder that `wandb sync` uploads.
+        tags, notes, name: of the run.
+    """
+
+    kinds: ClassVar[frozenset[str]] = kinds.WANDB
+    exporter: ClassVar[str | None] = "wandb"
+
+    def __init__(
+        self,
+        savedir: str | PathLike[str] = "mllogs",
+        project_name: str | None = None,
+        log_freq: str | int = "epoch",
+        log_on_workers: int | Sequence[int] = 0,
+        offline_mode: bool = False,
+        *,
+        name: str | None = None,
+        tags: Sequence[str] = (),
+        notes: str | None = None,
+    ) -> None:
+        super().__init__(savedir, log_freq, log_on_workers, experiment_id=project_name)
+        self.project_name = project_name
+        self.offline_mode = offline_mode
+        self._about = {"name": name, "tags": tuple(tags), "notes": notes}
+
+    def init_arguments(self) -> dict[str, Any]:
+        """Return the arguments of `otel_ml.init()`."""
+        return {**super().init_arguments(), **self._about}
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that say where to write."""
+        return {"WANDB_MODE": "offline"} if self.offline_mode else {}
+
+
+class TensorBoardLogger(Logger):
+    """Records into a run that TensorBoard shows.
+
+    Args:
+        savedir: folder of the files that are made of logged things.
+        log_freq: `"epoch"`, `"batch"` or every n-th batch.
+        framework: whose tensors are logged; those of either are taken.
+        log_on_workers: a rank, several, or -1 for all.
+
+    Raises:
+        ConfigError: a ValueError; another framework.
+    """
+
+    kinds: ClassVar[frozenset[str]] = kinds.TENSORBOARD
+    exporter: ClassVar[str | None] = "tensorboard"
+
+    def __init__(
+        self,
+        savedir: str | PathLike[str] = "mllogs",
+        log_freq: str | int = "epoch",
+        framework: Literal["pytorch", "tensorflow"] = "pytorch",
+        log_on_workers: int | Sequence[int] = 0,
+    ) -> None:
+        super().__init__(savedir, log_freq, log_on_workers)
+        if framework.lower() not in {"pytorch", "tensorflow"}:
+            raise ConfigError(f"framework={framework!r} was given. Expected 'pytorch' or 'tensorflow'.")
+        self.framework = framework

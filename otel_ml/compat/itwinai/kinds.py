@@ -1,0 +1,18 @@
+"""The kinds of things that `log()` takes, and which of them each logger has a place for."""
+
+from __future__ import annotations
+
+__all__ = ["CONSOLE", "KINDS", "MLFLOW", "NUMBERS", "PROVENANCE", "TENSORBOARD", "WANDB"]
+
+NUMBERS = frozenset({"metric", "param", "flops_pb", "flops_pe", "system", "carbon", "execution_time", "watch"})
+"""Curves, histograms and parameters: every backend shows them."""
+
+CONSOLE = NUMBERS | {"torch", "artifact"}
+MLFLOW = NUMBERS | {
+    "figure", "image", "artifact", "torch", "dict", "text", "model", "best_model", "dataset", "prov_documents",
+}  # fmt: skip
+WANDB = NUMBERS | {"figure", "image", "torch", "dict", "text"}
+TENSORBOARD = NUMBERS | {"image", "text", "figure", "torch"}
+PROVENANCE = NUMBERS | {"model", "best_model", "torch", "prov_documents"}
+
+KINDS = CONSOLE | MLFLOW | WANDB | TENSORBOARD | PROVENANCE

@@ -1,0 +1,307 @@
+"""The base of all loggers: contexts, gating, and the one verb."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar
+
+import otel_ml
+from otel_ml.compat.itwinai.entry import Entry
+from otel_ml.compat.itwinai.files import Files
+from otel_ml.compat.itwinai.gate import Gate
+from otel_ml.compat.itwinai.kinds import NUMBERS
+from otel_ml.compat.itwinai.measure import Energy
+from otel_ml.compat.itwinai.record import record
+from otel_ml.compat.itwinai.session import SESSION, Joined
+from otel_ml.exceptions import OtelMLError
+
+__all__ = ["EmptyLogger", "LogMixin", "Logger", "LoggerContextError"]
+
+
+class LoggerContextError(OtelMLError, RuntimeError):
+    """Something was logged outside a context."""
+
+    slug = "itwinai-no-context"
+
+
+class LogMixin(ABC):
+    """Who has the one verb."""
+
+    @abstractmethod
+    def log(
+        self,
+        item: Any,
+        identifier: str,
+        kind: str = "metric",
+        step: int | None = None,
+        batch_idx: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Log `item` under the name `identifier`.
+
+        Args:
+            item: a number, a figure, a model, a path, …, as its kind says.
+            identifier: its name.
+            kind: one of the 18; what a logger has no place for is kept as an artifact, and said once.
+            step: of training; the current one by default.
+            batch_idx: where given, `log_freq` decides.
+            **kwargs: of the kind; `reduce=`, `weight=` and `within=` of `otel_ml.log()` for numbers.
+        """
+
+
+class Logger(LogMixin):
+    """A logger that records into the run.
+
+    Args:
+        savedir: folder of the files that are made of logged things.
+        log_freq: `"epoch"`, `"batch"` or every n-th batch.
+        log_on_workers: a rank, several, or -1 for all.
+        experiment_id: name of the experiment.
+        run_id: of a run to continue or to attach to.
+
+    Attributes:
+        experiment_id: name of the experiment, once there is a context.
+        run_id: id of the run, once there is a context.
+
+    Raises:
+        ConfigError: a ValueError; `log_freq` is none.
+    """
+
+    kinds: ClassVar[frozenset[str]] = NUMBERS
+    exporter: ClassVar[str | None] = None
+
+    def __init__(
+        self,
+        savedir: str | PathLike[str] = "mllogs",
+        log_freq: str | int = "epoch",
+        log_on_workers: int | Sequence[int] = 0,
+        experiment_id: str | None = None,
+        run_id: str | None = None,
+    ) -> None:
+        self.savedir = savedir
+        self.experiment_id = experiment_id
+        self.run_id = run_id
+        self.worker_rank = 0
+        self.is_initialized = False
+        self._gate = Gate(log_freq, log_on_workers)
+        self._files = Files(savedir)
+        self._joined: Joined | None = None
+        self._begun = 0.0
+        self._energy: Energy | None = None
+
+    @property
+    def log_freq(self) -> str | int:
+        """Which batches are logged."""
+        return self._gate.log_freq
+
+    @property
+    def log_on_workers(self) -> int | Sequence[int]:
+        """Which workers log."""
+        return self._gate.log_on_workers
+
+    @contextmanager
+    def start_logging(self, rank: int = 0, **kwargs: Any) -> Iterator[Logger]:
+        """Create the context for a block, and destroy it after it."""
+        self.create_logger_context(rank=rank, **kwargs)
+        try:
+            yield self
+        finally:
+            self.destroy_logger_context()
+
+    def create_logger_context(self, rank: int = 0, **kwargs: Any) -> str | None:
+        """Join the run, on the workers that log; must precede `log()`.
+
+        Args:
+            rank: of this worker.
+            **kwargs: `run_id` of a run to attach to, `parent_run_id` of one to be a part of, `run_name`.
+
+        Returns:
+            The run's id, or None on a worker that does not log.
+        """
+        if self.is_initialized:
+            warnings.warn(f"The context of {type(self).__name__} was created before; it stays.", stacklevel=2)
+            return self.run_id
+        self.worker_rank = rank
+        self.is_initialized = True
+        if not self.logs_on(rank):
+            return None
+        arguments = self.init_arguments()
+        joined = SESSION.join(
+            {**arguments, "rank": rank, "name": kwargs.get("run_name") or arguments.get("name")},
+            self.environment(),
+            run_id=kwargs.get("run_id") or self.run_id,
+            parent_run_id=kwargs.get("parent_run_id"),
+        )
+        self.become_part_of(joined)
+        return self.run_id
+
+    def destroy_logger_context(self) -> None:
+        """Leave the run; it ends when all contexts are destroyed. Nothing happens where there is none."""
+        if not self.is_initialized:
+            return
+        self.is_initialized = False
+        if self._joined is not None:
+            self.part()
+            SESSION.leave()
+
+    @property
+    def has_several(self) -> bool:
+        """Whether more than one worker logs."""
+        return self._gate.has_several
+
+    def logs_on(self, rank: int) -> bool:
+        """Whether the worker of this rank logs at all."""
+        return self._gate.lets_worker_pass(rank)
+
+    def should_log(self, batch_idx: int | None = None) -> bool:
+        """Whether this worker logs something of this batch: first the worker is asked, then the batch."""
+        return self._gate.lets_pass(self.worker_rank, batch_idx)
+
+    def log(
+        self,
+        item: Any,
+        identifier: str,
+        kind: str = "metric",
+        step: int | None = None,
+        batch_idx: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Log `item` under the name `identifier`; see `LogMixin.log()`.
+
+        Raises:
+            LoggerContextError: a RuntimeError; there is no context.
+        """
+        self._require_context()
+        if self.should_log(batch_idx):
+            entry = self.entry(item, identifier, kind, step, kwargs, (self,))
+            self.observe(entry)
+            record(entry, self.kinds)
+
+    def save_hyperparameters(self, params: Mapping[str, Any]) -> None:
+        """Log hyper-parameters.
+
+        Raises:
+            LoggerContextError: a RuntimeError; there is no context.
+        """
+        self._require_context()
+        if self.should_log() and self._joined is not None:
+            otel_ml.log_params(params, prefix=self._joined.prefix)
+            self.observe_parameters(params)
+
+    def serialize(self, obj: Any, identifier: str) -> str:
+        """Pickle `obj` to `<savedir>/<identifier>`, and return that path."""
+        return str(self._files.pickled(obj, identifier))
+
+    def become_part_of(self, joined: Joined) -> None:
+        """Record into a run that was joined."""
+        self._joined = joined
+        if self.has_several:
+            self._files = Files(Path(self.savedir, f"worker_{self.worker_rank}"))
+        self.experiment_id, self.run_id = joined.run.experiment, joined.run.id
+        self._begun = time.monotonic()
+        self.begin(joined)
+
+    def part(self) -> None:
+        """Have no part in the run any more."""
+        self.is_initialized = False
+        if self._joined is not None:
+            self.end()
+            self._joined = None
+
+    def entry(
+        self,
+        item: Any,
+        identifier: str,
+        kind: str,
+        step: int | None,
+        options: Mapping[str, Any],
+        loggers: Sequence[Logger],
+    ) -> Entry:
+        """Return a call of `log()` that `loggers` let pass."""
+        assert self._joined is not None
+        return Entry(
+            item=item,
+            identifier=str(identifier),
+            kind=kind,
+            step=step,
+            options=options,
+            joined=self._joined,
+            files=self._files,
+            seconds=time.monotonic() - self._begun,
+            energy=self._used_energy(),
+            rank=self.worker_rank,
+            has_several=any(logger.has_several for logger in loggers),
+            loggers=tuple(type(logger).__name__ for logger in loggers),
+        )
+
+    def _used_energy(self) -> Energy:
+        if self._energy is None:
+            self._energy = Energy()
+        return self._energy
+
+    def _require_context(self) -> None:
+        if not self.is_initialized:
+            raise LoggerContextError(
+                f"{type(self).__name__} has no context. Expected create_logger_context() or start_logging() before "
+                "anything is logged."
+            )
+
+    # --- what a logger of its own may add ------------------------------------------------------------------------
+
+    def init_arguments(self) -> dict[str, Any]:
+        """Return the arguments of `otel_ml.init()`."""
+        return {"experiment": self.experiment_id, "exporters": self._exporters()}
+
+    def _exporters(self) -> tuple[str, ...]:
+        return ("jsonl",) if self.exporter is None else ("jsonl", self.exporter)
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables by which the exporter is told where to write."""
+        return {}
+
+    def begin(self, joined: Joined) -> None:
+        """Do what belongs to the beginning of the context."""
+
+    def observe(self, entry: Entry) -> None:
+        """See what is logged."""
+
+    def observe_parameters(self, params: Mapping[str, Any]) -> None:
+        """See the hyper-parameters that are saved."""
+
+    def end(self) -> None:
+        """Do what belongs to the end of the context, while the run is still open."""
+
+
+class EmptyLogger(Logger):
+    """A logger that does nothing, so that a program needs no `if`."""
+
+    def create_logger_context(self, rank: int = 0, **kwargs: Any) -> str | None:
+        """Do nothing."""
+        del kwargs
+        self.worker_rank = rank
+        return None
+
+    def destroy_logger_context(self) -> None:
+        """Do nothing."""
+
+    def logs_on(self, rank: int) -> bool:
+        """Return False."""
+        del rank
+        return False
+
+    def should_log(self, batch_idx: int | None = None) -> bool:
+        """Return False."""
+        del batch_idx
+        return False
+
+    def log(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing."""
+
+    def save_hyperparameters(self, params: Mapping[str, Any]) -> None:
+        """Do nothing."""

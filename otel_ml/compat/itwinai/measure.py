@@ -1,0 +1,147 @@
+"""What a logger measures itself when it is asked to: operations, the system, energy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+__all__ = ["CARBON_INTENSITY", "Energy", "flops_of_batch", "flops_of_epoch", "system"]
+
+CARBON_INTENSITY = 480.0
+"""Grams of CO₂ equivalent per kWh: the world's electricity in 2023 (Ember, Global Electricity Review 2024)."""
+
+_RAPL = Path("/sys/class/powercap")
+
+
+def flops_of_batch(model: Any, batch: Any) -> int:
+    """Count the floating-point operations of one forward pass, by running it without gradients."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            _forward(model, batch)
+    finally:
+        model.train(was_training)
+    return int(counter.get_total_flops())
+
+
+def flops_of_epoch(model: Any, dataset: Iterable[Any]) -> int:
+    """Count the operations of a forward pass over all batches; batches of one shape are counted once."""
+    known: dict[object, int] = {}
+    total = 0
+    for batch in dataset:
+        inputs = _inputs(batch)
+        key = repr(_shape(inputs))
+        if key not in known:
+            known[key] = flops_of_batch(model, inputs)
+        total += known[key]
+    return total
+
+
+def _inputs(batch: Any) -> Any:
+    """Return the inputs of a batch: of a pair of inputs and targets the first."""
+    return batch[0] if isinstance(batch, (tuple, list)) and len(batch) == 2 else batch
+
+
+def _forward(model: Any, batch: Any) -> None:
+    inputs = _inputs(batch)
+    if isinstance(inputs, Mapping):
+        model(**inputs)
+    elif isinstance(inputs, (tuple, list)):
+        model(*inputs)
+    else:
+        model(inputs)
+
+
+def _shape(value: Any) -> object:
+    if isinstance(value, Mapping):
+        return {key: _shape(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_shape(item) for item in value]
+    return tuple(getattr(value, "shape", ()))
+
+
+def system() -> dict[str, float]:
+    """Measure this host and process: percent of CPU, memory and disk, the process' bytes, each GPU that NVML shows.
+
+    What cannot be measured is left out.
+    """
+    found: dict[str, float] = {}
+    try:
+        import psutil
+    except ImportError:
+        pass
+    else:
+        found["cpu_usage"] = float(psutil.cpu_percent())
+        found["memory_usage"] = float(psutil.virtual_memory().percent)
+        found["disk_usage"] = float(psutil.disk_usage(os.path.sep).percent)
+        found["process_memory_bytes"] = float(psutil.Process().memory_info().rss)
+    for index, (nvml, device) in enumerate(_gpus()):
+        usage, memory = nvml.nvmlDeviceGetUtilizationRates(device), nvml.nvmlDeviceGetMemoryInfo(device)
+        found[f"gpu_{index}/usage"] = float(usage.gpu)
+        found[f"gpu_{index}/memory_usage"] = 100.0 * float(memory.used) / float(memory.total)
+        found[f"gpu_{index}/power_W"] = nvml.nvmlDeviceGetPowerUsage(device) / 1000
+    return found
+
+
+class Energy:
+    """Energy since this object was made, by the counters that there are: Intel RAPL, and NVML of each GPU.
+
+    Counters are read, power is not integrated: no interval is assumed.
+    """
+
+    def __init__(self) -> None:
+        self._begun = [(read, wraps, before) for read, wraps in _counters() if (before := read()) is not None]
+
+    def joules(self) -> float | None:
+        """Return the energy used; None where nothing measures it."""
+        if not self._begun:
+            return None
+        used = 0.0
+        for read, wraps, before in self._begun:
+            now = read()
+            if now is not None:
+                used += now - before if now >= before else now - before + wraps
+        return used
+
+
+def _counters() -> Iterable[tuple[Callable[[], float | None], float]]:
+    """Yield (read the joules of a counter, where it begins again)."""
+    for folder in sorted(_RAPL.glob("intel-rapl:[0-9]")):
+        limit = _microjoules(folder / "max_energy_range_uj")
+        yield partial(_microjoules, folder / "energy_uj"), limit or 0.0
+    for nvml, device in _gpus():
+        yield partial(_nvml_joules, nvml, device), 0.0
+
+
+def _microjoules(file: Path) -> float | None:
+    try:
+        return int(file.read_text()) / 1e6
+    except (OSError, ValueError):  # readable for root only on most hosts
+        return None
+
+
+def _nvml_joules(nvml: Any, device: Any) -> float | None:
+    try:
+        return float(nvml.nvmlDeviceGetTotalEnergyConsumption(device)) / 1000
+    except nvml.NVMLError:
+        return None
+
+
+def _gpus() -> list[tuple[Any, Any]]:
+    """Return (the library, a handle) of each GPU that NVML shows, also where CUDA_VISIBLE_DEVICES is not set."""
+    try:
+        import pynvml
+    except ImportError:
+        return []
+    try:
+        pynvml.nvmlInit()
+        return [(pynvml, pynvml.nvmlDeviceGetHandleByIndex(i)) for i in range(pynvml.nvmlDeviceGetCount())]
+    except pynvml.NVMLError:
+        return []

@@ -1,0 +1,196 @@
+"""Each kind of thing → what records it in otel_ml."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import otel_ml
+from otel_ml._internal.guard import RecordingError, guard
+from otel_ml.compat.itwinai import measure
+from otel_ml.compat.itwinai.entry import Entry
+from otel_ml.compat.itwinai.files import described, is_path
+from otel_ml.compat.itwinai.kinds import KINDS
+from otel_ml.compat.itwinai.models import model_file
+from otel_ml.compat.itwinai.watch import watch
+
+__all__ = ["record"]
+
+SECONDS = "seconds"
+"""The axis of what has no step of training: whole seconds since the context was created."""
+
+
+def record(entry: Entry, kinds: Collection[str]) -> None:
+    """Record `entry` as its kind says, if it is one of `kinds`, else as an artifact; what fails is counted and said."""
+    try:
+        (_RECORDERS[entry.kind] if entry.kind in kinds else _keep)(entry)
+    except RecordingError:
+        raise
+    except Exception as error:  # noqa: BLE001 (users' models, objects that cannot be pickled, full disks)
+        guard.drop(
+            "bad_event",
+            f"log({entry.identifier!r}, kind={entry.kind!r}) failed with {type(error).__name__}: {error}. Expected "
+            "something of that kind; it is not recorded, and training goes on.",
+        )
+
+
+def _keep(entry: Entry) -> None:
+    """Keep what no logger has a place for as an artifact, and say so once."""
+    known = "" if entry.kind in KINDS else f" Expected one of {', '.join(sorted(KINDS))}."
+    guard.say(
+        "itwinai-artifact",
+        f"{' and '.join(entry.loggers)}: no place for kind={entry.kind!r}. What is logged so, such as "
+        f"{entry.identifier!r}, is kept as an artifact.{known}",
+    )
+    _artifact(entry, entry.files.kept(entry.item, entry.identifier), entry.kind)
+
+
+def _number(entry: Entry, name: str, value: Any, *, axis: str | None = None, step: int | None = None) -> None:
+    options = {key: entry.options[key] for key in ("reduce", "within", "weight", "over") if key in entry.options}
+    if entry.has_several:
+        options.setdefault("reduce", ("mean", "rank"))
+    otel_ml.record(name, _plain(value), step=entry.step if step is None else step, axis=axis, **options)
+
+
+def _plain(value: Any) -> Any:
+    """Return a TensorFlow tensor as an array; everything else is known."""
+    return value.numpy() if type(value).__module__.startswith("tensorflow") else value
+
+
+def _metric(entry: Entry) -> None:
+    _number(entry, entry.name, entry.item)
+
+
+def _param(entry: Entry) -> None:
+    prefix = entry.joined.prefix
+    if entry.has_several:
+        # Of one name the lowest rank's value counts; each worker's own is kept under its number.
+        otel_ml.log_params({entry.identifier: entry.item}, prefix=entry.joined.named(f"worker_{entry.rank}"))
+    if not entry.has_several or entry.rank == 0:
+        otel_ml.log_params({entry.identifier: entry.item}, prefix=prefix)
+
+
+def _text(entry: Entry) -> None:
+    otel_ml.log_text(entry.name, str(entry.item), step=entry.step)
+
+
+def _image(entry: Entry) -> None:
+    otel_ml.log_image(entry.name, _plain(entry.item), step=entry.step)
+
+
+def _figure(entry: Entry) -> None:
+    if hasattr(entry.item, "savefig"):
+        otel_ml.log_figure(entry.name, entry.item, step=entry.step)
+    else:
+        _artifact(entry, entry.files.kept(entry.item, entry.identifier), "figure")
+
+
+def _dict(entry: Entry) -> None:
+    _artifact(entry, entry.files.as_mapping(entry.item, entry.identifier), "dict")
+
+
+def _file(entry: Entry) -> None:
+    if isinstance(entry.item, str) and not is_path(entry.item):
+        _artifact(entry, entry.item, "file")  # a path without a file: counted and said there
+    else:
+        _artifact(entry, entry.files.kept(entry.item, entry.identifier), "file")
+
+
+def _torch(entry: Entry) -> None:
+    if hasattr(entry.item, "named_modules"):
+        otel_ml.log_text(entry.name, f"```text\n{entry.item}\n```", step=entry.step)
+    _artifact(entry, entry.files.as_torch(entry.item, entry.identifier), "torch")
+
+
+def _model(entry: Entry) -> None:
+    for_mlflow = "MLFlowLogger" in entry.loggers
+    aliases = ("latest", "best") if entry.kind == "best_model" else ("latest",)
+    path = model_file(entry.item, entry.identifier, entry.files, for_mlflow=for_mlflow)
+    otel_ml.log_artifact(path, name=entry.name, type="model", step=entry.step, aliases=aliases)
+
+
+def _dataset(entry: Entry) -> None:
+    identifier = entry.identifier.removesuffix(".json")
+    _artifact(entry, entry.files.as_mapping(described(entry.item), f"{identifier}.json"), "dataset")
+
+
+def _watch(entry: Entry) -> None:
+    options = {key: entry.options[key] for key in ("log", "log_freq") if key in entry.options}
+    watch(entry.item, entry.joined.prefix or "", **options)
+
+
+def _flops(count: Callable[[Any, Any], int]) -> Callable[[Entry], None]:
+    def recorder(entry: Entry) -> None:
+        counted = isinstance(entry.item, (tuple, list)) and len(entry.item) == 2
+        _number(entry, entry.name, count(*entry.item) if counted else entry.item)
+
+    return recorder
+
+
+def _system(entry: Entry) -> None:
+    _timed_values(entry, measure.system() if entry.item is None else entry.item)
+
+
+def _carbon(entry: Entry) -> None:
+    if entry.item is not None:
+        _timed_values(entry, entry.item)
+        return
+    joules = entry.energy.joules()
+    if joules is None:
+        guard.say(
+            "itwinai-no-energy",
+            f"log(None, {entry.identifier!r}, kind='carbon'): nothing measures energy here; it is not recorded. "
+            "Expected a readable Intel RAPL counter or an NVIDIA GPU; or log the number that you measured.",
+        )
+        return
+    kwh = joules / 3.6e6
+    intensity = float(entry.options.get("g_per_kwh", measure.CARBON_INTENSITY))
+    _timed_values(entry, {"energy_kWh": kwh, "emissions_kg": kwh * intensity / 1000})
+
+
+def _execution_time(entry: Entry) -> None:
+    _number(entry, entry.name, entry.seconds if entry.item is None else entry.item)
+
+
+def _timed_values(entry: Entry, values: Any) -> None:
+    """Record a number, or several below the name; without a step at the second since the context was created."""
+    several = values if isinstance(values, Mapping) else {"": values}
+    at_second = entry.step is None
+    for key, value in several.items():
+        name = f"{entry.name}/{key}" if key else entry.name
+        if at_second:
+            _number(entry, name, value, axis=SECONDS, step=int(entry.seconds))
+        else:
+            _number(entry, name, value)
+
+
+def _documents(entry: Entry) -> None:
+    paths = [entry.item] if isinstance(entry.item, str) or not isinstance(entry.item, (list, tuple)) else entry.item
+    for path in paths:
+        _artifact(entry, path, "provenance")
+
+
+def _artifact(entry: Entry, path: Any, artifact_type: str) -> None:
+    otel_ml.log_artifact(path, name=entry.name, type=artifact_type, step=entry.step)
+
+
+_RECORDERS: Mapping[str, Callable[[Entry], None]] = {
+    "metric": _metric,
+    "param": _param,
+    "text": _text,
+    "image": _image,
+    "figure": _figure,
+    "dict": _dict,
+    "artifact": _file,
+    "torch": _torch,
+    "model": _model,
+    "best_model": _model,
+    "dataset": _dataset,
+    "watch": _watch,
+    "flops_pb": _flops(measure.flops_of_batch),
+    "flops_pe": _flops(measure.flops_of_epoch),
+    "system": _system,
+    "carbon": _carbon,
+    "execution_time": _execution_time,
+    "prov_documents": _documents,
+}

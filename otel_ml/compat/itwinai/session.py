@@ -1,0 +1,122 @@
+"""The one run of this process, which all open logger contexts share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import otel_ml
+from otel_ml._internal.guard import guard
+from otel_ml._internal.runtime import RUNTIME
+from otel_ml.config import Config
+
+__all__ = ["SESSION", "Joined"]
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What a context records into.
+
+    Attributes:
+        prefix: before every name: the run's name, where it is nested in one that this process is in already.
+    """
+
+    run: otel_ml.Run
+    prefix: str | None
+
+    def named(self, identifier: str) -> str:
+        """Return the name under which something is recorded."""
+        return f"{self.prefix}/{identifier}" if self.prefix else identifier
+
+
+class Session:
+    """Begins the run for the first context, and ends it after the last; a run that was there before is left alone."""
+
+    def __init__(self) -> None:
+        self._open = 0
+        self._is_ours = False
+        self._exporters: frozenset[str] = frozenset()
+        self._environment: dict[str, str | None] = {}
+
+    def join(
+        self,
+        arguments: Mapping[str, Any],
+        environment: Mapping[str, str],
+        *,
+        run_id: str | None,
+        parent_run_id: str | None,
+    ) -> Joined:
+        """Enter the run of `run_id` or `parent_run_id`, the one that is active, or a new one.
+
+        A nested run is a part of its parent's: a role of its own in a process of its own, else a prefix.
+        """
+        nested = (arguments.get("name") or "nested") if parent_run_id else None
+        if RUNTIME.is_active:
+            run = otel_ml.init()
+            self._say_what_is_not_done(run, arguments, run_id or parent_run_id)
+            prefix = nested
+        else:
+            self._write(environment)
+            run = otel_ml.init(**_of_its_own(arguments, run_id, parent_run_id, nested))
+            self._is_ours = True
+            self._exporters = frozenset(arguments.get("exporters") or ())
+            prefix = None
+        self._open += 1
+        if nested:
+            otel_ml.log_params({"parent_run_id": parent_run_id}, prefix=nested)
+        return Joined(run, prefix)
+
+    def leave(self) -> None:
+        """Leave the run; the last one to leave ends it."""
+        self._open -= 1
+        if self._open == 0 and self._is_ours:
+            self._is_ours = False
+            otel_ml.shutdown()
+            self._undo()
+
+    def _say_what_is_not_done(self, run: otel_ml.Run, arguments: Mapping[str, Any], wanted: str | None) -> None:
+        if wanted not in (None, run.id):
+            guard.say(
+                "itwinai-other-run",
+                f"Run {wanted!r} was asked for while run {run.id!r} is active in this process: it records into the "
+                "active one. Expected one run per process; destroy the first context before, or use a process.",
+            )
+        missing = set(arguments.get("exporters") or ()) - self._exporters
+        if self._is_ours and missing:
+            guard.say(
+                "itwinai-exporter",
+                f"A logger for {', '.join(sorted(missing))} was added to a run that has begun without it. Expected "
+                "all loggers of a run together: put them into one LoggersCollection.",
+            )
+
+    def _write(self, environment: Mapping[str, str]) -> None:
+        for name, value in environment.items():
+            self._environment.setdefault(name, os.environ.get(name))
+            os.environ[name] = value
+
+    def _undo(self) -> None:
+        for name, value in self._environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._environment.clear()
+
+
+def _of_its_own(
+    arguments: Mapping[str, Any], run_id: str | None, parent_run_id: str | None, nested: str | None
+) -> dict[str, Any]:
+    """Return the arguments of `init()` for a process that is in no run yet."""
+    # Other backends may be added from outside, without a change to the program.
+    exporters = dict.fromkeys((*(arguments.get("exporters") or ()), *Config.from_env().exporters))
+    own = {**arguments, "id": run_id or parent_run_id, "exporters": tuple(exporters)}
+    if nested:
+        # The display name is the parent's; what the child is, is its role: `<role>/<name>` in the backend.
+        own.update(name=None, role=nested)
+    return own
+
+
+SESSION = Session()
+"""The session of this process."""

@@ -1,0 +1,147 @@
+"""`OtelMLCallback`: what the Trainer of `transformers` logs, and where the time of a step goes on every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import otel_ml
+from otel_ml.integrations.huggingface.values import log_values
+from otel_ml.integrations.package import PackageError
+
+try:
+    from transformers import TrainerCallback
+except ImportError as error:
+    raise PackageError("OtelMLCallback", "transformers") from error
+
+__all__ = ["OtelMLCallback", "published"]
+
+FINAL = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss", "total_flos")
+"""What the Trainer says of a whole training; a summary, as in its W&B callback."""
+
+
+def published(logs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was logged under the names that the Trainer's W&B and TensorBoard callbacks give.
+
+    Examples:
+        >>> published({"loss": 0.5, "eval_loss": 0.7, "test_accuracy": 0.9})
+        {'train/loss': 0.5, 'eval/loss': 0.7, 'test/accuracy': 0.9}
+    """
+    return {_published(name): value for name, value in logs.items()}
+
+
+def _published(name: str) -> str:
+    for stage in ("eval", "test"):
+        if name.startswith(f"{stage}_"):
+            return f"{stage}/{name.removeprefix(f'{stage}_')}"
+    return f"train/{name}"
+
+
+class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' types are not looked at
+    """The Trainer's callback for otel_ml; `report_to="none"` keeps the Trainer from also starting other trackers.
+
+    What the Trainer logs it has reduced already: it is published from rank 0 only. The timers `train_step` and
+    `optimizer`, and what `otel_ml.log()` is given in the model or the loss, count on all ranks. A step is the one that
+    the Trainer counts when it is done: the first is 1. The run ends with the process, or at `otel_ml.shutdown()`.
+
+    Args:
+        experiment: as for `otel_ml.init()`, whose other arguments may follow.
+        checkpoints: also keep the checkpoints that the Trainer saves, with the aliases `latest` and `best`.
+        **arguments: `name` (else the Trainer's `run_name`), `id`, `role`, `tags`, `exporters`, … of `otel_ml.init()`.
+    """
+
+    def __init__(self, experiment: str | None = None, *, checkpoints: bool = False, **arguments: Any) -> None:
+        self._arguments: Mapping[str, Any] = {"experiment": experiment, **arguments}
+        self._checkpoints = checkpoints
+        self._run: otel_ml.Run | None = None
+        self._timings: list[Any] = []
+
+    @property
+    def run(self) -> otel_ml.Run | None:
+        """The run, once training, evaluation or prediction has begun."""
+        return self._run
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        """Begin the run; parameters from rank 0."""
+        del control
+        self._begin(args)
+        if state.is_world_process_zero:
+            otel_ml.log_params(args.to_sanitized_dict())
+            config = getattr(more.get("model"), "config", None)
+            if config is not None:
+                otel_ml.log_params(config.to_dict() if hasattr(config, "to_dict") else config, prefix="model")
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        """What is recorded from here on belongs to the step that is done at its end."""
+        del args, control, more
+        self._stop()
+        otel_ml.set_step(state.global_step + 1)
+        self._start("train_step")
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        """The gradients are there."""
+        del args, state, control, more
+        self._start("optimizer")
+
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        """The weights are updated."""
+        del args, state, control, more
+        if len(self._timings) > 1:
+            self._timings.pop().__exit__(None, None, None)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        """The step is done."""
+        del args, state, control, more
+        self._stop()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **more: Any) -> None:
+        """Record what the Trainer has reduced, from rank 0."""
+        del control, more
+        run = self._begin(args)
+        if not state.is_world_process_zero or not logs:
+            return
+        is_final = "train_runtime" in logs
+        final = {name: value for name, value in logs.items() if is_final and name in FINAL}
+        if final:
+            run.summary(published(final))
+        log_values(published({k: v for k, v in logs.items() if k not in final}), state.global_step)
+
+    def on_predict(self, args: Any, state: Any, control: Any, metrics: Mapping[str, Any], **more: Any) -> None:
+        """Record the metrics of a prediction, from rank 0."""
+        del control, more
+        self._begin(args)
+        if state.is_world_process_zero and metrics:
+            log_values(published(metrics), state.global_step)
+
+    def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        """Keep the checkpoint, from rank 0."""
+        del control, more
+        folder = Path(args.output_dir, f"checkpoint-{state.global_step}")
+        if self._checkpoints and state.is_world_process_zero and folder.is_dir():
+            best = state.best_model_checkpoint
+            is_best = best is not None and Path(best) == folder
+            aliases = ("latest", "best") if is_best else ("latest",)
+            otel_ml.log_checkpoint(folder, step=state.global_step, aliases=aliases)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        """Send what is left."""
+        del args, state, control, more
+        self._stop()
+        otel_ml.flush()
+
+    def _begin(self, args: Any) -> otel_ml.Run:
+        if self._run is None:
+            # Transformers once made the output folder the run's name; that is no name.
+            name = args.run_name if args.run_name != args.output_dir else None
+            self._run = otel_ml.init(**{"name": name, **self._arguments})
+        return self._run
+
+    def _start(self, name: str) -> None:
+        timing = otel_ml.timed(name)
+        timing.__enter__()
+        self._timings.append(timing)
+
+    def _stop(self) -> None:
+        while self._timings:
+            self._timings.pop().__exit__(None, None, None)

@@ -1,0 +1,82 @@
+"""`OtelMLTracker`: what `accelerate` logs, in the run; every process joins it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import otel_ml
+from otel_ml.integrations.huggingface.values import log_values
+from otel_ml.integrations.package import PackageError
+
+try:
+    from accelerate.state import PartialState
+    from accelerate.tracking import GeneralTracker
+except ImportError as error:
+    raise PackageError("OtelMLTracker", "accelerate") from error
+
+__all__ = ["OtelMLTracker"]
+
+
+class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types are not looked at
+    """Accelerate's tracker for otel_ml: `Accelerator(log_with=OtelMLTracker("digits"))`.
+
+    All processes join the run at `init_trackers()`. `accelerator.log()` records on the main process only, which is
+    Accelerate's rule; `otel_ml.log()` and timers count on all. `end_training()` ends the run.
+
+    Args:
+        run_name: W&B project, MLflow experiment, folder: the experiment of `otel_ml.init()`.
+        **arguments: the other arguments of `otel_ml.init()`.
+    """
+
+    name = "otel_ml"
+    requires_logging_directory = False
+    main_process_only = False
+
+    def __init__(self, run_name: str | None = None, **arguments: Any) -> None:
+        super().__init__()
+        self._arguments: Mapping[str, Any] = {"experiment": run_name, **arguments}
+        self._run: otel_ml.Run | None = None
+
+    @property
+    def tracker(self) -> otel_ml.Run | None:
+        """The run: `accelerator.get_tracker("otel_ml").tracker.summary({…})`."""
+        return self._run
+
+    def start(self) -> None:
+        """Join the run, with the rank that Accelerate has."""
+        if self._run is None:
+            place = PartialState()
+            alone = place.num_processes == 1
+            where = {} if alone else {"rank": place.process_index, "world_size": place.num_processes}
+            self._run = otel_ml.init(**{**where, **self._arguments})
+
+    def store_init_configuration(self, values: Mapping[str, Any]) -> None:
+        """Record hyper-parameters, from the main process."""
+        if PartialState().is_main_process:
+            otel_ml.log_params(values)
+
+    def log(self, values: Mapping[str, Any], step: int | None = None, **options: Any) -> None:
+        """Record values at a step; `options` are those of `otel_ml.log()`, such as `reduce="sum"`."""
+        if options:
+            otel_ml.log(values, step=step, **options)
+        else:
+            log_values(values, step)
+
+    def log_images(self, values: Mapping[str, Any], step: int | None = None, **_: Any) -> None:
+        """Record images; of several under one name each is numbered."""
+        for name, images in values.items():
+            for number, image in enumerate(images):
+                otel_ml.log_image(name if len(images) == 1 else f"{name}/{number}", image, step=step)
+
+    def log_table(
+        self, table_name: str, columns: Any = None, data: Any = None, dataframe: Any = None, step: int | None = None
+    ) -> None:
+        """Record a table."""
+        otel_ml.log_table(table_name, data if dataframe is None else dataframe, columns, step=step)
+
+    def finish(self) -> None:
+        """End the run."""
+        if self._run is not None:
+            self._run = None
+            otel_ml.shutdown()

@@ -1,0 +1,116 @@
+"""What a `ModelCheckpoint` has saved → checkpoints of the run, each with its metadata and aliases."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import otel_ml
+
+__all__ = ["Checkpoints", "SavedCheckpoint", "saved_checkpoints"]
+
+_SETTINGS = (
+    "monitor",
+    "mode",
+    "save_last",
+    "save_top_k",
+    "save_weights_only",
+    "_every_n_train_steps",
+    "_every_n_epochs",
+)
+
+
+@dataclass(frozen=True)
+class SavedCheckpoint:
+    """A file (or, of a sharded strategy, a folder) that a `ModelCheckpoint` keeps, and what it says of it."""
+
+    path: Path
+    score: float | None
+    aliases: tuple[str, ...]
+    saved_at: float
+    settings: Mapping[str, Any]
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What `metadata.yaml` holds."""
+        return {"score": self.score, "original_filename": self.path.name, "ModelCheckpoint": dict(self.settings)}
+
+
+def saved_checkpoints(callback: Any) -> list[SavedCheckpoint]:
+    """Return what `callback` keeps now, oldest first, each path once: the best ones, the last, the newest.
+
+    `latest` is the one saved last, `best` the one of the best score.
+    """
+    best = str(getattr(callback, "best_model_path", "") or "")
+    scores: dict[str, Any] = dict(getattr(callback, "best_k_models", None) or {})
+    scores.setdefault(best, getattr(callback, "best_model_score", None))
+    for path in (getattr(callback, "last_model_path", ""), getattr(callback, "_last_checkpoint_saved", "")):
+        scores.setdefault(str(path or ""), getattr(callback, "current_score", None))
+    found = {Path(path): score for path, score in scores.items() if path and Path(path).exists()}
+    by_time = sorted(found, key=lambda path: (path.stat().st_mtime_ns, str(path)))
+    settings = {name.lstrip("_"): getattr(callback, name) for name in _SETTINGS if hasattr(callback, name)}
+    return [
+        SavedCheckpoint(
+            path=path,
+            score=None if found[path] is None else float(found[path]),
+            aliases=tuple(
+                alias
+                for alias, is_so in (("latest", path == by_time[-1]), ("best", bool(best) and path == Path(best)))
+                if is_so
+            ),
+            saved_at=path.stat().st_mtime,
+            settings=settings,
+        )
+        for path in by_time
+    ]
+
+
+class Checkpoints:
+    """Records checkpoints, each state of a file once.
+
+    The metadata is a file of its own, `<stem>/metadata/metadata.yaml`. It lies in a temporary folder until it was read.
+    """
+
+    def __init__(self) -> None:
+        self._recorded: dict[Path, tuple[float, tuple[str, ...]]] = {}
+        self._folders: list[Path] = []
+
+    def record(self, callback: Any, step: int | None) -> None:
+        """Record what `callback` keeps and was not recorded yet, or has other aliases since."""
+        for saved in self._new(callback):
+            name = saved.path.stem
+            otel_ml.log_checkpoint(saved.path, name=name, aliases=saved.aliases, step=step)
+            otel_ml.log_artifact(
+                self._metadata(saved), name=f"{name}/metadata", type="checkpoint", aliases=saved.aliases, step=step
+            )
+
+    def clean(self) -> None:
+        """Remove the temporary files: they were read."""
+        while self._folders:
+            shutil.rmtree(self._folders.pop(), ignore_errors=True)
+
+    def _new(self, callback: Any) -> Iterator[SavedCheckpoint]:
+        for saved in saved_checkpoints(callback):
+            state = (saved.saved_at, saved.aliases)
+            if self._recorded.get(saved.path) != state:
+                self._recorded[saved.path] = state
+                yield saved
+
+    def _metadata(self, saved: SavedCheckpoint) -> Path:
+        import yaml
+
+        folder = Path(tempfile.mkdtemp(prefix="otel-ml-checkpoint-"))
+        self._folders.append(folder)
+        file = folder / "metadata.yaml"
+        file.write_text(yaml.safe_dump(_plain(saved.metadata), sort_keys=False), encoding="utf-8")
+        return file
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

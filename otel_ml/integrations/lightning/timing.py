@@ -1,0 +1,112 @@
+"""`OtelMLTiming`: where the time of a batch goes, on every rank."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+import otel_ml
+from otel_ml.integrations.lightning.framework import CALLBACK
+
+__all__ = ["OtelMLTiming"]
+
+
+class OtelMLTiming(CALLBACK):  # type: ignore[misc] # which of two packages it comes from is known at run time
+    """Times `data`, `batch` and its phases `forward`, `backward`, `optimizer`, and `validation`.
+
+    It also sets the step to the one under which Lightning logs, so that `otel_ml.log()` in `training_step()` counts
+    there. Each is a timer: the slowest rank's total of the step. With gradient accumulation the batches of a step add
+    up. `optimizer` begins after the gradients are there, and ends with the batch.
+
+    Args:
+        device: `"cuda"` measures on the CUDA stream, by events; else what the host spends.
+    """
+
+    def __init__(self, *, device: str | None = None) -> None:
+        super().__init__()
+        self._device = device
+        self._phase: Any = None
+        self._batch: Any = None
+        self._waiting_since = perf_counter()
+        self._validation: Any = None
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        """Wait for the first batch."""
+        del trainer, pl_module
+        self._waiting_since = perf_counter()
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """The batch is there; the forward pass begins."""
+        del pl_module, batch, batch_idx
+        otel_ml.set_step(trainer.fit_loop.epoch_loop._batches_that_stepped)  # noqa: SLF001 (the step it logs under)
+        # Recorded when the batch is there: waiting for it belongs to its own step, not to the one before.
+        otel_ml.record("time/data", perf_counter() - self._waiting_since, within="sum", reduce="max")
+        self._batch = self._started("batch", device=self._device)
+        self._begin("forward")
+
+    def on_before_zero_grad(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        """The forward pass is over."""
+        del trainer, pl_module, optimizer
+        self._end_phase()
+
+    def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
+        """The backward pass begins."""
+        del trainer, pl_module, loss
+        self._begin("backward")
+
+    def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
+        """The backward pass is over."""
+        del trainer, pl_module
+        self._end_phase()
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        """The optimizer begins."""
+        del trainer, pl_module, optimizer
+        self._begin("optimizer")
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """The batch is done; the next one is waited for."""
+        del trainer, pl_module, outputs, batch, batch_idx
+        self._end_phase()
+        _stop(self._batch)
+        self._batch = None
+        self._waiting_since = perf_counter()
+
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        """Validation begins."""
+        del trainer, pl_module
+        self._validation = self._started("validation")
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """Validation is over."""
+        del trainer, pl_module
+        _stop(self._validation)
+        self._validation = None
+        self._waiting_since = perf_counter()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Stop what runs: how long it took until it failed is worth knowing."""
+        del trainer, pl_module, exception
+        self._end_phase()
+        _stop(self._batch)
+        self._batch = None
+        _stop(self._validation)
+        self._validation = None
+
+    def _begin(self, phase: str) -> None:
+        self._end_phase()
+        self._phase = self._started(phase, device=self._device)
+
+    def _end_phase(self) -> None:
+        _stop(self._phase)
+        self._phase = None
+
+    def _started(self, name: str, *, device: str | None = None) -> Any:
+        timing = otel_ml.timed(name, device=device)
+        timing.__enter__()
+        return timing
+
+
+def _stop(timing: Any) -> None:
+    if timing is not None:
+        timing.__exit__(None, None, None)

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+import otel_ml
+from otel_ml.compat.itwinai import (
+    ConsoleLogger,
+    EmptyLogger,
+    Logger,
+    LoggersCollection,
+    MLFlowLogger,
+    TensorBoardLogger,
+    WandBLogger,
+    get_mlflow_logger,
+)
+from otel_ml.testing import Capture
+
+EVERY = [ConsoleLogger, MLFlowLogger, TensorBoardLogger, WandBLogger, Logger]
+
+
+@pytest.mark.feature("I5", "yes", "create, destroy, `with`, and both guards")
+@pytest.mark.parametrize("make", EVERY)
+def test_logging_before_there_is_a_context_is_an_error(make: type[Logger]) -> None:
+    with pytest.raises(RuntimeError, match=r"create_logger_context\(\).*itwinai-no-context"):
+        make().log(0.5, "loss")
+    with pytest.raises(RuntimeError):
+        make().save_hyperparameters({"lr": 0.1})
+
+
+def test_a_second_context_warns_and_changes_nothing(otel_ml_capture: Capture) -> None:
+    logger = MLFlowLogger()
+    first = logger.create_logger_context(rank=0)
+
+    with pytest.warns(UserWarning, match="was created before"):
+        second = logger.create_logger_context(rank=3)
+
+    assert first == second == logger.run_id
+    assert logger.worker_rank == 0
+    logger.destroy_logger_context()
+    logger.destroy_logger_context()
+    assert not logger.is_initialized
+
+
+@pytest.mark.feature("I1", "yes", "log(item, identifier, kind, step, batch_idx)")
+def test_a_context_manager_records_inside_and_not_after(otel_ml_capture: Capture) -> None:
+    logger = TensorBoardLogger(log_freq=2)
+
+    with logger.start_logging(rank=0) as same:
+        for batch in range(5):
+            same.log(batch / 10, "loss", kind="metric", step=batch, batch_idx=batch)
+        same.log(7.0, "loss_epoch", step=0)
+
+    with pytest.raises(RuntimeError):
+        logger.log(1.0, "loss")
+    assert otel_ml_capture.values("loss") == [0.0, 0.2, 0.4]
+    assert otel_ml_capture.values("loss_epoch") == [7.0]
+
+
+def test_a_worker_that_does_not_log_needs_no_run_and_no_if(otel_ml_capture: Capture) -> None:
+    logger = WandBLogger(log_on_workers=0)
+
+    with logger.start_logging(rank=1):
+        logger.log(0.5, "loss", step=0)
+        logger.save_hyperparameters({"lr": 0.1})
+        assert logger.run_id is None
+
+    assert otel_ml_capture.points == []
+    assert [event for event in otel_ml_capture.events if event.kind == "ml.params"] == []
+
+
+def test_a_run_that_was_there_before_is_not_ended_by_the_context(otel_ml_capture: Capture) -> None:
+    with ConsoleLogger().start_logging():
+        pass
+
+    otel_ml.log({"loss": 0.25}, step=0)
+    assert otel_ml_capture.values("loss") == [0.25]
+
+
+@pytest.mark.feature("I7", "yes", "save_hyperparameters()")
+def test_hyperparameters_are_recorded(otel_ml_capture: Capture) -> None:
+    with MLFlowLogger().start_logging() as logger:
+        logger.save_hyperparameters({"lr": 0.1, "layers": [3, 4]})
+
+    [event] = [event for event in otel_ml_capture.events if event.kind == "ml.params"]
+    assert event.body == {"lr": 0.1, "layers": [3, 4]}
+
+
+@pytest.mark.feature("I6", "better", "a collection is one run in all backends, each value recorded once")
+def test_a_collection_records_once_what_one_of_its_loggers_lets_pass(otel_ml_capture: Capture) -> None:
+    logger = LoggersCollection(
+        [MLFlowLogger(log_freq="epoch"), TensorBoardLogger(log_freq=3), WandBLogger(log_freq=2), EmptyLogger()]
+    )
+
+    with logger.start_logging(rank=0):
+        for batch in range(7):
+            logger.log(float(batch), "loss", step=batch, batch_idx=batch)
+        logger.log(1.0, "epoch_loss", step=0)
+        assert {one.run_id for one in logger.loggers[:3]} == {logger.run_id}
+
+    assert otel_ml_capture.values("loss") == [0.0, 2.0, 3.0, 4.0, 6.0]
+    [point] = [point for point in otel_ml_capture.points if point.name == "epoch_loss"]
+    assert point.count == 1
+
+
+def test_a_collection_has_one_logger_of_each_type() -> None:
+    with pytest.raises(ValueError, match="More than one MLFlowLogger"):
+        LoggersCollection([MLFlowLogger(), TensorBoardLogger(), MLFlowLogger()])
+
+
+def test_the_logger_for_mlflow_is_found_in_collections() -> None:
+    mlflow = MLFlowLogger()
+
+    assert get_mlflow_logger(LoggersCollection([TensorBoardLogger(), LoggersCollection([mlflow])])) is mlflow
+    assert get_mlflow_logger(mlflow) is mlflow
+    assert get_mlflow_logger(TensorBoardLogger()) is None
+    assert get_mlflow_logger(None) is None
+
+
+def test_an_empty_logger_takes_everything_and_does_nothing(otel_ml_capture: Capture) -> None:
+    with EmptyLogger().start_logging(rank=0) as logger, warnings.catch_warnings():
+        logger.log(object(), "x", kind="nothing", step="later")
+        logger.save_hyperparameters({"lr": 1})
+
+    assert otel_ml_capture.points == []
+
+
+def test_another_framework_than_the_two_is_refused() -> None:
+    with pytest.raises(ValueError, match="framework='jax'"):
+        TensorBoardLogger(framework="jax")  # type: ignore[arg-type]
+
+
+def test_a_second_logger_that_is_not_in_a_collection_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process of its own this begins a run: here the run is the first logger's."""
+    from otel_ml._internal.guard import guard
+
+    monkeypatch.setenv("OTEL_ML_CONSOLE", "off")
+    with TensorBoardLogger().start_logging(), WandBLogger().start_logging():
+        assert any("LoggersCollection" in sentence for sentence in guard._said)
+
+
+@pytest.mark.feature("I9", "better", "one run: the mean over workers, each worker's own curve, its own parameters")
+def test_several_workers_are_one_curve_and_a_curve_each(otel_ml_capture: Capture) -> None:
+    with MLFlowLogger(log_on_workers=-1).start_logging(rank=1) as logger:
+        logger.log(0.5, "loss", step=3)
+        logger.log(1, "global_rank", kind="param")
+        logger.log("ddp", "strategy", kind="param")
+
+    [point] = otel_ml_capture.points
+    assert (point.name, point.step, point.reduction) == ("loss", 3, "mean,rank")
+    assert [event.body for event in otel_ml_capture.events if event.kind == "ml.params"] == [
+        {"worker_1": {"global_rank": 1}},
+        {"worker_1": {"strategy": "ddp"}},
+    ]
+
+
+@pytest.mark.feature("I8", "better", "a nested run is a part of its parent's run, also from another process")
+def test_a_nested_run_is_a_part_of_the_run_that_is_active(otel_ml_capture: Capture) -> None:
+    tune, trial = MLFlowLogger(run_name="tune"), MLFlowLogger()
+
+    with tune.start_logging(), trial.start_logging(parent_run_id=tune.run_id, run_name="trial_0"):
+        trial.log(0.5, "loss", step=0)
+        tune.log(0.4, "best", step=0)
+        assert trial.run_id == tune.run_id
+
+    assert {point.name for point in otel_ml_capture.points} == {"trial_0/loss", "best"}
+    [event] = [event for event in otel_ml_capture.events if event.kind == "ml.params"]
+    assert event.body == {"trial_0": {"parent_run_id": tune.run_id}}

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accelerate import Accelerator
+from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+
+import otel_ml
+from otel_ml.integrations.huggingface import OtelMLCallback, OtelMLTracker
+from otel_ml.testing import Capture
+
+STEPS = 4
+
+
+def rows(count: int) -> list[dict[str, Any]]:
+    return [{"input_ids": [1, 2, 3], "attention_mask": [1, 1, 1], "labels": index % 2} for index in range(count)]
+
+
+def trainer(folder: Path, callback: OtelMLCallback, **more: Any) -> Trainer:
+    config = BertConfig(
+        vocab_size=8, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8, num_labels=2
+    )
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        max_steps=STEPS,
+        per_device_train_batch_size=2,
+        logging_steps=2,
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=True,
+        **more,
+    )
+    model = BertForSequenceClassification(config)  # random weights: nothing is downloaded
+    return Trainer(model, arguments, train_dataset=rows(8), eval_dataset=rows(4), callbacks=[callback])
+
+
+def test_what_the_trainer_logs_is_in_the_run_under_the_names_of_its_other_callbacks(
+    otel_ml_capture: Capture, tmp_path: Path
+) -> None:
+    trained = trainer(tmp_path / "out", OtelMLCallback())
+
+    trained.train()
+    trained.evaluate()
+
+    logged = trained.state.log_history
+    assert otel_ml_capture.values("train/loss") == [row["loss"] for row in logged if "loss" in row]
+    assert [point.step for point in otel_ml_capture.points if point.name == "train/loss"] == [2, 4]
+    assert otel_ml_capture.values("eval/loss") == [row["eval_loss"] for row in logged if "eval_loss" in row]
+    [summary] = [event.body for event in otel_ml_capture.events if event.kind == "ml.summary"]
+    assert summary["train/train_loss"] == pytest.approx(logged[-2]["train_loss"])
+    arguments, model = [event.body for event in otel_ml_capture.events if event.kind == "ml.params"]
+    assert (arguments["max_steps"], model["model"]["hidden_size"]) == (STEPS, 8)
+
+
+def test_each_step_and_its_optimizer_are_timed(otel_ml_capture: Capture, tmp_path: Path) -> None:
+    trainer(tmp_path / "out", OtelMLCallback(), gradient_accumulation_steps=2).train()
+
+    points = [point for point in otel_ml_capture.points if point.name in {"time/train_step", "time/optimizer"}]
+    assert sorted((point.name, point.step, point.count) for point in points) == [
+        (name, step, 1) for name in ("time/optimizer", "time/train_step") for step in range(1, STEPS + 1)
+    ]
+
+
+def test_what_the_loss_records_is_at_the_step_that_the_trainer_counts(otel_ml_capture: Capture, tmp_path: Path) -> None:
+    trained = trainer(tmp_path / "out", OtelMLCallback())
+    loss = trained.compute_loss
+
+    def recording(*arguments: Any, **more: Any) -> Any:
+        otel_ml.log({"calls": 1.0}, reduce="sum")
+        return loss(*arguments, **more)
+
+    trained.compute_loss = recording
+    trained.train()
+
+    assert [point.step for point in otel_ml_capture.points if point.name == "calls"] == [1, 2, 3, 4]
+
+
+def test_checkpoints_are_kept_where_asked_for(otel_ml_capture: Capture, tmp_path: Path) -> None:
+    callback = OtelMLCallback(checkpoints=True)
+    trainer(tmp_path / "out", callback, save_steps=2, eval_strategy="steps", load_best_model_at_end=True).train()
+
+    kept = {str(event.name): event for event in otel_ml_capture.events if event.kind == "ml.artifact"}
+    assert set(kept) == {"checkpoint-2", "checkpoint-4"}
+    assert kept["checkpoint-4"].step == 4
+    assert "latest" in list(kept["checkpoint-2"].attributes["ml.artifact.aliases"])
+
+
+def test_what_accelerate_logs_is_in_the_run(otel_ml_capture: Capture) -> None:
+    accelerator = Accelerator(log_with=OtelMLTracker("digits"), cpu=True)
+    accelerator.init_trackers("digits", config={"lr": 0.1})
+
+    for step in range(3):
+        accelerator.log({"loss": step / 2, "phase": "warm-up"}, step=step)
+    accelerator.log({"tokens": 5}, step=2, log_kwargs={"otel_ml": {"reduce": "sum"}})
+    tracker = accelerator.get_tracker("otel_ml")
+    tracker.log_images({"digit": [torch.zeros(4, 4)]}, step=1)
+    tracker.log_table("rows", ["a"], [[1]], step=1)
+    assert isinstance(tracker.tracker, otel_ml.Run)
+    shown = [(event.kind, event.name, event.step) for event in otel_ml_capture.events]
+    reductions = {point.name: point.reduction for point in otel_ml_capture.points}
+    values = otel_ml_capture.values("loss")
+    accelerator.end_training()
+
+    assert values == [0.0, 0.5, 1.0]
+    assert reductions == {"loss": "mean", "tokens": "sum"}
+    assert ("ml.image", "digit", 1) in shown
+    assert ("ml.table", "rows", 1) in shown
+    assert [item for item in shown if item[0] == "ml.text"] == [("ml.text", "phase", step) for step in range(3)]
+    assert tracker.tracker is None
