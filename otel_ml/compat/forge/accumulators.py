@@ -170,6 +170,7 @@ class SampleAccumulator(MetricAccumulator):
         super().__init__(reduction)
 
     def reset(self) -> None:
+        """Forget all samples."""
         self._numbers = itertools.count()
         self._top: list[tuple[float, int, Mapping[str, Any]]] = []
         self._bottom: list[tuple[float, int, Mapping[str, Any]]] = []

@@ -28,7 +28,7 @@ def reduction_of(key: str, default: str = "mean") -> str:
         say(
             "compat-roll",
             f"Metric {key!r}: {tag!r} is no reduction; expected one of {', '.join(TAGS)}. "
-            f"It is reduced by {default!r}. Correct the key.",
+            "It is reduced as without one. Correct the key.",
         )
         return default
     return next((tag for tag in TAGS if key.endswith((f"_{tag}", f"/{tag}"))), default)
