@@ -167,7 +167,7 @@ class MetricCollector:
             metadata_per_primary_backend: not used: there is one run, and the environment names it.
             config: of each backend, as for `GlobalLoggingActor.init_backends`.
             global_step: where a resumed job goes on.
-            process_name: the role of this process.
+            process_name: of this process.
 
         Raises:
             ConfigError: the configuration is wrong; everything that is, in one message.

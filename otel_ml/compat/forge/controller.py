@@ -122,7 +122,8 @@ def start(config: Mapping[str, Mapping[str, Any]], process_name: str | None, glo
     Args:
         config: backend → its options: `logging_mode` (`global_reduce` by default), W&B's `project`, `name`, `tags`,
             `notes`.
-        process_name: role of this process; the one of the environment, or `trainer`, by default.
+        process_name: of this process; an event of the run says which rank it is. It is no role: values of all roles of
+            torchforge meet under one name.
         global_step: the first step to flush.
 
     Raises:
@@ -144,9 +145,10 @@ def start(config: Mapping[str, Mapping[str, Any]], process_name: str | None, glo
         name=merged.get("name"),
         tags=merged.get("tags") or (),
         notes=merged.get("notes"),
-        role=process_name,
         exporters=exporters,
     )
+    if process_name is not None:
+        otel_ml.event("forge.process", {"name": process_name})
     modes = [_mode(options.get("logging_mode")) or LoggingMode.GLOBAL_REDUCE for options in config.values()]
     COLLECTOR.begin(modes, global_step)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import otel_ml
 from otel_ml.compat.megatron import place
+from otel_ml.compat.megatron.names import published
 from otel_ml.compat.megatron.timer_text import text_of
 from otel_ml.compat.once import say
 from otel_ml.exceptions import ConfigError
@@ -225,7 +226,11 @@ class Timers:
         del writer
         _say_no_barrier(barrier)
         new = [name for name in names if self._written.get(name) != iteration]
-        values = {f"{name}-time": value for name, value in self._seconds(new, "write", normalizer, reset) if value > 0}
+        values = {
+            f"{published(name)}-time": value
+            for name, value in self._seconds(new, "write", normalizer, reset)
+            if value > 0
+        }
         self._written.update(dict.fromkeys(new, iteration))
         if values:
             otel_ml.log(values, step=iteration, within="sum", reduce=_REDUCTIONS[self._option])

@@ -13,6 +13,7 @@ from otel_ml.compat.megatron.config import UNITS, LoggerConfig
 from otel_ml.compat.megatron.console import Console
 from otel_ml.compat.megatron.console_line import Interval, console_line, validation_line
 from otel_ml.compat.megatron.memory import device_memory
+from otel_ml.compat.megatron.names import published, published_names
 from otel_ml.compat.megatron.rates import Throughput, runtime
 from otel_ml.compat.megatron.timers import Timers
 
@@ -87,7 +88,7 @@ class TrainingLog:
 
         Args:
             iteration: the step.
-            losses: name → value, reduced over the data-parallel ranks already.
+            losses: name → value, reduced over the data-parallel ranks already; `lm loss` is published as `lm_loss`.
             learning_rate: the largest of all ranks is recorded; a rank without one leaves it out.
             global_batch_size: samples of the iteration.
             consumed_samples: so far; losses and the rest are recorded against it too, as `samples/<name>`.
@@ -105,7 +106,7 @@ class TrainingLog:
         self._interval.add(losses, is_skipped=is_skipped)
         values: dict[str, Any] = {"iteration-time": seconds}
         if not is_skipped:
-            values.update(losses)
+            values.update(published_names(losses))
         optional = {
             "batch-size": global_batch_size,
             "loss-scale": self._if("log_loss_scale_to_tensorboard", loss_scale),
@@ -118,19 +119,19 @@ class TrainingLog:
         values |= {name: value for name, value in optional.items() if value is not None}
         values |= self._rates(iteration, seconds, flops, consumed_samples, global_batch_size)
         if self._config.log_l2_norm_grad_to_tensorboard and l2_norm_grad:
-            values |= {f"l2_norm/grad/{name}": value for name, value in l2_norm_grad.items()}
+            values |= {f"l2_norm/grad/{published(name)}": value for name, value in l2_norm_grad.items()}
         if not self._config.skip_train_metrics_log and iteration % self._config.tensorboard_log_interval == 0:
             self._record(iteration, values, learning_rate, joules, seconds, consumed_samples)
         if iteration % self._config.log_interval == 0:
             self._show(iteration, values, learning_rate, consumed_samples, skipped_samples, joules)
 
     def validation(self, iteration: int, losses: Mapping[str, float], *, prefix: str | None = None) -> None:
-        """Record `<loss> validation`, its perplexity where the configuration says so, and print a line."""
+        """Record `<loss>_validation`, its perplexity where the configuration says so, and print a line."""
         perplexities = {name: math.exp(min(20.0, value)) for name, value in losses.items()}
         values = {f"{name} validation": value for name, value in losses.items()}
         if self._config.log_validation_ppl_to_tensorboard:
             values |= {f"{name} validation ppl": value for name, value in perplexities.items()}
-        otel_ml.log(values, step=iteration)
+        otel_ml.log(published_names(values), step=iteration)
         line = validation_line(prefix or f"iteration {iteration}", losses, perplexities)
         self._print(lambda: line, ())
 
@@ -192,19 +193,19 @@ class TrainingLog:
         interval, self._interval = self._interval, Interval()
         each = (self._last_at - self._shown_at) / interval.iterations
         self._shown_at = self._last_at
-        shown = {
-            "consumed samples": None if consumed_samples is None else f"{consumed_samples:12d}",
-            "skipped samples": f"{skipped_samples:12d}" if skipped_samples else None,
-            "elapsed time per iteration (ms)": f"{each * 1e3:.1f}",
-            "throughput per GPU (TFLOP/s/GPU)": _one(values.get("throughput/tflops/device"), ".1f"),
-            "energy per GPU (J/iter/GPU)": _one(self._if("log_energy", joules), ".1f"),
-            "learning rate": _one(learning_rate, ".6E"),
-            "global batch size": _one(values.get("batch-size"), "5d"),
-            "losses": "",
-            "loss scale": _one(values.get("loss-scale"), ".1f"),
-        }
 
         def line() -> str:
+            shown = {
+                "consumed samples": None if consumed_samples is None else f"{consumed_samples:12d}",
+                "skipped samples": f"{skipped_samples:12d}" if skipped_samples else None,
+                "elapsed time per iteration (ms)": f"{each * 1e3:.1f}",
+                "throughput per GPU (TFLOP/s/GPU)": _one(values.get("throughput/tflops/device"), ".1f"),
+                "energy per GPU (J/iter/GPU)": _one(self._if("log_energy", joules), ".1f"),
+                "learning rate": _one(learning_rate, ".6E"),
+                "global batch size": _one(values.get("batch-size"), "5d"),
+                "losses": "",
+                "loss scale": _one(values.get("loss-scale"), ".1f"),
+            }
             titled = {title: _one(values.get(name), ".3f") for name, title, _ in _GIVEN.values() if title}
             found = {title: value for title, value in {**shown, **titled}.items() if value is not None}
             return console_line(iteration, self._train_iters, interval, found)
