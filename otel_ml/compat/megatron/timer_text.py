@@ -62,7 +62,7 @@ def across_ranks_string(
         names: of timers; all that were written by default.
         option: `max`, `minmax` or `all`, the one `Timers` was made with.
         step: the newest that is there by default.
-        world_size: where ranks were missing in the step, the title says how many of so many are in it.
+        world_size: where fewer ranks are in the step, the title says how many of so many; a late one amends the step.
 
     Raises:
         OtelMLError: the run's file is not there.
@@ -74,8 +74,8 @@ def across_ranks_string(
     if not steps:
         return None
     at = max(steps) if step is None else step
-    missing = _value(series, "otel_ml/writers_missing", at)
-    note = "" if not missing else f", {world_size - int(missing)} of {world_size} ranks"
+    fewest = min((count for name in wanted if (count := _value(series, f"{name}-time/count", at))), default=0)
+    note = "" if fewest >= world_size else f", {int(fewest)} of {world_size} ranks"
     times = {name: _by_rank(series, f"{name}-time", at, option) for name in wanted}
     return text_of(times, option, note)
 

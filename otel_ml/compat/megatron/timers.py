@@ -18,7 +18,7 @@ __all__ = ["DummyTimer", "Timer", "Timers"]
 
 MAX_LEVEL = 2
 
-_REDUCTIONS = {"max": ("max",), "minmax": ("max", "min"), "all": ("max", "min", "rank")}
+_REDUCTIONS = {"max": ("max", "count"), "minmax": ("max", "min", "count"), "all": ("max", "min", "count", "rank")}
 
 
 class Timer:
@@ -213,7 +213,7 @@ class Timers:
     ) -> None:
         """Record `<name>-time` in seconds at `iteration`: called by every rank, reduced over all of them.
 
-        The slowest rank keeps the name; `minmax` adds `/min`, `all` also `/rank_<r>`.
+        The slowest rank keeps the name; `/count` is of how many ranks; `minmax` adds `/min`, `all` also `/rank_<r>`.
 
         Args:
             names: of the timers.

@@ -127,7 +127,8 @@ def test_a_barrier_waits_for_nobody_and_is_said(caplog: pytest.LogCaptureFixture
 
 @pytest.mark.feature("M5", "yes", "`<name>-time`, to all backends of the run")
 @pytest.mark.parametrize(
-    ("option", "reduction"), [("max", "sum>max"), ("minmax", "sum>max,min"), ("all", "sum>max,min,rank")]
+    ("option", "reduction"),
+    [("max", "sum>max,count"), ("minmax", "sum>max,min,count"), ("all", "sum>max,min,count,rank")],
 )
 def test_written_timers_are_reduced_over_all_ranks_by_the_service(
     captured: Capture, option: str, reduction: str
@@ -207,8 +208,8 @@ def test_only_the_last_rank_prints_and_nothing_where_nothing_ran(monkeypatch: py
     assert [line.partition("rank ")[2][0] for line in printed] == ["0", "1"]
 
 
-FIRST = {"f-time": 0.02, "f-time/min": 0.01, "f-time/rank_0": 0.01, "f-time/rank_1": 0.02}
-SECOND = {"f-time": 0.03, "f-time/min": 0.03, "f-time/rank_1": 0.03, "otel_ml/writers_missing": 1.0}
+FIRST = {"f-time": 0.02, "f-time/count": 2.0, "f-time/min": 0.01, "f-time/rank_0": 0.01, "f-time/rank_1": 0.02}
+SECOND = {"f-time": 0.03, "f-time/min": 0.03, "f-time/rank_1": 0.03, "f-time/count": 1.0}
 ROWS = [{"seq": step, "step": step, "axis": "step", "values": values} for step, values in ((5, FIRST), (6, SECOND))]
 
 
