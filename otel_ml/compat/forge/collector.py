@@ -1,0 +1,201 @@
+"""The collector of this process: what waits for a flush, and what only the process itself can reduce."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import otel_ml
+from otel_ml.compat.forge.accumulators import (
+    MetricAccumulator,
+    SampleAccumulator,
+    State,
+    accumulator_for,
+    reduce_metrics_states,
+)
+from otel_ml.compat.forge.metric import Metric, Reduce, held_value
+from otel_ml.compat.forge.modes import LoggingMode, modes_from, publish, stream
+from otel_ml.compat.forge.switches import are_metrics_off
+from otel_ml.compat.once import say
+
+__all__ = ["COLLECTOR", "MODES_VARIABLE", "Collector", "MetricCollector", "publish_merged"]
+
+MODES_VARIABLE = "FORGE_LOGGING_MODES"
+"""How processes that never see the configuration know its modes; see `child_env()`."""
+
+WINDOW_S = 10.0
+"""Where nobody flushes, tables of samples and values of users' reductions are written this often."""
+
+MAX_HELD = 100_000
+"""Values that wait for a flush; those after are recorded at once, at the step after the last flush."""
+
+
+class Collector:
+    """Owns what this process has not recorded yet. The lock guards the swap at a flush, and nothing slow."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew; also in a forked child, whose parent records what it holds."""
+        self._lock = threading.Lock()
+        self._held: list[Metric] = []
+        self._own: dict[str, MetricAccumulator] = {}
+        self._own_since = 0.0
+        self._newest = 0
+        self._waits = False
+        self._step: int | None = None
+        self.modes = modes_from(os.environ.get(MODES_VARIABLE, "")) or frozenset({LoggingMode.GLOBAL_REDUCE})
+
+    def begin(self, modes: Iterable[LoggingMode], global_step: int) -> None:
+        """From now on values wait for `flush()`, which says their step."""
+        self.modes = frozenset(modes) or self.modes
+        self._step = global_step
+        self._waits = True
+        self._at_exit()
+
+    def push(self, metric: Metric) -> None:
+        """Take a value; never raises, never waits."""
+        if are_metrics_off():
+            return
+        if not isinstance(metric.reduction, Reduce) or metric.reduction is Reduce.SAMPLE:
+            self._reduce_here(metric)
+            return
+        if LoggingMode.PER_RANK_NO_REDUCE in self.modes:
+            stream(metric, self._number(metric.timestamp))
+            if self.modes == {LoggingMode.PER_RANK_NO_REDUCE}:
+                return
+        if not self._waits:
+            publish(metric, self.modes, None)
+        elif len(self._held) < MAX_HELD:
+            held = replace(metric, value=held_value(metric.value))
+            with self._lock:
+                self._held.append(held)
+        else:
+            say(
+                "compat-forge",
+                f"{MAX_HELD:,} values wait for a flush; those after them are recorded at the next step. "
+                "Call flush() once per training step.",
+            )
+            publish(metric, self.modes, self._step)
+
+    def flush(self, global_step: int) -> dict[str, State]:
+        """Record what waited at `global_step`; return the states of what only processes can reduce."""
+        with self._lock:
+            held, self._held = self._held, []
+            own, self._own = self._own, {}
+        for metric in held:
+            publish(metric, self.modes, global_step)
+        self._step = global_step + 1
+        return {key: accumulator.get_state() for key, accumulator in own.items()}
+
+    def finish(self) -> None:
+        """Record what nobody will flush any more, at the step after the last flush."""
+        step = self._step if self._waits else None
+        publish_merged([self.flush(step or 0)], step)
+
+    def _number(self, timestamp: float) -> int:
+        """Return where on the streaming axis a value is: milliseconds since 1970, no two the same.
+
+        A number from 0 on would begin anew in a process that was started again, and look like a job that went back.
+        """
+        with self._lock:
+            self._newest = max(self._newest + 1, int(timestamp * 1e3))
+            return self._newest
+
+    def _reduce_here(self, metric: Metric) -> None:
+        with self._lock:
+            accumulator = self._own.get(metric.key)
+            if accumulator is None:
+                accumulator = self._own[metric.key] = accumulator_for(metric.reduction)
+                self._own_since = self._own_since or time.monotonic()
+            try:
+                accumulator.append(metric.value)
+            except Exception as error:  # noqa: BLE001 (a user's reduction fails in any way)
+                say(
+                    "compat-forge",
+                    f"Metric {metric.key!r}: {type(accumulator).__name__}.append({metric.value!r:.60}) raised "
+                    f"{type(error).__name__}: {error}. The value is not recorded; correct the reduction or the value.",
+                )
+        self._at_exit()
+        if not self._waits and time.monotonic() - self._own_since > WINDOW_S:
+            self._write_window()
+
+    def _write_window(self) -> None:
+        with self._lock:
+            own, self._own, self._own_since = self._own, {}, 0.0
+        publish_merged([{key: accumulator.get_state() for key, accumulator in own.items()}], None)
+
+    def _at_exit(self) -> None:
+        # Callbacks run last registered first: after each new one of otel_ml's, ours has to come again.
+        atexit.unregister(self.finish)
+        atexit.register(self.finish)
+
+
+COLLECTOR = Collector()
+
+os.register_at_fork(after_in_child=COLLECTOR.forget)
+
+
+def publish_merged(states: list[Mapping[str, State]], step: int | None) -> None:
+    """Record what states merge into: tables for samples, numbers for the rest."""
+    for metric in reduce_metrics_states(states):
+        if metric.reduction is Reduce.SAMPLE or metric.reduction is SampleAccumulator:
+            otel_ml.log_table(metric.key, [dict(sample) for sample in metric.value], step=step)
+        else:
+            otel_ml.record(metric.key, metric.value, step=step)
+
+
+class MetricCollector:
+    """torchforge's name for the collector of the process; every instance is the same one."""
+
+    async def init_backends(
+        self,
+        metadata_per_primary_backend: Mapping[str, Any] | None = None,
+        config: Mapping[str, Mapping[str, Any]] | None = None,
+        global_step: int = 0,
+        process_name: str | None = None,
+    ) -> None:
+        """Take the logging modes from `config`; from now on values wait for `flush()`.
+
+        Args:
+            metadata_per_primary_backend: not used: there is one run, and the environment names it.
+            config: of each backend, as for `GlobalLoggingActor.init_backends`.
+            global_step: where a resumed job goes on.
+            process_name: of this process.
+
+        Raises:
+            ConfigError: the configuration is wrong; everything that is, in one message.
+        """
+        from otel_ml.compat.forge.controller import start
+
+        del metadata_per_primary_backend
+        start(config or {}, process_name, global_step)
+
+    def push(self, metric: Metric) -> None:
+        """Take a value."""
+        COLLECTOR.push(metric)
+
+    async def flush(self, global_step: int, return_state: bool = False) -> dict[str, State]:
+        """Record at `global_step` what was pushed since the last flush.
+
+        Args:
+            global_step: the step.
+            return_state: hand the states of samples and users' reductions to the caller, who merges them with
+                those of other processes; else this process writes its own.
+        """
+        states = COLLECTOR.flush(global_step)
+        if return_state:
+            return states
+        publish_merged([states], global_step)
+        return {}
+
+    async def shutdown(self) -> None:
+        """Record what still waits."""
+        COLLECTOR.finish()
+        COLLECTOR.forget()

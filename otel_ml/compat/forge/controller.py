@@ -1,0 +1,172 @@
+"""The controller: backends from a configuration, one explicit flush per step, and a bounded end."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import otel_ml
+from otel_ml.compat.forge.collector import COLLECTOR, publish_merged
+from otel_ml.compat.forge.modes import LoggingMode
+from otel_ml.compat.once import say
+from otel_ml.exceptions import ConfigError
+
+__all__ = ["FLUSH_TIMEOUT_S", "Endpoint", "GlobalLoggingActor", "get_or_create_metric_logger", "start"]
+
+FLUSH_TIMEOUT_S = 2.0
+"""A process that does not answer a flush by then is left out of it: what it holds comes with the next one."""
+
+_KNOWN = frozenset({"logging_mode", "per_rank_share_run", "project", "name", "tags", "notes", "group"})
+
+_MODES = ", ".join(repr(mode.value) for mode in LoggingMode)
+
+
+class Endpoint:
+    """A method as an actor framework would offer it: `await logger.flush.call_one(3)`."""
+
+    def __init__(self, method: Callable[..., Awaitable[Any]]) -> None:
+        self._method = method
+
+    async def call_one(self, *arguments: Any, **keywords: Any) -> Any:
+        """Call it."""
+        return await self._method(*arguments, **keywords)
+
+    call = choose = __call__ = call_one
+
+
+class GlobalLoggingActor:
+    """The one place that flushes; the values themselves travel by otel_ml, without it.
+
+    Each attribute is an endpoint: `init_backends`, `flush`, `register_fetcher`, `deregister_fetcher`, `has_fetcher`,
+    `get_fetcher_count`, `shutdown`. A fetcher is anything with `flush(global_step, return_state=True)`, sync or async;
+    it is needed for reductions of your own only.
+    """
+
+    def __init__(self, process_name: str | None = None) -> None:
+        self._process_name = process_name
+        self._fetchers: dict[str, Any] = {}
+        self.init_backends = Endpoint(self._init_backends)
+        self.flush = Endpoint(self._flush)
+        self.register_fetcher = Endpoint(self._register)
+        self.deregister_fetcher = Endpoint(self._deregister)
+        self.has_fetcher = Endpoint(self._has)
+        self.get_fetcher_count = Endpoint(self._count)
+        self.shutdown = Endpoint(self._shutdown)
+
+    async def _init_backends(self, config: Mapping[str, Mapping[str, Any]], global_step: int = 0) -> None:
+        start(config, self._process_name, global_step)
+
+    async def _register(self, fetcher: Any, name: str | None = None) -> None:
+        self._fetchers[name or f"fetcher_{len(self._fetchers)}"] = fetcher
+
+    async def _deregister(self, name: str) -> None:
+        if self._fetchers.pop(name, None) is None:
+            say("compat-forge", f"deregister_fetcher({name!r}): there is none of this name. Register it first.")
+
+    async def _has(self, name: str) -> bool:
+        return name in self._fetchers
+
+    async def _count(self) -> int:
+        return len(self._fetchers)
+
+    async def _flush(self, global_step: int = 0) -> None:
+        own = COLLECTOR.flush(global_step)
+        answers = await asyncio.gather(*(_asked(name, one, global_step) for name, one in list(self._fetchers.items())))
+        publish_merged([own, *(state for answer in answers for state in answer)], global_step)
+
+    async def _shutdown(self) -> None:
+        COLLECTOR.finish()
+        COLLECTOR.forget()
+        _LOGGERS.clear()
+        await asyncio.to_thread(otel_ml.shutdown)
+
+
+async def _asked(name: str, fetcher: Any, global_step: int) -> list[Mapping[str, Any]]:
+    """Return the states of one fetcher; none, and said, where it fails: the others' flush goes on."""
+    try:
+        answer = fetcher.flush(global_step, return_state=True)
+        if inspect.isawaitable(answer):
+            answer = await asyncio.wait_for(answer, FLUSH_TIMEOUT_S)
+    except Exception as error:  # noqa: BLE001 (an actor fails in any way)
+        say(
+            "compat-forge",
+            f"Fetcher {name!r} failed at a flush with {type(error).__name__}: {error}. The others are flushed; "
+            "look at that process.",
+        )
+        return []
+    return list(answer.values()) if _is_by_rank(answer) else [answer or {}]
+
+
+def _is_by_rank(answer: Any) -> bool:
+    """Whether the fetcher of a whole mesh answered: name of a rank → its states."""
+    states = answer.values() if isinstance(answer, Mapping) else ()
+    return bool(states) and not any("reduction_type" in state for state in states)
+
+
+_LOGGERS: dict[str, GlobalLoggingActor] = {}
+
+
+async def get_or_create_metric_logger(proc_mesh: Any = None, process_name: str | None = None) -> GlobalLoggingActor:
+    """Return the logger of this process; with `proc_mesh` too, whose processes record without being registered."""
+    del proc_mesh
+    if not _LOGGERS:
+        _LOGGERS["logger"] = GlobalLoggingActor(process_name)
+    return _LOGGERS["logger"]
+
+
+def start(config: Mapping[str, Mapping[str, Any]], process_name: str | None, global_step: int) -> None:
+    """Start the run that `config` describes, where none is active, and take its modes.
+
+    Args:
+        config: backend → its options: `logging_mode` (`global_reduce` by default), W&B's `project`, `name`, `tags`,
+            `notes`.
+        process_name: of this process; an event of the run says which rank it is. It is no role: values of all roles of
+            torchforge meet under one name.
+        global_step: the first step to flush.
+
+    Raises:
+        ConfigError: an option is wrong; all that are, in one message.
+    """
+    problems = [
+        f"Backend {name!r}: logging_mode is {options['logging_mode']!r}, expected one of {_MODES}."
+        for name, options in config.items()
+        if options.get("logging_mode") is not None and _mode(options["logging_mode"]) is None
+    ]
+    if problems:
+        raise ConfigError(*problems)
+    for name, options in config.items():
+        _say_unused(name, options)
+    merged = {key: value for options in config.values() for key, value in options.items()}
+    exporters = ["jsonl", *config] if config else None
+    otel_ml.init(
+        merged.get("project"),
+        name=merged.get("name"),
+        tags=merged.get("tags") or (),
+        notes=merged.get("notes"),
+        exporters=exporters,
+    )
+    if process_name is not None:
+        otel_ml.event("forge.process", {"name": process_name})
+    modes = [_mode(options.get("logging_mode")) or LoggingMode.GLOBAL_REDUCE for options in config.values()]
+    COLLECTOR.begin(modes, global_step)
+
+
+def _mode(given: Any) -> LoggingMode | None:
+    try:
+        return given if isinstance(given, LoggingMode) else LoggingMode(str(given).lower())
+    except ValueError:
+        return None
+
+
+def _say_unused(name: str, options: Mapping[str, Any]) -> None:
+    unused = sorted(set(options) - _KNOWN)
+    if options.get("per_rank_share_run"):
+        unused.append("per_rank_share_run")
+    if unused:
+        say(
+            "compat-forge",
+            f"Backend {name!r}: {', '.join(unused)} has no meaning here: all ranks are in one run. "
+            "What a backend needs is set where the service runs.",
+        )

@@ -1,0 +1,39 @@
+"""Megatron's timers, training log and logging configuration; see `docs/migrate/megatron.md`.
+
+```python
+from otel_ml.compat.megatron import LoggerConfig, Timers
+
+timers = Timers(log_level=1, log_option="minmax")
+timers("forward-backward", log_level=1).start()
+timers("forward-backward").stop()
+timers.write(["forward-backward"], writer=None, iteration=3)
+```
+"""
+
+from __future__ import annotations
+
+from otel_ml.compat.megatron.callbacks import CallbackManager
+from otel_ml.compat.megatron.checkpoints import on_load_checkpoint_success, on_save_checkpoint_success
+from otel_ml.compat.megatron.config import LoggerConfig, start
+from otel_ml.compat.megatron.log_levels import setup_logging
+from otel_ml.compat.megatron.progress import ProgressLog, append_to_progress_log, progress_log
+from otel_ml.compat.megatron.timer_text import across_ranks_string
+from otel_ml.compat.megatron.timers import DummyTimer, Timer, Timers
+from otel_ml.compat.megatron.training_log import TrainingLog
+
+__all__ = [
+    "CallbackManager",
+    "DummyTimer",
+    "LoggerConfig",
+    "ProgressLog",
+    "Timer",
+    "Timers",
+    "TrainingLog",
+    "across_ranks_string",
+    "append_to_progress_log",
+    "on_load_checkpoint_success",
+    "on_save_checkpoint_success",
+    "progress_log",
+    "setup_logging",
+    "start",
+]

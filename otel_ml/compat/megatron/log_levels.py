@@ -1,0 +1,77 @@
+"""What the console shows: level, warnings, modules."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+
+from otel_ml.compat.once import say
+
+__all__ = ["setup_logging"]
+
+_VARIABLES = ("MEGATRON_BRIDGE_LOGGING_LEVEL", "MEGATRON_LOGGING_LEVEL")
+
+
+class _Quiet(logging.Filter):
+    """Drops warnings, or what modules say."""
+
+    def __init__(self, *, filter_warning: bool, modules: Sequence[str]) -> None:
+        super().__init__()
+        self._drops_warnings = filter_warning
+        self._modules = tuple(modules)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        is_theirs = any(record.name == module or record.name.startswith(f"{module}.") for module in self._modules)
+        return not (is_theirs or (self._drops_warnings and record.levelno == logging.WARNING))
+
+
+def setup_logging(
+    logging_level: int | str | None = None,
+    filter_warning: bool = True,
+    modules_to_filter: Sequence[str] | None = None,
+    set_level_for_all_loggers: bool = False,
+) -> None:
+    """Set what the program's loggers show; called again, the last call counts.
+
+    Args:
+        logging_level: a number or name; else MEGATRON_BRIDGE_LOGGING_LEVEL, MEGATRON_LOGGING_LEVEL, else INFO.
+        filter_warning: drop records of level WARNING.
+        modules_to_filter: loggers whose records are dropped, with those below them; also loggers made later.
+        set_level_for_all_loggers: set the level of each logger there is, not of the root alone.
+    """
+    level = _level(logging_level)
+    root = logging.getLogger()
+    if not root.handlers:
+        logging.basicConfig()
+    root.setLevel(level)
+    quiet = _Quiet(filter_warning=filter_warning, modules=modules_to_filter or ())
+    # A filter of a logger sees what is logged with that logger alone; one of the root's handlers sees all that arrives.
+    for handler in root.handlers:
+        _replace_filter(handler, quiet)
+    for logger in [logging.getLogger(name) for name in list(logging.root.manager.loggerDict)]:
+        if logger.handlers or not logger.propagate:
+            _replace_filter(logger, quiet)
+        if set_level_for_all_loggers:
+            logger.setLevel(level)
+
+
+def _replace_filter(place: logging.Filterer, quiet: _Quiet) -> None:
+    for old in [one for one in place.filters if isinstance(one, _Quiet)]:
+        place.removeFilter(old)
+    place.addFilter(quiet)
+
+
+def _level(given: int | str | None) -> int:
+    named = (
+        given if given is not None else next((os.environ[name] for name in _VARIABLES if os.environ.get(name)), None)
+    )
+    if named is None:
+        return logging.INFO
+    if isinstance(named, str) and not named.strip().isdigit():
+        level = logging.getLevelName(named.strip().upper())
+        if isinstance(level, int):
+            return level
+        say("compat-megatron", f"Logging level {named!r}: expected a number or a name such as 'INFO'. INFO is used.")
+        return logging.INFO
+    return int(named)

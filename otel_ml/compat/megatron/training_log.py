@@ -1,0 +1,223 @@
+"""`TrainingLog`: one call an iteration; what a `LoggerConfig` asks for, in every backend and on the console."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import otel_ml
+from otel_ml.compat.megatron import place
+from otel_ml.compat.megatron.config import UNITS, LoggerConfig
+from otel_ml.compat.megatron.console import Console
+from otel_ml.compat.megatron.console_line import Interval, console_line, validation_line
+from otel_ml.compat.megatron.memory import device_memory
+from otel_ml.compat.megatron.names import published, published_names
+from otel_ml.compat.megatron.rates import Throughput, runtime
+from otel_ml.compat.megatron.timers import Timers
+
+__all__ = ["SAMPLES_AXIS", "TrainingLog"]
+
+SAMPLES_AXIS = "samples"
+
+_GIVEN = {
+    "grad_norm": ("grad-norm", "grad norm", ""),
+    "num_zeros_in_grad": ("num-zeros", "num zeros", "log_num_zeros_in_grad"),
+    "params_norm": ("params-norm", "params norm", "log_params_norm"),
+    "max_attention_logit": ("max-attention-logit", "", "log_max_attention_logit"),
+    "decoupled_learning_rate": ("decoupled-learning-rate", "", ""),
+}
+"""Argument of `log()` → name in the backends, title on the console, the field that has to be set."""
+
+
+class TrainingLog:
+    """What every rank calls after each iteration; nobody waits for another rank or for the device.
+
+    Args:
+        config: what is asked for.
+        timers: to be written and reported with it.
+        train_iters: how many iterations there will be.
+        seq_length: tokens of a sample.
+        iteration: the one a resumed job has done last; the next one is counted from it.
+        write: prints a line; called on the last rank alone.
+        now: the clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        config: LoggerConfig,
+        *,
+        timers: Timers | None = None,
+        train_iters: int | None = None,
+        seq_length: int | None = None,
+        iteration: int = 0,
+        write: Callable[[str], object] = print,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._timers = timers
+        self._train_iters = train_iters
+        self._seq_length = seq_length
+        self._first = iteration
+        self._write = write
+        self._console = Console(write)
+        self._now = now
+        self._world_size = place.world_size()
+        self._began = self._shown_at = self._last_at = now()
+        self._interval = Interval()
+        self._throughput = Throughput(config.throughput_window_size)
+
+    def log(
+        self,
+        iteration: int,
+        losses: Mapping[str, Any],
+        *,
+        learning_rate: float | None = None,
+        global_batch_size: int | None = None,
+        consumed_samples: int | None = None,
+        skipped_samples: int = 0,
+        loss_scale: float | None = None,
+        is_skipped: bool = False,
+        flops: float | None = None,
+        joules: float | None = None,
+        l2_norm_grad: Mapping[str, float] | None = None,
+        **given: Any,
+    ) -> None:
+        """Record an iteration, and print a line every `log_interval`.
+
+        Args:
+            iteration: the step.
+            losses: name → value, reduced over the data-parallel ranks already; `lm loss` is published as `lm_loss`.
+            learning_rate: the largest of all ranks is recorded; a rank without one leaves it out.
+            global_batch_size: samples of the iteration.
+            consumed_samples: so far; losses and the rest are recorded against it too, as `samples/<name>`.
+            skipped_samples: so far.
+            loss_scale: of mixed precision.
+            is_skipped: the optimizer left the iteration out.
+            flops: floating-point operations of the iteration, on all GPUs.
+            joules: this GPU's, of the iteration.
+            l2_norm_grad: parameter → norm of its gradient; `global` is that of all.
+            **given: `grad_norm`, `params_norm`, `num_zeros_in_grad`, `max_attention_logit`,
+                `decoupled_learning_rate`: what was computed.
+        """
+        now = self._now()
+        seconds, self._last_at = now - self._last_at, now
+        self._interval.add(losses, is_skipped=is_skipped)
+        values: dict[str, Any] = {"iteration-time": seconds}
+        if not is_skipped:
+            values.update(published_names(losses))
+        optional = {
+            "batch-size": global_batch_size,
+            "loss-scale": self._if("log_loss_scale_to_tensorboard", loss_scale),
+        }
+        optional |= {
+            _GIVEN[name][0]: self._if(_GIVEN[name][2], value) for name, value in given.items() if name in _GIVEN
+        }
+        optional["world-size"] = self._if("log_world_size_to_tensorboard", self._world_size)
+        optional["skipped-train-samples"] = skipped_samples or None
+        values |= {name: value for name, value in optional.items() if value is not None}
+        values |= self._rates(iteration, seconds, flops, consumed_samples, global_batch_size)
+        if self._config.log_l2_norm_grad_to_tensorboard and l2_norm_grad:
+            values |= {f"l2_norm/grad/{published(name)}": value for name, value in l2_norm_grad.items()}
+        if not self._config.skip_train_metrics_log and iteration % self._config.tensorboard_log_interval == 0:
+            self._record(iteration, values, learning_rate, joules, seconds, consumed_samples)
+        if iteration % self._config.log_interval == 0:
+            self._show(iteration, values, learning_rate, consumed_samples, skipped_samples, joules)
+
+    def validation(self, iteration: int, losses: Mapping[str, float], *, prefix: str | None = None) -> None:
+        """Record `<loss>_validation`, its perplexity where the configuration says so, and print a line."""
+        perplexities = {name: math.exp(min(20.0, value)) for name, value in losses.items()}
+        values = {f"{name} validation": value for name, value in losses.items()}
+        if self._config.log_validation_ppl_to_tensorboard:
+            values |= {f"{name} validation ppl": value for name, value in perplexities.items()}
+        otel_ml.log(published_names(values), step=iteration)
+        line = validation_line(prefix or f"iteration {iteration}", losses, perplexities)
+        self._print(lambda: line, ())
+
+    def _if(self, field: str, value: Any) -> Any:
+        return value if not field or getattr(self._config, field) else None
+
+    def _rates(
+        self, iteration: int, seconds: float, flops: float | None, samples: int | None, batch: int | None
+    ) -> dict[str, Any]:
+        config, found = self._config, dict[str, Any]()
+        if config.log_throughput_to_tensorboard and samples is not None:
+            found |= self._throughput.rates(self._last_at, samples, self._seq_length, self._world_size)
+            found |= {"throughput/global_batch_size": batch} if batch is not None else {}
+        if config.log_throughput and flops is not None and seconds > 0:
+            found["throughput/tflops"] = flops / seconds / 1e12
+            found["throughput/tflops/device"] = found["throughput/tflops"] / self._world_size
+        if config.log_runtime_to_tensorboard:
+            whole = None if self._train_iters is None else self._train_iters - self._first
+            unit = UNITS[config.runtime_time_unit]
+            found |= runtime(self._last_at - self._began, iteration - self._first, whole, unit)
+            found["time/batches"] = iteration
+            found |= {} if samples is None else {"time/samples": samples}
+            if samples is not None and self._seq_length is not None:
+                found["time/tokens"] = samples * self._seq_length
+        return found
+
+    def _record(
+        self,
+        iteration: int,
+        values: Mapping[str, Any],
+        learning_rate: float | None,
+        joules: float | None,
+        seconds: float,
+        consumed_samples: int | None,
+    ) -> None:
+        config = self._config
+        otel_ml.log(values, step=iteration)
+        largest = {} if learning_rate is None else {"learning-rate": learning_rate}
+        if config.log_memory_to_tensorboard and iteration % (config.log_memory_interval or 1) == 0:
+            largest |= device_memory(config.memory_keys, with_used=config.log_device_memory_used)
+        if largest:
+            otel_ml.log(largest, step=iteration, reduce="max")
+        if config.log_energy and joules is not None and seconds > 0:
+            otel_ml.log({"iter-energy/gpu": joules, "power/gpu": joules / seconds}, step=iteration)
+        if config.log_timers_to_tensorboard and self._timers is not None:
+            self._timers.write(list(self._timers.names), None, iteration, normalizer=config.tensorboard_log_interval)
+        if consumed_samples is not None:
+            otel_ml.log({**values, **largest}, step=consumed_samples, axis=SAMPLES_AXIS)
+
+    def _show(
+        self,
+        iteration: int,
+        values: Mapping[str, Any],
+        learning_rate: float | None,
+        consumed_samples: int | None,
+        skipped_samples: int,
+        joules: float | None,
+    ) -> None:
+        interval, self._interval = self._interval, Interval()
+        each = (self._last_at - self._shown_at) / interval.iterations
+        self._shown_at = self._last_at
+
+        def line() -> str:
+            shown = {
+                "consumed samples": None if consumed_samples is None else f"{consumed_samples:12d}",
+                "skipped samples": f"{skipped_samples:12d}" if skipped_samples else None,
+                "elapsed time per iteration (ms)": f"{each * 1e3:.1f}",
+                "throughput per GPU (TFLOP/s/GPU)": _one(values.get("throughput/tflops/device"), ".1f"),
+                "energy per GPU (J/iter/GPU)": _one(self._if("log_energy", joules), ".1f"),
+                "learning rate": _one(learning_rate, ".6E"),
+                "global batch size": _one(values.get("batch-size"), "5d"),
+                "losses": "",
+                "loss scale": _one(values.get("loss-scale"), ".1f"),
+            }
+            titled = {title: _one(values.get(name), ".3f") for name, title, _ in _GIVEN.values() if title}
+            found = {title: value for title, value in {**shown, **titled}.items() if value is not None}
+            return console_line(iteration, self._train_iters, interval, found)
+
+        self._print(line, [*interval.totals.values(), *values.values()])
+        if self._timers is not None:
+            self._timers.log(normalizer=interval.iterations, write=self._write)
+
+    def _print(self, line: Callable[[], str], values: Iterable[Any]) -> None:
+        if place.rank() == place.world_size() - 1:
+            self._console.print(line, values)
+
+
+def _one(value: Any, form: str) -> str | None:
+    return None if value is None else format(value, form)

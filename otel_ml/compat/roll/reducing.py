@@ -1,0 +1,56 @@
+"""`reduce_metrics()`: lists of one process become numbers, by the reduction their key names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from otel_ml.compat.roll.tags import TAGS, reduction_of
+
+__all__ = ["is_several", "reduce_metrics", "reduce_metrics_list"]
+
+_REDUCE: dict[str, Callable[[Any], Any]] = {
+    "mean": np.mean,
+    "max": np.max,
+    "min": np.min,
+    "p50": lambda values: np.percentile(values, 50),
+    "p99": lambda values: np.percentile(values, 99),
+    "std": np.std,
+    "sum": np.sum,
+}
+
+
+def is_several(value: Any) -> bool:
+    """Whether a value is a list, a tuple or an array with a dimension: something to be reduced."""
+    return isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
+def reduce_metrics(metrics: dict[str, Any], reduce_func: Callable[[Any], Any] = np.mean) -> dict[str, Any]:
+    """Reduce lists, tuples and arrays in place, and return the same dictionary; keys stay as they are.
+
+    Args:
+        metrics: key → value. Numbers, tensors and empty sequences are left as they are.
+        reduce_func: for keys that name no reduction.
+
+    Examples:
+        >>> reduce_metrics({"loss@sum": [1.0, 2.0], "score/max": [1.0, 3.0]})["loss@sum"]
+        3.0
+    """
+    for key, value in metrics.items():
+        if is_several(value) and len(value):
+            tag = reduction_of(key, default="")
+            metrics[key] = np.asarray((_REDUCE[tag] if tag in TAGS else reduce_func)(value)).item()
+    return metrics
+
+
+def reduce_metrics_list(
+    metrics_list: Sequence[dict[str, Any]], reduce_func: Callable[[Any], Any] = np.mean
+) -> dict[str, Any]:
+    """Reduce dictionaries of several workers to one; a key that some of them lack is reduced over the others."""
+    gathered: dict[str, list[Any]] = {}
+    for metrics in metrics_list:
+        for key, value in metrics.items():
+            gathered.setdefault(key, []).extend(value if is_several(value) else [value])
+    return reduce_metrics(dict(gathered), reduce_func)

@@ -1,0 +1,149 @@
+"""`create_tracker()`: one line chooses where a pipeline's metrics go, and it may be several places."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import otel_ml
+from otel_ml.compat.once import say
+from otel_ml.compat.roll.reducing import is_several, reduce_metrics
+from otel_ml.compat.roll.tags import published, reduction_of
+from otel_ml.exceptions import ConfigError
+
+__all__ = ["BaseTracker", "create_tracker"]
+
+KNOWN = ("tensorboard", "wandb", "mlflow", "swanlab", "trackio", "jsonl", "console", "stdout")
+
+_ARGUMENTS = {
+    "project": "experiment",
+    "name": "name",
+    "experiment_name": "name",
+    "tags": "tags",
+    "notes": "notes",
+    "description": "notes",
+}
+"""What the trackers' arguments are for `otel_ml.init()`."""
+
+_REDUCED_ALREADY = {"std": "mean", "p50": "mean", "p99": "mean"}
+"""A number under such a key is a deviation or a quantile already; that of one number would be 0, or itself."""
+
+
+class BaseTracker:
+    """Records what a pipeline logs; the base of all trackers, and the tracker of those that log nowhere."""
+
+    def __init__(self) -> None:
+        self.log_history: list[dict[str, Any]] = []
+
+    def log(self, values: Mapping[str, Any], step: int, **keywords: Any) -> None:
+        """Record values at a step: numbers, lists (each element counts), texts, and groups of them.
+
+        Never waits for a backend, and never raises.
+
+        Args:
+            values: key → value. A key may end with its reduction over all elements and ranks: `@sum`, `_p99`, `/max`.
+            step: the global step.
+            **keywords: `weight=` of the values in the mean, `over=` a topology dimension; others are not used.
+        """
+
+    def finish(self) -> None:
+        """Write everything, and end the run."""
+
+    def replay(self, log_history: Iterable[Mapping[str, Any]]) -> None:
+        """Record the history of a checkpoint again, in a new run.
+
+        A run that is continued (`otel_ml.init(id=…)`, or a restart of the same launch) still has its history.
+        """
+        for row in log_history:
+            self.log(row["metrics"], row["step"])
+
+
+class Tracker(BaseTracker):
+    """Records through otel_ml."""
+
+    def __init__(self, *, prints: bool) -> None:
+        super().__init__()
+        self._prints = prints
+
+    def log(self, values: Mapping[str, Any], step: int, **keywords: Any) -> None:
+        by_reduction: dict[str, dict[str, Any]] = {}
+        for key, value in _flat(values):
+            if isinstance(value, str):
+                otel_ml.log_text(published(key), value, step=step)
+            elif (flat := _records(value)) is not None:
+                by_reduction.setdefault(_reduction(key, value), {})[published(key)] = flat
+        for reduction, found in by_reduction.items():
+            weight = keywords.get("weight") if reduction == "mean" else None
+            otel_ml.log(found, step=step, reduce=reduction, weight=weight, over=keywords.get("over"))
+        self._remember(values, step)
+
+    def finish(self) -> None:
+        otel_ml.shutdown()
+
+    def _remember(self, values: Mapping[str, Any], step: int) -> None:
+        numbers = {key: value for key, value in _flat(values) if not hasattr(value, "is_cuda") and value is not None}
+        reduced = reduce_metrics(numbers)
+        self.log_history.append({"step": step, "metrics": reduced})
+        if self._prints:
+            shown = {published(key): value for key, value in reduced.items()}
+            line = json.dumps({"step": step, "metrics": shown}, default=str)
+            print(f"metrics_tag: {line}", file=sys.stdout, flush=True)  # noqa: T201 (what the tracker is for)
+
+
+def create_tracker(tracker_name: str | Sequence[str], config: Any, **kwargs: Any) -> BaseTracker:
+    """Start the run, record its parameters, and return what the pipeline logs to.
+
+    Args:
+        tracker_name: `tensorboard`, `wandb`, `mlflow`, `swanlab`, `trackio`, `jsonl`, `console`, `stdout` (one line
+            of JSON a step), several of them with commas, or nothing: then nothing is recorded.
+        config: parameters of the pipeline; values of any kind.
+        **kwargs: `project`, `name` or `experiment_name`, `tags`, `notes` or `description`; others are said to be
+            unused.
+
+    Raises:
+        ConfigError: a name is unknown (also a ValueError).
+    """
+    names = tracker_name.split(",") if isinstance(tracker_name, str) else list(tracker_name or ())
+    wanted = [name.strip() for name in names if name and name.strip()]
+    if not wanted:
+        return BaseTracker()
+    unknown = [name for name in wanted if name not in KNOWN]
+    if unknown:
+        raise ConfigError(f"Tracker {unknown[0]!r}: expected one of {', '.join(KNOWN)}. Correct track_with.")
+    unused = sorted(name for name, value in kwargs.items() if name not in _ARGUMENTS and value is not None)
+    if unused:
+        say(
+            "compat-roll",
+            f"Tracker arguments {', '.join(unused)} have no meaning here. The folder is OTEL_ML_DIR, "
+            "and what a backend needs, such as its key, is set where the service runs.",
+        )
+    arguments = {_ARGUMENTS[name]: value for name, value in kwargs.items() if name in _ARGUMENTS and value is not None}
+    exporters = list(dict.fromkeys(["jsonl", *(name for name in wanted if name != "stdout")]))
+    otel_ml.init(**arguments, params=config, exporters=exporters)
+    return Tracker(prints="stdout" in wanted)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}/")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _records(value: Any) -> Any | None:
+    """Return what otel_ml takes: one number or a flat sequence of them; None for an empty one."""
+    shape = getattr(value, "shape", None)
+    if shape is not None and len(shape) > 1:
+        value = value.reshape(-1)
+    is_empty = (isinstance(value, (list, tuple)) and not value) or (shape is not None and math.prod(shape) == 0)
+    return None if is_empty else value
+
+
+def _reduction(key: str, value: Any) -> str:
+    tag = reduction_of(key)
+    has_several = is_several(value) or len(getattr(value, "shape", ())) > 0
+    return tag if has_several else _REDUCED_ALREADY.get(tag, tag)

@@ -1,0 +1,199 @@
+"""`LoggerConfig` and console logging: every documented field works, or is said to have no meaning."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from otel_ml.compat.megatron import CallbackManager, LoggerConfig, setup_logging, start
+from otel_ml.compat.megatron.config import NO_MEANING
+from otel_ml.compat.once import forget_said
+from otel_ml.exceptions import ConfigError
+from otel_ml.testing import Capture, capture
+
+DOCUMENTED = " ".join(
+    (
+        "log_interval log_params_norm log_throughput log_throughput_to_tensorboard throughput_window_size log_progress",
+        "timing_log_level timing_log_option tensorboard_dir tensorboard_log_interval tensorboard_queue_size",
+        "log_timers_to_tensorboard log_loss_scale_to_tensorboard log_validation_ppl_to_tensorboard",
+        "log_memory_to_tensorboard memory_keys log_memory_interval log_device_memory_used",
+        "log_l2_norm_grad_to_tensorboard log_num_zeros_in_grad log_max_attention_logit log_runtime_to_tensorboard",
+        "runtime_time_unit barrier_with_L1_time log_world_size_to_tensorboard wandb_project wandb_exp_name",
+        "wandb_save_dir wandb_entity logging_level filter_warnings modules_to_filter set_level_for_all_loggers",
+        "log_energy save_config_filepath moe_routing_trace_path _max_training_iters _capture_logits",
+        "_capture_hidden_states _dump_weights skip_train_metrics_log mlflow_experiment mlflow_run_name",
+        "mlflow_tracking_uri mlflow_tags mlflow_description mlflow_log_artifacts comet_project comet_experiment_name",
+        "comet_workspace comet_api_key comet_tags",
+    )
+).split()
+
+
+@pytest.fixture(autouse=True)
+def loggers_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    forget_said()
+    for name in ("MEGATRON_BRIDGE_LOGGING_LEVEL", "MEGATRON_LOGGING_LEVEL"):
+        monkeypatch.delenv(name, raising=False)
+    root = logging.getLogger()
+    before = root.level, {handler: list(handler.filters) for handler in root.handlers}
+    yield
+    root.setLevel(before[0])
+    for handler in root.handlers:
+        handler.filters = before[1].get(handler, [])
+
+
+@pytest.fixture
+def captured() -> Iterator[Capture]:
+    with capture() as run:
+        yield run
+
+
+def test_every_documented_field_is_there_with_its_default() -> None:
+    assert {one.name for one in fields(LoggerConfig)} == set(DOCUMENTED)
+    config = LoggerConfig()
+    config.finalize()
+    assert (config.log_interval, config.timing_log_option, config.runtime_time_unit) == (100, "minmax", "hours")
+    assert config.given() == []
+
+
+def test_every_field_without_a_meaning_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    given: dict[str, Any] = dict.fromkeys(NO_MEANING, "x")
+
+    LoggerConfig(**given).finalize()
+
+    for name, why in NO_MEANING.items():
+        assert f"LoggerConfig.{name} has no meaning here: {why}." in caplog.text
+
+
+def test_all_wrong_fields_are_said_at_once() -> None:
+    config = LoggerConfig(
+        log_interval=0, timing_log_option="mean", runtime_time_unit="weeks", wandb_project="p", mlflow_experiment="e"
+    )
+
+    with pytest.raises(ConfigError) as error:
+        config.finalize()
+
+    assert len(error.value.problems) == 5
+
+
+def test_backends_follow_from_the_fields() -> None:
+    assert LoggerConfig().exporters is None
+    config = LoggerConfig(tensorboard_dir="tb", wandb_project="p", mlflow_experiment="e")
+    assert config.exporters == ["jsonl", "tensorboard", "wandb", "mlflow"]
+
+
+class Unserialisable:
+    def __str__(self) -> str:
+        return "<torch.dtype>"
+
+
+@pytest.mark.feature("M22", "yes", "nested, with values of any kind")
+def test_the_whole_configuration_becomes_parameters_and_a_file(captured: Capture, tmp_path: Path) -> None:
+    config = LoggerConfig(save_config_filepath=str(tmp_path / "out" / "config.yaml"), filter_warnings=False)
+
+    start(config, {"model": {"dtype": Unserialisable(), "layers": [2, 4]}})
+
+    [params] = [event.body for event in captured.events if event.kind == "ml.params"]
+    assert params == {"model": {"dtype": "<torch.dtype>", "layers": [2, 4]}}
+    written = yaml.safe_load((tmp_path / "out" / "config.yaml").read_text())
+    assert written["params"] == params
+    assert written["logger"]["log_interval"] == 100
+
+
+def messages(capsys_lines: list[str], *records: tuple[str, int, str]) -> list[str]:
+    for name, level, text in records:
+        logging.getLogger(name).log(level, text)
+    return capsys_lines
+
+
+@pytest.fixture
+def shown() -> Iterator[list[str]]:
+    lines: list[str] = []
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage())
+
+    handler = Lines()
+    logging.getLogger().addHandler(handler)
+    yield lines
+    logging.getLogger().removeHandler(handler)
+
+
+@pytest.mark.feature("M25", "better", "loggers made later are filtered too")
+def test_warnings_and_modules_are_filtered_also_of_loggers_made_later(shown: list[str]) -> None:
+    setup_logging(modules_to_filter=["noisy"])
+
+    found = messages(
+        shown,
+        ("made.later", logging.INFO, "info"),
+        ("made.later", logging.WARNING, "warning"),
+        ("made.later", logging.ERROR, "error"),
+        ("noisy.inner", logging.ERROR, "noise"),
+        ("noisyneighbour", logging.INFO, "neighbour"),
+    )
+
+    assert found == ["info", "error", "neighbour"]
+
+
+def test_the_last_call_counts(shown: list[str]) -> None:
+    setup_logging(modules_to_filter=["noisy"])
+    setup_logging(filter_warning=False)
+
+    assert messages(shown, ("noisy", logging.WARNING, "kept")) == ["kept"]
+
+
+@pytest.mark.parametrize(
+    ("given", "bridge", "core", "level"),
+    [
+        (None, None, None, logging.INFO),
+        (None, None, "ERROR", logging.ERROR),
+        (None, "10", "ERROR", logging.DEBUG),
+        (logging.WARNING, "10", None, logging.WARNING),
+        (None, "loud", None, logging.INFO),
+    ],
+)
+def test_the_argument_comes_before_the_variables(
+    monkeypatch: pytest.MonkeyPatch, given: int | None, bridge: str | None, core: str | None, level: int
+) -> None:
+    for name, value in (("MEGATRON_BRIDGE_LOGGING_LEVEL", bridge), ("MEGATRON_LOGGING_LEVEL", core)):
+        if value is not None:
+            monkeypatch.setenv(name, value)
+
+    setup_logging(given)
+
+    assert logging.getLogger().level == level
+
+
+def test_the_level_of_all_loggers_can_be_set() -> None:
+    logger = logging.getLogger("otel_ml.tests.quiet")
+    others = {one: one.level for one in logging.root.manager.loggerDict.values() if isinstance(one, logging.Logger)}
+
+    setup_logging(logging.ERROR, set_level_for_all_loggers=True)
+
+    assert logger.level == logging.ERROR
+    for other, level in others.items():
+        other.setLevel(level)
+
+
+@pytest.mark.feature("M34", "yes", "start and end of training, steps, evaluation and test")
+def test_callbacks_are_called_in_order_and_one_that_fails_does_not_stop_training(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    callbacks, seen = CallbackManager(), []
+    callbacks.register("on_train_step_end")(lambda iteration: seen.append(("first", iteration)))
+    callbacks.register("on_train_step_end")(lambda iteration: seen.append(1 / 0))
+    callbacks.register("on_train_step_end")(lambda iteration: seen.append(("last", iteration)))
+
+    for iteration in (1, 2):
+        callbacks.fire("on_train_step_end", iteration=iteration)
+
+    assert seen == [("first", 1), ("last", 1), ("first", 2), ("last", 2)]
+    assert caplog.text.count("ZeroDivisionError") == 1
+    with pytest.raises(ConfigError, match="on_train_start"):
+        callbacks.register("on_step")

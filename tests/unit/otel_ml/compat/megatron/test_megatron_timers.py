@@ -1,0 +1,231 @@
+"""Megatron's `Timers`: documented behaviour and text, without a collective or a wait for the device."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from otel_ml.compat.megatron import DummyTimer, Timer, Timers, across_ranks_string
+from otel_ml.compat.once import forget_said
+from otel_ml.exceptions import ConfigError
+from otel_ml.testing import Capture, capture
+
+SHORT_S = 0.003
+
+
+@pytest.fixture(autouse=True)
+def said_anew() -> None:
+    forget_said()
+
+
+@pytest.fixture
+def captured() -> Iterator[Capture]:
+    with capture() as run:
+        yield run
+
+
+def ran(timers: Timers, name: str, seconds: float) -> None:
+    timer = timers(name, log_level=0)
+    timer.set_elapsed(seconds)
+
+
+def test_wrong_arguments_are_said_at_once() -> None:
+    with pytest.raises(ConfigError) as error:
+        Timers(3, "mean")
+
+    assert len(error.value.problems) == 2
+
+
+@pytest.mark.feature("M1", "yes", "a timer above the level is one shared object that does nothing")
+@pytest.mark.parametrize(("level", "measured"), [(-1, []), (0, ["interval-time"]), (1, ["interval-time", "optimizer"])])
+def test_timers_above_the_level_measure_nothing(level: int, measured: list[str]) -> None:
+    timers = Timers(level, "minmax")
+    made = {
+        "interval-time": timers("interval-time", log_level=0),
+        "optimizer": timers("optimizer", log_level=1),
+        "forward-compute": timers("forward-compute"),
+    }
+
+    for timer in made.values():
+        timer.start()
+        timer.stop()
+
+    assert [name for name, timer in made.items() if isinstance(timer, Timer)] == measured
+    assert len({id(timer) for timer in made.values() if isinstance(timer, DummyTimer)}) <= 1
+    assert list(timers.names) == measured
+
+
+def test_a_timer_above_the_level_has_no_time_rather_than_none_taken(caplog: pytest.LogCaptureFixture) -> None:
+    dummy = Timers(0, "max")("backward-compute", log_level=2)
+
+    assert math.isnan(dummy.elapsed())
+    assert math.isnan(dummy.active_time())
+    assert caplog.text.count("has none, and NaN is returned") == 1
+
+
+@pytest.mark.feature("M2", "yes", "accumulates, goes on while it is read, active time, durations from elsewhere")
+def test_a_timer_accumulates_and_goes_on_while_it_is_read() -> None:
+    timer = Timers(0, "max")("interval-time", log_level=0)
+
+    timer.start()
+    time.sleep(SHORT_S)
+    first = timer.elapsed()
+    time.sleep(SHORT_S)
+    timer.stop()
+    second = timer.elapsed(reset=False)
+
+    assert first >= SHORT_S
+    assert second >= SHORT_S
+    assert timer.elapsed() == second
+    assert timer.elapsed() == 0.0
+    assert timer.active_time() == pytest.approx(first + second)
+
+
+def test_a_duration_from_elsewhere_stands_in_place_of_what_ran() -> None:
+    timer = Timers(0, "max")("interval-time", log_level=0)
+
+    timer.set_elapsed(1.0)
+    timer.set_elapsed(0.25)
+
+    assert timer.elapsed() == 0.25
+    assert timer.active_time() == 1.25
+    timer.reset()
+    assert (timer.elapsed(), timer.active_time()) == (0.0, 1.25)
+
+
+def test_wrong_use_does_not_stop_training(caplog: pytest.LogCaptureFixture) -> None:
+    timers = Timers(2, "max")
+    timer = timers("optimizer", log_level=1)
+
+    for _ in range(2):
+        timer.stop()
+    timer.start()
+    timer.start()
+    timer.stop()
+    assert timers("optimizer", log_level=2) is timer
+
+    assert timer.elapsed() >= 0
+    assert [caplog.text.count(what) for what in ("stopped, and not", "started twice", "given level 2")] == [1, 1, 1]
+
+
+@pytest.mark.feature("M3", "better", "nobody is stopped to measure; device time by events: timed(device='cuda')")
+def test_a_barrier_waits_for_nobody_and_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    timer = Timers(1, "max")("all-grads-sync", log_level=1)
+
+    for _ in range(2):
+        timer.start(barrier=True)
+        timer.stop(barrier=True)
+    timer.elapsed(barrier=True)
+
+    assert caplog.text.count("waits neither") + caplog.text.count("wait neither") == 1
+
+
+@pytest.mark.feature("M5", "yes", "`<name>-time`, to all backends of the run")
+@pytest.mark.parametrize(
+    ("option", "reduction"),
+    [("max", "sum>max,count"), ("minmax", "sum>max,min,count"), ("all", "sum>max,min,count,rank")],
+)
+def test_written_timers_are_reduced_over_all_ranks_by_the_service(
+    captured: Capture, option: str, reduction: str
+) -> None:
+    timers = Timers(1, option)
+    ran(timers, "forward-backward", 3.0)
+
+    timers.write(["forward-backward", "unknown"], None, 7, normalizer=2.0)
+
+    [point] = captured.points
+    assert (point.name, point.step, point.reduction, point.value) == ("forward-backward-time", 7, reduction, 1.5)
+
+
+@pytest.mark.feature("M21", "better", "one call is every backend; a second one for W&B or MLflow is no second value")
+def test_writing_to_each_backend_in_turn_records_once(captured: Capture) -> None:
+    timers = Timers(1, "max")
+    ran(timers, "optimizer", 1.0)
+
+    timers.write(["optimizer"], None, 3)
+    timers.write_to_wandb(["optimizer"], None, 3)
+    timers.write_to_mlflow(["optimizer"], None, 3)
+
+    assert [(point.count, point.value) for point in captured.points] == [(1, 1.0)]
+
+
+def test_a_tracker_that_is_written_every_iteration_takes_nothing_from_the_report(captured: Capture) -> None:
+    timers, timer = Timers(1, "max"), None
+    for iteration in range(1, 5):
+        timer = timers("optimizer", log_level=1)
+        timer._total += 0.5  # half a second ran
+        timers.write(["optimizer"], None, iteration)
+
+    text = timers.get_all_timers_string(["optimizer"], normalizer=4)
+
+    assert captured.values("optimizer-time") == [0.5] * 4
+    assert text is not None
+    assert text.endswith(": 500.00")
+
+
+def test_the_report_of_a_job_with_one_rank_has_the_documented_form() -> None:
+    expected = {
+        "max": f"max time across ranks (ms):\n    {'optimizer '.ljust(48, '.')}: 12.34",
+        "minmax": f"(min, max) time across ranks (ms):\n    {'optimizer '.ljust(48, '.')}: (12.34, 12.34)",
+        "all": "times across ranks (ms):\n  optimizer:\n     rank  0: 12.34",
+    }
+    for option, text in expected.items():
+        timers = Timers(1, option)
+        ran(timers, "optimizer", 0.01234)
+        ran(timers, "never", 0.0)
+
+        assert timers.get_all_timers_string() == text
+
+
+def test_a_rank_among_others_says_that_the_times_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    timers = Timers(1, "minmax")
+    ran(timers, "optimizer", 0.01)
+
+    text = timers.get_all_timers_string() or ""
+
+    assert text.splitlines()[0] == "(min, max) time across ranks (ms), rank 3 alone (1 of 8):"
+
+
+def test_only_the_last_rank_prints_and_nothing_where_nothing_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    printed: list[str] = []
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        timers = Timers(1, "max")
+        timers.log(write=printed.append)
+        ran(timers, "optimizer", 0.01)
+        timers.log(write=printed.append)
+        ran(timers, "optimizer", 0.01)
+        timers.log(rank=0, write=printed.append)
+
+    assert [line.partition("rank ")[2][0] for line in printed] == ["0", "1"]
+
+
+FIRST = {"f-time": 0.02, "f-time/count": 2.0, "f-time/min": 0.01, "f-time/rank_0": 0.01, "f-time/rank_1": 0.02}
+SECOND = {"f-time": 0.03, "f-time/min": 0.03, "f-time/rank_1": 0.03, "f-time/count": 1.0}
+ROWS = [{"seq": step, "step": step, "axis": "step", "values": values} for step, values in ((5, FIRST), (6, SECOND))]
+
+
+@pytest.mark.feature("M4", "better", "min and max without an all-gather; ranks may have different timers")
+@pytest.mark.parametrize(
+    ("option", "step", "expected"),
+    [
+        ("max", 5, f"max time across ranks (ms):\n    {'f '.ljust(48, '.')}: 20.00"),
+        ("minmax", 5, f"(min, max) time across ranks (ms):\n    {'f '.ljust(48, '.')}: (10.00, 20.00)"),
+        ("all", 5, "times across ranks (ms):\n  f:\n     rank  0: 10.00\n     rank  1: 20.00"),
+        ("all", None, "times across ranks (ms), 1 of 2 ranks:\n  f:\n     rank  1: 30.00"),
+    ],
+)
+def test_all_ranks_are_reported_from_the_runs_file_and_how_many_they_are(
+    tmp_path: Path, option: str, step: int | None, expected: str
+) -> None:
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+
+    assert across_ranks_string(tmp_path, option=option, step=step, world_size=2) == expected

@@ -1,0 +1,300 @@
+"""`TrainingLog`, `progress.txt` and checkpoints: documented names, lines and figures."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import otel_ml
+from otel_ml.compat.megatron import (
+    LoggerConfig,
+    ProgressLog,
+    Timers,
+    TrainingLog,
+    append_to_progress_log,
+    on_load_checkpoint_success,
+    on_save_checkpoint_success,
+    progress_log,
+)
+from otel_ml.testing import Capture, capture
+
+
+@pytest.fixture
+def captured() -> Iterator[Capture]:
+    with capture() as run:
+        yield run
+
+
+class Clock:
+    """Half a second passes between two looks, one look an iteration."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 0.5
+        return self.now - 0.5
+
+
+def the_log(printed: list[str], **options: Any) -> TrainingLog:
+    clock = Clock()
+    given = {"train_iters": 100, "seq_length": 8, "timers": None, **options.pop("log", {})}
+    return TrainingLog(LoggerConfig(**options), write=printed.append, now=clock, **given)
+
+
+ALL = {
+    "log_throughput": True,
+    "log_throughput_to_tensorboard": True,
+    "throughput_window_size": 2,
+    "log_l2_norm_grad_to_tensorboard": True,
+    "log_num_zeros_in_grad": True,
+    "log_max_attention_logit": True,
+    "log_params_norm": True,
+    "log_runtime_to_tensorboard": True,
+    "runtime_time_unit": "seconds",
+    "log_world_size_to_tensorboard": True,
+    "log_energy": True,
+}
+
+GIVEN: dict[str, Any] = {
+    "learning_rate": 1e-4,
+    "global_batch_size": 4,
+    "loss_scale": 2.0,
+    "grad_norm": 0.5,
+    "params_norm": 3.0,
+    "num_zeros_in_grad": 7,
+    "max_attention_logit": 9.0,
+    "decoupled_learning_rate": 1e-3,
+    "flops": 1e12,
+    "joules": 200.0,
+    "l2_norm_grad": {"w": 0.25, "global": 0.5},
+}
+
+
+def test_every_documented_name_has_its_value(captured: Capture) -> None:
+    log = the_log([], **ALL)
+
+    for iteration in range(1, 5):
+        log.log(iteration, {"lm loss": 2.0}, consumed_samples=4 * iteration, **GIVEN)
+
+    last = {point.name: point.value for point in captured.points if (point.axis, point.step) == ("step", 4)}
+    assert last == pytest.approx(
+        {
+            "lm_loss": 2.0,
+            "iteration-time": 0.5,
+            "batch-size": 4,
+            "loss-scale": 2.0,
+            "grad-norm": 0.5,
+            "params-norm": 3.0,
+            "num-zeros": 7,
+            "max-attention-logit": 9.0,
+            "decoupled-learning-rate": 1e-3,
+            "learning-rate": 1e-4,
+            "world-size": 1,
+            "throughput/batches_per_sec": 2.0,
+            "throughput/samples_per_sec": 8.0,
+            "throughput/tokens_per_sec": 64.0,
+            "throughput/device/batches_per_sec": 2.0,
+            "throughput/device/samples_per_sec": 8.0,
+            "throughput/device/tokens_per_sec": 64.0,
+            "throughput/global_batch_size": 4,
+            "throughput/tflops": 2.0,
+            "throughput/tflops/device": 2.0,
+            "time/total": 2.0,
+            "time/remaining_estimate": 48.0,
+            "time/batches": 4,
+            "time/samples": 16,
+            "time/tokens": 128,
+            "l2_norm/grad/w": 0.25,
+            "l2_norm/grad/global": 0.5,
+            "iter-energy/gpu": 200.0,
+            "power/gpu": 400.0,
+        }
+    )
+
+
+def test_what_is_not_asked_for_is_not_recorded(captured: Capture) -> None:
+    the_log([], log_loss_scale_to_tensorboard=False).log(1, {"lm loss": 2.0}, **GIVEN)
+
+    names = {point.name for point in captured.points}
+    assert names == {"lm_loss", "iteration-time", "batch-size", "grad-norm", "decoupled-learning-rate", "learning-rate"}
+
+
+@pytest.mark.feature("M13", "better", "the axis `samples`, in every backend")
+def test_values_stand_against_samples_too(captured: Capture) -> None:
+    log = the_log([])
+
+    for iteration in (1, 2):
+        log.log(iteration, {"lm loss": float(iteration)}, consumed_samples=32 * iteration)
+
+    points = [point for point in captured.points if point.axis == "samples" and point.name == "lm_loss"]
+    assert [(point.step, point.value) for point in points] == [(32, 1.0), (64, 2.0)]
+
+
+@pytest.mark.feature("M11", "yes", "log_interval and tensorboard_log_interval")
+@pytest.mark.feature("M32", "yes", "the caller's iteration is the step; estimates begin where the job did")
+def test_console_and_backends_have_their_own_cadence(captured: Capture) -> None:
+    printed: list[str] = []
+    options = {"iteration": 90}
+    log = the_log(
+        printed, log_interval=4, tensorboard_log_interval=2, log_runtime_to_tensorboard=True,
+        runtime_time_unit="seconds", log=options,
+    )  # fmt: skip
+
+    for iteration in range(91, 97):
+        log.log(iteration, {"lm loss": 1.0})
+
+    steps = [point.step for point in captured.points if point.name == "lm_loss"]
+    assert steps == [92, 94, 96]
+    assert [line.partition("iteration ")[2].split()[0].rstrip("/") for line in printed] == ["92", "96"]
+    assert captured.values("time/remaining_estimate") == [4.0, 3.0, 2.0]
+
+
+@pytest.mark.feature("M12", "better", "negative and NaN means are shown; skipped iterations do not count")
+@pytest.mark.parametrize(
+    ("losses", "shown", "nan"),
+    [([-1.0, -3.0], "-2.000000E+00", 0), ([1.0, math.nan], "NAN", 1), ([1.0, 3.0], "2.0", 0)],
+)
+def test_the_line_has_the_mean_of_the_interval(captured: Capture, losses: list[float], shown: str, nan: int) -> None:
+    printed: list[str] = []
+    log = the_log(printed, log_interval=3)
+
+    for iteration, loss in enumerate([*losses, 1e9], start=1):
+        log.log(iteration, {"lm loss": loss}, is_skipped=loss == 1e9, **GIVEN)
+
+    [line] = printed
+    assert f"| lm loss: {shown}" in line
+    assert f"| number of skipped iterations:   1 | number of nan iterations:   {nan} |" in line
+    for part in ("elapsed time per iteration (ms): 500.0", "learning rate: 1.000000E-04", "grad norm: 0.500"):
+        assert f"| {part} |" in line
+    assert captured.values("lm_loss") == pytest.approx(losses, nan_ok=True)
+
+
+def test_losses_that_are_tensors_are_averaged_as_numbers(captured: Capture) -> None:
+    torch = pytest.importorskip("torch", reason="the extra torch")
+    printed: list[str] = []
+    log = the_log(printed, log_interval=2)
+
+    for iteration, loss in ((1, 1.0), (2, 4.0)):
+        log.log(iteration, {"lm loss": torch.tensor(loss)}, grad_norm=torch.tensor(0.5))
+
+    assert "| lm loss: 2.500000E+00 | grad norm: 0.500 |" in printed[0]
+    assert captured.values("lm_loss") == [1.0, 4.0]
+
+
+@pytest.mark.feature("M35", "yes", "skip_train_metrics_log")
+def test_metrics_of_training_can_be_left_out_while_validation_stays(captured: Capture) -> None:
+    printed: list[str] = []
+    log = the_log(printed, skip_train_metrics_log=True, log_validation_ppl_to_tensorboard=True, log_interval=1)
+
+    log.log(1, {"lm loss": 1.0})
+    log.validation(1, {"lm loss": 2.0})
+
+    assert {point.name: point.value for point in captured.points} == {
+        "lm_loss_validation": 2.0,
+        "lm_loss_validation_ppl": pytest.approx(math.exp(2.0)),
+    }
+    assert "| lm loss: 1.000000E+00 |" in printed[0]
+    assert printed[1] == " validation loss at iteration 1 | lm loss value: 2.000000E+00 | lm loss PPL: 7.389056E+00 | "
+
+
+def test_timers_are_written_and_reported_with_it_each_over_its_own_interval(captured: Capture) -> None:
+    printed: list[str] = []
+    timers = Timers(1, "max")
+    log = the_log(printed, log_interval=4, log_timers_to_tensorboard=True, log={"timers": timers})
+
+    for iteration in range(1, 5):
+        timers("optimizer", log_level=1)._total += 0.5  # type: ignore[union-attr]
+        log.log(iteration, {"lm loss": 1.0})
+
+    assert captured.values("optimizer-time") == [0.5] * 4
+    assert printed[-1].endswith(": 500.00")
+
+
+def test_a_progress_line_has_the_documented_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "123")
+    monkeypatch.setenv("WORLD_SIZE", "64")
+
+    append_to_progress_log(tmp_path, "Starting job", barrier=True)
+    monkeypatch.setenv("RANK", "1")
+    append_to_progress_log(tmp_path, "another rank")
+    append_to_progress_log(None, "nowhere")
+
+    [line] = (tmp_path / "progress.txt").read_text().splitlines()
+    assert line.split("\t")[1:] == ["Job ID: 123", "# GPUs: 64", "Starting job"]
+
+
+def throughputs(folder: Path) -> list[tuple[float, float]]:
+    rows = [line.split("\t") for line in (folder / "progress.txt").read_text().splitlines()]
+    return [(float(row[5].split()[2]), float(row[6].split()[2])) for row in rows if len(row) > 6]
+
+
+@pytest.mark.feature("M24", "better", "job throughput is not 0; fields are found by name; time between jobs counts")
+def test_throughput_goes_on_across_restarts(tmp_path: Path) -> None:
+    work = 4e15  # of an iteration: 1 TFLOP/s on each of 4 GPUs makes 1000 s
+
+    first = ProgressLog(tmp_path, world_size=4, now=0)
+    first.saved(1, work, 1e9, now=1000)
+    first.saved(2, 2 * work, 2e9, is_async=True, now=2000)
+    first.committed(2, now=2100)
+    first.saved(3, 3 * work, 3e9, is_async=True, now=3000)  # and died: never committed
+    second = ProgressLog(tmp_path, 2 * work, world_size=4, now=4000)
+    second.saved(4, 4 * work, 4e9, now=5000)
+
+    assert throughputs(tmp_path) == [(1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (2.0, 0.8)]
+    assert (
+        (tmp_path / "progress.txt")
+        .read_text()
+        .splitlines()[1]
+        .endswith(
+            "Saved checkpoint\tIteration: 1\tJob throughput: 1.0 TFLOP/s/GPU\tCumulative throughput: 1.0 TFLOP/s/GPU\t"
+            "Floating-point operations: 4.00e+15\tTokens (in billions): 1.00"
+        )
+    )
+
+
+def test_a_job_of_another_size_begins_a_new_account_at_what_was_committed(tmp_path: Path) -> None:
+    work = 4e15
+    ProgressLog(tmp_path, world_size=4, now=0).saved(1, work, 1e9, now=1000)
+    append_to_progress_log(tmp_path, "a note of somebody: with a colon\tand a tab")
+    larger = ProgressLog(tmp_path, work, world_size=8, now=2000)
+
+    larger.saved(2, 3 * work, 2e9, now=3000)
+
+    assert throughputs(tmp_path)[-1] == (1.0, 1.0)
+
+
+def test_a_progress_file_that_cannot_be_written_does_not_stop_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+
+    append_to_progress_log(tmp_path / "file" / "below", "Starting job")
+
+    assert "Nothing was added to progress.txt" in caplog.text
+    assert progress_log(LoggerConfig(), tmp_path) is None
+    assert progress_log(LoggerConfig(log_progress=True), tmp_path) is not None
+
+
+@pytest.mark.feature("M23", "yes", "artifact and note on save, lineage event on load")
+def test_a_checkpoint_says_which_run_it_is_of(captured: Capture, tmp_path: Path) -> None:
+    run = otel_ml.init()
+    checkpoint = tmp_path / "iter_0000010"
+    checkpoint.mkdir()
+    (checkpoint / "weights.bin").write_bytes(b"\x00\x01")
+
+    on_save_checkpoint_success(checkpoint, tmp_path, 10, run)
+    found = on_load_checkpoint_success(checkpoint, tmp_path)
+
+    assert found == json.loads((tmp_path / "latest_otel_ml_checkpoint.json").read_text())
+    assert found["run_id"] == run.id
+    by_kind = {event.kind: event for event in captured.events}
+    assert by_kind["ml.artifact"].step == 10
+    assert by_kind["checkpoint.saved"].attributes["iteration"] == 10
+    assert by_kind["checkpoint.loaded"].attributes["from.run_id"] == run.id
+    assert on_load_checkpoint_success(checkpoint, tmp_path / "elsewhere") is None
