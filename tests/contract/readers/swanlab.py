@@ -12,7 +12,7 @@ from swanlab.proto.swanlab.record.v1.record_pb2 import Record
 from swanlab.proto.swanlab.run.v1 import run_pb2
 from swanlab.sdk.internal.core_python.store import DataStoreReader
 
-from tests.contract.readers import main, number
+from tests.contract.readers import leaves, main, number
 
 STATUS = {
     run_pb2.RUN_STATE_FINISHED: "finished",
@@ -92,15 +92,6 @@ class Answer:
     def as_json(self) -> dict[str, object]:
         fields = ("scalars", "amendments", "summary", "texts", "images", "params", "tags", "status")
         return {field: getattr(self, field) for field in fields}
-
-
-def leaves(values: Mapping[str, Any], prefix: str = "") -> Any:
-    for name, value in values.items():
-        key = f"{prefix}.{name}" if prefix else name
-        if isinstance(value, dict):
-            yield from leaves(value, key)
-        else:
-            yield key, value
 
 
 if __name__ == "__main__":

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.contract.readers import main, number
-from tests.contract.readers.swanlab import leaves
+from tests.contract.readers import leaves, main, number
 
 OWN = {"otel_ml/attempt", "otel_ml/amendment"}
 
