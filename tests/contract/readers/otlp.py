@@ -28,15 +28,10 @@ def points(requests: Iterator[bytes]) -> Iterator[tuple[str, Mapping[str, Any], 
 
 def read(run_dir: Path, run_id: str) -> Mapping[str, object]:
     found = sorted(points(received(run_dir)), key=lambda point: point[1]["ml.seq"])
+    shown = [([name, at["ml.step.axis"], at["ml.step"], number(value)], at) for name, at, value in found]
     return {
-        "scalars": [
-            [name, at["ml.step.axis"], at["ml.step"], number(value), at["ml.attempt"]]
-            for name, at, value in found
-            if "ml.amendment" not in at
-        ],
-        "amendments": [
-            [name, at["ml.step.axis"], at["ml.step"], number(value)] for name, at, value in found if "ml.amendment" in at
-        ],
+        "scalars": [[*point, at["ml.attempt"]] for point, at in shown if "ml.amendment" not in at],
+        "amendments": [point for point, at in shown if "ml.amendment" in at],
     }
 
 

@@ -66,7 +66,9 @@ class Client:
 
     def _refusal(self, error: urllib.error.HTTPError) -> ExportError:
         said = redacted(error.read(_MOST_ANSWERED).decode("utf-8", "replace").strip())
-        message = f"OTLP: {self._to.shown} answered {error.code} {error.reason}" + (f": {said!r:.200}." if said else ".")
+        message = f"OTLP: {self._to.shown} answered {error.code} {error.reason}" + (
+            f": {said!r:.200}." if said else "."
+        )
         if error.code in _PASSING_STATUS:
             return RetryableExportError(message, retry_after=_seconds(error.headers.get("retry-after")))
         return PermanentExportError(message)

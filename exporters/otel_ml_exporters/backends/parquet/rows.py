@@ -24,9 +24,7 @@ def load_pyarrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ModuleNotFoundError as error:
-        raise MissingDependencyError(
-            "Exporter 'parquet'", package=error.name or "pyarrow", extra="parquet"
-        ) from error
+        raise MissingDependencyError("Exporter 'parquet'", package=error.name or "pyarrow", extra="parquet") from error
     return pyarrow
 
 

@@ -109,16 +109,14 @@ def framed(messages: Iterable[bytes], at: int) -> bytes:
     """Return `messages` as they stand in a file that has `at` bytes so far."""
     out = bytearray()
     for message in messages:
-        first = True
-        while True:
+        left, first = message, True
+        while left or first:
             room = _BLOCK - (at + len(out)) % _BLOCK
             if room < _FRAME.size:
                 out += bytes(room)
                 room = _BLOCK
-            part, message = message[: room - _FRAME.size], message[room - _FRAME.size :]
-            kind = _TYPES[first, not message]
+            part, left = left[: room - _FRAME.size], left[room - _FRAME.size :]
+            kind = _TYPES[first, not left]
             out += _FRAME.pack(zlib.crc32(part, _SEED[kind]), len(part), kind) + part
             first = False
-            if not message:
-                break
     return bytes(out)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from otel_ml.exceptions import ConfigError, OtelMLError
 from otel_ml_exporters.backends.trackio.rows import media_row, step_row, summary_row
-from otel_ml_exporters.backends.trackio.storage import Row, Storage, project_name
+from otel_ml_exporters.backends.trackio.storage import Row, Storage
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, RetryableExportError
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import (
@@ -38,7 +38,7 @@ class TrackioExporter(Exporter):
     run's config. Artifacts and spans are not stored.
 
     **Guarantee**: exactly once, after a kill too: `seq` is in each row's `log_id`, of which Trackio's file has each
-    once. Files of images and sounds are written at least once.
+    once. Files of images and sounds are written at least once, under names that a replay repeats.
     **Ordering**: by `seq`, with the record's time. An amendment is a further row with `otel_ml/amendment`.
     **Non-finite values**: NaN and ±Inf, which Trackio stores as the texts "NaN", "Infinity", "-Infinity" and reads as
     numbers.

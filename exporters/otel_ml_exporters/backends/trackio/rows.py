@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from otel_ml_exporters.backends.trackio.storage import Row, Storage
-from otel_ml_exporters.records import Audio, HistogramValue, Image, StepRecord, Summary, Table, Text
+from otel_ml_exporters.records import Audio, HistogramValue, Image, JsonValue, StepRecord, Summary, Table, Text
 
 __all__ = ["AMENDMENT", "ATTEMPT", "MOST_BINS", "Media", "media_row", "merged_bins", "step_row", "summary_row"]
 
@@ -57,7 +55,7 @@ def summary_row(record: Summary) -> Row:
 
 
 def media_row(record: Media, storage: Storage) -> Row:
-    """Return the row of a text, table, image, sound or histogram; Trackio copies what is a file."""
+    """Return the row of a text, table, image, sound or histogram."""
     step = record.step or 0
     values: dict[str, Any] = {metric_key(record.name): _stored(record, storage, step)}
     if record.axis != "step" and record.step is not None:
@@ -66,32 +64,26 @@ def media_row(record: Media, storage: Storage) -> Row:
 
 
 def _stored(record: Media, storage: Storage, step: int) -> Mapping[str, Any]:
+    """Return what Trackio stores of its own types."""
     import trackio
 
     match record:
         case Text():
-            made: Any = trackio.Markdown(record.text)._to_dict()
+            return {"_type": trackio.Markdown.TYPE, "_value": record.text}
         case Table():
-            rows = [list(row) for row in record.rows]
-            made = trackio.Table(columns=list(record.columns), data=rows)._to_dict(storage.project, storage.run, step)
+            return {"_type": trackio.Table.TYPE, "_value": [_cells(record.columns, row) for row in record.rows]}
         case HistogramValue():
             edges, counts = merged_bins(record.edges, record.counts)
-            made = trackio.Histogram(np_histogram=(list(counts), list(edges)))._to_dict()
+            return {"_type": trackio.Histogram.TYPE, "bins": list(edges), "values": list(counts)}
         case Image():
-            made = _file(trackio.Image, record.png, "png", record.caption, storage, step)
+            kind, file, content = trackio.Image.TYPE, f"{record.seq}.png", record.png
         case Audio():
-            made = _file(trackio.Audio, record.wav, "wav", record.caption, storage, step)
-    stored: Mapping[str, Any] = made
-    return stored
+            kind, file, content = trackio.Audio.TYPE, f"{record.seq}.wav", record.wav
+    return {"_type": kind, "file_path": storage.keep(file, content, step), "caption": record.caption}
 
 
-def _file(kind: Any, content: bytes, suffix: str, caption: str | None, storage: Storage, step: int) -> Any:
-    with tempfile.TemporaryDirectory(prefix="otel-ml-") as folder:
-        path = Path(folder, f"media.{suffix}")
-        path.write_bytes(content)
-        media = kind(str(path), caption=caption)
-        media._save(storage.project, storage.run, step)
-    return media._to_dict()
+def _cells(columns: Sequence[str], row: Sequence[JsonValue]) -> dict[str, JsonValue]:
+    return dict(zip(columns, row, strict=True))
 
 
 def merged_bins(

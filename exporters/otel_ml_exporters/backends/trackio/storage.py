@@ -56,7 +56,7 @@ class Storage:
     def last_seq(self) -> int:
         """Return the `seq` of the newest row; 0 where there is none."""
         quoted = self._run_id.replace("'", "''")
-        question = f"SELECT MAX(log_id) AS last FROM metrics WHERE run_id = '{quoted}'"  # noqa: S608 (quoted)
+        question = f"SELECT MAX(log_id) AS last FROM metrics WHERE run_id = '{quoted}'"
         last = self._storage.query_project(self.project, question)["rows"][0]["last"]
         return 0 if last is None else int(last.rpartition(":")[2])
 
@@ -72,6 +72,15 @@ class Storage:
             config=self.params if params else None,
             run_id=self._run_id,
         )
+
+    def keep(self, name: str, content: bytes, step: int) -> str:
+        """Write a file of a row, the same in a replay, and return its path as rows hold it."""
+        from trackio.media.utils import get_project_media_path
+        from trackio.utils import MEDIA_DIR
+
+        path = Path(get_project_media_path(self.project, self.run, step)) / name
+        path.write_bytes(content)
+        return str(path.relative_to(MEDIA_DIR))
 
 
 def project_name(experiment: str) -> str:
@@ -97,5 +106,3 @@ def project_name(experiment: str) -> str:
 
 def _timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="microseconds")
-
-
