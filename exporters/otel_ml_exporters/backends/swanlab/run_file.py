@@ -106,17 +106,21 @@ class RunFile:
 
 
 def framed(messages: Iterable[bytes], at: int) -> bytes:
-    """Return `messages` as they stand in a file that has `at` bytes so far."""
+    """Return `messages` as they stand in a file that has `at` bytes so far.
+
+    What is left of a block is filled at once where no message can begin in it: SwanLab's reader expects the filling
+    also where nothing follows.
+    """
     out = bytearray()
     for message in messages:
         left, first = message, True
         while left or first:
             room = _BLOCK - (at + len(out)) % _BLOCK
-            if room < _FRAME.size:
-                out += bytes(room)
-                room = _BLOCK
             part, left = left[: room - _FRAME.size], left[room - _FRAME.size :]
             kind = _TYPES[first, not left]
             out += _FRAME.pack(zlib.crc32(part, _SEED[kind]), len(part), kind) + part
             first = False
+        room = _BLOCK - (at + len(out)) % _BLOCK
+        if room < _FRAME.size:
+            out += bytes(room)
     return bytes(out)

@@ -16,6 +16,7 @@ from otel_ml_exporters.records import RunInfo
 __all__ = ["Row", "Storage", "project_name"]
 
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_\-]")
+_REGISTRIES = "registry-"
 
 
 class Row(NamedTuple):
@@ -101,7 +102,8 @@ def project_name(experiment: str) -> str:
     except ValueError:
         fits = False
     digest = hashlib.sha256(experiment.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return experiment if fits else f"{_FORBIDDEN.sub('-', experiment)}-{digest}"
+    shown = _FORBIDDEN.sub("-", experiment)
+    return experiment if fits else f"{'_' if shown.startswith(_REGISTRIES) else ''}{shown}-{digest}"
 
 
 def _timestamp(seconds: float) -> str:
