@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from otel_ml._internal.run import Run
     from otel_ml._internal.step import set_step, step
     from otel_ml._internal.timing import timed, timer
+    from otel_ml.integrations.ray import instrument_ray
 
 __all__ = [
     "ConfigError",
@@ -51,6 +52,7 @@ __all__ = [
     "flush",
     "get_meter",
     "init",
+    "instrument_ray",
     "log",
     "log_artifact",
     "log_audio",
@@ -80,6 +82,7 @@ _LAZY = {
     "read": ("read",),
     "run": ("Run",),
 }
+_INTEGRATIONS = {"instrument_ray": "otel_ml.integrations.ray"}
 
 
 def __getattr__(name: str) -> object:
@@ -91,6 +94,11 @@ def __getattr__(name: str) -> object:
             found = getattr(importlib.import_module(f"otel_ml._internal.{module}"), name)
             globals()[name] = found
             return found
+    if name in _INTEGRATIONS:
+        import importlib
+
+        found = globals()[name] = getattr(importlib.import_module(_INTEGRATIONS[name]), name)
+        return found
     raise AttributeError(f"module 'otel_ml' has no attribute {name!r}")
 
 

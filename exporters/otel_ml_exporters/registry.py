@@ -19,11 +19,22 @@ BUILT_IN: Mapping[str, str] = {
     "console": "otel_ml_exporters.backends.console:ConsoleExporter",
     "jsonl": "otel_ml_exporters.backends.jsonl:JsonlExporter",
     "mlflow": "otel_ml_exporters.backends.mlflow:MlflowExporter",
+    "otlp": "otel_ml_exporters.backends.otlp:OtlpExporter",
+    "parquet": "otel_ml_exporters.backends.parquet:ParquetExporter",
+    "swanlab": "otel_ml_exporters.backends.swanlab:SwanlabExporter",
     "tensorboard": "otel_ml_exporters.backends.tensorboard:TensorBoardExporter",
+    "trackio": "otel_ml_exporters.backends.trackio:TrackioExporter",
     "wandb": "otel_ml_exporters.backends.wandb:WandbExporter",
 }
 
-PACKAGES: Mapping[str, str] = {"mlflow": "mlflow", "tensorboard": "tensorboard", "wandb": "wandb"}
+PACKAGES: Mapping[str, str] = {
+    "mlflow": "mlflow",
+    "parquet": "pyarrow",
+    "swanlab": "swanlab",
+    "tensorboard": "tensorboard",
+    "trackio": "trackio",
+    "wandb": "wandb",
+}
 """Built-in exporter → the package it needs; the extra of the same name brings it."""
 
 

@@ -111,6 +111,17 @@ CASES = [
         stores=MEDIA | {"params", "summary", "artifacts", "tags", "status"},
         package="wandb",
     ),
+    Case("parquet", made("parquet"), reader="parquet", package="pyarrow"),
+    # Where it sends to is said by the environment, see `conftest`.
+    Case("otlp", made("otlp"), reader="otlp"),
+    Case(
+        "swanlab",
+        made("swanlab"),
+        reader="swanlab",
+        stores=frozenset({"params", "summary", "texts", "images", "tags", "status"}),
+        package="swanlab",
+    ),
+    Case("trackio", made("trackio"), reader="trackio", stores=MEDIA | {"params", "summary"}, package="trackio"),
 ]
 
 

@@ -66,6 +66,8 @@ def rows(first: int, last: int) -> list[StepRecord]:
     return [step(seq, seq, {"loss": 1 / seq, "time/step": seq / 3}) for seq in range(first, last + 1)]
 
 
+@pytest.mark.feature("N2", "better", "W&B, TensorBoard, MLflow and SwanLab, each value exactly, also after a kill")
+@pytest.mark.feature("R2", "better", "TensorBoard, W&B, SwanLab, Trackio and JSON lines from the same records")
 def test_every_scalar_is_read_back_exactly_and_in_order(case: Case, run_dir: Path) -> None:
     records = [training(seq) for seq in range(1, 200) if not training(seq).amendment]
 

@@ -87,7 +87,7 @@ def without(packages: str, case: Case, run_dir: Path) -> str:
     return done.stdout.strip()
 
 
-OPTIONAL = "crc32c,mlflow,orjson,PIL,tensorboard,tensorflow,torch,wandb"
+OPTIONAL = "crc32c,mlflow,orjson,PIL,pyarrow,swanlab,tensorboard,tensorflow,torch,trackio,wandb"
 
 
 def test_without_its_package_an_exporter_says_what_to_install_and_needs_no_other(case: Case, run_dir: Path) -> None:
@@ -99,8 +99,8 @@ def test_without_its_package_an_exporter_says_what_to_install_and_needs_no_other
 def said_without_package(case: Case) -> str:
     if case.package is None:
         return "exported"
-    install = f"pip install 'otel-ml[{case.package}]'"
-    sentence = f"Exporter {case.package!r} needs the package {case.package!r}. Install it with: {install}"
+    install = f"pip install 'otel-ml[{case.id}]'"
+    sentence = f"Exporter {case.id!r} needs the package {case.package!r}. Install it with: {install}"
     return f"{sentence} (otel-ml explain missing-package)"
 
 

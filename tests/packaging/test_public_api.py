@@ -15,6 +15,7 @@ PUBLIC = [
     "flush",
     "get_meter",
     "init",
+    "instrument_ray",
     "log",
     "log_artifact",
     "log_audio",

@@ -9,7 +9,17 @@ import otel_ml
 
 PUBLIC = [
     *("ConfigError", "MissingDependencyError", "OtelMLError", "Run", "child_env", "define_metric", "event", "flush"),
-    *("get_meter", "init", "log", "log_artifact", "log_audio", "log_checkpoint", "log_figure", "log_histogram"),
+    *(
+        "get_meter",
+        "init",
+        "instrument_ray",
+        "log",
+        "log_artifact",
+        "log_audio",
+        "log_checkpoint",
+        "log_figure",
+        "log_histogram",
+    ),
     *("log_image", "log_params", "log_table", "log_text", "read", "record", "set_step", "shutdown", "step", "steps"),
     *("timed", "timer"),
 ]

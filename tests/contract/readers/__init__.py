@@ -22,15 +22,26 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-__all__ = ["main", "number"]
+__all__ = ["leaves", "main", "number"]
 
 
 def number(value: float) -> float | str:
     """Return `value` as it travels in the answer: "nan", "inf", "-inf" where it is not finite."""
     return value if math.isfinite(value) else str(float(value))
+
+
+def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield nested parameters with their keys joined by dots."""
+    for name, value in values.items():
+        key = f"{prefix}.{name}" if prefix else name
+        if isinstance(value, dict):
+            yield from leaves(value, key)
+        else:
+            yield key, value
 
 
 def main(read: Callable[[Path, str], Mapping[str, object]]) -> None:

@@ -1,0 +1,99 @@
+"""One request to an OTLP/HTTP endpoint, and what its answer means for the pipeline."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import ssl
+import urllib.error
+import urllib.request
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+
+from otel_ml.exceptions import ConfigError
+from otel_ml.redaction import redacted
+from otel_ml_exporters.backends.otlp.destination import Destination
+from otel_ml_exporters.errors import ExportError, PermanentExportError, RetryableExportError
+
+__all__ = ["Client"]
+
+# OTLP 1.x, «Retryable Response Codes».
+_PASSING_STATUS = frozenset({429, 502, 503, 504})
+_MOST_ANSWERED = 4096
+
+
+class Client:
+    """Sends requests to one endpoint; proxies are those of the environment.
+
+    Raises:
+        ConfigError: the certificates cannot be read.
+    """
+
+    def __init__(self, to: Destination) -> None:
+        self._to = to
+        context = ssl.create_default_context(cafile=None if to.certificate is None else str(to.certificate))
+        if to.client_certificate is not None:
+            try:
+                context.load_cert_chain(to.client_certificate, to.client_key)
+            except (OSError, ssl.SSLError) as error:
+                raise ConfigError(f"otlp.client_certificate: expected a certificate and its key: {error}.") from error
+        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect)
+
+    def send(self, message: ExportMetricsServiceRequest) -> None:
+        """Send `message`.
+
+        Raises:
+            RetryableExportError: nobody took it, and somebody may later.
+            PermanentExportError: it was refused, or some of its points were.
+        """
+        body = message.SerializeToString()
+        headers = {"content-type": "application/x-protobuf", "user-agent": "otel-ml", **self._to.headers}
+        if self._to.gzip:
+            body, headers["content-encoding"] = gzip.compress(body, compresslevel=1), "gzip"
+        request = urllib.request.Request(self._to.url, data=body, headers=headers, method="POST")
+        try:
+            with self._opener.open(request, timeout=self._to.timeout) as answer:
+                content = answer.read()
+        except urllib.error.HTTPError as error:
+            raise self._refusal(error) from error
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise RetryableExportError(f"OTLP: {self._to.shown} cannot be reached: {reason}.") from error
+        self._check(content)
+
+    def _refusal(self, error: urllib.error.HTTPError) -> ExportError:
+        said = redacted(error.read(_MOST_ANSWERED).decode("utf-8", "replace").strip())
+        message = f"OTLP: {self._to.shown} answered {error.code} {error.reason}" + (
+            f": {said!r:.200}." if said else "."
+        )
+        if error.code in _PASSING_STATUS:
+            return RetryableExportError(message, retry_after=_seconds(error.headers.get("retry-after")))
+        return PermanentExportError(message)
+
+    def _check(self, content: bytes) -> None:
+        """Raise where the receiver took the request but not all of its points; they must not be sent again."""
+        try:
+            partial = ExportMetricsServiceResponse.FromString(content).partial_success
+        except Exception:  # noqa: BLE001 (an answer that is no protobuf, of a proxy or a plain web server, says nothing)
+            return
+        if partial.rejected_data_points:
+            raise PermanentExportError(
+                f"OTLP: {self._to.shown} refused {partial.rejected_data_points} points: {partial.error_message}"
+            )
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirected POST would become a GET without a body."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        """Follow none: the answer is an error then."""
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    try:
+        return max(0.0, float(retry_after or ""))
+    except ValueError:
+        return None  # a date, or nothing

@@ -1,0 +1,103 @@
+"""The `otlp` exporter: closed steps leave as OTLP metrics over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from otel_ml.exceptions import ConfigError
+from otel_ml_exporters.backends.otlp.client import Client
+from otel_ml_exporters.backends.otlp.destination import destination
+from otel_ml_exporters.backends.otlp.request import encoded
+from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError
+from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.records import Record, RunInfo, RunStatus, StepRecord
+
+__all__ = ["OtlpExporter"]
+
+
+class OtlpExporter(Exporter):
+    """Sends every value of a closed step as a gauge point to an OTLP/HTTP endpoint (protobuf).
+
+    The point's attributes are `ml.step`, `ml.step.axis`, `ml.attempt`, `ml.seq`, and `ml.amendment` where it corrects
+    an earlier one; its resource has `service.name` (the role), `ml.run.id`, `ml.run.name` and `ml.experiment.name`.
+
+    What is not given is taken from `OTEL_EXPORTER_OTLP_METRICS_…`, else from `OTEL_EXPORTER_OTLP_…`.
+
+    Args:
+        endpoint: base URL; `/v1/metrics` is appended.
+        headers: of every request.
+        certificate: CA certificates (PEM) to trust.
+        client_certificate: certificate (PEM) for mTLS.
+        client_key: its key (PEM).
+        compression: `gzip` or `none`.
+        timeout: seconds for one request.
+        every: export only steps that are multiples of this.
+
+    **Guarantee**: at least once: OTLP has no place to ask how far one got, so a request whose answer was lost, or that
+    was not noted before a kill, is sent again with the same times and attributes. A point that repeats another one in
+    name, time and attributes is that point. Scalars only.
+    **Ordering**: by `seq`. An amendment is a further point at its step, with the attribute `ml.amendment`.
+    **Non-finite values**: NaN and ±Inf, as doubles; what the backend makes of them is its own.
+    **Names**: as published.
+    """
+
+    max_batch = 512
+    max_delay = 1.0
+
+    def __init__(
+        self,
+        *,
+        endpoint: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        certificate: str | Path | None = None,
+        client_certificate: str | Path | None = None,
+        client_key: str | Path | None = None,
+        compression: str | None = None,
+        timeout: float | None = None,
+        every: int = 1,
+    ) -> None:
+        problems = []
+        if not isinstance(every, int) or every < 1:
+            problems.append(f"otlp.every: expected a number of steps from 1, got {every!r}.")
+        options = {
+            "endpoint": endpoint,
+            "headers": headers,
+            "certificate": certificate,
+            "client_certificate": client_certificate,
+            "client_key": client_key,
+            "compression": compression,
+            "timeout": timeout,
+        }
+        try:
+            self._destination = destination(options)
+        except ConfigError as error:
+            problems.extend(error.problems)
+        if problems:
+            raise ConfigError(*problems)
+        self.every = every
+        self._client = Client(self._destination)
+        self._run: RunInfo | None = None
+        self._closed = False
+
+    def start(self, run: RunInfo) -> None:
+        """Keep what the points say of their run; the first `export` connects."""
+        self._run = run
+
+    def position(self) -> int | None:
+        """Return nothing: no OTLP receiver tells; the pipeline's own mark counts."""
+        return None
+
+    def export(self, records: Sequence[Record]) -> None:
+        """Send one request."""
+        if self._closed:
+            raise ExporterClosedError("otlp")
+        if self._run is None:
+            raise PermanentExportError("otlp: export before start. Call start(run) first.", slug="exporter-order")
+        steps = [record for record in records if isinstance(record, StepRecord) and record.values]
+        if steps:
+            self._client.send(encoded(self._run, steps))
+
+    def shutdown(self, timeout: float, status: RunStatus | None) -> None:
+        """Do nothing more: every earlier call of `export` was answered."""
+        self._closed = True

@@ -1,0 +1,90 @@
+"""The files of one run: `part-<first seq>-<last seq>.parquet`, each written whole before it has its name."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Part", "Parts"]
+
+_NAME = re.compile(r"part-(\d+)-(\d+)\.parquet")
+_UNFINISHED = ".unfinished"  # not `*.parquet`: nobody takes it for data
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file and the range of records in it; of some there may be no row."""
+
+    path: Path
+    first: int
+    last: int
+
+
+class Parts:
+    """The parts of a folder, in the order of `seq`; they never overlap.
+
+    A part is a merge of others, or it begins after the last one. So whatever lies inside a wider part is what a
+    merge has left when it was killed, and is removed by `open`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._parts: list[Part] = []
+
+    def open(self) -> None:
+        """Make the folder, and remove what a killed predecessor left unfinished."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for path in self._folder.glob(f"*{_UNFINISHED}"):
+            path.unlink()
+        found = [
+            Part(path, int(match[1]), int(match[2]))
+            for path in self._folder.iterdir()
+            if (match := _NAME.fullmatch(path.name)) is not None
+        ]
+        self._parts = []
+        for part in sorted(found, key=lambda part: (part.first, -part.last)):
+            if self._parts and part.last <= self._parts[-1].last:
+                part.path.unlink()
+            else:
+                self._parts.append(part)
+
+    @property
+    def last_seq(self) -> int:
+        """The last record that has a row; 0 where there is none."""
+        return self._parts[-1].last if self._parts else 0
+
+    def add(self, first: int, last: int, write: Callable[[Path], None]) -> None:
+        """Add a part; it is there whole or not at all."""
+        self._parts.append(self._written(first, last, write))
+
+    def unmerged(self, width: int) -> Sequence[Part]:
+        """Return the parts at the end that are narrower than `width` records."""
+        tail: list[Part] = []
+        for part in reversed(self._parts):
+            if part.last - part.first >= width:
+                break
+            tail.append(part)
+        return tail[::-1]
+
+    def merge(self, parts: Sequence[Part], write: Callable[[Path], None]) -> None:
+        """Put one part in the place of `parts`, which are neighbours at the end."""
+        merged = self._written(parts[0].first, parts[-1].last, write)
+        self._parts = [*self._parts[: -len(parts)], merged]
+        for part in parts:
+            part.path.unlink()
+
+    def _written(self, first: int, last: int, write: Callable[[Path], None]) -> Part:
+        path = self._folder / f"part-{first:012d}-{last:012d}.parquet"
+        unfinished = path.with_suffix(_UNFINISHED)
+        try:
+            write(unfinished)
+            with unfinished.open("rb+") as file:
+                os.fsync(file.fileno())
+            unfinished.replace(path)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+        return Part(path, first, last)

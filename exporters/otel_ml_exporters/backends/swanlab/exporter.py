@@ -1,0 +1,187 @@
+"""The `swanlab` exporter: which record becomes which message of an offline run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from otel_ml.exceptions import ConfigError
+from otel_ml_exporters.backends.swanlab.keys import amended_key, identifier, metric_key
+from otel_ml_exporters.backends.swanlab.messages import Messages
+from otel_ml_exporters.backends.swanlab.run_file import Mark, RunFile
+from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, RetryableExportError
+from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.records import (
+    Image,
+    JsonValue,
+    Params,
+    Record,
+    RunInfo,
+    RunStatus,
+    StepRecord,
+    Summary,
+    Text,
+)
+
+__all__ = ["SwanlabExporter"]
+
+
+class SwanlabExporter(Exporter):
+    """Writes `swanlog/run-<id>/run-<id>.swanlab` in `OTEL_ML_DIR`: an offline run, as SwanLab itself writes it.
+
+    `swanlab sync <folder>` uploads it, under the account that `swanlab login` stored. Times are those of the records.
+    What `run.summary()` gave are the metrics `summary/<name>`. Tables, sounds, histograms, artifacts and spans are not
+    stored.
+
+    **Guarantee**: exactly once, after a kill too: the file is cut back to what `otel_ml.json` beside it says, which is
+    renamed into place after every batch. Uploading is SwanLab's: it keeps the first value of a metric at a step.
+    **Ordering**: by `seq`. SwanLab has one value for each metric and step: an amendment is the metric
+    `<name>/amended`, a restarted job's attempt is `<name>/attempt_<n>`, and values without a step are
+    `<name>/over_time`, whose steps are seconds.
+    **Non-finite values**: NaN and ±Inf, as doubles; in the config as texts.
+    **Names**: as published; those that begin or end with `.` or `/` get `metric/` in front and lose the end. Projects
+    and run ids with characters that SwanLab refuses get a replacement that ends in a hash.
+    """
+
+    def __init__(self, *, every: int = 1) -> None:
+        if not isinstance(every, int) or every < 1:
+            raise ConfigError(f"swanlab.every: expected a number of steps from 1, got {every!r}.")
+        self.every = every
+        self._writer: _Writer | None = None
+        self._folder: Path | None = None
+        self._closed = False
+
+    @property
+    def url(self) -> str | None:
+        """The folder for `swanlab sync`."""
+        return None if self._folder is None else str(self._folder)
+
+    def start(self, run: RunInfo) -> None:
+        """Open the run's file, cut off what a killed predecessor left torn.
+
+        Raises:
+            MissingDependencyError: SwanLab is not installed.
+            RetryableExportError: the folder cannot be written to.
+        """
+        name = f"run-{identifier(run.id)}"
+        self._folder = run.dir.parent.parent / "swanlog" / name
+        messages = Messages(self._folder)
+        with self._on_disk():
+            self._writer = _Writer(run, messages, RunFile(self._folder / f"{name}.swanlab"))
+
+    def position(self) -> int | None:
+        """Return the `seq` up to which the file is good."""
+        return None if self._writer is None else self._writer.position
+
+    def export(self, records: Sequence[Record]) -> None:
+        """Append `records` in one write."""
+        if self._closed:
+            raise ExporterClosedError("swanlab")
+        if self._writer is None:
+            raise PermanentExportError("swanlab: export before start. Call start(run) first.", slug="exporter-order")
+        with self._on_disk():
+            self._writer.write(records)
+
+    def force_flush(self, timeout: float) -> None:
+        """Wait until the disk has everything; the operating system has it already."""
+        if self._writer is not None and not self._closed:
+            with self._on_disk():
+                self._writer.file.sync()
+
+    def shutdown(self, timeout: float, status: RunStatus | None) -> None:
+        """Close the file; a run that has ended says so in its last message."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._writer is not None:
+            with self._on_disk():
+                self._writer.close(status)
+
+    @contextmanager
+    def _on_disk(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RetryableExportError(f"{self._folder} cannot be written to: {error}.") from error
+
+
+class _Writer:
+    """One open run."""
+
+    def __init__(self, run: RunInfo, messages: Messages, file: RunFile) -> None:
+        self._messages = messages
+        self.file = file
+        file.open()
+        if not file.mark.number:
+            file.append([messages.start(run)], Mark(number=1))
+        self._handlers: Mapping[type, Callable[..., Mark]] = {
+            StepRecord: self._step,
+            Summary: self._summary,
+            Params: self._params,
+            Text: self._media,
+            Image: self._media,
+        }
+
+    @property
+    def position(self) -> int:
+        return self.file.mark.seq
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Append those of `records` that are not in the file yet."""
+        new = [record for record in records if record.seq > self.position]
+        if not new:
+            return
+        out: list[bytes] = []
+        mark = self.file.mark
+        for record in new:
+            handler = self._handlers.get(type(record))
+            if handler is not None:
+                mark = handler(record, mark, out)
+        self.file.append(out, replace(mark, seq=new[-1].seq))
+
+    def close(self, status: RunStatus | None) -> None:
+        """Close the file."""
+        if status is not None and status.status != "running":
+            self.file.end(self._messages.finish(status))
+        self.file.close()
+
+    def _step(self, record: StepRecord, mark: Mark, out: list[bytes]) -> Mark:
+        amended = dict(mark.amended)
+        number = mark.number
+        for name, value in record.values.items():
+            key = metric_key(name, record)
+            if record.amendment:
+                key, amended = amended_key(key, record.step, amended)
+            out.append(self._messages.scalar(number, key, record.step, record.time, float(value)))
+            number += 1
+        return replace(mark, number=number, amended=amended)
+
+    def _summary(self, record: Summary, mark: Mark, out: list[bytes]) -> Mark:
+        for at, (name, value) in enumerate(record.values.items()):
+            # SwanLab keeps the first value of a step; a summary that is given again is a later one.
+            out.append(
+                self._messages.scalar(mark.number + at, f"summary/{name}", record.seq, record.time, float(value))
+            )
+        return replace(mark, number=mark.number + len(record.values))
+
+    def _params(self, record: Params, mark: Mark, out: list[bytes]) -> Mark:
+        params = {**mark.params, **{key: _plain(value) for key, value in record.params.items()}}
+        out.append(self._messages.config(params, record.time))
+        return replace(mark, params=params)
+
+    def _media(self, record: Text | Image, mark: Mark, out: list[bytes]) -> Mark:
+        out.append(self._messages.media(mark.number, record.name, record))
+        return replace(mark, number=mark.number + 1)
+
+
+def _plain(value: JsonValue) -> object:
+    """Return what YAML and JSON both hold."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and (value != value or value in {float("inf"), float("-inf")}):
+        return str(value)
+    return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)

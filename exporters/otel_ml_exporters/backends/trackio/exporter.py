@@ -1,0 +1,114 @@
+"""The `trackio` exporter: one run in a project's file, one row for each closed step."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from otel_ml.exceptions import ConfigError, OtelMLError
+from otel_ml_exporters.backends.trackio.rows import media_row, step_row, summary_row
+from otel_ml_exporters.backends.trackio.storage import Row, Storage
+from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, RetryableExportError
+from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.records import (
+    Audio,
+    HistogramValue,
+    Image,
+    Params,
+    Record,
+    RunInfo,
+    RunStatus,
+    StepRecord,
+    Summary,
+    Table,
+    Text,
+)
+
+__all__ = ["TrackioExporter"]
+
+_MEDIA = (Text, Table, Image, Audio, HistogramValue)
+
+
+class TrackioExporter(Exporter):
+    """Writes `<project>.db` in `TRACKIO_DIR`, by default the folder `trackio` in `OTEL_ML_DIR`.
+
+    The experiment is the project. A row has the step of its own axis; `otel_ml/<axis>` says which where it is not
+    `step`, `otel_ml/attempt` which restart of the job. Final values are the metrics `summary/<name>`, parameters the
+    run's config. Artifacts and spans are not stored.
+
+    **Guarantee**: exactly once, after a kill too: `seq` is in each row's `log_id`, of which Trackio's file has each
+    once. Files of images and sounds are written at least once, under names that a replay repeats.
+    **Ordering**: by `seq`, with the record's time. An amendment is a further row with `otel_ml/amendment`.
+    **Non-finite values**: NaN and ±Inf, which Trackio stores as the texts "NaN", "Infinity", "-Infinity" and reads as
+    numbers.
+    **Names**: as published; `project`, `run`, `timestamp`, `step`, `time`, `metrics` and what begins with `__` become
+    `metric/<name>`. Projects with characters that Trackio drops get a replacement that ends in a hash.
+    """
+
+    max_delay = 0.5
+
+    def __init__(self, *, every: int = 1) -> None:
+        if not isinstance(every, int) or every < 1:
+            raise ConfigError(f"trackio.every: expected a number of steps from 1, got {every!r}.")
+        self.every = every
+        self._storage: Storage | None = None
+        self._position = 0
+        self._closed = False
+
+    @property
+    def url(self) -> str | None:
+        """The project's file; `trackio show --project <project>` opens it."""
+        return None if self._storage is None else str(self._storage.path)
+
+    def start(self, run: RunInfo) -> None:
+        """Open or make the project's file; see `Exporter.start`."""
+        with _translated():
+            storage = Storage(run.dir.parent.parent / "trackio", run)
+            self._position = storage.last_seq()
+        self._storage = storage
+
+    def position(self) -> int | None:
+        """Return the `seq` of the newest row; records after it that have no row come again, and change nothing."""
+        return None if self._storage is None else self._position
+
+    def export(self, records: Sequence[Record]) -> None:
+        """Write one row for each record that has a place, in one transaction."""
+        if self._closed:
+            raise ExporterClosedError("trackio")
+        storage = self._storage
+        if storage is None:
+            raise PermanentExportError("trackio: export before start. Call start(run) first.", slug="exporter-order")
+        with _translated():
+            rows = [row for record in records if (row := _row(record, storage)) is not None]
+            if rows:
+                storage.write(rows, params=any(isinstance(record, Params) for record in records))
+
+    def shutdown(self, timeout: float, status: RunStatus | None) -> None:
+        """Do nothing more: every earlier call of `export` has stored its rows, and Trackio has no status."""
+        self._closed = True
+
+
+def _row(record: Record, storage: Storage) -> Row | None:
+    if isinstance(record, StepRecord):
+        return step_row(record)
+    if isinstance(record, Summary):
+        return summary_row(record)
+    if isinstance(record, _MEDIA):
+        return media_row(record, storage)
+    if isinstance(record, Params):
+        storage.params.update(record.params)
+        return Row(record.seq, 0, record.time, {})  # the config travels with a row
+    return None
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except OtelMLError:
+        raise
+    except (OSError, sqlite3.OperationalError) as error:
+        raise RetryableExportError(f"Trackio: {error}") from error
+    except (ValueError, TypeError, sqlite3.Error) as error:
+        raise PermanentExportError(f"Trackio: {type(error).__name__}: {error}") from error

@@ -1,0 +1,102 @@
+"""Our records → rows of Trackio's table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from otel_ml_exporters.backends.trackio.storage import Row, Storage
+from otel_ml_exporters.records import Audio, HistogramValue, Image, JsonValue, StepRecord, Summary, Table, Text
+
+__all__ = ["AMENDMENT", "ATTEMPT", "MOST_BINS", "Media", "media_row", "merged_bins", "step_row", "summary_row"]
+
+ATTEMPT = "otel_ml/attempt"
+AMENDMENT = "otel_ml/amendment"
+
+Media = Text | Table | Image | Audio | HistogramValue
+
+_RESERVED = frozenset({"project", "run", "timestamp", "step", "time", "metrics"})
+"""Names that `trackio.log()` refuses; its readers write over them."""
+
+MOST_BINS = 512
+"""`trackio.Histogram` takes no more."""
+
+
+def metric_key(name: str) -> str:
+    """Return a metric's name in a row.
+
+    Examples:
+        >>> metric_key("train/loss"), metric_key("step"), metric_key("__x")
+        ('train/loss', 'metric/step', 'metric/__x')
+    """
+    return f"metric/{name}" if name in _RESERVED or name.startswith("__") else name
+
+
+def step_row(record: StepRecord) -> Row:
+    """Return the row of a closed step.
+
+    Examples:
+        >>> step_row(StepRecord(7, "trainer", "rollout", 3, 0, 1.5, {"rollout/reward": 0.25})).values
+        {'rollout/reward': 0.25, 'otel_ml/rollout': 3}
+    """
+    values: dict[str, Any] = {metric_key(name): float(value) for name, value in record.values.items()}
+    if record.axis != "step":
+        values[f"otel_ml/{record.axis}"] = record.step
+    if record.attempt:
+        values[ATTEMPT] = record.attempt
+    if record.amendment:
+        values[AMENDMENT] = 1
+    return Row(record.seq, record.step, record.time, values)
+
+
+def summary_row(record: Summary) -> Row:
+    """Return the row of final values."""
+    return Row(record.seq, 0, record.time, {f"summary/{name}": float(value) for name, value in record.values.items()})
+
+
+def media_row(record: Media, storage: Storage) -> Row:
+    """Return the row of a text, table, image, sound or histogram."""
+    step = record.step or 0
+    values: dict[str, Any] = {metric_key(record.name): _stored(record, storage, step)}
+    if record.axis != "step" and record.step is not None:
+        values[f"otel_ml/{record.axis}"] = record.step
+    return Row(record.seq, step, record.time, values)
+
+
+def _stored(record: Media, storage: Storage, step: int) -> Mapping[str, Any]:
+    """Return what Trackio stores of its own types."""
+    import trackio
+
+    match record:
+        case Text():
+            return {"_type": trackio.Markdown.TYPE, "_value": record.text}
+        case Table():
+            return {"_type": trackio.Table.TYPE, "_value": [_cells(record.columns, row) for row in record.rows]}
+        case HistogramValue():
+            edges, counts = merged_bins(record.edges, record.counts)
+            return {"_type": trackio.Histogram.TYPE, "bins": list(edges), "values": list(counts)}
+        case Image():
+            kind, file, content = trackio.Image.TYPE, f"{record.seq}.png", record.png
+        case Audio():
+            kind, file, content = trackio.Audio.TYPE, f"{record.seq}.wav", record.wav
+    return {"_type": kind, "file_path": storage.keep(file, content, step), "caption": record.caption}
+
+
+def _cells(columns: Sequence[str], row: Sequence[JsonValue]) -> dict[str, JsonValue]:
+    return dict(zip(columns, row, strict=True))
+
+
+def merged_bins(
+    edges: Sequence[float], counts: Sequence[float], limit: int = MOST_BINS
+) -> tuple[Sequence[float], Sequence[float]]:
+    """Return at most `limit` bins: neighbours are added up, so the total stays.
+
+    Examples:
+        >>> merged_bins([0, 1, 2, 3], [5, 6, 7], limit=2)
+        ([0, 2, 3], [11, 7])
+    """
+    width = -(-len(counts) // limit) if counts else 1
+    if width <= 1:
+        return edges, counts
+    merged = [sum(counts[at : at + width]) for at in range(0, len(counts), width)]
+    return [*edges[:-1:width], edges[-1]], merged

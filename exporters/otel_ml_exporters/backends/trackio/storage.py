@@ -1,0 +1,110 @@
+"""Trackio's own storage: its folder, and the calls of it that are used here."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from otel_ml.exceptions import MissingDependencyError
+from otel_ml_exporters.records import RunInfo
+
+__all__ = ["Row", "Storage", "project_name"]
+
+_FORBIDDEN = re.compile(r"[^A-Za-z0-9_\-]")
+_REGISTRIES = "registry-"
+
+
+class Row(NamedTuple):
+    """One row of the table `metrics`; `seq` makes it unique."""
+
+    seq: int
+    step: int
+    time: float
+    values: Mapping[str, Any]
+
+
+class Storage:
+    """One run in a project's file.
+
+    `trackio.log()` gives every row an id at random and the time of a background thread. Its storage takes both, and
+    ignores a row whose id is there, which is what makes a replay harmless.
+
+    Args:
+        folder: of all projects, unless `TRACKIO_DIR` says another one.
+
+    Raises:
+        MissingDependencyError: Trackio is not installed.
+    """
+
+    def __init__(self, folder: Path, run: RunInfo) -> None:
+        os.environ.setdefault("TRACKIO_DIR", str(folder))  # read by Trackio when it is imported
+        try:
+            from trackio.sqlite_storage import SQLiteStorage
+        except ModuleNotFoundError as error:
+            raise MissingDependencyError(
+                "Exporter 'trackio'", package=(error.name or "trackio").partition(".")[0], extra="trackio"
+            ) from error
+        self._storage = SQLiteStorage
+        self.project, self.run, self._run_id = project_name(run.experiment), run.name or run.id, run.id
+        self.path = Path(SQLiteStorage.init_db(self.project))
+        self.params: dict[str, Any] = SQLiteStorage.get_run_config(self.project, self.run, self._run_id) or {}
+
+    def last_seq(self) -> int:
+        """Return the `seq` of the newest row; 0 where there is none."""
+        quoted = self._run_id.replace("'", "''")
+        question = f"SELECT MAX(log_id) AS last FROM metrics WHERE run_id = '{quoted}'"
+        last = self._storage.query_project(self.project, question)["rows"][0]["last"]
+        return 0 if last is None else int(last.rpartition(":")[2])
+
+    def write(self, rows: Sequence[Row], *, params: bool) -> None:
+        """Write rows, and with `params` the config, in one transaction."""
+        self._storage.bulk_log(
+            self.project,
+            self.run,
+            metrics_list=[dict(row.values) for row in rows],
+            steps=[row.step for row in rows],
+            timestamps=[_timestamp(row.time) for row in rows],
+            log_ids=[f"{self._run_id}:{row.seq:015d}" for row in rows],
+            config=self.params if params else None,
+            run_id=self._run_id,
+        )
+
+    def keep(self, name: str, content: bytes, step: int) -> str:
+        """Write a file of a row, the same in a replay, and return its path as rows hold it."""
+        from trackio.media.utils import get_project_media_path
+        from trackio.utils import MEDIA_DIR
+
+        path = Path(get_project_media_path(self.project, self.run, step)) / name
+        path.write_bytes(content)
+        return str(path.relative_to(MEDIA_DIR))
+
+
+def project_name(experiment: str) -> str:
+    """Return a name that Trackio takes, and takes for no other project.
+
+    Trackio drops characters instead of refusing them, so that `my.model` and `mymodel` are one file; endings such as
+    `_system` are files of its own.
+
+    Examples:
+        >>> project_name("grpo-dev"), project_name("team/run")
+        ('grpo-dev', 'team-run-a3e54ec8')
+    """
+    from trackio.sqlite_storage import SQLiteStorage
+
+    try:
+        SQLiteStorage.validate_project_name(experiment)
+        fits = not _FORBIDDEN.search(experiment) and bool(experiment)
+    except ValueError:
+        fits = False
+    digest = hashlib.sha256(experiment.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    shown = _FORBIDDEN.sub("-", experiment)
+    return experiment if fits else f"{'_' if shown.startswith(_REGISTRIES) else ''}{shown}-{digest}"
+
+
+def _timestamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="microseconds")

@@ -1,0 +1,254 @@
+"""Ray: the tasks, actors and Ray Train workers of a driver's job join its run.
+
+::
+
+    driver                                             worker process
+    instrument_ray()
+      ├─ RAY_RUNTIME_ENV_HOOK ── ray.init() ──▶  env_vars of the run, worker_process_setup_hook
+      └─ Ray's tracing ── f.remote(…) ─────────▶ trace context ── role and rank, before the first call runs
+
+Ray's tracing adds a keyword argument of its own to what travels, so signatures stay as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from otel_ml import env
+from otel_ml._internal import spans
+from otel_ml._internal.guard import guard
+from otel_ml._internal.runtime import RUNTIME
+from otel_ml._internal.wake import arm, is_asked_for
+from otel_ml.exceptions import ConfigError
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+
+__all__ = ["instrument_ray", "join_worker", "runtime_env"]
+
+_HOOK = "RAY_RUNTIME_ENV_HOOK"
+_OURS = f"{__name__}.runtime_env"
+_TASKS = "task"
+"""Role of a process that runs tasks: Ray gives a process to any of them."""
+
+_RANKS = b"otel_ml"
+"""Namespace of Ray's key-value store in which ranks are claimed."""
+
+_FOR_WORKERS = {env.CONSOLE.name: "off", env.CAPTURE.name: "off"}
+"""Each role has a rank 0, but the lines on stderr, git and the package list are the driver's business."""
+
+_OF_RAY_TRAIN = frozenset({"RayTrainWorker", "RayTrainWorkerActor", "TrainWorker"})
+"""Actors whose rank Ray Train sets before it runs the user's function."""
+
+_LEAVE_S = 2.0
+"""Seconds for what a process recorded as a task, when it becomes an actor."""
+
+_before: str | None = None
+
+
+def instrument_ray() -> None:
+    """Make all tasks, actors (async and threaded ones too) and Ray Train workers of this driver join its run.
+
+    Call it once on the driver, after `otel_ml.init()` and before `ray.init()` or the first `.remote()`::
+
+        otel_ml.init("grpo")
+        otel_ml.instrument_ray()
+
+    A process joins with its first record. Its role is the class of its actor in snake case (`RolloutWorker` →
+    `rollout_worker`), or `task`; Ray Train's workers are the role `trainer` with Ray Train's ranks. Its rank is the
+    next one that is free among those of its role in the job; an actor that Ray restarts keeps its rank. `init(role=…)`
+    in a process, or `OTEL_SERVICE_NAME` and `OTEL_ML_RANK` in the `runtime_env` of an actor, win.
+
+    Spans of remote calls are part of the run: of the call on the caller's side, and, once the callee has joined, of
+    its execution; timers on both sides nest in them. Calls of generators carry no trace context: Ray traces none.
+
+    An actor that ends by itself, because nobody has its handle any more or by `__ray_terminate__`, says goodbye to the
+    run. One that Ray kills, as it does with those that are left at the driver's end, cannot: what it had recorded
+    200 ms before is delivered, but the run then ends by silence, with the status `killed`.
+
+    Raises:
+        ConfigError: there is no run yet, or Ray is initialised already.
+        ImportError: Ray is not installed.
+    """
+    import ray
+
+    problems = []
+    if not RUNTIME.is_active and not is_asked_for():
+        problems.append("instrument_ray() found no run. Call otel_ml.init() first.")
+    if ray.is_initialized() and os.environ.get(_HOOK) != _OURS:
+        problems.append(
+            "instrument_ray() came after ray.init(), when workers have their environment already. "
+            "Call it before, or pass ray.init(runtime_env=otel_ml.integrations.ray.runtime_env())."
+        )
+    if problems:
+        raise ConfigError(*problems)
+    _chain()
+    _trace()
+
+
+def runtime_env(given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return `given` with what makes workers join the run; for `ray.init(runtime_env=…)`, and called by Ray itself.
+
+    What `given` says wins; its own `worker_process_setup_hook` runs after ours. Needed by hand only where Ray ignores
+    `RAY_RUNTIME_ENV_HOOK`: under `uv run`.
+    """
+    found = dict(_given_by_others(given))
+    ours = RUNTIME.child_env()
+    if not ours:
+        return found
+    found["env_vars"] = {**_FOR_WORKERS, **ours, **(found.get("env_vars") or {})}
+    found["worker_process_setup_hook"] = _setup_hook(found.get("worker_process_setup_hook"))
+    return found
+
+
+def join_worker() -> None:
+    """Prepare this worker process: the first call that reaches it gives it a role and a rank."""
+    from opentelemetry import propagate
+    from opentelemetry.propagators.composite import CompositePropagator
+
+    _trace()
+    spans.configure(spans.STATE.budget, otel_tracing=True)  # also of the timer that is open when the run begins
+    if not _PLACE.is_awaited:
+        _PLACE.is_awaited = True
+        both: list[Any] = [_Arrival(), propagate.get_global_textmap()]
+        propagate.set_global_textmap(CompositePropagator(both))
+
+
+def _chain() -> None:
+    """Put our hook in front of the one that is there."""
+    global _before
+    if os.environ.get(_HOOK) != _OURS:
+        _before = os.environ.get(_HOOK)
+        os.environ[_HOOK] = _OURS
+
+
+def _given_by_others(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if not _before:
+        return given or {}
+    from ray._common.utils import load_class
+
+    found: Mapping[str, Any] = load_class(_before)(given) or {}
+    return found
+
+
+def _setup_hook(users: Callable[[], None] | str | None) -> Callable[[], None]:
+    """Return a function that Ray ships by value: a worker without otel_ml goes on without it."""
+
+    def otel_ml_setup() -> None:
+        try:
+            from otel_ml.integrations.ray import join_worker
+        except ImportError:
+            pass
+        else:
+            join_worker()
+        if isinstance(users, str):
+            from ray._common.utils import load_class
+
+            load_class(users)()
+        elif users is not None:
+            users()
+
+    return otel_ml_setup
+
+
+def _trace() -> None:
+    """Switch on Ray's tracing in this process, which otherwise only the cluster's start can."""
+    from ray.util.tracing import tracing_helper
+
+    tracing_helper._enable_tracing()  # noqa: SLF001 (the only switch that is not the cluster's)
+
+
+class _Arrival:
+    """An OpenTelemetry propagator that carries nothing: it notices a call just before the call runs."""
+
+    fields: frozenset[str] = frozenset()
+
+    def extract(self, carrier: object, context: Context | None = None, getter: object = None) -> Context | None:
+        """Find out who this process is."""
+        try:
+            _PLACE.take()
+        except Exception as error:  # noqa: BLE001 (a user's call runs, whatever Ray's interfaces have become)
+            guard.say("ray-place", f"This Ray worker has no role and rank of its own: {type(error).__name__}: {error}.")
+        return context
+
+    def inject(self, carrier: object, context: Context | None = None, setter: object = None) -> None:
+        """Add nothing."""
+
+
+class _Place:
+    """What Ray made of this process: of task workers it may make an actor's later.
+
+    Attributes:
+        is_awaited: the next call decides.
+    """
+
+    def __init__(self) -> None:
+        self.is_awaited = False
+        self._taken_for: str | None = None
+
+    def take(self) -> None:
+        """Set role and rank for `init()` or the first record, where nobody said them."""
+        import ray
+
+        context = ray.get_runtime_context()
+        actor = context.get_actor_id()
+        who = actor or context.get_worker_id()
+        if who == self._taken_for:
+            return
+        was_somebody, self._taken_for = self._taken_for is not None, who
+        if was_somebody:
+            for variable in (env.SERVICE_NAME, env.RANK):
+                os.environ.pop(variable.name, None)
+            if RUNTIME.is_active:
+                RUNTIME.shutdown(_LEAVE_S)
+        role = _role(context.get_task_function_name() if actor else None)
+        if role is not None and not os.environ.get(env.SERVICE_NAME.name):
+            os.environ[env.SERVICE_NAME.name] = role
+        if role is not None and not os.environ.get(env.RANK.name) and "RANK" not in os.environ:
+            os.environ[env.RANK.name] = str(_claimed_rank(context.get_job_id(), os.environ[env.SERVICE_NAME.name], who))
+        arm()
+
+
+_PLACE = _Place()
+
+
+def _role(function: str | None) -> str | None:
+    """Return the role of an actor that runs `function` first, of a task where there is none; None: Ray Train says.
+
+    Examples:
+        >>> _role("train.RolloutWorker.__init__"), _role("A.step"), _role(None)
+        ('rollout_worker', 'a', 'task')
+    """
+    if function is None:
+        return _TASKS
+    name = function.rpartition(".")[0].rpartition(".")[2]
+    if name in _OF_RAY_TRAIN:
+        return None
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower().strip("_") or _TASKS
+
+
+def _claimed_rank(job: str, role: str, who: str) -> int:
+    """Return the first rank of the role that nobody has; the same again for who has one.
+
+    Ray's key-value store decides: a key is put by the first who puts it.
+    """
+    of_role = f"{job}/{role}/"
+    mine = f"{of_role}of/{who}".encode()
+    known = _kept("get", mine)
+    if known is not None:
+        return int(known)
+    rank = len(_kept("list", f"{of_role}at/".encode()))
+    while _kept("put", f"{of_role}at/{rank}".encode(), who.encode(), overwrite=False):  # True: it was there
+        rank += 1
+    _kept("put", mine, str(rank).encode())
+    return rank
+
+
+def _kept(what: str, *arguments: bytes, **options: bool) -> Any:
+    """Call Ray's key-value store, which is public by its module only."""
+    from ray.experimental import internal_kv
+
+    return getattr(internal_kv, f"_internal_kv_{what}")(*arguments, namespace=_RANKS, **options)

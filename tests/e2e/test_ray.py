@@ -1,0 +1,101 @@
+"""A Ray job whose driver says `otel_ml.instrument_ray()` once, with real Ray."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.e2e.jobs import ROOT, all_finished, environment, processes, runs_in
+from tests.e2e.ray_job import STEPS
+
+pytestmark = pytest.mark.e2e
+
+
+class Job(NamedTuple):
+    runs: Sequence[Path]
+    rows: Sequence[Mapping[str, Any]]
+    spans: Mapping[str, Mapping[str, Any]]
+
+    def values(self, name: str) -> list[tuple[int, float]]:
+        """All stored values of a name, by step."""
+        found = [(row["step"], row["values"][name]) for row in self.rows if name in row.get("values", {})]
+        return sorted(found)
+
+    def ancestors(self, span: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        while (parent := span.get("parent_id")) is not None:
+            span = self.spans[parent]
+            yield span
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Job]:
+    """Run the job of the tests and the example beside each other: most of their time they wait for Ray."""
+    programs = {"job": ["-m", "tests.e2e.ray_job"], "example": [ROOT / "examples" / "migrate" / "ray_actors.py"]}
+    # Ray's sockets lie below these folders: a path has 107 characters at most.
+    folders = {name: tmp_path_factory.mktemp(name) for name in programs}
+    variables = {
+        name: environment(OTEL_ML_DIR=folder, OTEL_ML_END_SILENCE=2000, RAY_TMPDIR=folder)
+        for name, folder in folders.items()
+    }
+    started = [([sys.executable, *program], variables[name]) for name, program in programs.items()]
+    with processes(started, tmp_path_factory.mktemp("cwd")) as running:
+        all_finished(running)
+    return {name: stored(folder) for name, folder in folders.items()}
+
+
+def stored(folder: Path) -> Job:
+    runs = runs_in(folder)
+    rows = [json.loads(line) for line in (runs[0] / "metrics.jsonl").read_text().splitlines()]
+    spans = [json.loads(line) for line in (runs[0] / "spans.jsonl").read_text().splitlines()]
+    return Job(runs, rows, {span["span_id"]: span for span in spans})
+
+
+@pytest.fixture(scope="module")
+def job(jobs: Mapping[str, Job]) -> Job:
+    return jobs["job"]
+
+
+def test_driver_tasks_and_actors_are_one_run_with_every_value_once(job: Job) -> None:
+    assert len(job.runs) == 1
+    everything = range(STEPS)
+    assert job.values("driver/queued") == [(step, float(step)) for step in everything]
+    assert job.values("rollout_worker/reward") == [(step, 10.0 + 2 * step) for step in everything]
+    assert job.values("judge/score") == [(step, float(step)) for step in everything]
+    assert job.values("store/stored") == [(step, 1.0) for step in everything]
+    assert job.values("task/eval/correct") == [(step, float(step)) for step in everything]
+
+
+def test_actors_of_a_class_are_ranks_of_a_role(job: Job) -> None:
+    ranks = {name for row in job.rows for name in row.get("values", {}) if name.startswith("rollout_worker/reward/")}
+
+    assert ranks == {"rollout_worker/reward/rank_0", "rollout_worker/reward/rank_1"}
+
+
+@pytest.mark.feature("N27", "better", "nothing has to be flushed before an actor is torn down")
+def test_what_a_killed_actor_recorded_200_ms_before_is_there(job: Job) -> None:
+    assert job.values("rollout_worker/killed/last_words") == [(STEPS, 1.0)]
+
+
+@pytest.mark.feature("R21", "better", "timers of actors nest in the driver's spans, and no payload carries a context")
+@pytest.mark.parametrize("name", ["act", "judge"])
+def test_timers_of_actors_nest_in_the_drivers_span(job: Job, name: str) -> None:
+    spans = [span for span in job.spans.values() if span["name"] == name]
+
+    assert {next(outer["name"] for outer in job.ancestors(span) if outer["role"] == "driver") for span in spans} == {
+        f"{'RolloutWorker.act' if name == 'act' else 'Judge.judge'} ray.remote"
+    }
+    assert {list(job.ancestors(span))[-1]["name"] for span in spans} == {"iteration"}
+
+
+def test_the_example_is_one_run_of_all_its_processes(jobs: Mapping[str, Job]) -> None:
+    example = jobs["example"]
+
+    assert len(example.runs) == 1
+    rewards, losses = example.values("rollout_worker/reward"), example.values("learner/loss")
+    assert [step for step, _ in rewards] == list(range(10))
+    assert [1 - loss for _, loss in losses] == pytest.approx([reward for _, reward in rewards])

@@ -1,0 +1,117 @@
+"""The file of the `swanlab` exporter, as SwanLab's own reader takes it, after all that may happen to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from swanlab.proto.swanlab.record.v1.record_pb2 import Record
+from swanlab.sdk.internal.core_python.store import DataStoreReader
+
+from otel_ml_exporters.backends.swanlab import SwanlabExporter
+from otel_ml_exporters.backends.swanlab.run_file import HEADER, framed
+from otel_ml_exporters.records import Params, RunStatus
+from tests.contract.stream import AT, run_info, step
+
+BLOCK = 32_768
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    return tmp_path / "runs" / "digits" / "run"
+
+
+def started(run_dir: Path) -> SwanlabExporter:
+    exporter = SwanlabExporter()
+    exporter.start(run_info(run_dir, "run"))
+    return exporter
+
+
+def file_of(run_dir: Path) -> Path:
+    return run_dir.parent.parent / "swanlog" / "run-run" / "run-run.swanlab"
+
+
+def contents(path: Path) -> list[bytes]:
+    reader = DataStoreReader()
+    reader.open(path)
+    found = []
+    while (content := reader.scan()) is not None:
+        found.append(content)
+    reader.close()
+    return found
+
+
+def values(run_dir: Path) -> list[float]:
+    records = [Record.FromString(content) for content in contents(file_of(run_dir))]
+    return [record.scalar.value.number for record in records if record.HasField("scalar")]
+
+
+@given(
+    before=st.integers(BLOCK - 60, BLOCK),
+    sizes=st.lists(st.sampled_from([0, 1, 7, 20, BLOCK - 14, BLOCK - 7, BLOCK, 2 * BLOCK + 3]), min_size=1, max_size=6),
+)
+def test_messages_of_any_size_at_any_place_are_read_back(
+    before: int, sizes: list[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    messages = [bytes([65 + at]) * size for at, size in enumerate(sizes)]
+    first = framed([b"x" * (before - len(HEADER) - 7)], len(HEADER))
+    path = tmp_path_factory.mktemp("file") / "run-x.swanlab"
+
+    path.write_bytes(HEADER + first + framed(messages, len(HEADER) + len(first)))
+
+    assert contents(path)[1:] == messages
+
+
+def test_a_torn_end_is_cut_off_and_the_run_goes_on_in_the_same_file(run_dir: Path) -> None:
+    exporter = started(run_dir)
+    exporter.export([step(1, 1, {"loss": 0.5})])
+    exporter.shutdown(1.0, RunStatus(2, AT, "failed"))
+    with file_of(run_dir).open("ab") as file:
+        file.write(b"torn")
+
+    second = started(run_dir)
+    assert second.position() == 1
+    second.export([step(2, 2, {"loss": 0.25})])
+    second.shutdown(1.0, None)
+
+    assert values(run_dir) == [0.5, 0.25]
+
+
+def test_a_file_that_lost_its_end_is_written_anew(run_dir: Path) -> None:
+    exporter = started(run_dir)
+    exporter.export([step(1, 1, {"loss": 0.5})])
+    exporter.shutdown(1.0, None)
+    file_of(run_dir).write_bytes(b":SWL")
+
+    second = started(run_dir)
+    assert second.position() == 0
+    second.export([step(1, 1, {"loss": 0.5})])
+    second.shutdown(1.0, None)
+
+    assert values(run_dir) == [0.5]
+
+
+def test_a_correction_of_a_correction_is_kept(run_dir: Path) -> None:
+    exporter = started(run_dir)
+    exporter.export([step(seq, 1, {"loss": float(seq)}, amendment=seq > 1) for seq in (1, 2, 3)])
+    exporter.shutdown(1.0, None)
+
+    records = [Record.FromString(content) for content in contents(file_of(run_dir))]
+
+    assert [record.scalar.key for record in records if record.HasField("scalar")] == [
+        "loss", "loss/amended", "loss/amended_2",
+    ]  # fmt: skip
+
+
+def test_parameters_of_an_earlier_life_stay_in_the_config(run_dir: Path) -> None:
+    for seq, params in enumerate([{"lr": float("inf")}, {"epochs": 3}], start=1):
+        exporter = started(run_dir)
+        exporter.export([Params(seq, AT, params)])
+        exporter.shutdown(1.0, None)
+
+    config = (file_of(run_dir).parent / "files" / "config.yaml").read_text()
+
+    assert "epochs" in config
+    assert "value: inf" in config
