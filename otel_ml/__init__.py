@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from otel_ml._internal.run import Run
     from otel_ml._internal.step import set_step, step
     from otel_ml._internal.timing import timed, timer
+    from otel_ml.diagnostics.operation import operation
 
 __all__ = [
     "ConfigError",
@@ -61,6 +62,7 @@ __all__ = [
     "log_params",
     "log_table",
     "log_text",
+    "operation",
     "read",
     "record",
     "set_step",
@@ -74,11 +76,12 @@ __all__ = [
 # Modules are loaded when they are first used: a library that only may record costs its users nothing at import,
 # and the service, which shares `otel_ml.wire`, does not load what records.
 _LAZY = {
-    "recording": ("define_metric", "get_meter", "log", "record", "set_step", "step", "steps", "timed", "timer"),
-    "api": ("child_env", "flush", "init", "shutdown"),
-    "events": tuple(name for name in __all__ if name.startswith("log_") or name == "event"),
-    "read": ("read",),
-    "run": ("Run",),
+    "diagnostics.operation": ("operation",),
+    "_internal.recording": ("define_metric", "get_meter", "log", "record", "set_step", "step", "steps", "timed", "timer"),
+    "_internal.api": ("child_env", "flush", "init", "shutdown"),
+    "_internal.events": tuple(name for name in __all__ if name.startswith("log_") or name == "event"),
+    "_internal.read": ("read",),
+    "_internal.run": ("Run",),
 }
 
 
@@ -88,7 +91,7 @@ def __getattr__(name: str) -> object:
             import importlib
 
             importlib.import_module("otel_ml._internal.recording")  # arms the run that the environment asks for
-            found = getattr(importlib.import_module(f"otel_ml._internal.{module}"), name)
+            found = getattr(importlib.import_module(f"otel_ml.{module}"), name)
             globals()[name] = found
             return found
     raise AttributeError(f"module 'otel_ml' has no attribute {name!r}")

@@ -25,6 +25,7 @@ PUBLIC = [
     "log_params",
     "log_table",
     "log_text",
+    "operation",
     "read",
     "record",
     "set_step",

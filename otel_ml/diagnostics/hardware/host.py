@@ -1,0 +1,98 @@
+"""The host and the job's processes on it, by psutil."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from otel_ml.diagnostics.hardware.counters import Counters
+from otel_ml.diagnostics.hardware.source import Reading, UnavailableError
+
+__all__ = ["Host"]
+
+
+class Host:
+    """Processors, memory, and the processes of the job; a `Source`.
+
+    Args:
+        roots: returns the processes of the job on this host; what descends from them belongs to it.
+
+    Raises:
+        UnavailableError: psutil is not installed.
+    """
+
+    def __init__(self, roots: Callable[[], Iterable[int]]) -> None:
+        try:
+            import psutil
+        except ImportError:
+            raise UnavailableError("no package psutil (pip install 'otel-ml[hardware]')") from None
+        self._psutil: Any = psutil
+        self._roots = roots
+        self._counters = Counters()
+        self._read_at = time.monotonic()
+        psutil.cpu_percent()  # the first call has nothing to compare with, and says 0
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """Number of processors and size of memory."""
+        return {"cpus": self._psutil.cpu_count() or 0, "memory_bytes": self._psutil.virtual_memory().total}
+
+    def read(self) -> Iterator[Reading]:
+        """Yield all readings; where `/proc` does not tell something, the rest."""
+        for read in (self._processors, self._memory, self._processes):
+            try:
+                yield from read()
+            except (self._psutil.Error, OSError, NotImplementedError):
+                continue
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _processors(self) -> list[Reading]:
+        return [Reading("system.cpu.utilization", self._psutil.cpu_percent() / 100, {})]
+
+    def _memory(self) -> list[Reading]:
+        memory = self._psutil.virtual_memory()
+        used = memory.total - memory.available
+        return [
+            Reading("system.memory.usage", float(used), {}),
+            Reading("system.memory.limit", float(memory.total), {}),
+            Reading("system.memory.utilization", used / memory.total, {}),
+        ]
+
+    def _processes(self) -> list[Reading]:
+        now = time.monotonic()
+        elapsed, self._read_at = now - self._read_at, now
+        resident = virtual = cpu = 0.0
+        found = self._tree()
+        for process in found:
+            try:
+                with process.oneshot():
+                    memory, times = process.memory_info(), process.cpu_times()
+            except self._psutil.Error:  # it ended meanwhile, or is somebody else's
+                continue
+            resident += memory.rss
+            virtual += memory.vms
+            cpu += self._counters.grown((process.pid, process.create_time()), times.user + times.system) or 0.0
+        if not found:
+            return []
+        share = cpu / elapsed / (self._psutil.cpu_count() or 1) if elapsed > 0 else 0.0
+        return [
+            Reading("process.count", float(len(found)), {}),
+            Reading("process.cpu.utilization", share, {}),
+            Reading("process.memory.usage", resident, {}),
+            Reading("process.memory.virtual", virtual, {}),
+        ]
+
+    def _tree(self) -> list[Any]:
+        """Return the job's processes with all that descends from them, each once: a rank may be another's child."""
+        found: dict[int, Any] = {}
+        for pid in self._roots():
+            try:
+                root = self._psutil.Process(pid)
+                for process in (root, *root.children(recursive=True)):
+                    found.setdefault(process.pid, process)
+            except (self._psutil.Error, OSError):
+                continue
+        return list(found.values())
