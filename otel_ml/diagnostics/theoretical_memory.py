@@ -77,7 +77,7 @@ def theoretical_memory(
         ...     layers=96, hidden=12288, heads=96, vocabulary=51200, sequence=2048, micro_batch=1, tensor=8, pipeline=8
         ... )
         >>> round(estimate.parameters / 1e9), round(estimate.weights_and_optimizer / 2**30, 1)
-        (175, 47.4)
+        (175, 46.9)
     """
     wide = 4 * hidden if ffn is None else ffn
     groups = heads if key_value_heads is None else key_value_heads

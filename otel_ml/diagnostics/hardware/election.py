@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import time
 import weakref
 from collections.abc import Iterator
@@ -83,6 +84,16 @@ class HostFolder:
                 yield int(pid)
 
 
+    def leave(self) -> None:
+        """Remove the folder behind the last process of the job; the origin of an id without a time is kept.
+
+        Whoever joins just then finds its lock gone at its next sample, and begins anew (`Election.is_won`).
+        """
+        others = [pid for pid in self.processes() if pid != os.getpid()]
+        if not others and _time_of(self._run_id) is not None:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
 class Election:
     """The right to sample one source on this host. The kernel gives it back when the process ends, however it ends."""
 
@@ -95,10 +106,12 @@ class Election:
         """Whether this process is the sampler, taking the place if it is free.
 
         Raises:
-            OSError: the lock cannot be used.
+            OSError: the lock cannot be used; its folder may have been removed.
         """
         if self._handle is not None:
-            return True
+            if os.fstat(self._handle).st_ino == self._path.stat().st_ino:
+                return True
+            self.release()  # removed and made again: the lock we hold excludes nobody
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -30,8 +30,7 @@ class Host:
         self._psutil: Any = psutil
         self._roots = roots
         self._counters = Counters()
-        self._read_at = time.monotonic()
-        psutil.cpu_percent()  # the first call has nothing to compare with, and says 0
+        self._read_at: float | None = None
 
     @property
     def facts(self) -> Mapping[str, object]:
@@ -40,19 +39,24 @@ class Host:
 
     def read(self) -> Iterator[Reading]:
         """Yield all readings; where `/proc` does not tell something, the rest."""
+        now = time.time()
+        before, self._read_at = self._read_at, now
         for read in (self._processors, self._memory, self._processes):
             try:
-                yield from read()
+                yield from read(before, now)
             except (self._psutil.Error, OSError, NotImplementedError):
                 continue
 
     def close(self) -> None:
         """Nothing is open."""
 
-    def _processors(self) -> list[Reading]:
-        return [Reading("system.cpu.utilization", self._psutil.cpu_percent() / 100, {})]
+    def _processors(self, before: float | None, now: float) -> list[Reading]:
+        share = self._psutil.cpu_percent() / 100
+        # The first call has nothing to compare with, and says 0.
+        return [] if before is None or now <= before else [Reading("system.cpu.utilization", share, {})]
 
-    def _memory(self) -> list[Reading]:
+    def _memory(self, before: float | None, now: float) -> list[Reading]:
+        del before, now
         memory = self._psutil.virtual_memory()
         used = memory.total - memory.available
         return [
@@ -61,29 +65,32 @@ class Host:
             Reading("system.memory.utilization", used / memory.total, {}),
         ]
 
-    def _processes(self) -> list[Reading]:
-        now = time.monotonic()
-        elapsed, self._read_at = now - self._read_at, now
+    def _processes(self, before: float | None, now: float) -> list[Reading]:
         resident = virtual = cpu = 0.0
-        found = self._tree()
-        for process in found:
+        count = 0
+        for process in self._tree():
             try:
                 with process.oneshot():
-                    memory, times = process.memory_info(), process.cpu_times()
+                    memory, times, born = process.memory_info(), process.cpu_times(), process.create_time()
             except self._psutil.Error:  # it ended meanwhile, or is somebody else's
                 continue
+            count += 1
             resident += memory.rss
             virtual += memory.vms
-            cpu += self._counters.grown((process.pid, process.create_time()), times.user + times.system) or 0.0
-        if not found:
+            spent = times.user + times.system
+            grown = self._counters.grown((process.pid, born), spent)
+            cpu += grown if grown is not None else spent if before is not None and born >= before else 0.0
+        if not count:
             return []
-        share = cpu / elapsed / (self._psutil.cpu_count() or 1) if elapsed > 0 else 0.0
-        return [
-            Reading("process.count", float(len(found)), {}),
-            Reading("process.cpu.utilization", share, {}),
+        readings = [
+            Reading("process.count", float(count), {}),
             Reading("process.memory.usage", resident, {}),
             Reading("process.memory.virtual", virtual, {}),
         ]
+        if before is not None and now > before:
+            share = cpu / (now - before) / (self._psutil.cpu_count() or 1)
+            readings.append(Reading("process.cpu.utilization", share, {}))
+        return readings
 
     def _tree(self) -> list[Any]:
         """Return the job's processes with all that descends from them, each once: a rank may be another's child."""

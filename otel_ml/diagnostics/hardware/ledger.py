@@ -33,8 +33,8 @@ class Ledger:
     def advance(self, moment: float, now: float, joules: float | None) -> None:
         """Go on to `moment`, given the counter's reading at `now`, not before it."""
         before = self._at
-        self._at = None if joules is None else (moment, joules)
-        if joules is not None and before is not None:
+        self._at = None if joules is None else (now, joules)
+        if joules is not None and before is not None and before[0] <= moment:
             since, known = before
             share = 1.0 if now <= since else max(0.0, min(1.0, (moment - since) / (now - since)))
             grown = joules - known

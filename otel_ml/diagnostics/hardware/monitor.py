@@ -57,6 +57,7 @@ class Monitor:
         self._run_id = ""
         self._origin = 0.0
         self._row = 0
+        self._folder: HostFolder | None = None
         self._watches: list[Watch] = []
         self._metrics: dict[str, Metric] = {}
         self._joules: dict[str, float] = defaultdict(float)
@@ -95,6 +96,8 @@ class Monitor:
     def _safely(self) -> None:
         try:
             self._sample()
+        except FileNotFoundError:  # another process of the job, the last as it seemed, has tidied up
+            self._leave()
         except Exception as error:  # noqa: BLE001 - the thread outlives whatever a driver answers
             guard.say("hardware-lost", f"A sample of the hardware failed: {type(error).__name__}: {error}.")
 
@@ -114,7 +117,7 @@ class Monitor:
     def _join(self, run_id: str) -> None:
         if not run_id:
             return
-        folder = HostFolder(run_id)
+        folder = self._folder = HostFolder(run_id)
         folder.join()
         self._origin = folder.origin()
         meter = get_meter("otel_ml.diagnostics.hardware")
@@ -131,6 +134,9 @@ class Monitor:
         watches, self._watches, self._run_id = self._watches, [], ""
         for watch in watches:
             watch.close()
+        if self._folder is not None:
+            self._folder.leave()
+            self._folder = None
 
     def _record(self, reading: Reading) -> None:
         # A clock that was set back must not lead back to rows that are closed.

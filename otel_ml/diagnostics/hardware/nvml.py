@@ -81,7 +81,6 @@ class NvmlDevice:
         return [(int(item.pid), int(item.usedGpuMemory)) for item in found if item.usedGpuMemory is not None]
 
     def _reading(self, name: str, value: float, attributes: dict[str, str]) -> Reading | None:
-        if name in _COUNTED| None:
         if name in _COUNTED:
             grown = self._counters.grown((name, *attributes.values()), value)
             if grown is None:

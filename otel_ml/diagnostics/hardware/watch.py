@@ -46,8 +46,12 @@ class Watch:
         self._is_over = False
 
     def facts(self) -> Mapping[str, object]:
-        """Return what does not change, right after the source was opened; nothing at any other time."""
-        if self._source is not None or self._is_over or not self._election.is_won():
+        """Return what does not change, right after the source was opened; nothing at any other time.
+
+        Raises:
+            OSError: the host's folder is gone.
+        """
+        if self._is_over or not self._election.is_won() or self._source is not None:
             return {}
         try:
             self._source = self._kind.open(self._folder)
