@@ -58,13 +58,7 @@ class AmdDevice:
 
     def energy(self) -> float | None:
         """Return the energy counter in joules, or None where the device has none."""
-        found = self._asked(self._library.amdsmi_get_energy_count)
-        try:
-            # The resolution is in microjoules; the counter was called `power` before ROCm 6.
-            count = found.get("energy_accumulator", found.get("power"))
-            return float(count) * float(found["counter_resolution"]) / 1e6
-        except (AttributeError, KeyError, TypeError, ValueError):
-            return None
+        return _joules(self._asked(self._library.amdsmi_get_energy_count))
 
     def _reading(self, name: str, value: object, attributes: dict[str, str]) -> Reading | None:
         if isinstance(value, bool) or not isinstance(value, (int, float)):  # "N/A"
@@ -91,7 +85,7 @@ class AmdDevice:
         return [("hw.power", next((value for value in drawn if isinstance(value, (int, float))), None), _GPU)]
 
     def _energy(self) -> _Values:
-        return [("hw.energy", self.energy(), _GPU)]
+        return [("hw.energy", _joules(self._library.amdsmi_get_energy_count(self._handle)), _GPU)]
 
     def _temperature(self) -> _Values:
         library = self._library
@@ -168,3 +162,12 @@ class Amd:
 
 def _share(percent: object) -> float | None:
     return float(percent) / 100 if isinstance(percent, (int, float)) else None
+
+
+def _joules(found: Any) -> float | None:
+    try:
+        # The resolution is in microjoules; the counter was called `power` before ROCm 6.
+        count = found.get("energy_accumulator", found.get("power"))
+        return float(count) * float(found["counter_resolution"]) / 1e6
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None

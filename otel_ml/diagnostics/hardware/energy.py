@@ -25,6 +25,9 @@ from otel_ml.wire.reduction import Reduction
 
 __all__ = ["Energy"]
 
+OPENING_TIMEOUT = 5.0
+"""Seconds that `start()` waits for the driver; what is used before it answers is not counted."""
+
 _JOULES_PER_KWH = 3.6e6
 _SUMMED = Reduction(("sum", "mean"), within="sum")
 _MEAN = Reduction(("mean", "sum"))
@@ -56,13 +59,15 @@ class Energy:
         self._grams_per_kwh = grams_per_kwh
         self._marks: SimpleQueue[_Mark] = SimpleQueue()
         self._ledger = Ledger()
+        self._is_open = threading.Event()
         self._devices: list[NvmlDevice | AmdDevice] = []
         self._thread = threading.Thread(target=self._loop, name="otel_ml_energy", daemon=True)
 
     def start(self) -> Energy:
-        """Begin to count; an object starts once."""
-        self._marks.put(_Mark("resume", time.monotonic()))
+        """Begin to count, from the first reading on, which is waited for; an object starts once."""
         self._thread.start()
+        self._is_open.wait(OPENING_TIMEOUT)
+        self._marks.put(_Mark("resume", time.monotonic()))
         return self
 
     def lap(self) -> None:
@@ -123,6 +128,9 @@ class Energy:
 
     def _loop(self) -> None:
         gpus = self._opened()
+        now = time.monotonic()
+        self._ledger.advance(now, now, self._read())
+        self._is_open.set()
         while True:
             marks = [self._marks.get()]
             while not self._marks.empty():
