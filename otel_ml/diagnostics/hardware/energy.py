@@ -138,7 +138,7 @@ class Energy:
             joules = self._read()
             now = time.monotonic()
             for mark in marks:
-                self._ledger.advance(mark.time, now, joules)
+                self._ledger.advance(now if mark.kind == "end" else mark.time, now, joules)
                 if mark.kind == "lap" and mark.lap is not None:
                     mark.lap.end(*self._ledger.lap())
                 elif mark.kind == "end":
