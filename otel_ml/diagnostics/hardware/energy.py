@@ -67,7 +67,6 @@ class Energy:
         """Begin to count, from the first reading on, which is waited for; an object starts once."""
         self._thread.start()
         self._is_open.wait(OPENING_TIMEOUT)
-        self._marks.put(_Mark("resume", time.monotonic()))
         return self
 
     def lap(self) -> None:
@@ -130,6 +129,7 @@ class Energy:
         gpus = self._opened()
         now = time.monotonic()
         self._ledger.advance(now, now, self._read())
+        self._ledger.is_counting = True
         self._is_open.set()
         while True:
             marks = [self._marks.get()]
