@@ -17,7 +17,7 @@ def current_run() -> Run | None:
 
 
 def folder_for_files() -> Path:
-    """Return where to write files that become artifacts: below the run's folder, or, where that is elsewhere, a new one.
+    """Return where to write files that become artifacts: in the run's folder, or a new one where that is elsewhere.
 
     Artifacts of more than 4 MiB do not travel; the service reads them there.
 

@@ -76,7 +76,7 @@ class Measurement:
     def _measure_start(self) -> None:
         # An operation inside another one begins its own peaks: what the outer has seen so far is kept for it.
         seen = device_memory()
-        for outer in list(_OPEN):
+        for outer in _OPEN:
             outer.see(seen)
         reset_peaks()
         _OPEN.append(self)
@@ -100,7 +100,7 @@ class Measurement:
         self.see(memory)
         for device, found in memory.items():
             max_allocated, max_reserved = self._peaks[device]
-            values = {
+            values: dict[str, float] = {
                 "allocated": found.allocated,
                 "reserved": found.reserved,
                 "max_allocated": max_allocated,

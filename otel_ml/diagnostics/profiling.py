@@ -107,8 +107,8 @@ def window(
     """Return a profiler window: torch's profiler, on CPU and CUDA, during `steps` of `ranks`.
 
     Each contiguous window becomes an artifact `profile-steps-<first>-<last>-rank-<r>` of type `profile` with the trace
-    (`trace.json`, for Perfetto or `chrome://tracing`) and the averages by operation (`operations.csv`). They are written
-    in the background.
+    (`trace.json`, for Perfetto or `chrome://tracing`) and the averages by operation (`operations.csv`). They are
+    written in the background.
 
     Args:
         steps: of the axis whose step is current, such as `range(10, 12)`.

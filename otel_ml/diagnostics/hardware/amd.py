@@ -150,7 +150,7 @@ class Amd:
         if silent == len(self.devices):
             raise SourceLostError(f"amdsmi: {failed}")
         if failed is not None:
-            guard.say("hardware-lost", f"{silent} of {len(self.devices)} GPUs did not answer: {failed}. The others did.")
+            guard.say("hardware-lost", f"{silent} of {len(self.devices)} GPUs do not answer: {failed}. The others do.")
 
     def close(self) -> None:
         """Give the library back."""

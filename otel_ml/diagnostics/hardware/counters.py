@@ -20,7 +20,7 @@ class Counters:
         self._newest: dict[Hashable, float] = {}
 
     def grown(self, key: Hashable, reading: float) -> float | None:
-        """Return the increase; None at the first reading, and where the counter began anew: how much is then unknown."""
+        """Return the increase; None at the first reading, and where the counter began anew: that is unknown."""
         before = self._newest.get(key)
         self._newest[key] = reading
         return None if before is None or reading < before else reading - before

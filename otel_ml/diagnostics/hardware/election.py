@@ -83,7 +83,6 @@ class HostFolder:
             if pid.isdigit() and _started(int(pid)) == started:
                 yield int(pid)
 
-
     def leave(self) -> None:
         """Remove the folder behind the last process of the job; the origin of an id without a time is kept.
 

@@ -15,8 +15,8 @@ from otel_ml._internal.definition import DEFINITIONS, Series
 from otel_ml._internal.device import Deferred
 from otel_ml._internal.events import log_summary
 from otel_ml._internal.guard import guard
-from otel_ml.diagnostics.hardware.amd import AmdDevice
 from otel_ml.diagnostics.current_run import current_run
+from otel_ml.diagnostics.hardware.amd import AmdDevice
 from otel_ml.diagnostics.hardware.gpu import Gpus, of_this_process, open_gpus
 from otel_ml.diagnostics.hardware.ledger import Ledger
 from otel_ml.diagnostics.hardware.nvml import NvmlDevice
@@ -158,7 +158,7 @@ class Energy:
         return gpus
 
     def _read(self) -> float | None:
-        """Return the sum of the counters; None where one does not answer: a part of the energy would be taken for all."""
+        """Return the sum of the counters; None where one does not answer: a part must not be taken for all."""
         total = 0.0
         for device in self._devices:
             try:

@@ -37,7 +37,7 @@ MEASURES = (
     Measure("hw.power", "W", "mean", "Power drawn."),
     Measure("hw.energy", "J", "sum", "Energy used since the sample before, by the device's own counter."),
     Measure("hw.temperature", "Cel", "mean", "Temperature of the chip."),
-    Measure("hw.errors", "{error}", "sum", "Memory errors (corrected, uncorrected) and XID errors since the sample before."),
+    Measure("hw.errors", "{error}", "sum", "Errors of memory and XID errors since the sample before; by kind."),
     Measure("system.cpu.utilization", "1", "mean", "Share of the host's processors in use."),
     Measure("system.memory.usage", "By", "mean", "Memory of the host that is not available."),
     Measure("system.memory.limit", "By", "last", "Memory of the host."),

@@ -164,7 +164,7 @@ class Nvml:
                 raise SourceLostError(f"NVML: {error}")
             guard.say("hardware-lost", f"GPU {device.id} is measured no more: {error}. The others are.")
         else:
-            guard.say("hardware-lost", f"GPU {device.id} did not answer: {error}. It is asked again at the next sample.")
+            guard.say("hardware-lost", f"GPU {device.id} did not answer: {error}. It is asked again.")
 
     def close(self) -> None:
         """Give the library back."""

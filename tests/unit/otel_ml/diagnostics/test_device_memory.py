@@ -17,7 +17,7 @@ __all__ = ["otel_ml_capture"]
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """The statistics of a CUDA device, which a test may change."""
-    stats = {key: 0 for key in MEMORY_KEYS} | {"reserved_bytes.all.peak": 51_234_567_890, "num_alloc_retries": 2}
+    stats = dict.fromkeys(MEMORY_KEYS, 0) | {"reserved_bytes.all.peak": 51_234_567_890, "num_alloc_retries": 2}
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "memory_stats", lambda: stats)
     return stats

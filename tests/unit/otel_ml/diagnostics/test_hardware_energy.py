@@ -81,7 +81,7 @@ def test_paused_energy_is_left_out(gpus: FakeNvml, otel_ml_capture: Capture) -> 
 
 @pytest.mark.feature("I15", "yes", "grams of CO₂ beside the joules, where the intensity is given")
 def test_carbon_is_energy_times_the_intensity_that_was_given(gpus: FakeNvml, otel_ml_capture: Capture) -> None:
-    with hardware.Energy(grams_per_kwh=400.0) as energy:
+    with hardware.Energy(grams_per_kwh=400.0):
         gpus.device(0, energy=1_000_000 + 3_600_000_000)  # a kilowatt-hour, in mJ
 
     (summary,) = [event.body for event in otel_ml_capture.events if event.kind == "ml.summary"]

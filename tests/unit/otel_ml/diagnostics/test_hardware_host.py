@@ -126,7 +126,8 @@ def test_a_forked_child_neither_samples_nor_keeps_the_place_of_its_dead_parent()
         "e = Election(HostFolder(sys.argv[1]), 'gpu')\nassert e.is_won()\n"
         "child = os.fork()\n"
         "stays = sys.argv[2] == 'stay'\n"
-        "if child == 0:\n    print(e.is_won() if stays else 'here', flush=True)\n    sys.stdin.read()\n    os._exit(0)\n"
+        "if child == 0:\n    print(e.is_won() if stays else 'here', flush=True)\n"
+        "    sys.stdin.read()\n    os._exit(0)\n"
         "os.wait() if stays else os._exit(0)"
     )
     with program(fork, run, "stay") as parent:

@@ -95,7 +95,9 @@ def test_without_a_cluster_one_line_says_so(otel_ml_capture: Capture) -> None:
     with hardware.start_monitor(0.02, sources="ray"):
         (notice,) = eventually(lambda: otel_ml_capture.notices)
 
-    assert notice.startswith("No node of Ray is measured: this process is not connected to Ray (call ray.init() first).")
+    assert notice.startswith(
+        "No node of Ray is measured: this process is not connected to Ray (call ray.init() first)."
+    )
 
 
 def test_lines_that_are_no_samples_are_passed_over() -> None:
