@@ -77,17 +77,8 @@ __all__ = [
 # and the service, which shares `otel_ml.wire`, does not load what records.
 _LAZY = {
     "diagnostics.operation": ("operation",),
-    "_internal.recording": (
-        "define_metric",
-        "get_meter",
-        "log",
-        "record",
-        "set_step",
-        "step",
-        "steps",
-        "timed",
-        "timer",
-    ),
+    "_internal.recording": ("define_metric", "get_meter", "log", "record", "set_step", "step", "steps"),
+    "_internal.timing": ("timed", "timer"),
     "_internal.api": ("child_env", "flush", "init", "shutdown"),
     "_internal.events": tuple(name for name in __all__ if name.startswith("log_") or name == "event"),
     "_internal.read": ("read",),

@@ -40,7 +40,7 @@ class HostFolder:
         for wanted in (self.path.parent, self.path):
             wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not is_private(wanted):
-                raise PermissionError(f"{wanted} is not a private folder of user {os.getuid()}. Remove it.")
+                raise PermissionError(f"{wanted} is not a private folder of user {os.getuid()}; remove it")
 
     def origin(self) -> float:
         """Return when the axis `time` begins: all samplers of the run agree, also those that take over or restart.

@@ -12,7 +12,7 @@ import pytest
 import otel_ml
 from otel_ml.diagnostics import hardware
 from otel_ml.testing import Capture, otel_ml_capture
-from tests.e2e.jobs import environment
+from tests.e2e.jobs import ROOT, environment
 from tests.fakes.nvml import FakeNvml, load
 from tests.waiting import eventually
 
@@ -236,11 +236,13 @@ def test_a_diagnosis_without_a_gpu_says_why() -> None:
     ids=str,
 )
 def test_visible_devices_are_found_by_number_and_uuid(given: dict[str, str], expected: list[int]) -> None:
-    uuids = (
-        ["GPU-aa01", "GPU-bb02", "GPU-cc03"] if given.get("CUDA_VISIBLE_DEVICES") != "GPU-a" else ["GPU-a1", "GPU-a2"]
-    )
+    uuids = ["GPU-aa01", "GPU-bb02", "GPU-cc03"]
 
     assert hardware.visible_devices(uuids, given) == expected
+
+
+def test_a_uuid_that_several_devices_begin_with_names_none() -> None:
+    assert hardware.visible_devices(["GPU-a1", "GPU-a2"], {"CUDA_VISIBLE_DEVICES": "GPU-a"}) == []
 
 
 def test_a_wrong_setting_of_the_monitor_is_refused_with_all_that_is_wrong() -> None:
@@ -249,6 +251,13 @@ def test_a_wrong_setting_of_the_monitor_is_refused_with_all_that_is_wrong() -> N
 
     assert "interval=): expected seconds above 0, got 0" in str(caught.value)
     assert "Did you mean 'gpu'?" in str(caught.value)
+
+
+def test_the_documentation_lists_every_measure() -> None:
+    page = (ROOT / "docs" / "diagnostics" / "hardware.md").read_text(encoding="utf-8")
+
+    rows = {f"| `{m.name}` | {m.unit} | {m.reduce} | {m.description} |" for m in hardware.MEASURES}
+    assert rows - set(page.splitlines()) == set()
 
 
 def test_samples_of_one_flush_interval_become_one_row(gpus: FakeNvml, otel_ml_capture: Capture) -> None:
