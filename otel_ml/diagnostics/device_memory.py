@@ -56,11 +56,12 @@ def device_memory() -> dict[int, DeviceMemory]:
         return {}
     found: dict[int, DeviceMemory] = {}
     for device in range(cuda.device_count()):
+        stats = cuda.memory_stats(device)  # once: each of torch's shorter functions makes all of them
         memory = DeviceMemory(
-            allocated=int(cuda.memory_allocated(device)),
-            reserved=int(cuda.memory_reserved(device)),
-            max_allocated=int(cuda.max_memory_allocated(device)),
-            max_reserved=int(cuda.max_memory_reserved(device)),
+            allocated=int(stats.get("allocated_bytes.all.current", 0)),
+            reserved=int(stats.get("reserved_bytes.all.current", 0)),
+            max_allocated=int(stats.get("allocated_bytes.all.peak", 0)),
+            max_reserved=int(stats.get("reserved_bytes.all.peak", 0)),
             total=int(cuda.get_device_properties(device).total_memory),
         )
         if memory.max_reserved or device == cuda.current_device():

@@ -38,6 +38,10 @@ class Measurement:
 
     def begin(self) -> None:
         """The operation begins, its states offloaded."""
+        self.values.clear()
+        self._phases = dict.fromkeys(self._phases, 0.0)
+        self._offloads = False
+        self._peaks.clear()
         self._began = perf_counter()
         self._safely(self._measure_start)
 
@@ -55,12 +59,14 @@ class Measurement:
         """The block brings states onto the device; memory is looked at after it."""
         with self._phase("onload"):
             yield
-        self._safely(lambda: self._snapshot("start/onload"))
+        if self._began:
+            self._safely(lambda: self._snapshot("start/onload"))
 
     @contextlib.contextmanager
     def offload(self) -> Iterator[None]:
         """The block takes states off the device; memory is looked at before it, and at the end of the operation."""
-        self._safely(lambda: self._snapshot("end/onload", with_shares=True))
+        if self._began:
+            self._safely(lambda: self._snapshot("end/onload", with_shares=True))
         self._offloads = True
         with self._phase("offload"):
             yield

@@ -34,6 +34,7 @@ class NvmlDevice:
         self.uuid = str(self._optional("nvmlDeviceGetUUID") or "")
         self._probes = list(_PROBES)
         self._counters = Counters()
+        self._reasons: set[str] = set()
 
     @property
     def facts(self) -> dict[str, object]:
@@ -81,6 +82,12 @@ class NvmlDevice:
         return [(int(item.pid), int(item.usedGpuMemory)) for item in found if item.usedGpuMemory is not None]
 
     def _reading(self, name: str, value: float, attributes: dict[str, str]) -> Reading | None:
+        reason = attributes.get("reason")
+        if reason is not None:  # a series each from the first time on: most never hold any clock down
+            if value:
+                self._reasons.add(reason)
+            elif reason not in self._reasons:
+                return None
         if name in _COUNTED:
             grown = self._counters.grown((name, *attributes.values()), value)
             if grown is None:
@@ -262,9 +269,9 @@ _REASONS = {
 
 def _throttled(n: Any, handle: Any) -> _Values:
     bits = n.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
-    reasons = [reason for reason, bit in _REASONS.items() if bits & bit]
-    by_reason: _Values = [("hw.gpu.throttled", 1.0, {"reason": reason}) for reason in reasons]
-    return [("hw.gpu.throttled", float(bool(reasons)), {}), *by_reason]
+    held = {reason: bool(bits & bit) for reason, bit in _REASONS.items()}
+    by_reason: _Values = [("hw.gpu.throttled", float(holds), {"reason": reason}) for reason, holds in held.items()]
+    return [("hw.gpu.throttled", float(any(held.values())), {}), *by_reason]
 
 
 def _corrected(n: Any, handle: Any) -> _Values:

@@ -51,7 +51,10 @@ class Watch:
         Raises:
             OSError: the host's folder is gone.
         """
-        if self._is_over or not self._election.is_won() or self._source is not None:
+        if not self._election.is_won():
+            self._drop()
+            return {}
+        if self._is_over or self._source is not None:
             return {}
         try:
             self._source = self._kind.open(self._folder)
@@ -76,7 +79,10 @@ class Watch:
 
     def close(self) -> None:
         """Let go of the library, and let another process take the place."""
+        self._drop()
+        self._election.release()
+
+    def _drop(self) -> None:
         source, self._source = self._source, None
         if source is not None:
             source.close()
-        self._election.release()

@@ -144,6 +144,16 @@ def test_a_number_that_a_gpu_does_not_have_is_absent_and_the_rest_is_there(
     assert [notice for notice in otel_ml_capture.notices if "no permission" in notice]
 
 
+def test_a_reason_that_held_the_clock_down_is_followed_from_then_on(gpus: FakeNvml, otel_ml_capture: Capture) -> None:
+    gpus.device(0, throttle=0x40)
+    with hardware.start_monitor(FAST, sources="gpu"):
+        eventually(lambda: means(otel_ml_capture, "hw.gpu.throttled").get("gpu0/hw_thermal") == 1.0)
+        gpus.device(0, throttle=0)
+        eventually(lambda: means(otel_ml_capture, "hw.gpu.throttled").get("gpu0/hw_thermal") == 0.0)
+
+    assert set(means(otel_ml_capture, "hw.gpu.throttled")) == {"gpu0", "gpu1", "gpu0/hw_thermal"}
+
+
 def test_a_gpu_that_is_lost_is_said_once_and_the_other_goes_on(gpus: FakeNvml, otel_ml_capture: Capture) -> None:
     with hardware.start_monitor(FAST, sources="gpu"):
         eventually(seen(otel_ml_capture, "hw.power"))

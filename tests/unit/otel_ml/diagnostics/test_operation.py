@@ -37,17 +37,13 @@ class Allocator:
     def current_device(self) -> int:
         return 0
 
-    def memory_allocated(self, device: int) -> int:
-        return self.held
-
-    def memory_reserved(self, device: int) -> int:
-        return self.held + 2 * GIB
-
-    def max_memory_allocated(self, device: int) -> int:
-        return self.peak
-
-    def max_memory_reserved(self, device: int) -> int:
-        return self.peak + 2 * GIB
+    def memory_stats(self, device: int) -> dict[str, int]:
+        return {
+            "allocated_bytes.all.current": self.held,
+            "allocated_bytes.all.peak": self.peak,
+            "reserved_bytes.all.current": self.held + 2 * GIB,
+            "reserved_bytes.all.peak": self.peak + 2 * GIB,
+        }
 
     def reset_peak_memory_stats(self, device: int) -> None:
         self.peak = self.held
@@ -170,10 +166,10 @@ def test_an_operation_inside_another_does_not_hide_its_peak(device: Allocator, o
 def test_a_device_in_error_costs_the_numbers_and_not_the_training(
     device: Allocator, otel_ml_capture: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(device: int) -> int:
+    def fail(device: int) -> dict[str, int]:
         raise RuntimeError("CUDA error: device-side assert triggered")
 
-    monkeypatch.setattr(device, "memory_allocated", fail)
+    monkeypatch.setattr(device, "memory_stats", fail)
 
     with otel_ml.operation("a") as op, op.onload():
         pass
@@ -211,6 +207,17 @@ def test_without_a_run_an_operation_does_nothing() -> None:
         pass
 
     assert "time/idle/total" not in op.values
+
+
+def test_an_operation_that_is_entered_again_begins_anew(otel_ml_capture: Capture) -> None:
+    op = otel_ml.operation("again")
+    with op, op.offload():
+        pass
+    with op:
+        pass
+
+    assert "time/again/offload" not in op.values
+    assert {p.name: p.count for p in otel_ml_capture.points}["time/again/total"] == 2
 
 
 def test_a_name_that_is_none_is_said_and_the_code_runs(otel_ml_capture: Capture) -> None:
