@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -34,8 +35,12 @@ class Host:
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """Number of processors and size of memory."""
-        return {"cpus": self._psutil.cpu_count() or 0, "memory_bytes": self._psutil.virtual_memory().total}
+        """Number of processors and size of memory, as far as the system tells."""
+        facts: dict[str, object] = {}
+        with contextlib.suppress(self._psutil.Error, OSError):
+            facts["cpus"] = self._psutil.cpu_count()
+            facts["memory_bytes"] = self._psutil.virtual_memory().total
+        return {key: value for key, value in facts.items() if value}
 
     def read(self) -> Iterator[Reading]:
         """Yield all readings; where `/proc` does not tell something, the rest."""

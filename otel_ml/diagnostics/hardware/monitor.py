@@ -96,23 +96,29 @@ class Monitor:
     def _safely(self) -> None:
         try:
             self._sample()
-        except FileNotFoundError:  # another process of the job, the last as it seemed, has tidied up
-            self._leave()
-        except Exception as error:  # noqa: BLE001 - the thread outlives whatever a driver answers
-            guard.say("hardware-lost", f"A sample of the hardware failed: {type(error).__name__}: {error}.")
+        except Exception as error:  # noqa: BLE001 - the thread outlives whatever is wrong with a folder
+            _say(error)
 
     def _sample(self) -> None:
         if NOW.off:  # no run yet, or no longer
             self._leave()
             return
+        if self._folder is not None and not self._folder.path.exists():
+            self._leave()  # another process of the job, the last as it seemed, has tidied up
         if not self._run_id:
             self._join(child_env().get(EXPERIMENT_ID.name, ""))
         for watch in self._watches:
-            facts = watch.facts()
-            if facts:
-                log_params({"hardware": {self._host: facts}})
-            for reading in watch.readings():
-                self._record(reading)
+            try:
+                self._look(watch)
+            except Exception as error:  # noqa: BLE001 - one source that fails takes no other with it
+                _say(error)
+
+    def _look(self, watch: Watch) -> None:
+        facts = watch.facts()
+        if facts:
+            log_params({"hardware": {self._host: facts}})
+        for reading in watch.readings():
+            self._record(reading)
 
     def _join(self, run_id: str) -> None:
         if not run_id:
@@ -167,6 +173,10 @@ def start_monitor(
         ConfigError: as for `Monitor`.
     """
     return Monitor(interval, flush_interval, sources=sources).start()
+
+
+def _say(error: Exception) -> None:
+    guard.say("hardware-lost", f"A sample of the hardware failed: {type(error).__name__}: {error}.")
 
 
 def _check(interval: object, flush_interval: object, sources: Sequence[str]) -> None:

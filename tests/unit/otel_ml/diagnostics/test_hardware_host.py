@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+import otel_ml
 from otel_ml._internal.identity import new_id
 from otel_ml.diagnostics import hardware
 from otel_ml.diagnostics.hardware.election import Election, HostFolder
@@ -101,6 +103,30 @@ def test_a_process_that_is_gone_or_hidden_costs_nothing_but_itself() -> None:
     assert found["process.memory.usage"] >= psutil.Process().memory_info().rss / 2
 
 
+def test_a_container_without_proc_costs_what_proc_would_say_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, otel_ml_capture: Capture
+) -> None:
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path / "nothing"))
+
+    host = Host(lambda: [os.getpid()])
+
+    assert readings(host) == readings(host) == {}
+    assert "memory_bytes" not in host.facts
+    with hardware.start_monitor(FAST, sources="host"):
+        otel_ml.log({"loss": 1.0}, step=0)
+    assert {point.name for point in otel_ml_capture.points} == {"loss"}
+
+
+def test_a_monitor_whose_folder_was_removed_begins_anew(otel_ml_capture: Capture, tmp_path: Path) -> None:
+    with hardware.start_monitor(FAST, sources="host"):
+        folder = eventually(lambda: list(tmp_path.glob("otel-ml-*/*.hardware")))[0]
+        eventually(lambda: otel_ml_capture.points)
+        shutil.rmtree(folder)
+        assert eventually(lambda: (folder / "host.lock").exists())
+        before = len(otel_ml_capture.points)
+        eventually(lambda: len(otel_ml_capture.points) > before)
+
+
 def test_one_process_a_host_samples_and_the_next_takes_over_when_it_is_killed() -> None:
     run = new_id()
     ask = (
@@ -144,9 +170,9 @@ def test_a_forked_child_neither_samples_nor_keeps_the_place_of_its_dead_parent()
 def test_two_roles_on_one_host_record_it_once(otel_ml_capture: Capture) -> None:
     with hardware.start_monitor(FAST, sources="host"), hardware.start_monitor(FAST, sources="host"):
         eventually(lambda: sum(p.count for p in otel_ml_capture.points if p.name == "system.memory.usage") > 4)
+        params = [event for event in otel_ml_capture.events if event.kind == "ml.params"]
 
-    params = [event for event in otel_ml_capture.events if event.kind == "ml.params"]
-    assert len(params) == 1
+    assert len(params) == 1  # who samples says what is there
 
 
 def test_a_lock_whose_folder_was_removed_and_made_again_excludes_nobody() -> None:
