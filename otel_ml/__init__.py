@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from otel_ml._internal.run import Run
     from otel_ml._internal.step import set_step, step
     from otel_ml._internal.timing import timed, timer
+    from otel_ml.diagnostics.operation import operation
     from otel_ml.integrations.ray import instrument_ray
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "log_params",
     "log_table",
     "log_text",
+    "operation",
     "read",
     "record",
     "set_step",
@@ -76,13 +78,15 @@ __all__ = [
 # Modules are loaded when they are first used: a library that only may record costs its users nothing at import,
 # and the service, which shares `otel_ml.wire`, does not load what records.
 _LAZY = {
-    "recording": ("define_metric", "get_meter", "log", "record", "set_step", "step", "steps", "timed", "timer"),
-    "api": ("child_env", "flush", "init", "shutdown"),
-    "events": tuple(name for name in __all__ if name.startswith("log_") or name == "event"),
-    "read": ("read",),
-    "run": ("Run",),
+    "diagnostics.operation": ("operation",),
+    "integrations.ray": ("instrument_ray",),
+    "_internal.recording": ("define_metric", "get_meter", "log", "record", "set_step", "step", "steps"),
+    "_internal.timing": ("timed", "timer"),
+    "_internal.api": ("child_env", "flush", "init", "shutdown"),
+    "_internal.events": tuple(name for name in __all__ if name.startswith("log_") or name == "event"),
+    "_internal.read": ("read",),
+    "_internal.run": ("Run",),
 }
-_INTEGRATIONS = {"instrument_ray": "otel_ml.integrations.ray"}
 
 
 def __getattr__(name: str) -> object:
@@ -91,14 +95,9 @@ def __getattr__(name: str) -> object:
             import importlib
 
             importlib.import_module("otel_ml._internal.recording")  # arms the run that the environment asks for
-            found = getattr(importlib.import_module(f"otel_ml._internal.{module}"), name)
+            found = getattr(importlib.import_module(f"otel_ml.{module}"), name)
             globals()[name] = found
             return found
-    if name in _INTEGRATIONS:
-        import importlib
-
-        found = globals()[name] = getattr(importlib.import_module(_INTEGRATIONS[name]), name)
-        return found
     raise AttributeError(f"module 'otel_ml' has no attribute {name!r}")
 
 

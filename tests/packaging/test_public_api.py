@@ -26,6 +26,7 @@ PUBLIC = [
     "log_params",
     "log_table",
     "log_text",
+    "operation",
     "read",
     "record",
     "set_step",

@@ -1,0 +1,32 @@
+"""The run this process records into, for what needs its rank or folder."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from otel_ml._internal.run import Run
+from otel_ml._internal.runtime import RUNTIME
+
+__all__ = ["current_run", "folder_for_files"]
+
+
+def current_run() -> Run | None:
+    """Return the active run, or None; nothing is started."""
+    return RUNTIME.init({}) if RUNTIME.is_active else None
+
+
+def folder_for_files() -> Path:
+    """Return where to write files that become artifacts: in the run's folder, or a new one where that is elsewhere.
+
+    Artifacts of more than 4 MiB do not travel; the service reads them there.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    run = current_run()
+    if run is None or run.dir is None:
+        return Path(tempfile.mkdtemp(prefix="otel-ml-"))
+    folder = run.dir / "diagnostics"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

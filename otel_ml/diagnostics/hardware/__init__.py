@@ -1,0 +1,21 @@
+"""What the machines of a job do, in the same run: GPUs (NVIDIA, AMD), hosts, the job's processes, Ray's nodes, energy.
+
+```python
+import otel_ml
+from otel_ml.diagnostics import hardware
+
+with otel_ml.init("digits"), hardware.start_monitor():
+    train()
+```
+"""
+
+from __future__ import annotations
+
+from otel_ml.diagnostics.hardware.diagnosis import diagnose
+from otel_ml.diagnostics.hardware.energy import Energy
+from otel_ml.diagnostics.hardware.measures import MEASURES, Measure
+from otel_ml.diagnostics.hardware.monitor import Monitor, start_monitor
+from otel_ml.diagnostics.hardware.stages import MemoryStages
+from otel_ml.diagnostics.hardware.visible import visible_devices
+
+__all__ = ["MEASURES", "Energy", "Measure", "MemoryStages", "Monitor", "diagnose", "start_monitor", "visible_devices"]

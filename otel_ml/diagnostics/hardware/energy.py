@@ -1,0 +1,226 @@
+"""Energy of this process' GPUs per step and run, by the devices' own counters; training does not wait for a reading."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from queue import SimpleQueue
+from typing import Literal, NamedTuple
+
+from otel_ml._internal.append import append
+from otel_ml._internal.axes import NOW, current_step
+from otel_ml._internal.definition import DEFINITIONS, Series
+from otel_ml._internal.device import Deferred
+from otel_ml._internal.events import log_summary
+from otel_ml._internal.guard import guard
+from otel_ml.diagnostics.current_run import current_run
+from otel_ml.diagnostics.hardware.amd import AmdDevice
+from otel_ml.diagnostics.hardware.gpu import Gpus, of_this_process, open_gpus
+from otel_ml.diagnostics.hardware.ledger import Ledger
+from otel_ml.diagnostics.hardware.nvml import NvmlDevice
+from otel_ml.diagnostics.hardware.source import UnavailableError
+from otel_ml.wire.reduction import Reduction
+
+__all__ = ["Energy"]
+
+OPENING_TIMEOUT = 5.0
+"""Seconds that `start()` waits for the driver; what is used before it answers is not counted."""
+
+_JOULES_PER_KWH = 3.6e6
+_SUMMED = Reduction(("sum", "mean"), within="sum")
+_MEAN = Reduction(("mean", "sum"))
+
+
+class Energy:
+    """Measures from `lap()` to `lap()`: `hw.energy.step` in joules and `hw.power.step` in watts, at the current step.
+
+    Each rank measures the GPUs it may use (`CUDA_VISIBLE_DEVICES`); the first name is the sum over ranks, `…/mean` the
+    mean of a rank. Where two ranks share a GPU, each counts it. A lap asks a thread to read the counters: the step's
+    row waits for the answer, the caller does not.
+
+    Args:
+        grams_per_kwh: carbon intensity of the electricity; with it, `hw.carbon.total` (grams) is in the summary.
+
+    Examples:
+        ```python
+        with hardware.Energy() as energy:
+            for batch in otel_ml.steps(loader):
+                train(batch)
+                energy.lap()
+                with energy.paused():
+                    save_checkpoint()
+        print(energy.total)
+        ```
+    """
+
+    def __init__(self, *, grams_per_kwh: float | None = None) -> None:
+        self._grams_per_kwh = grams_per_kwh
+        self._marks: SimpleQueue[_Mark] = SimpleQueue()
+        self._ledger = Ledger()
+        self._is_open = threading.Event()
+        self._devices: list[NvmlDevice | AmdDevice] = []
+        self._thread = threading.Thread(target=self._loop, name="otel_ml_energy", daemon=True)
+
+    def start(self) -> Energy:
+        """Begin to count, from the first reading on, which is waited for; an object starts once."""
+        self._thread.start()
+        self._is_open.wait(OPENING_TIMEOUT)
+        return self
+
+    def lap(self) -> None:
+        """Record what was used since the lap before, at the current step; paused time and energy are left out."""
+        lap = _Lap(self._thread)
+        now_ns = time.time_ns()
+        step = current_step()
+        self._marks.put(_Mark("lap", time.monotonic(), lap))
+        if NOW.off:
+            return
+        for name, unit, reduction, value in (
+            ("hw.energy.step", "J", _SUMMED, _Joules(lap)),
+            ("hw.power.step", "W", _MEAN, _Watts(lap)),
+        ):
+            series: Series | None = DEFINITIONS.series(name, reduction=reduction, unit=unit)
+            if series is not None:
+                append([series, step, value, now_ns])
+
+    def pause(self) -> None:
+        """Count nothing until `resume()`."""
+        self._marks.put(_Mark("pause", time.monotonic()))
+
+    def resume(self) -> None:
+        """Count again."""
+        self._marks.put(_Mark("resume", time.monotonic()))
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Count nothing inside the block."""
+        self.pause()
+        try:
+            yield
+        finally:
+            self.resume()
+
+    @property
+    def total(self) -> float | None:
+        """Joules counted until the newest lap, pause or end; None where no GPU counts energy."""
+        return self._ledger.total
+
+    def stop(self, timeout: float = 2.0) -> None:
+        """Count what was used since the last lap, and write the total into the run's summary."""
+        self._marks.put(_Mark("end", time.monotonic()))
+        self._thread.join(timeout)
+        total, run = self.total, current_run()
+        if total is None or run is None:
+            return
+        values = {f"hw.energy.total/rank_{run.rank}": total}
+        if self._grams_per_kwh is not None:
+            values[f"hw.carbon.total/rank_{run.rank}"] = total / _JOULES_PER_KWH * self._grams_per_kwh
+        log_summary(values)
+
+    def __enter__(self) -> Energy:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _loop(self) -> None:
+        gpus = self._opened()
+        now = time.monotonic()
+        self._ledger.advance(now, now, self._read())
+        self._ledger.is_counting = True
+        self._is_open.set()
+        while True:
+            marks = [self._marks.get()]
+            while not self._marks.empty():
+                marks.append(self._marks.get())
+            joules = self._read()
+            now = time.monotonic()
+            for mark in marks:
+                self._ledger.advance(now if mark.kind == "end" else mark.time, now, joules)
+                if mark.kind == "lap" and mark.lap is not None:
+                    mark.lap.end(*self._ledger.lap())
+                elif mark.kind == "end":
+                    if gpus is not None:
+                        gpus.close()
+                    return
+                else:
+                    self._ledger.is_counting = mark.kind == "resume"
+
+    def _opened(self) -> Gpus | None:
+        try:
+            gpus = open_gpus()
+        except UnavailableError as error:
+            guard.say("no-hardware", f"No energy is measured: {error}. Everything else goes on.")
+            return None
+        self._devices = of_this_process(gpus)
+        return gpus
+
+    def _read(self) -> float | None:
+        """Return the sum of the counters; None where one does not answer: a part must not be taken for all."""
+        total = 0.0
+        for device in self._devices:
+            try:
+                joules = device.energy()
+            except Exception as error:  # noqa: BLE001 - whatever a driver that went away answers
+                guard.say("hardware-lost", f"No energy is measured any more: {error}. Everything else goes on.")
+                return None
+            if joules is None:
+                return None
+            total += joules
+        return total if self._devices else None
+
+
+class _Mark(NamedTuple):
+    """A moment on the caller's thread."""
+
+    kind: Literal["lap", "pause", "resume", "end"]
+    time: float
+    lap: _Lap | None = None
+
+
+class _Lap:
+    """What one lap used, once it is known."""
+
+    def __init__(self, thread: threading.Thread) -> None:
+        self._thread = thread
+        self.is_over = False
+        self.joules: float | None = None
+        self.seconds = 0.0
+
+    def end(self, joules: float | None, seconds: float) -> None:
+        """Take the answer."""
+        self.joules, self.seconds, self.is_over = joules, seconds, True
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the answer is there, or will never be."""
+        return self.is_over or not self._thread.is_alive()
+
+
+class _Joules(Deferred):
+    __slots__ = ("_lap",)
+
+    def __init__(self, lap: _Lap) -> None:
+        self._lap = lap
+
+    def ready(self) -> bool:
+        return self._lap.is_known
+
+    def read(self) -> list[float]:
+        return [] if self._lap.joules is None else [self._lap.joules]
+
+
+class _Watts(Deferred):
+    __slots__ = ("_lap",)
+
+    def __init__(self, lap: _Lap) -> None:
+        self._lap = lap
+
+    def ready(self) -> bool:
+        return self._lap.is_known
+
+    def read(self) -> list[float]:
+        lap = self._lap
+        return [] if lap.joules is None or lap.seconds <= 0 else [lap.joules / lap.seconds]

@@ -1,0 +1,195 @@
+"""The sampler: a thread that reads the hardware at an interval, and records on the axis `time`."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import math
+import socket
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from types import TracebackType
+
+from otel_ml._internal.api import child_env
+from otel_ml._internal.axes import NOW
+from otel_ml._internal.events import log_params, log_summary
+from otel_ml._internal.guard import guard
+from otel_ml._internal.meter import Metric, get_meter
+from otel_ml.diagnostics.hardware.election import HostFolder
+from otel_ml.diagnostics.hardware.measures import MEASURES
+from otel_ml.diagnostics.hardware.source import Reading
+from otel_ml.diagnostics.hardware.watch import KINDS, Watch
+from otel_ml.env import EXPERIMENT_ID
+from otel_ml.exceptions import ConfigError
+from otel_ml.wire.attributes import TIME_AXIS
+
+__all__ = ["Monitor", "start_monitor"]
+
+
+class Monitor:
+    """Samples GPUs, host and processes, in one process of the job a host: every rank and role may start one.
+
+    It never waits for a device and never raises into training. A source that is not there, or goes away, is said once.
+
+    Args:
+        interval: seconds between samples.
+        flush_interval: seconds of the axis `time` that become one row: the mean of its samples, the sum of energy and
+            errors. By default one row a sample.
+        sources: which of `gpu`, `host` and `ray`; the last asks every node of the cluster, from the driver.
+
+    Raises:
+        ConfigError: an interval is not above 0, or a source has another name.
+    """
+
+    def __init__(
+        self, interval: float = 10.0, flush_interval: float | None = None, *, sources: Sequence[str] = ("gpu", "host")
+    ) -> None:
+        names = (sources,) if isinstance(sources, str) else tuple(sources)
+        _check(interval, flush_interval, names)
+        self._interval = float(interval)
+        self._width = max(1, math.ceil(interval if flush_interval is None else flush_interval))
+        self._names = names
+        self._host = socket.gethostname()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._run_id = ""
+        self._origin = 0.0
+        self._row = 0
+        self._folder: HostFolder | None = None
+        self._watches: list[Watch] = []
+        self._metrics: dict[str, Metric] = {}
+        self._joules: dict[str, float] = defaultdict(float)
+
+    def start(self) -> Monitor:
+        """Begin to sample; once started, nothing."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._loop, name="otel_ml_hardware", daemon=True)
+            self._thread.start()
+        return self
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Take a last sample, record the energy of the run, and let another process of the host go on sampling."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def __enter__(self) -> Monitor:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _loop(self) -> None:
+        pause = 0.0
+        while not self._stopped.wait(pause):
+            self._safely()
+            pause = self._interval
+        self._safely()
+        with contextlib.suppress(Exception):
+            self._sum_up()
+        self._leave()
+
+    def _safely(self) -> None:
+        try:
+            self._sample()
+        except Exception as error:  # noqa: BLE001 - the thread outlives whatever is wrong with a folder
+            _say(error)
+
+    def _sample(self) -> None:
+        if NOW.off:  # no run yet, or no longer
+            self._leave()
+            return
+        if self._folder is not None and not self._folder.path.exists():
+            self._leave()  # another process of the job, the last as it seemed, has tidied up
+        if not self._run_id:
+            self._join(child_env().get(EXPERIMENT_ID.name, ""))
+        for watch in self._watches:
+            try:
+                self._look(watch)
+            except Exception as error:  # noqa: BLE001 - one source that fails takes no other with it
+                _say(error)
+
+    def _look(self, watch: Watch) -> None:
+        facts = watch.facts()
+        if facts:
+            log_params({"hardware": {self._host: facts}})
+        for reading in watch.readings():
+            self._record(reading)
+
+    def _join(self, run_id: str) -> None:
+        if not run_id:
+            return
+        folder = self._folder = HostFolder(run_id)
+        folder.join()
+        self._origin = folder.origin()
+        meter = get_meter("otel_ml.diagnostics.hardware")
+        self._metrics = {
+            measure.name: meter.metric(
+                measure.name, reduce=measure.reduce, unit=measure.unit, description=measure.description
+            )
+            for measure in MEASURES
+        }
+        self._watches = [Watch(name, folder) for name in self._names]
+        self._run_id = run_id
+
+    def _leave(self) -> None:
+        watches, self._watches, self._run_id = self._watches, [], ""
+        for watch in watches:
+            watch.close()
+        if self._folder is not None:
+            self._folder.leave()
+            self._folder = None
+
+    def _record(self, reading: Reading) -> None:
+        # A clock that was set back must not lead back to rows that are closed.
+        row = int((time.time() - self._origin) // self._width) * self._width
+        self._row = max(self._row, row)
+        attributes = {"host.name": self._host, **reading.attributes}
+        self._metrics[reading.name].record(reading.value, step=self._row, axis=TIME_AXIS, attributes=attributes)
+        if reading.name == "hw.energy":
+            self._joules[f"host.name/{attributes['host.name']}/hw.id/{attributes['hw.id']}"] += reading.value
+
+    def _sum_up(self) -> None:
+        if self._joules and not NOW.off:
+            log_summary({f"hw.energy.total/{where}": joules for where, joules in self._joules.items()})
+
+
+def start_monitor(
+    interval: float = 10.0, flush_interval: float | None = None, *, sources: Sequence[str] = ("gpu", "host")
+) -> Monitor:
+    """Start a `Monitor`, and return it: to be used with `with`, or stopped, inside the run.
+
+    Examples:
+        ```python
+        with otel_ml.init("digits"), hardware.start_monitor(interval=5):
+            train()
+        ```
+
+    Raises:
+        ConfigError: as for `Monitor`.
+    """
+    return Monitor(interval, flush_interval, sources=sources).start()
+
+
+def _say(error: Exception) -> None:
+    guard.say("hardware-lost", f"A sample of the hardware failed: {type(error).__name__}: {error}.")
+
+
+def _check(interval: object, flush_interval: object, sources: Sequence[str]) -> None:
+    problems: list[str] = []
+    for name, seconds in (("interval", interval), ("flush_interval", flush_interval)):
+        if seconds is None and name == "flush_interval":
+            continue
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+            problems.append(f"Monitor({name}=): expected seconds above 0, got {seconds!r}.")
+    for source in sources:
+        if source not in KINDS:
+            near = difflib.get_close_matches(str(source), KINDS, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            problems.append(f"Monitor(sources=): expected some of {', '.join(KINDS)}, got {source!r}.{hint}")
+    if problems:
+        raise ConfigError(*problems)

@@ -1,0 +1,304 @@
+"""NVIDIA's GPUs, by NVML (`nvidia-ml-py`). A call reads one number of the driver; none touches a CUDA context."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from otel_ml._internal.guard import guard
+from otel_ml.diagnostics.hardware.counters import Counters
+from otel_ml.diagnostics.hardware.source import Reading, SourceLostError, UnavailableError
+
+__all__ = ["Nvml", "NvmlDevice"]
+
+_Values = list[tuple[str, float, dict[str, str]]]
+_Probe = Callable[[Any, Any], _Values]
+
+_GPU = {"hw.type": "gpu"}
+"""Required by the semantic conventions where other hardware has a metric of the same name."""
+
+
+class NvmlDevice:
+    """One GPU.
+
+    Attributes:
+        id: `gpu<n>`, in the driver's order.
+    """
+
+    def __init__(self, library: Any, index: int) -> None:
+        self._library = library
+        self.handle = library.nvmlDeviceGetHandleByIndex(index)
+        self.id = f"gpu{index}"
+        self.uuid = str(self._optional("nvmlDeviceGetUUID") or "")
+        self._probes = list(_PROBES)
+        self._counters = Counters()
+        self._reasons: set[str] = set()
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """Model and identifiers."""
+        memory = self._optional("nvmlDeviceGetMemoryInfo")
+        found = {
+            "vendor": "nvidia",
+            "model": self._optional("nvmlDeviceGetName"),
+            "uuid": self.uuid,
+            "memory_bytes": None if memory is None else int(memory.total),
+        }
+        return {key: value for key, value in found.items() if value}
+
+    def read(self) -> Iterator[Reading]:
+        """Yield all readings; what the device does not have is asked for once."""
+        for probe in list(self._probes):
+            try:
+                values = probe(self._library, self.handle)
+            except self._library.NVMLError as error:
+                if not self._is_missing(error):
+                    raise
+                self._probes.remove(probe)
+                continue
+            for name, value, attributes in values:
+                reading = self._reading(name, value, attributes)
+                if reading is not None:
+                    yield reading
+
+    def energy(self) -> float | None:
+        """Return the energy counter in joules, or None where the device has none.
+
+        Raises:
+            NVMLError: the device is gone.
+        """
+        try:
+            return float(self._library.nvmlDeviceGetTotalEnergyConsumption(self.handle)) / 1000
+        except self._library.NVMLError as error:
+            if not self._is_missing(error):
+                raise
+            return None
+
+    def users(self) -> list[tuple[int, int]]:
+        """Return (pid, bytes) of the processes that hold memory of the device, as far as the driver tells."""
+        found = self._optional("nvmlDeviceGetComputeRunningProcesses") or ()
+        return [(int(item.pid), int(item.usedGpuMemory)) for item in found if item.usedGpuMemory is not None]
+
+    def _reading(self, name: str, value: float, attributes: dict[str, str]) -> Reading | None:
+        reason = attributes.get("reason")
+        if reason is not None:  # a series each from the first time on: most never hold any clock down
+            if value:
+                self._reasons.add(reason)
+            elif reason not in self._reasons:
+                return None
+        if name in _COUNTED:
+            grown = self._counters.grown((name, *attributes.values()), value)
+            if grown is None:
+                return None
+            value = grown
+        return Reading(name, value, {"hw.id": self.id, **attributes})
+
+    def _is_missing(self, error: Any) -> bool:
+        if error.value == self._library.NVML_ERROR_NO_PERMISSION:
+            guard.say("hardware-lost", "NVML refuses some readings of a GPU (no permission). They are left out.")
+            return True
+        return error.value in {self._library.NVML_ERROR_NOT_SUPPORTED, self._library.NVML_ERROR_FUNCTION_NOT_FOUND}
+
+    def _optional(self, function: str) -> Any:
+        try:
+            return getattr(self._library, function)(self.handle)
+        except self._library.NVMLError:
+            return None
+
+
+class Nvml:
+    """All NVIDIA GPUs of the host; a `Source`.
+
+    Raises:
+        UnavailableError: no package, no driver, no GPU.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import pynvml
+        except ImportError:
+            raise UnavailableError("no package nvidia-ml-py (pip install 'otel-ml[hardware]')") from None
+        self._library: Any = pynvml
+        try:
+            pynvml.nvmlInit()
+            self.devices = [NvmlDevice(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
+        except pynvml.NVMLError as error:
+            raise UnavailableError(f"NVML: {error}") from None
+        if not self.devices:
+            self.close()
+            raise UnavailableError("NVML: no GPU")
+        self._events = _XidEvents(pynvml, self.devices)
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """Model, UUID and memory of each GPU, and the driver's version."""
+        found: dict[str, object] = {device.id: device.facts for device in self.devices}
+        with contextlib.suppress(self._library.NVMLError):
+            found["driver"] = str(self._library.nvmlSystemGetDriverVersion())
+        return found
+
+    def read(self) -> Iterator[Reading]:
+        """Yield the readings of all GPUs that answer.
+
+        Raises:
+            SourceLostError: none does any more, or the driver is gone.
+        """
+        for device in list(self.devices):
+            try:
+                yield from device.read()
+            except self._library.NVMLError as error:
+                self.failed(device, error)
+        yield from self._events.read()
+
+    def failed(self, device: NvmlDevice, error: Any) -> None:
+        """Take a GPU out that is gone; another error costs one sample of it.
+
+        Raises:
+            SourceLostError: none is left.
+        """
+        library = self._library
+        if error.value in {
+            library.NVML_ERROR_UNINITIALIZED,
+            library.NVML_ERROR_DRIVER_NOT_LOADED,
+            library.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+        }:
+            raise SourceLostError(f"NVML: {error}")
+        if error.value in {library.NVML_ERROR_GPU_IS_LOST, library.NVML_ERROR_RESET_REQUIRED}:
+            self.devices.remove(device)
+            if not self.devices:
+                raise SourceLostError(f"NVML: {error}")
+            guard.say("hardware-lost", f"GPU {device.id} is measured no more: {error}. The others are.")
+        else:
+            guard.say("hardware-lost", f"GPU {device.id} did not answer: {error}. It is asked again.")
+
+    def close(self) -> None:
+        """Give the library back."""
+        with contextlib.suppress(self._library.NVMLError):
+            self._library.nvmlShutdown()
+
+
+class _XidEvents:
+    """Errors that the driver reports by number (XID) when they happen."""
+
+    MOST = 100
+    """A GPU that reports without end must not hold the sampler up."""
+
+    def __init__(self, library: Any, devices: list[NvmlDevice]) -> None:
+        self._library = library
+        self._ids = {_address(device.handle): device.id for device in devices}
+        self._set: Any = None
+        with contextlib.suppress(library.NVMLError):
+            events = library.nvmlEventSetCreate()
+            for device in devices:
+                library.nvmlDeviceRegisterEvents(device.handle, library.nvmlEventTypeXidCriticalError, events)
+            self._set = events
+
+    def read(self) -> Iterator[Reading]:
+        """Yield one reading an error that happened since the last call; it never waits."""
+        for _ in range(self.MOST if self._set is not None else 0):
+            try:
+                event = self._library.nvmlEventSetWait_v2(self._set, 0)
+            except self._library.NVMLError as error:
+                if error.value != self._library.NVML_ERROR_TIMEOUT:
+                    self._set = None
+                return
+            device = self._ids.get(_address(event.device), "gpu")
+            yield Reading("hw.errors", 1.0, {"hw.id": device, **_GPU, "error.type": f"xid_{int(event.eventData)}"})
+
+
+def _address(handle: Any) -> int:
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0
+
+
+def _utilization(n: Any, handle: Any) -> _Values:
+    found = n.nvmlDeviceGetUtilizationRates(handle)
+    return [("hw.gpu.utilization", found.gpu / 100, {}), ("hw.gpu.memory.activity", found.memory / 100, {})]
+
+
+def _memory(n: Any, handle: Any) -> _Values:
+    found = n.nvmlDeviceGetMemoryInfo(handle)
+    return memory_values(float(found.used), float(found.total))
+
+
+def memory_values(used: float, total: float) -> _Values:
+    """Return the three readings of device memory, in bytes."""
+    values: _Values = [("hw.gpu.memory.usage", used, {}), ("hw.gpu.memory.limit", total, {})]
+    return [*values, ("hw.gpu.memory.utilization", used / total, {})] if total else values
+
+
+def _power(n: Any, handle: Any) -> _Values:
+    return [("hw.power", n.nvmlDeviceGetPowerUsage(handle) / 1000, _GPU)]
+
+
+def _power_limit(n: Any, handle: Any) -> _Values:
+    return [("hw.gpu.power.limit", n.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000, {})]
+
+
+def _energy(n: Any, handle: Any) -> _Values:
+    return [("hw.energy", n.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000, _GPU)]
+
+
+def _temperature(n: Any, handle: Any) -> _Values:
+    # NVML is about to replace the one call by the other; old drivers have only the old one, new ones will not.
+    try:
+        found = n.nvmlDeviceGetTemperatureV(handle, n.NVML_TEMPERATURE_GPU)
+    except (AttributeError, n.NVMLError):
+        found = n.nvmlDeviceGetTemperature(handle, n.NVML_TEMPERATURE_GPU)
+    return [("hw.temperature", float(found), {})]
+
+
+def _sm_clock(n: Any, handle: Any) -> _Values:
+    return [("hw.gpu.clock", float(n.nvmlDeviceGetClockInfo(handle, n.NVML_CLOCK_SM)), {"hw.gpu.domain": "sm"})]
+
+
+def _memory_clock(n: Any, handle: Any) -> _Values:
+    return [("hw.gpu.clock", float(n.nvmlDeviceGetClockInfo(handle, n.NVML_CLOCK_MEM)), {"hw.gpu.domain": "memory"})]
+
+
+_REASONS = {
+    "sw_power_cap": 0x4,
+    "hw_slowdown": 0x8,
+    "sw_thermal": 0x20,
+    "hw_thermal": 0x40,
+    "hw_power_brake": 0x80,
+}
+"""NVML's bits for what holds a clock down; being idle and chosen clocks are none of it."""
+
+
+def _throttled(n: Any, handle: Any) -> _Values:
+    bits = n.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+    held = {reason: bool(bits & bit) for reason, bit in _REASONS.items()}
+    by_reason: _Values = [("hw.gpu.throttled", float(holds), {"reason": reason}) for reason, holds in held.items()]
+    return [("hw.gpu.throttled", float(any(held.values())), {}), *by_reason]
+
+
+def _corrected(n: Any, handle: Any) -> _Values:
+    return _ecc(n, handle, n.NVML_MEMORY_ERROR_TYPE_CORRECTED, "corrected")
+
+
+def _uncorrected(n: Any, handle: Any) -> _Values:
+    return _ecc(n, handle, n.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, "uncorrected")
+
+
+def _ecc(n: Any, handle: Any, kind: int, called: str) -> _Values:
+    count = float(n.nvmlDeviceGetTotalEccErrors(handle, kind, n.NVML_VOLATILE_ECC))
+    return [("hw.errors", count, {**_GPU, "error.type": called})]
+
+
+_PROBES: tuple[_Probe, ...] = (
+    _utilization,
+    _memory,
+    _power,
+    _power_limit,
+    _energy,
+    _temperature,
+    _sm_clock,
+    _memory_clock,
+    _throttled,
+    _corrected,
+    _uncorrected,
+)
+
+_COUNTED = frozenset({"hw.energy", "hw.errors"})

@@ -1,0 +1,42 @@
+"""Resident and virtual memory of this process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["ProcessMemory", "process_memory"]
+
+
+class ProcessMemory(NamedTuple):
+    """Bytes."""
+
+    rss: int
+    vms: int
+
+
+def process_memory() -> ProcessMemory | None:
+    """Return what the kernel says, or None where it does not (no `/proc`, and no psutil).
+
+    Examples:
+        >>> memory = process_memory()
+        >>> memory is None or 0 < memory.rss < memory.vms
+        True
+    """
+    try:
+        virtual, resident = Path("/proc/self/statm").read_text().split()[:2]
+        page = os.sysconf("SC_PAGE_SIZE")
+        return ProcessMemory(int(resident) * page, int(virtual) * page)
+    except (OSError, ValueError):
+        return _by_psutil()
+
+
+def _by_psutil() -> ProcessMemory | None:
+    try:
+        import psutil
+
+        found = psutil.Process().memory_info()
+    except Exception:  # noqa: BLE001 - not installed, or not told on this system
+        return None
+    return ProcessMemory(int(found.rss), int(found.vms))

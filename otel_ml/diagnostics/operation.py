@@ -1,0 +1,197 @@
+"""`operation("actor_train/train_step")`: time and memory of a piece of work that may load and offload its states."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from types import TracebackType
+from typing import Any, TypeVar
+
+from otel_ml._internal.axes import NOW
+from otel_ml._internal.guard import guard
+from otel_ml._internal.log import log, record
+from otel_ml._internal.timed_calls import timed_calls
+from otel_ml._internal.timing import timed
+from otel_ml.diagnostics.device_memory import device_memory, reset_peaks
+from otel_ml.diagnostics.hardware.process_memory import process_memory
+
+__all__ = ["Measurement", "Operation", "operation"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Measurement:
+    """What one operation took, under the names it is published by.
+
+    Attributes:
+        values: seconds (`time/…`) and bytes or shares (`memory/…`), complete after `end()`.
+    """
+
+    def __init__(self, infix: str) -> None:
+        self.infix = infix
+        self.values: dict[str, float] = {}
+        self._began = 0.0
+        self._phases = {"onload": 0.0, "offload": 0.0}
+        self._offloads = False
+        self._peaks: dict[int, tuple[int, int]] = {}
+
+    def begin(self) -> None:
+        """The operation begins, its states offloaded."""
+        self.values.clear()
+        self._phases = dict.fromkeys(self._phases, 0.0)
+        self._offloads = False
+        self._peaks.clear()
+        self._began = perf_counter()
+        self._safely(self._measure_start)
+
+    def end(self) -> None:
+        """The operation is over."""
+        self._safely(self._measure_end)
+        total = perf_counter() - self._began
+        phases = {name: seconds for name, seconds in self._phases.items() if seconds}
+        self.values |= {f"time/{self.infix}/{name}": seconds for name, seconds in phases.items()}
+        self.values[f"time/{self.infix}/total"] = total
+        self.values[f"time/{self.infix}/execute"] = total - sum(phases.values())
+
+    @contextlib.contextmanager
+    def onload(self) -> Iterator[None]:
+        """The block brings states onto the device; memory is looked at after it."""
+        with self._phase("onload"):
+            yield
+        if self._began:
+            self._safely(lambda: self._snapshot("start/onload"))
+
+    @contextlib.contextmanager
+    def offload(self) -> Iterator[None]:
+        """The block takes states off the device; memory is looked at before it, and at the end of the operation."""
+        if self._began:
+            self._safely(lambda: self._snapshot("end/onload", with_shares=True))
+        self._offloads = True
+        with self._phase("offload"):
+            yield
+
+    @contextlib.contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        began = perf_counter()
+        try:
+            yield
+        finally:
+            self._phases[name] += perf_counter() - began
+
+    def _measure_start(self) -> None:
+        # An operation inside another one begins its own peaks: what the outer has seen so far is kept for it.
+        seen = device_memory()
+        for outer in _OPEN:
+            outer.see(seen)
+        reset_peaks()
+        _OPEN.append(self)
+        self._snapshot("start/offload")
+        self._process("start")
+
+    def _measure_end(self) -> None:
+        if self in _OPEN:
+            _OPEN.remove(self)
+        self._snapshot("end/offload" if self._offloads else "end/onload", with_shares=not self._offloads)
+        self._process("end")
+
+    def see(self, memory: dict[int, Any]) -> None:
+        """Keep the peaks until now: they are about to begin anew."""
+        for device, found in memory.items():
+            allocated, reserved = self._peaks.get(device, (0, 0))
+            self._peaks[device] = max(allocated, found.max_allocated), max(reserved, found.max_reserved)
+
+    def _snapshot(self, point: str, *, with_shares: bool = False) -> None:
+        memory = device_memory()
+        self.see(memory)
+        for device, found in memory.items():
+            max_allocated, max_reserved = self._peaks[device]
+            values: dict[str, float] = {
+                "allocated": found.allocated,
+                "reserved": found.reserved,
+                "max_allocated": max_allocated,
+                "max_reserved": max_reserved,
+            }
+            if with_shares and found.total:
+                shares = {"max_allocated": max_allocated, "max_reserved": max_reserved}
+                values |= {f"{name}_frac": value / found.total for name, value in shares.items()}
+            for name, value in values.items():
+                self.values[f"memory/{self.infix}/{point}/{name}/{device}"] = float(value)
+
+    def _process(self, point: str) -> None:
+        memory = process_memory()
+        if memory is not None:
+            self.values[f"memory/cpu/{self.infix}/{point}/rss"] = float(memory.rss)
+            self.values[f"memory/cpu/{self.infix}/{point}/vms"] = float(memory.vms)
+
+    @staticmethod
+    def _safely(measure: Callable[[], None]) -> None:
+        try:
+            measure()
+        except Exception as error:  # noqa: BLE001 - a device in error must not end training here; training will say it
+            guard.say("no-hardware", f"No memory of an operation is measured: {error}. Everything else goes on.")
+
+
+_OPEN: list[Measurement] = []
+"""Operations of this process that have begun; `append` and `remove` are atomic."""
+
+
+class Operation(Measurement):
+    """One run of an operation, recorded at its end; made by `operation()`."""
+
+    def __enter__(self) -> Operation:
+        self._timers = contextlib.ExitStack()
+        self._timers.enter_context(timed(f"{self.infix}/total"))
+        if not NOW.off:
+            self.begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        is_measured = self._began > 0
+        if is_measured:
+            self.end()
+        self._timers.__exit__(kind, error, trace)
+        if is_measured:
+            self._publish()
+
+    def __call__(self, function: F) -> F:
+        """Make every call of `function` an operation of its own: sync, async, generator or method."""
+        return timed_calls(function, lambda: Operation(self.infix))
+
+    @contextlib.contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        with timed(f"{self.infix}/{name}"), super()._phase(name):
+            yield
+
+    def _publish(self) -> None:
+        name = f"time/{self.infix}/execute"
+        record(name, self.values[name], reduce="max", within="sum")
+        log({name: value for name, value in self.values.items() if name.startswith("memory/")}, reduce="max")
+
+
+def operation(name: str) -> Operation:
+    """Measure a `with` block, or every call of a function, as an operation.
+
+    Records `time/<name>/total`, `…/execute` and, where the block uses them, `…/onload` and `…/offload`; of each CUDA
+    device in use `memory/<name>/<point>/<number>/<device>` in bytes, and the process' `memory/cpu/<name>/<start or
+    end>/<rss or vms>`. The slowest rank's time and the largest memory of all ranks count. Nothing waits for a device.
+
+    Args:
+        name: cluster and work, such as `"actor_train/train_step"`.
+
+    Examples:
+        ```python
+        with otel_ml.operation("actor_train/train_step") as op:
+            with op.onload():
+                strategy.load_states()
+            train()
+            with op.offload():
+                strategy.offload_states()
+        ```
+    """
+    if not isinstance(name, str) or not name:
+        guard.wrong("bad-name", f"operation(): expected a name such as 'actor_train/train_step', got {name!r:.80}.")
+        name = "operation"
+    return Operation(name)

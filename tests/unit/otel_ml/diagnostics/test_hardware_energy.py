@@ -1,0 +1,143 @@
+"""Energy per step and run, out of the devices' counters, without waiting for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import otel_ml
+from otel_ml.diagnostics import hardware
+from otel_ml.diagnostics.hardware.ledger import Ledger
+from otel_ml.testing import Capture, otel_ml_capture
+from tests.fakes.nvml import FakeNvml, load
+from tests.waiting import eventually
+
+__all__ = ["otel_ml_capture"]
+
+
+@pytest.fixture
+def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    load()
+    fake = FakeNvml(tmp_path / "nvml")
+    monkeypatch.setenv("FAKE_NVML", str(fake.folder))
+    return fake
+
+
+@pytest.mark.feature("M10", "better", "exact to the counter, at the step, without waiting for the device")
+def test_the_energy_of_a_step_is_what_the_counters_of_the_ranks_gpus_grew(
+    gpus: FakeNvml, otel_ml_capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-00000001")
+
+    with hardware.Energy() as energy:
+        otel_ml.set_step(0)
+        energy.lap()
+        eventually(lambda: energy.total == 0.0)
+        gpus.device(0, energy=9_000_000)  # not of this rank
+        gpus.device(1, energy=1_000_000 + 7_000)  # mJ
+        otel_ml.set_step(1)
+        energy.lap()
+
+    steps = {p.step: p for p in otel_ml_capture.points if p.name == "hw.energy.step"}
+    assert steps[0].value == 0.0
+    assert 0 < steps[1].value <= 7.0  # the counter is read right after the lap; what is between is the next one's
+    assert steps[1].reduction == "sum>sum,mean"
+    power = next(p for p in otel_ml_capture.points if p.name == "hw.power.step" and p.step == 1)
+    assert power.value > 0
+    (summary,) = [event.body for event in otel_ml_capture.events if event.kind == "ml.summary"]
+    assert summary == {"hw.energy.total/rank_0": pytest.approx(7.0)}
+
+
+def test_what_is_used_between_pause_and_resume_does_not_count() -> None:
+    ledger = Ledger()
+    ledger.advance(0.0, 0.0, 100.0)
+    ledger.is_counting = True
+    ledger.advance(1.0, 1.0, 110.0)
+    ledger.is_counting = False
+    ledger.advance(3.0, 5.0, 150.0)  # read at 5 s: half of 40 J was used until 3 s
+    ledger.is_counting = True
+    ledger.advance(6.0, 6.0, 157.0)
+
+    assert ledger.lap() == (10.0 + 27.0, 1.0 + 3.0)
+    assert ledger.total == 37.0
+
+
+def test_paused_energy_is_left_out(gpus: FakeNvml, otel_ml_capture: Capture) -> None:
+    with hardware.Energy() as energy:
+        with energy.paused():
+            eventually(lambda: not energy._ledger.is_counting)
+            gpus.device(0, energy=1_000_000 + 5_000)
+            for _ in range(5):  # each reads the counter
+                energy.pause()
+                eventually(energy._marks.empty)
+        eventually(lambda: energy._ledger.is_counting)
+        gpus.device(1, energy=1_000_000 + 3_000)
+
+    assert energy.total == pytest.approx(3.0, abs=0.5)
+
+
+@pytest.mark.feature("I15", "yes", "grams of CO₂ beside the joules, where the intensity is given")
+def test_carbon_is_energy_times_the_intensity_that_was_given(gpus: FakeNvml, otel_ml_capture: Capture) -> None:
+    with hardware.Energy(grams_per_kwh=400.0):
+        gpus.device(0, energy=1_000_000 + 3_600_000_000)  # a kilowatt-hour, in mJ
+
+    (summary,) = [event.body for event in otel_ml_capture.events if event.kind == "ml.summary"]
+    assert summary["hw.carbon.total/rank_0"] == pytest.approx(400.0)
+
+
+def test_without_a_counter_energy_is_absent_and_training_goes_on(otel_ml_capture: Capture) -> None:
+    load()  # and no driver
+
+    with hardware.Energy() as energy:
+        for step in range(3):
+            otel_ml.log({"loss": 1.0}, step=step)
+            energy.lap()
+
+    assert {point.name for point in otel_ml_capture.points} == {"loss"}
+    assert energy.total is None
+    (notice,) = otel_ml_capture.notices
+    assert notice.startswith("No energy is measured: NVML: Driver Not Loaded")
+
+
+def test_a_driver_that_goes_away_ends_the_counting_and_keeps_what_was_counted(
+    gpus: FakeNvml, otel_ml_capture: Capture
+) -> None:
+    with hardware.Energy() as energy:
+        otel_ml.set_step(0)
+        gpus.device(0, energy=1_000_000 + 4_000)
+        energy.lap()
+        eventually(lambda: energy.total)
+        counted = energy.total
+        gpus.lose_driver(9)
+        otel_ml.set_step(1)
+        energy.lap()
+        assert otel_ml_capture.points
+
+    assert energy.total == counted
+    assert {p.step for p in otel_ml_capture.points if p.name == "hw.energy.step"} == {0}
+    assert any(notice.startswith("No energy is measured any more") for notice in otel_ml_capture.notices)
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 5), st.floats(0, 3), st.floats(0, 1000)), min_size=1, max_size=30))
+def test_laps_add_up_to_what_the_counter_grew(marks: list[tuple[float, float, float]]) -> None:
+    """Whenever the counter is read after a mark, no joule is lost or counted twice."""
+    ledger = Ledger()
+    ledger.advance(0.0, 0.0, 100.0)
+    ledger.is_counting = True
+    moment, now, joules, laps = 0.0, 0.0, 100.0, 0.0
+    for pause, delay, grown in marks:
+        moment = max(moment, now) + pause
+        now, joules = moment + delay, joules + grown
+        ledger.advance(moment, now, joules)
+        lap, _ = ledger.lap()
+        assert lap is not None
+        laps += lap
+    ledger.advance(now, now, joules)
+    rest, _ = ledger.lap()
+
+    assert rest is not None
+    assert laps + rest == pytest.approx(joules - 100.0, abs=1e-6)
+    assert ledger.total == pytest.approx(joules - 100.0, abs=1e-6)

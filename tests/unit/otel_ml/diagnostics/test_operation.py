@@ -1,0 +1,261 @@
+"""Operations: time and memory of work that loads and offloads its states."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+import otel_ml
+from otel_ml.diagnostics.offload import state_offload_manager, state_offload_manger
+from otel_ml.testing import Capture, otel_ml_capture
+
+__all__ = ["otel_ml_capture"]
+
+GIB = 2**30
+
+
+class Allocator:
+    """`torch.cuda` as an operation sees it: one device of 80 GiB whose allocations a test decides on."""
+
+    def __init__(self) -> None:
+        self.held = self.peak = 0
+
+    def take(self, gib: int) -> None:
+        self.held += gib * GIB
+        self.peak = max(self.peak, self.held)
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def device_count(self) -> int:
+        return 1
+
+    def current_device(self) -> int:
+        return 0
+
+    def memory_stats(self, device: int) -> dict[str, int]:
+        return {
+            "allocated_bytes.all.current": self.held,
+            "allocated_bytes.all.peak": self.peak,
+            "reserved_bytes.all.current": self.held + 2 * GIB,
+            "reserved_bytes.all.peak": self.peak + 2 * GIB,
+        }
+
+    def reset_peak_memory_stats(self, device: int) -> None:
+        self.peak = self.held
+
+    def get_device_properties(self, device: int) -> SimpleNamespace:
+        return SimpleNamespace(total_memory=80 * GIB)
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Allocator:
+    found = Allocator()
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=found))
+    return found
+
+
+class Strategy:
+    """States of 30 GiB."""
+
+    def __init__(self, device: Allocator | None = None) -> None:
+        self.device = device
+        self.loaded_with: dict[str, object] | None = None
+
+    def load_states(self, **kwargs: object) -> None:
+        self.loaded_with = kwargs
+        if self.device is not None:
+            self.device.take(30)
+
+    def offload_states(self) -> None:
+        if self.device is not None:
+            self.device.take(-30)
+
+
+def count(capture: Capture, name: str) -> int:
+    """Return how often it was recorded, over all flushes."""
+    return sum(point.count for point in capture.points if point.name == name)
+
+
+def recorded(capture: Capture) -> dict[str, float]:
+    return {point.name: point.value for point in capture.points}
+
+
+@pytest.mark.feature("R9", "better", "always recorded, and in the span tree")
+@pytest.mark.feature("F12", "yes", "nested, sync and async, without waiting for the device")
+def test_the_phases_of_an_operation_add_up_to_its_total(otel_ml_capture: Capture) -> None:
+    otel_ml.set_step(4)
+    with otel_ml.operation("actor_train/train_step") as op:
+        with op.onload():
+            time.sleep(0.002)
+        time.sleep(0.002)
+        with op.offload():
+            time.sleep(0.002)
+
+    names = [f"time/actor_train/train_step/{phase}" for phase in ("total", "execute", "onload", "offload")]
+    points = [point for point in otel_ml_capture.points if point.name.startswith("time/")]
+    assert sorted(point.name for point in points) == sorted(names)
+    assert {(point.step, point.reduction) for point in points} == {(4, "sum>max")}
+    total, *phases = (op.values[name] for name in names)
+    assert min(phases) >= 0.002
+    assert sum(phases) == pytest.approx(total, rel=1e-9)
+    assert len(otel_ml_capture.spans) == 3
+
+
+def test_phases_that_did_not_happen_are_absent(otel_ml_capture: Capture) -> None:
+    with otel_ml.operation("critic/compute_values"):
+        pass
+
+    names = set(recorded(otel_ml_capture))
+    assert {name for name in names if name.startswith("time/")} == {
+        "time/critic/compute_values/total",
+        "time/critic/compute_values/execute",
+    }
+
+
+@pytest.mark.feature("R11", "yes", "rss and vms of the process at start and end")
+def test_the_memory_of_the_process_is_recorded_and_that_of_a_device_absent_where_there_is_none(
+    otel_ml_capture: Capture,
+) -> None:
+    with otel_ml.operation("work"):
+        pass
+
+    memory = {name: value for name, value in recorded(otel_ml_capture).items() if name.startswith("memory/")}
+    assert set(memory) == {f"memory/cpu/work/{point}/{kind}" for point in ("start", "end") for kind in ("rss", "vms")}
+    assert memory["memory/cpu/work/end/vms"] > memory["memory/cpu/work/end/rss"] > 2**20
+    assert {p.reduction for p in otel_ml_capture.points if p.name in memory} == {"max"}
+
+
+@pytest.mark.feature("R10", "better", "always recorded; peaks of nested operations are kept apart")
+def test_four_snapshots_of_a_device_are_taken(device: Allocator, otel_ml_capture: Capture) -> None:
+    device.take(1)
+    with otel_ml.operation("a") as op:
+        with op.onload():
+            device.take(30)
+        device.take(20)
+        device.take(-20)
+        with op.offload():
+            device.take(-30)
+
+    found = {n.removeprefix("memory/a/"): v for n, v in recorded(otel_ml_capture).items() if n.startswith("memory/a/")}
+    assert {name: value / GIB for name, value in found.items() if "allocated/" in name} == {
+        "start/offload/allocated/0": 1,
+        "start/offload/max_allocated/0": 1,
+        "start/onload/allocated/0": 31,
+        "start/onload/max_allocated/0": 31,
+        "end/onload/allocated/0": 31,
+        "end/onload/max_allocated/0": 51,
+        "end/offload/allocated/0": 1,
+        "end/offload/max_allocated/0": 51,
+    }
+    assert found["end/onload/max_allocated_frac/0"] == 51 / 80
+    assert found["end/onload/max_reserved_frac/0"] == 53 / 80
+    assert found["end/offload/reserved/0"] == 3 * GIB
+
+
+def test_an_operation_inside_another_does_not_hide_its_peak(device: Allocator, otel_ml_capture: Capture) -> None:
+    with otel_ml.operation("outer"):
+        device.take(50)
+        device.take(-50)
+        with otel_ml.operation("inner"):
+            device.take(10)
+            device.take(-10)
+
+    found = recorded(otel_ml_capture)
+    assert found["memory/outer/end/onload/max_allocated/0"] == 50 * GIB
+    assert found["memory/inner/end/onload/max_allocated/0"] == 10 * GIB
+
+
+def test_a_device_in_error_costs_the_numbers_and_not_the_training(
+    device: Allocator, otel_ml_capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(device: int) -> dict[str, int]:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr(device, "memory_stats", fail)
+
+    with otel_ml.operation("a") as op, op.onload():
+        pass
+
+    assert "time/a/total" in recorded(otel_ml_capture)
+    (notice,) = otel_ml_capture.notices
+    assert notice.startswith("No memory of an operation is measured: CUDA error")
+
+
+def test_a_decorated_function_is_measured_at_every_call_sync_or_async(otel_ml_capture: Capture) -> None:
+    @otel_ml.operation("double")
+    def double(x: int) -> int:
+        return 2 * x
+
+    @otel_ml.operation("later")
+    async def later(x: int) -> int:
+        return x + 1
+
+    otel_ml.set_step(0)
+    assert [double(2), double(3), asyncio.run(later(1))] == [4, 6, 2]
+
+    assert count(otel_ml_capture, "time/double/total") == 2
+    assert count(otel_ml_capture, "time/later/total") == 1
+
+
+def test_what_an_operation_raises_goes_through_and_is_measured(otel_ml_capture: Capture) -> None:
+    with pytest.raises(KeyError), otel_ml.operation("fails") as op, op.onload():
+        raise KeyError("x")
+
+    assert {"time/fails/total", "time/fails/execute", "time/fails/onload"} <= set(recorded(otel_ml_capture))
+
+
+def test_without_a_run_an_operation_does_nothing() -> None:
+    with otel_ml.operation("idle") as op, op.onload():
+        pass
+
+    assert "time/idle/total" not in op.values
+
+
+def test_an_operation_that_is_entered_again_begins_anew(otel_ml_capture: Capture) -> None:
+    op = otel_ml.operation("again")
+    with op, op.offload():
+        pass
+    with op:
+        pass
+
+    assert "time/again/offload" not in op.values
+    assert count(otel_ml_capture, "time/again/total") == 2
+
+
+def test_a_name_that_is_none_is_said_and_the_code_runs(otel_ml_capture: Capture) -> None:
+    with otel_ml.operation(""):
+        pass
+
+    (notice,) = otel_ml_capture.notices
+    assert notice.startswith("operation(): expected a name such as 'actor_train/train_step', got ''.")
+
+
+@pytest.mark.feature("R9", "yes", "ROLL's own call")
+def test_rolls_manager_loads_runs_and_offloads_and_fills_its_metrics(
+    device: Allocator, otel_ml_capture: Capture
+) -> None:
+    strategy, metrics = Strategy(device), {"loss": 1.0}
+
+    with state_offload_manger(strategy, metrics, "actor_train/train_step", True, {"include": ["model"]}):
+        assert device.held == 30 * GIB
+
+    assert strategy.loaded_with == {"include": ["model"]}
+    assert device.held == 0
+    assert metrics["memory/actor_train/train_step/end/onload/allocated/0"] == 30.0  # GiB, as ROLL has it
+    assert metrics["memory/actor_train/train_step/end/onload/max_allocated_frac/0"] == 30 / 80
+    assert {f"time/actor_train/train_step/{n}" for n in ("total", "execute", "onload", "offload")} < set(metrics)
+    assert 0 < metrics["memory/cpu/actor_train/train_step/end/rss"] < 100
+    assert otel_ml_capture.points == []  # whoever logs the metrics records them: once
+
+
+def test_rolls_manager_without_metrics_records_into_the_run(otel_ml_capture: Capture) -> None:
+    with state_offload_manager(Strategy(), None, "critic/train_step", is_offload_states=False):
+        pass
+
+    assert {"time/critic/train_step/total", "time/critic/train_step/onload"} < set(recorded(otel_ml_capture))
+    assert "time/critic/train_step/offload" not in recorded(otel_ml_capture)
