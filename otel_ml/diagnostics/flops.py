@@ -42,7 +42,9 @@ PEAKS: tuple[Peak, ...] = (
     Peak("GH200", r"GH200", _rates(989.5, float8=1979.0, tf32=494.5, float32=67.0), "NVIDIA GH200 datasheet, halved"),
     Peak("H200 NVL", r"H200 NVL", _rates(835.5, float8=1671.0, tf32=417.5, float32=60.0), _H200),
     Peak("H200 SXM", r"H200\b", _rates(989.5, float8=1979.0, tf32=494.5, float32=67.0), _H200),
-    Peak("B200", r"\bB200\b", _rates(2250.0, float8=4500.0, tf32=1125.0, float32=75.0), "NVIDIA HGX B200 datasheet / 8"),
+    Peak(
+        "B200", r"\bB200\b", _rates(2250.0, float8=4500.0, tf32=1125.0, float32=75.0), "NVIDIA HGX B200 datasheet / 8"
+    ),
     Peak("A100", r"\bA100\b", _rates(312.0, tf32=156.0, float32=19.5), _A100),
     Peak("A40", r"\bA40\b", _rates(149.7, tf32=74.8, float32=37.4), "NVIDIA A40 datasheet"),
     Peak("A10", r"\bA10\b", _rates(125.0, tf32=62.5, float32=31.2), "NVIDIA A10 datasheet"),

@@ -153,7 +153,11 @@ def goodput_of(run: otel_ml.Run | str | PathLike[str]) -> GoodputReport:
             ranks[key] = int(values["goodput/ranks"])
         if "goodput/saved_step" in values:
             saved[key] = (int(values["goodput/saved_step"]), int(values["goodput/saved_step/count"]))
-    complete = {attempt: step for (attempt, step), (_, count) in sorted(saved.items()) if count >= ranks_at(ranks, (attempt, step))}
+    complete = {
+        attempt: step
+        for (attempt, step), (_, count) in sorted(saved.items())
+        if count >= ranks_at(ranks, (attempt, step))
+    }
     newest = {step: attempt for attempt, step in sorted(worked)}
     held = [
         (attempt, step)

@@ -16,6 +16,8 @@ from typing import Any
 
 from otel_ml._internal.guard import guard
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
+from otel_ml.diagnostics.dynamics.shards import copies_of, held
+from otel_ml.diagnostics.dynamics.shards import world_size as size_of_world
 from otel_ml.diagnostics.measure import Measure
 from otel_ml.exceptions import ConfigError
 
@@ -29,7 +31,9 @@ def measures(kind: str) -> dict[str, Measure]:
     return {
         measure.name.rpartition("/")[2]: measure
         for measure in (
-            Measure(f"{kind}/norm", "1", ("std",), "L2 norm over all ranks: the deviation of ±√(ranks/copies)·‖shard‖."),
+            Measure(
+                f"{kind}/norm", "1", ("std",), "L2 norm over all ranks: the deviation of ±√(ranks/copies)·‖shard‖."
+            ),
             Measure(f"{kind}/sum_of_squares", "1", ("sum",), "Sum of squares over all ranks, each copy once."),
             Measure(f"{kind}/mean_square", "1", ("mean",), "Mean square of the elements, over all ranks."),
             Measure(f"{kind}/abs_max", "1", ("max",), "Largest absolute element, over all ranks."),
@@ -74,7 +78,7 @@ class Norms:
         self._named: list[tuple[str, Any]] = list(named)
         self._each = frozenset(_matching(each, [name for name, _ in self._named]))
         self._copies = copies
-        self._world = _world_size() if world_size is None else world_size
+        self._world = size_of_world() if world_size is None else world_size
         self._watch = NonFiniteWatch()
 
     def record_gradients(self) -> None:
@@ -105,27 +109,20 @@ class Norms:
     def _local(self, named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any, float]]:
         """Yield (name, what this rank holds, 1 / copies)."""
         for name, tensor in named:
-            local, copies = _held(tensor), self._copies_of(name, tensor)
+            local, copies = held(tensor), self._copies_of(name, tensor)
             if copies and local.numel():  # a shard may be empty
                 yield name, local.detach(), 1.0 / copies
 
     def _copies_of(self, name: str, tensor: Any) -> int:
-        placements = getattr(tensor, "placements", None)
-        if placements is None:
-            if self._copies is None:
-                return self._world
+        if self._copies is not None and not hasattr(tensor, "placements"):
             return self._copies(name, tensor) if callable(self._copies) else self._copies
-        if any(placement.is_partial() for placement in placements):
+        copies = copies_of(tensor, self._world)
+        if not copies:
             guard.say(
                 "partial-tensor",
                 f"The norm of {name!r} leaves it out: its ranks hold parts of a sum. Record it after the reduction.",
             )
-            return 0
-        sizes = tensor.device_mesh.shape
-        sharded = 1
-        for size, placement in zip(sizes, placements, strict=True):
-            sharded *= 1 if placement.is_replicate() else size
-        return max(self._world // sharded, 1)
+        return copies
 
     def _record_device(self, rows: dict[str, Measure], held: list[tuple[str, Any, float]]) -> Any:
         import torch
@@ -161,16 +158,6 @@ def _record_norm(measure: Measure, square: Any) -> None:
 
     root = square.sqrt()
     measure.record(torch.stack([root, -root]))
-
-
-def _held(tensor: Any) -> Any:
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
-
-
-def _world_size() -> int:
-    import torch.distributed as dist
-
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def _matching(each: str | None, names: list[str]) -> list[str]:

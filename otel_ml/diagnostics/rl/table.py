@@ -66,7 +66,9 @@ ROWS: tuple[Row, ...] = (
     *_three("clip_fractions", "rl/train/ratio", "probability ratio"),
     _row("clip_fractions", "rl/train/clip_fraction_low", "1", _MEAN, "Ratios below the lower clip."),
     _row("clip_fractions", "rl/train/clip_fraction_high", "1", _MEAN, "Ratios above the upper clip."),
-    _row("PolicyUpdates.updated", "rl/train/update_frequency", "{update}/s", _MEAN, "Updates of the policy per second."),
+    _row(
+        "PolicyUpdates.updated", "rl/train/update_frequency", "{update}/s", _MEAN, "Updates of the policy per second."
+    ),
     _row("PolicyUpdates.updated", "rl/train/update_magnitude", "1", _MEAN, "L2 norm of the change of parameters."),
     _row("policy_staleness", "rl/train/staleness", "{version}", _SPREAD, "Versions the policy is ahead of a sample."),
     _row("batch_reward", "rl/sample/reward", "1", ("mean", "min", "max", "std"), "Reward of a sample."),
