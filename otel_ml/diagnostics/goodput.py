@@ -68,6 +68,7 @@ class Goodput:
         self._saved_seconds = 0.0 if state is None else float(state["saved_seconds"])
         self._saved_steps = 0 if state is None else int(state["saved_steps"])
         self._unsaved: dict[int, float] = {}
+        self._newest: int | None = None
 
     @contextmanager
     def work(self, step: int) -> Iterator[None]:
@@ -79,14 +80,16 @@ class Goodput:
         MEASURES["goodput/worked"].record(seconds, step=step)
         MEASURES["goodput/ranks"].record(1, step=step)
         MEASURES["goodput/began"].record(self._start, step=step)
-        self._record(step)
+        self._newest = step
+        self._record()
 
     def saved(self, step: int) -> None:
         """A checkpoint that holds all steps up to `step` succeeded: they count from now on."""
         self._saved_seconds, self._saved_steps = self._until(step)
         self._unsaved = {unsaved: seconds for unsaved, seconds in self._unsaved.items() if unsaved > step}
+        # At the step of the checkpoint, so that ranks meet that learn of it at different times.
         MEASURES["goodput/saved_step"].record(step, step=step)
-        self._record(step)
+        self._record()
 
     def state(self, step: int) -> dict[str, float]:
         """Return what the checkpoint of `step` keeps: it counts, since who reads it read the checkpoint."""
@@ -97,7 +100,8 @@ class Goodput:
         held = [seconds for unsaved, seconds in self._unsaved.items() if unsaved <= step]
         return self._saved_seconds + sum(held), self._saved_steps + len(held)
 
-    def _record(self, step: int) -> None:
+    def _record(self) -> None:
+        step = self._newest
         total = self._clock() - self._began
         if total > 0:
             MEASURES["goodput/fraction"].record(self._saved_seconds / total, step=step)

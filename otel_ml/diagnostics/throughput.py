@@ -67,7 +67,8 @@ class Throughput:
         throughput = Throughput(window=50)
         for batch in otel_ml.steps(loader):
             train(batch)
-            throughput.step(samples=len(batch), tokens=batch.numel(), flops=transformer_flops(7e9, tokens=batch.numel()))
+            flops = transformer_flops(7e9, tokens=batch.numel())
+            throughput.step(samples=len(batch), tokens=batch.numel(), flops=flops)
         ```
     """
 

@@ -1,4 +1,4 @@
-"""How training goes: norms, learning rates, skipped and NaN iterations, validation, layers; nothing waits for a device."""
+"""How training goes: norms, rates, skipped and NaN iterations, validation, layers; nothing waits for a device."""
 
 from __future__ import annotations
 

@@ -4,19 +4,21 @@ Each rank knows the sum of squares of what it holds. Of R ranks, `c` hold the sa
 
     s = √(Σ over its tensors of (R / c) · ‖tensor‖²)
 
-as the two values +s and -s, reduced by `std`: the service's pooled standard deviation of them is √(mean of s²), which is
-the norm of the whole. Where a rank is missing, it is estimated from the others, and `otel_ml/writers_missing` says so.
+as the two values +s and -s, reduced by `std`: the service's pooled standard deviation of them is √(mean of s²), which
+is the norm of the whole. Where a rank is missing, the norm is estimated from the others, and `otel_ml/writers_missing`
+says so.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from otel_ml._internal.guard import guard
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
-from otel_ml.diagnostics.dynamics.shards import copies_of, held
+from otel_ml.diagnostics.dynamics.shards import copies_of, held, shards_of
 from otel_ml.diagnostics.dynamics.shards import world_size as size_of_world
 from otel_ml.diagnostics.measure import Measure
 from otel_ml.exceptions import ConfigError
@@ -44,11 +46,21 @@ def measures(kind: str) -> dict[str, Measure]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What this rank holds of one tensor: 1 / copies of it, and one of so many shards, None if that is not known."""
+
+    name: str
+    local: Any
+    share: float
+    shards: int | None
+
+
 class Norms:
-    """Records norms of a model's gradients and parameters; call it once a step, after backward.
+    r"""Records norms of a model's gradients and parameters; call it once a step, after backward.
 
     Sums stay on the device and are read later: nothing waits. A gradient that is not finite is said once, with the
-    first step, rank and tensor, when its value has arrived.
+    first step and tensor, when its value has arrived.
 
     Args:
         model: a `torch.nn.Module`, or pairs of name and parameter. DTensors (FSDP2, tensor parallel) say themselves
@@ -56,7 +68,8 @@ class Norms:
         each: regular expression of the parameters that also get a norm of their own, `grad/norm/<parameter>`; by
             default none. `".*"` is every one, at some 10 µs each.
         copies: how many ranks hold the same values of a plain tensor, a number or a function of name and tensor; by
-            default all of torch.distributed's ranks, as under DDP. 1 where each rank has its own shard.
+            default all of torch.distributed's ranks, as under DDP. 1 where each rank has its own shard; `each` then
+            gives `grad/sum_of_squares/<parameter>`, since nothing tells how many shards there are.
         world_size: ranks that record; by default torch.distributed's.
 
     Raises:
@@ -64,7 +77,7 @@ class Norms:
 
     Examples:
         ```python
-        norms = Norms(model, each=r"layers\\.0\\.")
+        norms = Norms(model, each=r"layers\.0\.")
         loss.backward()
         norms.record_gradients()
         norms.record_parameters()
@@ -93,29 +106,30 @@ class Norms:
         import torch
 
         rows = measures(kind)
-        by_device: dict[Any, list[tuple[str, Any, float]]] = {}
+        by_device: dict[Any, list[_Part]] = {}
         with torch.no_grad():
-            for name, local, share in self._local(named):
-                by_device.setdefault(local.device, []).append((name, local, share))
-            squares = []  # with each copy once in the job
-            for held in by_device.values():
-                squares.append(self._record_device(rows, held))
+            for part in self._parts(named):
+                by_device.setdefault(part.local.device, []).append(part)
+            squares = [self._record_device(rows, parts) for parts in by_device.values()]
             if squares:
                 total = sum(square.to(squares[0].device, non_blocking=True) for square in squares)
                 _record_norm(rows["norm"], total * self._world)
             if kind == "grad":
                 self._watch.look()
 
-    def _local(self, named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any, float]]:
-        """Yield (name, what this rank holds, 1 / copies)."""
+    def _parts(self, named: Iterable[tuple[str, Any]]) -> Iterator[_Part]:
         for name, tensor in named:
-            local, copies = held(tensor), self._copies_of(name, tensor)
-            if copies and local.numel():  # a shard may be empty
-                yield name, local.detach(), 1.0 / copies
+            copies = self._copies_of(name, tensor)
+            if copies:
+                # Of a plain tensor whose copies the user counts, nothing tells into how many parts it is cut.
+                is_known = self._copies is None or hasattr(tensor, "placements")
+                yield _Part(name, held(tensor).detach(), 1.0 / copies, shards_of(tensor) if is_known else None)
 
     def _copies_of(self, name: str, tensor: Any) -> int:
+        if callable(self._copies):
+            return self._copies(name, tensor)
         if self._copies is not None and not hasattr(tensor, "placements"):
-            return self._copies(name, tensor) if callable(self._copies) else self._copies
+            return self._copies
         copies = copies_of(tensor, self._world)
         if not copies:
             guard.say(
@@ -124,33 +138,54 @@ class Norms:
             )
         return copies
 
-    def _record_device(self, rows: dict[str, Measure], held: list[tuple[str, Any, float]]) -> Any:
+    def _record_device(self, rows: dict[str, Measure], parts: list[_Part]) -> Any:
+        """Record all but the norm, and return the sum of squares, each copy once in the job."""
         import torch
 
-        locals_ = [local for _, local, _ in held]
-        norms = torch.stack([torch.linalg.vector_norm(local, dtype=torch.float32) for local in locals_])
-        largest = torch.stack([torch.linalg.vector_norm(local, ord=float("inf")).float() for local in locals_])
-        zeros = torch.stack([local.numel() - torch.count_nonzero(local) for local in locals_])
-        shares = torch.tensor([share for _, _, share in held], dtype=torch.float64)
-        shares = shares.pin_memory().to(norms.device, non_blocking=True) if norms.is_cuda else shares.to(norms.device)
-        count = sum(local.numel() for local in locals_)
-        squares = norms.double().square() if norms.device.type != "mps" else norms.square()
+        # A shard may be empty, and counts with a norm of 0: the ranks of a norm are those that record it.
+        norms = torch.stack([torch.linalg.vector_norm(part.local, dtype=torch.float32) for part in parts])
+        shares = _on_device([part.share for part in parts], norms)
+        squares = norms.to(shares.dtype).square()
         mine = (squares * shares).sum()
         rows["sum_of_squares"].record(mine)
-        rows["mean_square"].record(squares.sum() / count, weight=count)
-        rows["abs_max"].record(largest.max())
-        rows["zeros"].record((zeros * shares).sum())
-        rows["zero_fraction"].record(zeros.sum() / count, weight=count)
         rows["nonfinite"].record((~torch.isfinite(norms)).sum())
-        names = [name for name, _, _ in held]
+        self._record_elements(rows, [part for part in parts if part.local.numel()], squares.sum())
         if rows["norm"].name.startswith("grad/"):
-            self._watch.add(names, norms)
-        for index, (name, _, share) in enumerate(held):
-            if name in self._each:
-                row = rows["norm"]
-                own = Measure(f"{row.name}/{name}", row.unit, row.reduce, row.description)
-                _record_norm(own, squares[index] * (share * self._world))
+            self._watch.add([part.name for part in parts], norms)
+        for index, part in enumerate(parts):
+            if part.name in self._each:
+                _record_own(rows, part, squares[index])
         return mine
+
+    def _record_elements(self, rows: dict[str, Measure], parts: list[_Part], squares: Any) -> None:
+        import torch
+
+        if not parts:
+            return
+        count = sum(part.local.numel() for part in parts)
+        largest = torch.stack([torch.linalg.vector_norm(part.local, ord=float("inf")).float() for part in parts])
+        zeros = torch.stack([part.local.numel() - torch.count_nonzero(part.local) for part in parts])
+        rows["mean_square"].record(squares / count, weight=count)
+        rows["abs_max"].record(largest.max())
+        rows["zeros"].record((zeros * _on_device([part.share for part in parts], largest)).sum())
+        rows["zero_fraction"].record(zeros.sum() / count, weight=count)
+
+
+def _on_device(numbers: list[float], like: Any) -> Any:
+    import torch
+
+    tensor = torch.tensor(numbers, dtype=torch.float32 if like.device.type == "mps" else torch.float64)
+    return tensor.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else tensor.to(like.device)
+
+
+def _record_own(rows: dict[str, Measure], part: _Part, square: Any) -> None:
+    """Record the norm of one parameter; its sum of squares where it is not known how many parts it has."""
+    row = rows["norm" if part.shards else "sum_of_squares"]
+    own = Measure(f"{row.name}/{part.name}", row.unit, row.reduce, row.description)
+    if part.shards:
+        _record_norm(own, square * part.shards)
+    else:
+        own.record(square * part.share)
 
 
 def _record_norm(measure: Measure, square: Any) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-__all__ = ["copies_of", "held", "rank_here", "world_size"]
+__all__ = ["copies_of", "held", "rank_here", "shards_of", "world_size"]
 
 
 def world_size() -> int:
@@ -29,14 +30,16 @@ def held(tensor: Any) -> Any:
 def copies_of(tensor: Any, world: int) -> int:
     """Return how many of `world` ranks hold the same values; 0 for parts of a sum, which no norm can be made of.
 
-    A DTensor tells by its placements; a plain tensor is taken as one that data parallelism copied to all.
+    A DTensor tells by its mesh; a plain tensor is taken as one that data parallelism copied to all.
     """
-    placements = getattr(tensor, "placements", None)
-    if placements is None:
-        return world
+    shards = shards_of(tensor)
+    return world if not hasattr(tensor, "placements") else tensor.device_mesh.size() // shards if shards else 0
+
+
+def shards_of(tensor: Any) -> int:
+    """Return into how many parts a tensor is cut, 1 for a plain one; 0 for parts of a sum."""
+    placements = getattr(tensor, "placements", ())
     if any(placement.is_partial() for placement in placements):
         return 0
-    sharded = 1
-    for size, placement in zip(tensor.device_mesh.shape, placements, strict=True):
-        sharded *= 1 if placement.is_replicate() else size
-    return max(world // sharded, 1)
+    sizes = tensor.device_mesh.shape if placements else ()
+    return math.prod(size for size, placement in zip(sizes, placements, strict=True) if not placement.is_replicate())

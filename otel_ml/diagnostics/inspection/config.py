@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml.diagnostics.inspection.fp8 import FORMATS, FP8_STATISTICS, RECIPES
-from otel_ml.diagnostics.inspection.schedule import Schedule
+from otel_ml.diagnostics.inspection.schedule import EVERY_STEP, Schedule
 from otel_ml.diagnostics.inspection.statistics import STATISTICS
 from otel_ml.exceptions import ConfigError
 
@@ -52,7 +52,7 @@ class Rule:
 
     tensor: str
     stats: tuple[str, ...]
-    schedule: Schedule = Schedule()
+    schedule: Schedule = EVERY_STEP
     format: str = "hybrid"
 
 

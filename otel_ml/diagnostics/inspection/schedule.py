@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Schedule"]
+__all__ = ["EVERY_STEP", "Schedule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +29,6 @@ class Schedule:
         if step % self.freq:
             return False
         return not self.ranges or any(first <= step and (last is None or step <= last) for first, last in self.ranges)
+
+
+EVERY_STEP = Schedule()

@@ -19,7 +19,7 @@ __all__ = [
 
 
 def idle() -> Any:
-    """Time waiting for another role: `with idle():`, or `@idle()` on a function."""
+    """Time waiting for another role; as a block, or on a function."""
     return _timed("rl/loop/idle")
 
 
