@@ -214,15 +214,20 @@ def _schedule(where: str, options: Mapping[str, Any], problems: list[str]) -> Sc
     listed = options.get("start_end_list")
     start, end = options.get("start_step"), options.get("end_step")
     if listed is None:
-        ranges = () if start is None and end is None else ((start or 0, end),)
+        ranges = () if start is None and end is None else ((start or 0, _end(end)),)
     else:
-        ranges = tuple(tuple(pair) if isinstance(pair, Sequence) else (pair,) for pair in listed)  # type: ignore[misc]
-    if not all(len(pair) == 2 and _is_range(*pair) for pair in ranges):
+        pairs = [tuple(pair) if isinstance(pair, Sequence) else (pair,) for pair in listed]
+        ranges = tuple((pair[0], _end(pair[-1])) if len(pair) == 2 else (-1, None) for pair in pairs)
+    if not all(_is_range(*pair) for pair in ranges):
         problems.append(
-            f"{where}: expected steps (first, last) with first ≤ last, both inside, got {list(ranges)!r:.80}."
+            f"{where}: expected steps (first, last) with first ≤ last, both inside, got {listed if listed is not None else (start, end)!r:.80}."
         )
         ranges = ()
     return Schedule(freq, ranges)
+
+
+def _end(last: Any) -> Any:
+    return None if last == -1 else last  # as NVIDIA's tool writes «no end»
 
 
 def _is_range(first: object, last: object) -> bool:

@@ -69,16 +69,18 @@ class Inspector:
 
     def step(self) -> None:
         """End a step: record what it showed, and look at weights and their gradients."""
-        step = self._step()
+        index = self._step()
+        # A program that sets its steps has them current; else this counts, and says which one it means.
+        step = None if _is_stepping() else index
         for watched in self._watched:
-            if watched.rule.schedule.includes(step):
+            if watched.rule.schedule.includes(index):
                 self._look_at_weights(watched)
                 copies = self._copies(watched)
                 for name, value in watched.take(copies=copies, ranks=self._world):
                     value.record(f"inspect/{watched.layer}/{watched.rule.tensor}/{_published(name)}", step)
                     if self._log is not None:
-                        self._log.line(f"{watched.layer}_{watched.rule.tensor}_{name}", step, value.shown)
-        self._counted = step + 1
+                        self._log.line(f"{watched.layer}_{watched.rule.tensor}_{name}", index, value.shown)
+        self._counted = index + 1
 
     def close(self) -> None:
         """Remove the hooks, and write what is left of the text log."""
@@ -90,7 +92,7 @@ class Inspector:
 
     def _step(self) -> int:
         index = current_step().index
-        return self._counted if index is None else index
+        return index if index is not None and _is_stepping() else self._counted
 
     def _chosen(self, model: Any, sections: tuple[Section, ...]) -> Iterator[Watched]:
         layers = {name: module for name, module in model.named_modules() if name}
@@ -134,7 +136,7 @@ class Inspector:
         elif kind == "gradient":
             yield module.register_forward_hook(_when(is_due, lambda _, inputs, output: _hook_on(_first(output), saw)))
         elif kind == "dgrad":
-            yield module.register_full_backward_hook(_when(is_due, lambda _, inputs, outputs: saw(_first(inputs))))
+            yield module.register_forward_pre_hook(lambda _, inputs: _hook_before(inputs, saw) if is_due() else None)
 
     def _look_at_weights(self, watched: Watched) -> None:
         weight = getattr(watched.module, "weight", None)
@@ -159,6 +161,21 @@ def _when(is_due: Callable[[], bool], hook: Callable[[Any, Any, Any], None]) -> 
 def _hook_on(output: Any, saw: Callable[[Any], None]) -> None:
     if getattr(output, "requires_grad", False):
         output.register_hook(saw)
+
+
+def _hook_before(inputs: tuple[Any, ...], saw: Callable[[Any], None]) -> tuple[Any, ...] | None:
+    """Give the layer its input as a tensor of its own, whose gradient comes through this layer alone."""
+    given = _first(inputs)
+    if not getattr(given, "requires_grad", False):
+        return None
+    alias = given.view_as(given)
+    alias.register_hook(saw)
+    return (alias, *inputs[1:])
+
+
+def _is_stepping() -> bool:
+    axis = current_step().axis
+    return axis is not None and axis.explicit
 
 
 def _first(tensors: Any) -> Any:
