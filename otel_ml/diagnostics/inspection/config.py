@@ -219,9 +219,8 @@ def _schedule(where: str, options: Mapping[str, Any], problems: list[str]) -> Sc
         pairs = [tuple(pair) if isinstance(pair, Sequence) else (pair,) for pair in listed]
         ranges = tuple((pair[0], _end(pair[-1])) if len(pair) == 2 else (-1, None) for pair in pairs)
     if not all(_is_range(*pair) for pair in ranges):
-        problems.append(
-            f"{where}: expected steps (first, last) with first ≤ last, both inside, got {listed if listed is not None else (start, end)!r:.80}."
-        )
+        given = (start, end) if listed is None else listed
+        problems.append(f"{where}: expected steps (first, last) with first ≤ last, both inside, got {given!r:.80}.")
         ranges = ()
     return Schedule(freq, ranges)
 
