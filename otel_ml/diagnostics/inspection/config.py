@@ -213,8 +213,10 @@ def _schedule(where: str, options: Mapping[str, Any], problems: list[str]) -> Sc
         freq = 1
     listed = options.get("start_end_list")
     start, end = options.get("start_step"), options.get("end_step")
+    ranges: tuple[tuple[Any, Any], ...] = ()
     if listed is None:
-        ranges = () if start is None and end is None else ((start or 0, _end(end)),)
+        if start is not None or end is not None:
+            ranges = ((start or 0, _end(end)),)
     else:
         pairs = [tuple(pair) if isinstance(pair, Sequence) else (pair,) for pair in listed]
         ranges = tuple((pair[0], _end(pair[-1])) if len(pair) == 2 else (-1, None) for pair in pairs)

@@ -32,7 +32,10 @@ class Watched:
         self._prefixes = {_prefix(stat) for stat in rule.stats if stat not in STATISTICS and stat not in own}
         self._is_plain = any(stat in STATISTICS for stat in rule.stats)
         self._delayed = DelayedScales()
-        self._forget()
+        self._plain: TensorState | None = None
+        self._fp8: dict[str, Fp8State] = {}
+        self._users: list[tuple[str, Value]] = []
+        self._amax: Any = None
 
     def add(self, tensor: Any) -> None:
         """See a tensor: that of one micro-batch."""
@@ -73,10 +76,7 @@ class Watched:
             self._amax = amax if self._amax is None else self._amax.maximum(amax)
 
     def _forget(self) -> None:
-        self._plain: TensorState | None = None
-        self._fp8: dict[str, Fp8State] = {}
-        self._users: list[tuple[str, Value]] = []
-        self._amax: Any = None
+        self._plain, self._fp8, self._users, self._amax = None, {}, [], None
 
 
 def _prefix(stat: str) -> str:

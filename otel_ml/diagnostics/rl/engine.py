@@ -11,15 +11,16 @@ from otel_ml.diagnostics.rl.table import measure
 __all__ = ["ReplicaWatch", "generated", "kv_cache", "requests", "sampling_parameters"]
 
 
-def generated(tokens: int, *, seconds: float) -> None:
+def generated(tokens: int, *, seconds: float, replica: str = "") -> None:
     """Record the rate of one generation; a replica's rates are averaged in a step, replicas are summed.
 
     Args:
         tokens: that came out.
         seconds: that it took.
+        replica: its name, which makes a series of its own.
     """
     if seconds > 0:
-        measure("rl/engine/token_rate").record(tokens / seconds)
+        measure("rl/engine/token_rate").record(tokens / seconds, attributes=_replica(replica))
 
 
 def requests(*, running: int, queued: int, replica: str = "") -> None:

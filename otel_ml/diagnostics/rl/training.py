@@ -105,12 +105,13 @@ class PolicyUpdates:
             measure("rl/train/update_magnitude").record(magnitude)
 
 
-def policy_staleness(versions: Iterable[int], *, current: int | None = None) -> None:
+def policy_staleness(versions: Iterable[int], *, current: int | None = None, replica: str = "") -> None:
     """Record how many versions the policy is ahead of each sample of a batch.
 
     Args:
         versions: of the policy that made each sample: the generator's step on the axis `policy_version`.
         current: the version that is trained; by default this process' step on the axis `policy_version`.
+        replica: whose samples they are, which makes a series of its own besides that of all.
     """
     now = STEPS.current("policy_version").index if current is None else current
     if now is None:
@@ -123,3 +124,5 @@ def policy_staleness(versions: Iterable[int], *, current: int | None = None) -> 
     behind = [float(now - version) for version in versions]
     if behind:
         measure("rl/train/staleness").record(behind)
+        if replica:
+            measure("rl/train/staleness").record(behind, attributes={"replica": replica})
