@@ -313,7 +313,7 @@ def findings(run: otel_ml.Run) -> None:
     others = sorted(versions for rank, versions in enumerate(behind) if rank != stale)
     if behind[stale] > others[-1] + 1:
         print(
-            f"stale: generator {stale} ({behind[stale]:.1f} versions behind, the others {others[0]:.1f} to {others[-1]:.1f})"
+            f"stale: generator {stale} ({behind[stale]:.1f} versions behind, others {others[0]:.1f}–{others[-1]:.1f})"
         )
     failures = sum(rows["rl/engine/replica_failures"][1])
     print(f"failures: {failures:.0f}, recovered in {mean('rl/engine/recovery_time'):.3f} s")

@@ -1,4 +1,4 @@
-"""`examples/async_rl.py`: roles that really learn leave all of the RL list in one run, and what is wrong is found there."""
+"""`python examples/async_rl.py`: roles that learn leave all of the RL list in one run, and what is wrong is found there."""
 
 from __future__ import annotations
 

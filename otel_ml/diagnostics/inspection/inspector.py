@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml._internal.axes import current_step
-from otel_ml.diagnostics.dynamics.shards import copies_of, held, rank_here, world_size
+from otel_ml.diagnostics.dynamics.shards import copies_of, held, rank_here, shards_of, world_size
 from otel_ml.diagnostics.inspection.config import Section, sections_of
 from otel_ml.diagnostics.inspection.text_log import TextLog
 from otel_ml.diagnostics.inspection.watched import Own, Watched
@@ -27,6 +27,8 @@ class Inspector:
         model: a `torch.nn.Module`; its layers are `model.named_modules()`.
         config: the path of a YAML file, or a mapping in the form of NVIDIA's inspection tool.
         log_dir: where each rank appends a text log of its own statistics; by default nowhere.
+        ranks: that have each of these layers, for norms of activations and gradients; by default all of
+            torch.distributed's. With pipeline parallelism, those of one stage.
         rank: in the name of the text log; by default torch.distributed's.
         statistics: the user's own: name → (function of a tensor that returns a 0-d tensor, reduction across ranks and
             micro-batches).
@@ -51,13 +53,14 @@ class Inspector:
         config: Mapping[str, Any] | str | PathLike[str],
         *,
         log_dir: str | PathLike[str] | None = None,
+        ranks: int | None = None,
         rank: int | None = None,
         statistics: Own | None = None,
     ) -> None:
         self._own = dict(statistics or {})
         sections = sections_of(config, statistics=self._own)
         self._counted = 0
-        self._world = world_size()
+        self._ranks = world_size() if ranks is None else ranks
         self._watched = list(self._chosen(model, sections))
         self._log = None if log_dir is None else TextLog(Path(log_dir), rank_here() if rank is None else rank)
         self._handles = [handle for watched in self._watched for handle in self._hooks(watched)]
@@ -75,8 +78,8 @@ class Inspector:
         for watched in self._watched:
             if watched.rule.schedule.includes(index):
                 self._look_at_weights(watched)
-                copies = self._copies(watched)
-                for name, value in watched.take(copies=copies, ranks=self._world):
+                copies, parts = self._held(watched)
+                for name, value in watched.take(copies=copies, parts=parts):
                     value.record(f"inspect/{watched.layer}/{watched.rule.tensor}/{_published(name)}", step)
                     if self._log is not None:
                         self._log.line(f"{watched.layer}_{watched.rule.tensor}_{name}", index, value.shown)
@@ -144,10 +147,12 @@ class Inspector:
         if tensor is not None:
             watched.add(held(tensor))
 
-    def _copies(self, watched: Watched) -> int:
+    def _held(self, watched: Watched) -> tuple[int, int]:
+        """Return how many ranks hold the same tensor, and how many different ones there are."""
         if watched.rule.tensor not in {"weight", "wgrad"}:
-            return 1
-        return copies_of(watched.module.weight, self._world) or 1
+            return 1, self._ranks
+        weight = watched.module.weight
+        return copies_of(weight, self._ranks) or 1, shards_of(weight) or 1
 
 
 def _when(is_due: Callable[[], bool], hook: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:

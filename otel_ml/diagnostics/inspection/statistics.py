@@ -8,7 +8,7 @@ from typing import Any
 
 from otel_ml.diagnostics.measure import Measure
 
-__all__ = ["STATISTICS", "TensorState", "Value", "state_of"]
+__all__ = ["STATISTICS", "TensorState", "Value", "empty_values", "state_of"]
 
 STATISTICS = ("min", "max", "mean", "std", "l1_norm", "l2_norm", "cur_amax", "dynamic_range")
 """Names as in NVIDIA's tool; `dynamic_range` is log2 of the largest by the smallest absolute element that is not 0."""
@@ -74,51 +74,51 @@ class TensorState:
             amin=self.amin.minimum(other.amin),
         )
 
-    def values(self, stats: tuple[str, ...], *, copies: int, ranks: int) -> Iterator[tuple[str, Value]]:
+    def values(self, stats: tuple[str, ...], *, copies: int, parts: int) -> Iterator[tuple[str, Value]]:
         """Yield the statistics.
 
         Args:
             stats: their names; those that are not ours are left out.
             copies: ranks that hold the same tensor.
-            ranks: that record.
+            parts: different tensors that all ranks together hold.
         """
         for stat in stats:
             if stat in STATISTICS:
-                yield stat, getattr(self, f"_{stat}")(copies, ranks)
+                yield stat, getattr(self, f"_{stat}")(copies, parts)
 
-    def _min(self, copies: int, ranks: int) -> Value:
-        del copies, ranks
+    def _min(self, copies: int, parts: int) -> Value:
+        del copies, parts
         return Value(self.min, self.min, None, ("min",))
 
-    def _max(self, copies: int, ranks: int) -> Value:
-        del copies, ranks
+    def _max(self, copies: int, parts: int) -> Value:
+        del copies, parts
         return Value(self.max, self.max, None, ("max",))
 
-    def _mean(self, copies: int, ranks: int) -> Value:
-        del copies, ranks
+    def _mean(self, copies: int, parts: int) -> Value:
+        del copies, parts
         return Value(self.mean, self.mean, self.count, ("mean",))
 
-    def _std(self, copies: int, ranks: int) -> Value:
-        del copies, ranks
+    def _std(self, copies: int, parts: int) -> Value:
+        del copies, parts
         deviation = (self.m2 / self.count).sqrt()
         # mean ± deviation of each rank: their pooled deviation is that of all elements, for ranks with as many each.
         return Value(deviation, _stacked(self.mean + deviation, self.mean - deviation), None, ("std",))
 
-    def _l1_norm(self, copies: int, ranks: int) -> Value:
-        del ranks
+    def _l1_norm(self, copies: int, parts: int) -> Value:
+        del parts
         return Value(self.l1, self.l1 / copies, None, ("sum",))
 
-    def _l2_norm(self, copies: int, ranks: int) -> Value:
+    def _l2_norm(self, copies: int, parts: int) -> Value:
         own = self.squares.sqrt()
-        spread = own * (ranks / copies) ** 0.5  # as in otel_ml.diagnostics.dynamics.norms
+        spread = own * parts**0.5  # as in otel_ml.diagnostics.dynamics.norms
         return Value(own, _stacked(spread, -spread), None, ("std",))
 
-    def _cur_amax(self, copies: int, ranks: int) -> Value:
-        del copies, ranks
+    def _cur_amax(self, copies: int, parts: int) -> Value:
+        del copies, parts
         return Value(self._amax, self._amax, None, ("max",))
 
-    def _dynamic_range(self, copies: int, ranks: int) -> Value:
-        del copies, ranks
+    def _dynamic_range(self, copies: int, parts: int) -> Value:
+        del copies, parts
         found = self._amax.log2() - self.amin.log2()  # all 0: log2(0) - log2(inf), which is -inf
         return Value(found, found, None, ("max",))
 
@@ -145,6 +145,14 @@ def state_of(tensor: Any) -> TensorState | None:
         squares=values.square().sum(),
         amin=absolute.masked_fill(absolute == 0, float("inf")).min(),
     )
+
+
+def empty_values(stats: tuple[str, ...]) -> Iterator[tuple[str, Value]]:
+    """Yield the norms of a shard without elements, which are 0; it has no other statistic."""
+    if "l1_norm" in stats:
+        yield "l1_norm", Value(0.0, 0.0, None, ("sum",))
+    if "l2_norm" in stats:
+        yield "l2_norm", Value(0.0, [0.0, -0.0], None, ("std",))
 
 
 def _stacked(*values: Any) -> Any:

@@ -13,7 +13,7 @@ from otel_ml.diagnostics.inspection.fp8 import (
     format_for,
     fp8_state_of,
 )
-from otel_ml.diagnostics.inspection.statistics import STATISTICS, TensorState, Value, state_of
+from otel_ml.diagnostics.inspection.statistics import STATISTICS, TensorState, Value, empty_values, state_of
 
 __all__ = ["Own", "Watched"]
 
@@ -36,11 +36,15 @@ class Watched:
         self._fp8: dict[str, Fp8State] = {}
         self._users: list[tuple[str, Value]] = []
         self._amax: Any = None
+        self._is_empty = False
 
     def add(self, tensor: Any) -> None:
         """See a tensor: that of one micro-batch."""
         import torch
 
+        if not tensor.numel():
+            self._is_empty = True
+            return
         with torch.no_grad():
             if self._is_plain:
                 seen = state_of(tensor)
@@ -52,10 +56,17 @@ class Watched:
                 found = function(tensor.detach())
                 self._users.append((name, Value(found, found, None, (reduce,))))
 
-    def take(self, *, copies: int, ranks: int) -> Iterator[tuple[str, Value]]:
-        """Yield (name, statistic) of what was seen since the last time; nothing where nothing was."""
+    def take(self, *, copies: int, parts: int) -> Iterator[tuple[str, Value]]:
+        """Yield (name, statistic) of what was seen since the last time; nothing where nothing was.
+
+        Args:
+            copies: ranks that hold the same tensor.
+            parts: different tensors that all ranks together hold.
+        """
         if self._plain is not None:
-            yield from self._plain.values(self.rule.stats, copies=copies, ranks=ranks)
+            yield from self._plain.values(self.rule.stats, copies=copies, parts=parts)
+        elif self._is_empty:
+            yield from empty_values(self.rule.stats)
         for prefix, state in self._fp8.items():
             yield from state.values(prefix, self.rule.stats)
         yield from self._users
@@ -77,6 +88,7 @@ class Watched:
 
     def _forget(self) -> None:
         self._plain, self._fp8, self._users, self._amax = None, {}, [], None
+        self._is_empty = False
 
 
 def _prefix(stat: str) -> str:
