@@ -1,4 +1,4 @@
-"""`python examples/async_rl.py`: roles that learn leave all of the RL list in one run, and what is wrong is found there."""
+"""`python examples/async_rl.py`: roles that learn leave the RL list in one run, and what is wrong is found in it."""
 
 from __future__ import annotations
 
