@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["PEAKS", "Peak", "device_name", "peak_flops", "transformer_flops"]
+__all__ = ["PEAKS", "Peak", "counted_flops", "device_name", "peak_flops", "transformer_flops"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +119,24 @@ def transformer_flops(
         172032000000000.0
     """
     return (6.0 * parameters + 12.0 * layers * hidden * sequence) * tokens
+
+
+def counted_flops(work: Callable[[], object]) -> float:
+    """Run `work` once, and return the FLOPs of its matrix products as torch counts them, backward included.
+
+    For any model; run it on one batch before the loop, since counting slows the work down.
+
+    Args:
+        work: such as `lambda: loss_of(batch).backward()`.
+
+    Examples:
+        >>> import torch
+        >>> layer = torch.nn.Linear(8, 4)
+        >>> counted_flops(lambda: layer(torch.ones(2, 8)))
+        128.0
+    """
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        work()
+    return float(counter.get_total_flops())

@@ -28,6 +28,8 @@ MEASURES = {
         Measure("throughput/device/samples_per_sec", "{sample}/s", _DEVICE, "Samples of one device.", "last"),
         Measure("throughput/device/tokens_per_sec", "{token}/s", _DEVICE, "Tokens of one device.", "last"),
         Measure("throughput/device/tflops", "TFLOP/s", _DEVICE, "Model FLOPs of one device.", "last"),
+        Measure("throughput/step_tflop", "TFLOP", _TOTAL, "Model FLOPs of a step, of all replicas."),
+        Measure("throughput/epoch_tflop", "TFLOP", _TOTAL, "Model FLOPs of an epoch, of all replicas."),
         Measure("throughput/mfu", "1", _DEVICE, "Model FLOPs of one device per peak FLOPs of it.", "last"),
     )
 }
@@ -100,6 +102,7 @@ class Throughput:
         self._dtype = dtype
         self._clock = clock
         self._is_peak_known = peak is not None
+        self._epoch_flops = 0.0
 
     def step(self, *, batches: float = 1, samples: float = 0, tokens: float = 0, flops: float = 0) -> None:
         """Count what this replica did since the last call, and record the rates; 0 leaves a rate out.
@@ -111,6 +114,9 @@ class Throughput:
             flops: model FLOPs of forward and backward, for instance from `transformer_flops()`.
         """
         self._done.append(_Done(self._clock(), batches, samples, tokens, flops))
+        if flops:
+            self._epoch_flops += flops
+            MEASURES["throughput/step_tflop"].record(flops / 1e12, over=self._over)
         elapsed = self._done[-1].at - self._done[0].at
         if elapsed <= 0:
             return
@@ -122,6 +128,12 @@ class Throughput:
         self._record("tflops", flops_per_sec / 1e12)
         if flops_per_sec and (peak := self._peak_flops()) is not None:
             MEASURES["throughput/mfu"].record(flops_per_sec / self._devices / peak)
+
+    def epoch(self, number: int) -> None:
+        """Record the FLOPs since the last epoch on the axis `epoch`; call it at the end of each."""
+        flops, self._epoch_flops = self._epoch_flops, 0.0
+        if flops:
+            MEASURES["throughput/epoch_tflop"].record(flops / 1e12, over=self._over, step=number, axis="epoch")
 
     def _record(self, name: str, rate: float) -> None:
         if rate:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-from otel_ml.diagnostics.flops import PEAKS, peak_flops, transformer_flops
+from otel_ml.diagnostics.flops import PEAKS, counted_flops, peak_flops, transformer_flops
 
 
 @pytest.mark.feature("M15", "better", "peaks by product and dtype with their sources; unknown products have none")
@@ -50,3 +51,15 @@ def test_every_peak_names_its_source() -> None:
 def test_attention_adds_to_six_flops_a_parameter_and_token() -> None:
     assert transformer_flops(1e9, tokens=10) == 6e10
     assert transformer_flops(1e9, tokens=10, layers=2, hidden=8, sequence=4) == 6e10 + 12 * 2 * 8 * 4 * 10
+
+
+@pytest.mark.feature("I14", "better", "FLOPs of any model, forward and backward, counted by torch")
+def test_torch_counts_forward_and_backward_of_any_model() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Linear(4, 2))
+    batch = torch.ones(16, 8)
+
+    forward = counted_flops(lambda: net(batch))
+    both = counted_flops(lambda: net(batch).sum().backward())
+
+    assert forward == 2 * 16 * (8 * 4 + 4 * 2)
+    assert both == forward + 2 * 16 * (8 * 4 + 2 * 4 * 2)  # of each weight, and of the input of the second layer

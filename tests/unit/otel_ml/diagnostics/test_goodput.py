@@ -127,3 +127,30 @@ def test_a_run_without_goodput_says_what_to_do(tmp_path: Path) -> None:
 def test_a_state_of_something_else_is_refused() -> None:
     with pytest.raises(otel_ml.ConfigError, match="state"):
         Goodput(state={"model": 1.0})
+
+
+def test_a_job_that_really_starts_twice_is_one_report(tmp_path: Path) -> None:
+    """The state travels in a checkpoint, everything else in the run."""
+    with otel_ml.init("goodput", exporters="jsonl") as first:
+        goodput = Goodput()
+        for step in range(4):
+            otel_ml.set_step(step)
+            with goodput.work(step):
+                pass
+            if step == 1:
+                checkpoint = goodput.state(step)
+                goodput.saved(step)
+
+    with otel_ml.init("goodput", exporters="jsonl", id=first.id) as second:
+        goodput = Goodput(state=checkpoint)
+        for step in range(2, 5):
+            otel_ml.set_step(step)
+            with goodput.work(step):
+                pass
+        goodput.saved(3)
+
+    report = goodput_of(second)
+    assert (report.steps, report.unsaved_steps, report.incomplete) == (4, 1, {})
+    assert report.worked > report.productive > 0
+    assert 0 < (report.fraction or 0) < 1
+    assert otel_ml.read(second)["goodput/steps"][1][-1] == 4

@@ -88,6 +88,21 @@ def test_totals_are_summed_and_devices_averaged_and_the_slowest_shown(otel_ml_ca
     }
 
 
+@pytest.mark.feature("I14", "yes", "FLOPs of every step and epoch, from a formula or counted by torch")
+def test_the_flops_of_steps_and_epochs_add_up(otel_ml_capture: Capture) -> None:
+    clock = Clock()
+    throughput = Throughput(peak=1e12, clock=clock)
+    for epoch in range(2):
+        run(throughput, clock, [1.0, 1.0], flops=3e12 * (epoch + 1))
+        throughput.epoch(epoch)
+
+    assert otel_ml_capture.values("throughput/epoch_tflop", axis="epoch") == [6.0, 12.0]
+    first = [
+        point.value for point in otel_ml_capture.points if point.name == "throughput/step_tflop" and point.step == 0
+    ]
+    assert sum(first) == 9.0
+
+
 def test_every_wrong_number_is_named_at_once() -> None:
     with pytest.raises(otel_ml.ConfigError) as raised:
         Throughput(window=0, devices_per_replica=0, peak=-1.0)
