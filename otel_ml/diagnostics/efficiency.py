@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from otel_ml._internal.guard import guard
+from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure
 
 __all__ = ["FRACTION", "Efficiency", "thread_seconds", "wall"]
@@ -87,6 +88,7 @@ class Efficiency:
         finally:
             thread_seconds(bucket).record(self._clock() - began)
 
+    @harmless
     def step(self) -> None:
         """Record the buckets of the time since the last call; those that took none are absent."""
         self._charge()

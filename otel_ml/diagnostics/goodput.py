@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import otel_ml
+from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure
 from otel_ml.exceptions import ConfigError, OtelMLError
 
@@ -83,6 +84,7 @@ class Goodput:
         self._newest = step
         self._record()
 
+    @harmless
     def saved(self, step: int) -> None:
         """A checkpoint that holds all steps up to `step` succeeded: they count from now on."""
         self._saved_seconds, self._saved_steps = self._until(step)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import otel_ml
+from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure
 from otel_ml.exceptions import ConfigError
 
@@ -86,6 +87,7 @@ class Progress:
         """Return what a checkpoint keeps, and a restart passes as `state=`."""
         return dict(self._done)
 
+    @harmless
     def step(self, *, samples: int = 0, tokens: int = 0) -> None:
         """Count a step in which all ranks together consumed so many samples and tokens, and record what remains."""
         for name, count in {"steps": 1, "samples": samples, "tokens": tokens}.items():

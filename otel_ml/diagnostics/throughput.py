@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from otel_ml._internal.guard import guard
 from otel_ml.diagnostics.flops import device_name, peak_flops
+from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure
 from otel_ml.exceptions import ConfigError
 
@@ -104,6 +105,7 @@ class Throughput:
         self._is_peak_known = peak is not None
         self._epoch_flops = 0.0
 
+    @harmless
     def step(self, *, batches: float = 1, samples: float = 0, tokens: float = 0, flops: float = 0) -> None:
         """Count what this replica did since the last call, and record the rates; 0 leaves a rate out.
 
@@ -129,6 +131,7 @@ class Throughput:
         if flops_per_sec and (peak := self._peak_flops()) is not None:
             MEASURES["throughput/mfu"].record(flops_per_sec / self._devices / peak)
 
+    @harmless
     def epoch(self, number: int) -> None:
         """Record the FLOPs since the last epoch on the axis `epoch`; call it at the end of each."""
         flops, self._epoch_flops = self._epoch_flops, 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure
 from otel_ml.exceptions import ConfigError
 
@@ -59,6 +60,7 @@ class Iterations:
         self._sum: Any = 0.0
         self._good: Any = 0.0
 
+    @harmless
     def step(self, loss: Any, *, samples: int = 0, skipped_samples: int = 0, skipped: Any = False) -> None:
         """Count one iteration.
 

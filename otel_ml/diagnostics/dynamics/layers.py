@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure
 
 __all__ = ["record_attention_logit", "record_layer", "record_routing"]
 
 
+@harmless
 def record_layer(
     family: str, name: str, value: Any, *, layer: int, reduce: str = "mean", over: str | None = None
 ) -> None:
@@ -30,6 +32,7 @@ def record_layer(
     Measure(whole, "1", (reduce,), f"{name} of all layers.").record(value, over=over)
 
 
+@harmless
 def record_routing(tokens: Iterable[Any], *, layer: int) -> None:
     """Record how many tokens of this rank each expert of a layer got: `moe/tokens/layer_<l>/expert_<e>`, summed.
 
@@ -43,6 +46,7 @@ def record_routing(tokens: Iterable[Any], *, layer: int) -> None:
         Measure(f"moe/tokens/layer_{layer}/expert_{expert}", "{token}", ("sum",), "Tokens routed.").record(count)
 
 
+@harmless
 def record_attention_logit(value: Any, *, layer: int | None = None) -> None:
     """Record the largest attention logit of this rank: `attention/max_logit`, the maximum over ranks and layers.
 

@@ -20,6 +20,7 @@ from otel_ml._internal.guard import guard
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
 from otel_ml.diagnostics.dynamics.shards import copies_of, held, shards_of
 from otel_ml.diagnostics.dynamics.shards import world_size as size_of_world
+from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure
 from otel_ml.exceptions import ConfigError
 
@@ -94,10 +95,12 @@ class Norms:
         self._world = size_of_world() if world_size is None else world_size
         self._watch = NonFiniteWatch()
 
+    @harmless
     def record_gradients(self) -> None:
         """Record `grad/…` of the parameters that have a gradient."""
         self._record("grad", ((name, parameter.grad) for name, parameter in self._named if parameter.grad is not None))
 
+    @harmless
     def record_parameters(self) -> None:
         """Record `param/…` of all parameters."""
         self._record("param", self._named)

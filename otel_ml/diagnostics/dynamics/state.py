@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure
 
 __all__ = ["MEASURES", "record_state"]
@@ -25,6 +26,7 @@ MEASURES = {
 """What is recorded, by name."""
 
 
+@harmless
 def record_state(
     optimizer: Any = None,
     *,

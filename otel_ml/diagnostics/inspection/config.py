@@ -20,7 +20,7 @@ __all__ = ["TENSORS", "Rule", "Section", "sections_of"]
 TENSORS = ("weight", "activation", "output", "gradient", "wgrad", "dgrad")
 """`activation` is a layer's input, `gradient` that of its output, `dgrad` that of its input, `wgrad` of its weight."""
 
-FEATURES = ("LogTensorStats", "LogFp8TensorStats")
+FEATURES = ("LogTensorStats", "LogFp8TensorStats", "DumpTensors")
 
 NUMERIC = frozenset(
     {
@@ -30,7 +30,6 @@ NUMERIC = frozenset(
         "DisableQuantizationLayer",
         "PerTensorScaling",
         "FakeQuant",
-        "DumpTensors",
         "LogNvfp4TensorStats",
     }
 )
@@ -45,13 +44,14 @@ class Rule:
 
     Attributes:
         tensor: one of `weight`, `activation`, `output`, `gradient`, `wgrad`, `dgrad`.
-        stats: plain ones, and those of FP8 with or without a recipe in front (`mxfp8_mse`).
+        stats: plain ones, and those of FP8 with or without a recipe in front (`mxfp8_mse`); none where the tensor
+            itself is saved.
         schedule: at which steps.
         format: of FP8: `e4m3`, `e5m2`, or `hybrid`, which is `e5m2` for gradients.
     """
 
     tensor: str
-    stats: tuple[str, ...]
+    stats: tuple[str, ...]  # none where the whole tensor is saved
     schedule: Schedule = EVERY_STEP
     format: str = "hybrid"
 
@@ -190,7 +190,7 @@ def _rule(where: str, feature: str, options: Mapping[str, Any], own: frozenset[s
         problems.append(f"{where}: {_unknown('tensor', tensor, TENSORS)}")
     known = known_statistics(feature, own)
     stats = tuple(map(str, options.get("stats") or ()))
-    if not stats:
+    if not stats and feature != "DumpTensors":
         problems.append(f"{where}: {tensor}: expected stats, got none. Name some of {', '.join(known[:10])}.")
     problems += [f"{where}: {tensor}: {_unknown('statistic', stat, known)}" for stat in stats if stat not in known]
     kind = str(options.get("format", "hybrid"))
@@ -201,6 +201,8 @@ def _rule(where: str, feature: str, options: Mapping[str, Any], own: frozenset[s
 
 def known_statistics(feature: str, own: frozenset[str]) -> tuple[str, ...]:
     """Return the names that `stats` of a feature may hold."""
+    if feature == "DumpTensors":
+        return ()
     if feature == "LogTensorStats":
         return (*STATISTICS, *sorted(own))
     return (*FP8_STATISTICS, *(f"{recipe}_{stat}" for recipe in RECIPES for stat in FP8_STATISTICS))

@@ -9,7 +9,9 @@ from typing import Any
 
 from otel_ml._internal.axes import current_step
 from otel_ml.diagnostics.dynamics.shards import copies_of, held, rank_here, shards_of, world_size
+from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.inspection.config import Section, sections_of
+from otel_ml.diagnostics.inspection.dump import Dump
 from otel_ml.diagnostics.inspection.text_log import TextLog
 from otel_ml.diagnostics.inspection.watched import Own, Watched
 from otel_ml.exceptions import ConfigError
@@ -26,7 +28,8 @@ class Inspector:
     Args:
         model: a `torch.nn.Module`; its layers are `model.named_modules()`.
         config: the path of a YAML file, or a mapping in the form of NVIDIA's inspection tool.
-        log_dir: where each rank appends a text log of its own statistics; by default nowhere.
+        log_dir: where each rank appends a text log of its own statistics, and saves tensors of `DumpTensors`; by
+            default nowhere.
         ranks: that have each of these layers, for norms of activations and gradients; by default all of
             torch.distributed's. With pipeline parallelism, those of one stage.
         rank: in the name of the text log; by default torch.distributed's.
@@ -34,8 +37,8 @@ class Inspector:
             micro-batches).
 
     Raises:
-        ConfigError: the configuration is wrong, a section fits no layer (the message names those there are), or a layer
-            fits two sections; all in one message.
+        ConfigError: the configuration is wrong, tensors are to be saved without `log_dir`, a section fits no layer (the
+            message names those there are), or a layer fits two sections; all in one message.
 
     Examples:
         ```python
@@ -63,6 +66,7 @@ class Inspector:
         self._ranks = world_size() if ranks is None else ranks
         self._watched = list(self._chosen(model, sections))
         self._log = None if log_dir is None else TextLog(Path(log_dir), rank_here() if rank is None else rank)
+        self._dump = self._dump_to(log_dir, rank_here() if rank is None else rank)
         self._handles = [handle for watched in self._watched for handle in self._hooks(watched)]
 
     @property
@@ -70,6 +74,7 @@ class Inspector:
         """Names of the layers that are inspected."""
         return tuple(dict.fromkeys(watched.layer for watched in self._watched))
 
+    @harmless
     def step(self) -> None:
         """End a step: record what it showed, and look at weights and their gradients."""
         index = self._step()
@@ -83,6 +88,8 @@ class Inspector:
                     value.record(f"inspect/{watched.layer}/{watched.rule.tensor}/{_published(name)}", step)
                     if self._log is not None:
                         self._log.line(f"{watched.layer}_{watched.rule.tensor}_{name}", index, value.shown)
+                if self._dump is not None:
+                    self._dump.save(watched.layer, watched.rule.tensor, index, watched.take_whole())
         self._counted = index + 1
 
     def close(self) -> None:
@@ -92,10 +99,19 @@ class Inspector:
         self._handles = []
         if self._log is not None:
             self._log.close()
+        if self._dump is not None:
+            self._dump.close()
 
     def _step(self) -> int:
         index = current_step().index
         return index if index is not None and _is_stepping() else self._counted
+
+    def _dump_to(self, log_dir: str | PathLike[str] | None, rank: int) -> Dump | None:
+        if all(watched.rule.stats for watched in self._watched):
+            return None
+        if log_dir is None:
+            raise ConfigError("inspection: DumpTensors needs a folder, and log_dir is not given. Pass log_dir=.")
+        return Dump(Path(log_dir), rank)
 
     def _chosen(self, model: Any, sections: tuple[Section, ...]) -> Iterator[Watched]:
         layers = {name: module for name, module in model.named_modules() if name}

@@ -6,6 +6,7 @@ import atexit
 import queue
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ class TextLog:
         """Write what waits, within `timeout` seconds."""
         atexit.unregister(self.close)
         if self._thread.is_alive():
-            self._lines.put(None)
+            with suppress(queue.Full):  # a disk that hangs
+                self._lines.put(None, timeout=timeout)
             self._thread.join(timeout)
 
     def _write(self) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.inspection.config import Rule
+from otel_ml.diagnostics.inspection.dump import copied
 from otel_ml.diagnostics.inspection.fp8 import (
     RECIPES,
     DelayedScales,
@@ -37,7 +39,9 @@ class Watched:
         self._users: list[tuple[str, Value]] = []
         self._amax: Any = None
         self._is_empty = False
+        self._whole: list[tuple[Any, Any]] = []
 
+    @harmless
     def add(self, tensor: Any) -> None:
         """See a tensor: that of one micro-batch."""
         import torch
@@ -46,6 +50,8 @@ class Watched:
             self._is_empty = True
             return
         with torch.no_grad():
+            if not self.rule.stats:
+                self._whole.append(copied(tensor))
             if self._is_plain:
                 seen = state_of(tensor)
                 if seen is not None:
@@ -73,6 +79,11 @@ class Watched:
         if self._amax is not None:
             self._delayed.add(self._amax)
         self._forget()
+
+    def take_whole(self) -> list[tuple[Any, Any]]:
+        """Return the copies of whole tensors since the last time, one a micro-batch."""
+        taken, self._whole = self._whole, []
+        return taken
 
     def _add_fp8(self, prefix: str, tensor: Any) -> None:
         recipe = prefix.removesuffix("_") or "fp8_current_scaling"

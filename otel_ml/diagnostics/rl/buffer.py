@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.rl.table import measure
 
 __all__ = ["buffer_read", "buffer_state", "buffer_write", "evicted"]
 
 
+@harmless
 def buffer_state(*, size: int, capacity: int | None = None, queued: int | None = None) -> None:
     """Record what the buffer holds now.
 
@@ -26,6 +28,7 @@ def buffer_state(*, size: int, capacity: int | None = None, queued: int | None =
         measure("rl/buffer/queue").record(queued)
 
 
+@harmless
 def evicted(count: int, *, reason: str = "") -> None:
     """Record samples that were thrown out unread.
 

@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable
 
 import otel_ml
+from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.rl.table import measure
 
 __all__ = ["ReplicaWatch", "generated", "kv_cache", "requests", "sampling_parameters"]
 
 
+@harmless
 def generated(tokens: int, *, seconds: float, replica: str = "") -> None:
     """Record the rate of one generation; a replica's rates are averaged in a step, replicas are summed.
 
@@ -23,6 +25,7 @@ def generated(tokens: int, *, seconds: float, replica: str = "") -> None:
         measure("rl/engine/token_rate").record(tokens / seconds, attributes=_replica(replica))
 
 
+@harmless
 def requests(*, running: int, queued: int, replica: str = "") -> None:
     """Record the requests in work and those that wait, now.
 
@@ -36,6 +39,7 @@ def requests(*, running: int, queued: int, replica: str = "") -> None:
     measure("rl/engine/queue_depth").record(queued, attributes=attributes)
 
 
+@harmless
 def kv_cache(
     *,
     size: int | None = None,
@@ -62,6 +66,7 @@ def kv_cache(
         measure("rl/engine/kv_cache_miss_rate").record(misses / lookups, weight=lookups, attributes=attributes)
 
 
+@harmless
 def sampling_parameters(
     *,
     temperature: float | None = None,
@@ -87,6 +92,7 @@ class ReplicaWatch:
         self._clock = clock
         self._failed: dict[str, float] = {}
 
+    @harmless
     def failed(self, replica: str, reason: str = "") -> None:
         """A replica failed; a second failure before it recovered is the same one."""
         if replica in self._failed:
@@ -95,6 +101,7 @@ class ReplicaWatch:
         measure("rl/engine/replica_failures").record(1)
         otel_ml.event("rl.replica.failed", {"replica": replica, "reason": reason})
 
+    @harmless
     def recovered(self, replica: str) -> None:
         """A replica that failed works again."""
         since = self._failed.pop(replica, None)

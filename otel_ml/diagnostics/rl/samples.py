@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.rl.table import measure
 
 __all__ = ["batch_reward", "episode", "groups", "sequence_lengths"]
 
 
+@harmless
 def batch_reward(rewards: Iterable[float], *, correct: Iterable[bool] | None = None, environment: str = "") -> None:
     """Record the rewards of a batch; with `environment`, as a series of its own.
 
@@ -33,6 +35,7 @@ def batch_reward(rewards: Iterable[float], *, correct: Iterable[bool] | None = N
             measure(f"rl/sample/reward/{name}").record(chosen, attributes=attributes)
 
 
+@harmless
 def episode(reward: Any, length: int, *, environment: str = "") -> None:
     """Record an episode that ended.
 
@@ -46,6 +49,7 @@ def episode(reward: Any, length: int, *, environment: str = "") -> None:
     measure("rl/sample/episode_length").record(length, attributes=attributes)
 
 
+@harmless
 def groups(rewards: Iterable[Sequence[float]]) -> None:
     """Record how rewards differ inside each group of samples of one prompt, as group-relative methods use them."""
     deviations, uniform = [], []
@@ -59,6 +63,7 @@ def groups(rewards: Iterable[Sequence[float]]) -> None:
         measure("rl/sample/group_uniform").record(uniform)
 
 
+@harmless
 def sequence_lengths(lengths: Iterable[int]) -> None:
     """Record the distribution of sequence lengths in tokens."""
     counts = [float(length) for length in lengths]

@@ -8,6 +8,7 @@ from typing import Any
 
 from otel_ml._internal.axes import STEPS
 from otel_ml._internal.guard import guard
+from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.rl.extent import extent_of
 from otel_ml.diagnostics.rl.table import measure
 
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 
+@harmless
 def advantages(values: Any, mask: Any = None) -> None:
     """Record mean, minimum and maximum of advantages.
 
@@ -33,21 +35,25 @@ def advantages(values: Any, mask: Any = None) -> None:
     _three("rl/train/advantage", values, mask)
 
 
+@harmless
 def returns(values: Any, mask: Any = None) -> None:
     """Record mean, minimum and maximum of returns; arguments as for `advantages()`."""
     _three("rl/train/return", values, mask)
 
 
+@harmless
 def state_values(values: Any, mask: Any = None) -> None:
     """Record mean, minimum and maximum of the critic's values; arguments as for `advantages()`."""
     _three("rl/train/value", values, mask)
 
 
+@harmless
 def kl(values: Any, mask: Any = None) -> None:
     """Record mean, minimum and maximum of the KL divergence per token; arguments as for `advantages()`."""
     _three("rl/train/kl", values, mask)
 
 
+@harmless
 def entropy(values: Any, mask: Any = None) -> None:
     """Record the mean entropy per token or action; arguments as for `advantages()`."""
     found = extent_of(values, mask)
@@ -55,6 +61,7 @@ def entropy(values: Any, mask: Any = None) -> None:
         measure("rl/train/entropy").record(found.mean, weight=found.count)
 
 
+@harmless
 def clip_fractions(ratio: Any, mask: Any = None, *, low: float = 0.2, high: float = 0.2) -> None:
     """Record probability ratios, and which part of them PPO's clip cuts below 1 - `low` and above 1 + `high`.
 
@@ -91,6 +98,7 @@ class PolicyUpdates:
         self._clock = clock
         self._last: float | None = None
 
+    @harmless
     def updated(self, magnitude: Any = None) -> None:
         """The policy was updated: record the rate since the last time, and the norm of the change.
 
@@ -105,6 +113,7 @@ class PolicyUpdates:
             measure("rl/train/update_magnitude").record(magnitude)
 
 
+@harmless
 def policy_staleness(versions: Iterable[int], *, current: int | None = None, replica: str = "") -> None:
     """Record how many versions the policy is ahead of each sample of a batch.
 

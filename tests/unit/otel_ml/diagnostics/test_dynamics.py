@@ -229,3 +229,15 @@ def test_the_largest_attention_logit_is_that_of_all_layers(otel_ml_capture: Capt
 
     (point,) = [point for point in otel_ml_capture.points if point.name == "attention/max_logit"]
     assert (point.max, point.reduction) == (9.0, "max")
+
+
+def test_what_no_norm_can_be_made_of_is_said_and_training_goes_on(otel_ml_capture: Capture) -> None:
+    net = torch.nn.Embedding(4, 2, sparse=True)
+    net(torch.tensor([1, 2])).sum().backward()
+    otel_ml.set_step(0)
+
+    dynamics.Norms(net).record_gradients()
+    dynamics.record_state(object())
+    dynamics.record_routing(5, layer=0)  # type: ignore[arg-type]
+
+    assert ["training goes on" in notice for notice in otel_ml_capture.notices] == [True, True, True]

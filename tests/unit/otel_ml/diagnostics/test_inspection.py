@@ -282,6 +282,35 @@ def test_a_file_that_is_no_yaml_says_so(tmp_path: Path) -> None:
         Inspector(block(), tmp_path / "none.yaml")
 
 
+@pytest.mark.feature("M29", "better", "whole tensors of each micro-batch, rank and step, saved by a thread of its own")
+def test_whole_tensors_are_saved_as_they_were_at_the_step(otel_ml_capture: Capture, tmp_path: Path) -> None:
+    net = block()
+    content = config({"layer_types": ["fc1"]}, "DumpTensors", tensors=["weight", "activation"], freq=2)
+    inspector = Inspector(net, content, log_dir=tmp_path, rank=1)
+    before = net.fc1.weight.detach().clone()
+    for step in range(3):
+        otel_ml.set_step(step)
+        net(torch.full((1, 4), float(step)))
+        net(torch.full((1, 4), 0.5))
+        inspector.step()
+        with torch.no_grad():
+            net.fc1.weight += 1
+    inspector.close()
+
+    saved = sorted(path.name for path in (tmp_path / "rank-1" / "fc1").iterdir())
+    assert saved == [
+        *(f"activation-{step:06d}-{micro}.pt" for step in (0, 2) for micro in (0, 1)),
+        *(f"weight-{step:06d}-0.pt" for step in (0, 2)),
+    ]
+    assert torch.equal(torch.load(tmp_path / "rank-1" / "fc1" / "weight-000002-0.pt"), before + 2)
+    assert torch.equal(torch.load(tmp_path / "rank-1" / "fc1" / "activation-000002-0.pt"), torch.full((1, 4), 2.0))
+
+
+def test_tensors_are_not_saved_to_a_folder_nobody_named() -> None:
+    with pytest.raises(otel_ml.ConfigError, match="Pass log_dir="):
+        Inspector(block(), config({"layer_types": ["fc1"]}, "DumpTensors", tensors=["weight"]))
+
+
 def test_layers_of_integers_and_empty_batches_are_left_out(otel_ml_capture: Capture) -> None:
     net = torch.nn.Sequential(torch.nn.Embedding(5, 4), torch.nn.Linear(4, 2))
     inspector = Inspector(net, config({"layer_name_regex_pattern": "[01]"}, stats=["max"], tensors=["activation"]))
@@ -292,3 +321,18 @@ def test_layers_of_integers_and_empty_batches_are_left_out(otel_ml_capture: Capt
 
     assert {point.name for point in otel_ml_capture.points} == {"inspect/1/activation/max"}
     assert json.dumps(otel_ml_capture.notices) == "[]"
+
+
+def test_a_statistic_that_raises_hurts_no_forward_pass(otel_ml_capture: Capture) -> None:
+    def broken(tensor: torch.Tensor) -> torch.Tensor:
+        raise ZeroDivisionError
+
+    net = block()
+    content = config({"layer_types": ["fc1"]}, stats=["max", "broken"], tensors=["output"])
+    inspector = Inspector(net, content, statistics={"broken": (broken, "mean")})
+    otel_ml.set_step(0)
+    net(torch.ones(1, 4))
+    inspector.step()
+
+    assert {point.name for point in otel_ml_capture.points} == {"inspect/fc1/output/max"}
+    assert "ZeroDivisionError" in otel_ml_capture.notices[0]

@@ -218,3 +218,13 @@ def test_environments_have_series_of_their_own(otel_ml_capture: Capture) -> None
 
     rewards = {p.attributes["environment"]: p.value for p in otel_ml_capture.points if p.name == "rl/sample/reward"}
     assert rewards == {"math": 1.0, "code": 0.0}
+
+
+def test_a_mask_of_another_shape_is_said_and_training_goes_on(otel_ml_capture: Capture) -> None:
+    otel_ml.set_step(0)
+
+    rl.advantages(VALUES, torch.tensor([True, False, True]))
+
+    (notice,) = otel_ml_capture.notices
+    assert notice.startswith("advantages() failed")
+    assert otel_ml_capture.points == []
