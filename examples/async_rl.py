@@ -1,0 +1,337 @@
+"""Asynchronous reinforcement learning: a trainer, three generators and a replay buffer, as Ray actors on a CPU.
+
+    python examples/async_rl.py
+
+A small policy learns sums modulo 3 by PPO while generators go on with the version they have. Generator 1 is slowed
+down, generator 2 takes new weights seldom, and generator 0 fails once. Expected: reward rises; every name of
+`otel_ml.diagnostics.rl` is in the run; and what is wrong is found from the run alone:
+
+    reward: 0.… → 0.…
+    slow: generator 1 (… tokens/s, others …)
+    stale: generator 2 (… versions behind, others …)
+    failures: 1, recovered in … s
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+import torch
+
+import otel_ml
+from otel_ml.diagnostics import rl
+
+UPDATES, EPISODES, GROUP, LONGEST, GENERATORS = 60, 48, 4, 6, 3
+SLOW, STALE, FAILS = 1, 2, 0
+QUESTIONS = [f"{a}+{b}=" for a in range(5) for b in range(5)]
+LETTERS = "0123456789+="
+
+
+class Policy(torch.nn.Module):
+    """Answers a question of four letters with one of three numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.letters = torch.nn.Embedding(len(LETTERS), 16)
+        self.body = torch.nn.Linear(4 * 16, 64)
+        self.answer = torch.nn.Linear(64, 3)
+        self.value = torch.nn.Linear(64, 1)
+
+    def encode(self, tokens: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.body(self.letters(tokens).flatten(1)))
+
+    def forward(self, tokens: torch.Tensor) -> tuple[torch.distributions.Categorical, torch.Tensor]:
+        encoded = self.encode(tokens)
+        return torch.distributions.Categorical(logits=self.answer(encoded)), self.value(encoded).squeeze(1)
+
+
+@dataclass(frozen=True)
+class Episode:
+    """Questions until the first wrong answer; `version` is the policy's that answered."""
+
+    generator: int
+    version: int
+    tokens: list[list[int]]
+    answers: list[int]
+    log_probs: list[float]
+    rewards: list[float]
+
+
+@ray.remote
+class ReplayBuffer:
+    """Holds episodes until they are read, and the newest weights."""
+
+    def __init__(self, capacity: int) -> None:
+        otel_ml.init(role="replay_buffer")
+        otel_ml.set_step(0)
+        self.capacity = capacity
+        self.episodes: deque[Episode] = deque()
+        self.weights: tuple[int, list[Any]] = (-1, [])
+        self.changed = asyncio.Condition()
+        self.waiting = self.reads = 0
+        self.stopped = False
+
+    async def publish(self, version: int, weights: list[Any]) -> None:
+        self.weights = (version, weights)
+
+    async def version(self) -> int:
+        return self.weights[0]
+
+    async def newest(self) -> tuple[int, list[Any]]:
+        return self.weights
+
+    async def write(self, episodes: list[Episode]) -> bool:
+        async with self.changed:
+            self.episodes.extend(episodes)
+            excess = max(len(self.episodes) - self.capacity, 0)
+            for _ in range(excess):
+                self.episodes.popleft()
+            rl.evicted(excess, reason="full")
+            rl.buffer_state(size=len(self.episodes), capacity=self.capacity, queued=self.waiting)
+            self.changed.notify_all()
+        return not self.stopped
+
+    async def read(self, count: int) -> list[Episode]:
+        async with self.changed:
+            self.waiting += 1
+            await self.changed.wait_for(lambda: len(self.episodes) >= count)
+            self.waiting -= 1
+            otel_ml.set_step(self.reads)
+            self.reads += 1
+            return [self.episodes.popleft() for _ in range(count)]
+
+    async def stop(self) -> None:
+        self.stopped = True
+
+    async def end(self) -> None:
+        otel_ml.shutdown()
+
+
+@ray.remote
+class Generator:
+    """Answers questions with the newest policy it has."""
+
+    def __init__(self, rank: int, buffer: Any) -> None:
+        torch.set_num_threads(1)
+        torch.manual_seed(rank)
+        otel_ml.init(role="generator", rank=rank, world_size=GENERATORS)
+        otel_ml.set_step(0, axis="rollout")
+        self.rank, self.buffer = rank, buffer
+        self.rollout, self.version = 0, -1
+        self.has_failed = False
+        self.cache: OrderedDict[str, torch.Tensor] = OrderedDict()
+        with rl.model_loading():
+            self.policy = Policy()
+
+    def run(self) -> None:
+        goes_on = True
+        while goes_on:
+            otel_ml.set_step(self.rollout, axis="rollout")
+            self.rollout += 1
+            if self.rank == FAILS and self.rollout == 20 and not self.has_failed:
+                self.has_failed = True
+                raise RuntimeError("the engine is lost")
+            self.refresh()
+            episodes = self.generate()
+            with rl.buffer_write(len(episodes)):
+                goes_on = ray.get(self.buffer.write.remote(episodes))
+
+    def end(self) -> None:
+        otel_ml.shutdown()
+
+    def refresh(self) -> None:
+        """Take new weights, if there are any; the stale one asks at every twelfth rollout only."""
+        if self.rank == STALE and self.rollout % 12 != 1:
+            return
+        with rl.synchronisation():
+            newest = ray.get(self.buffer.version.remote())
+        if newest > self.version:
+            with rl.weight_pull():
+                self.version, (weights,) = ray.get(self.buffer.newest.remote())
+                self.policy.load_state_dict(ray.get(weights))
+            self.cache.clear()
+
+    def generate(self) -> list[Episode]:
+        began = time.perf_counter()
+        if self.rank == SLOW:
+            time.sleep(0.15)
+        temperature = max(1.0 - self.rollout / 1000, 0.7)
+        rl.sampling_parameters(temperature=temperature, top_p=1.0, top_k=3, max_tokens=LONGEST)
+        misses = lookups = 0
+        episodes = []
+        for _ in range(4):
+            first = int(torch.randint(len(QUESTIONS), ()))
+            for _ in range(GROUP):
+                episode, missed = self.episode(first, temperature)
+                episodes.append(episode)
+                misses, lookups = misses + missed, lookups + len(episode.answers)
+            rl.groups([[sum(episode.rewards) for episode in episodes[-GROUP:]]])
+        lengths = [5 * len(episode.answers) for episode in episodes]
+        rl.sequence_lengths(lengths)
+        rl.requests(running=len(episodes), queued=0, replica=str(self.rank))
+        size = sum(entry.numel() * entry.element_size() for entry in self.cache.values())
+        rl.kv_cache(size=size, utilisation=len(self.cache) / 16, misses=misses, lookups=lookups)
+        rl.generated(sum(lengths), seconds=time.perf_counter() - began, replica=str(self.rank))
+        return episodes
+
+    def episode(self, first: int, temperature: float) -> tuple[Episode, int]:
+        found = Episode(self.rank, self.version, [], [], [], [])
+        misses, index = 0, first
+        while len(found.answers) < LONGEST and 0.0 not in found.rewards:
+            question = QUESTIONS[index]
+            with rl.tokenisation():
+                tokens = [LETTERS.index(letter) for letter in question]
+            misses += question not in self.cache
+            answer, log_prob = self.answer(question, tokens, temperature)
+            found.tokens.append(tokens)
+            found.answers.append(answer)
+            found.log_probs.append(log_prob)
+            found.rewards.append(float(answer == (int(question[0]) + int(question[2])) % 3))
+            index = int(torch.randint(len(QUESTIONS), ()))
+        rl.episode(sum(found.rewards), len(found.answers))
+        return found, misses
+
+    def answer(self, question: str, tokens: list[int], temperature: float) -> tuple[int, float]:
+        with torch.no_grad():
+            if question not in self.cache:  # what the engine keeps of a question: 16 of the 25 fit
+                self.cache[question] = self.policy.encode(torch.tensor([tokens]))
+                if len(self.cache) > 16:
+                    self.cache.popitem(last=False)
+            logits = self.policy.answer(self.cache[question])
+            chosen = torch.distributions.Categorical(logits=logits / temperature).sample()
+            return int(chosen), float(torch.log_softmax(logits, dim=1)[0, chosen])
+
+
+class Trainer:
+    """PPO with a value baseline."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        with rl.model_loading():
+            self.policy = Policy()
+        self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=1e-2)
+        self.updates = rl.PolicyUpdates()
+
+    def batch(self, episodes: list[Episode]) -> dict[str, torch.Tensor]:
+        with rl.batch_creation():
+            returns = []
+            for episode in episodes:
+                value = 0.0
+                later = [value := reward + 0.5 * value for reward in reversed(episode.rewards)]
+                returns += reversed(later)
+            return {
+                "tokens": torch.tensor([tokens for episode in episodes for tokens in episode.tokens]),
+                "answers": torch.tensor([answer for episode in episodes for answer in episode.answers]),
+                "log_probs": torch.tensor([one for episode in episodes for one in episode.log_probs]),
+                "returns": torch.tensor(returns),
+            }
+
+    def update(self, batch: dict[str, torch.Tensor]) -> None:
+        before = torch.nn.utils.parameters_to_vector(self.policy.parameters()).detach()
+        for _ in range(2):
+            distribution, values = self.policy(batch["tokens"])
+            advantages = (batch["returns"] - values).detach()
+            ratio = (distribution.log_prob(batch["answers"]) - batch["log_probs"]).exp()
+            clipped = ratio.clamp(0.8, 1.2)
+            surrogate = torch.minimum(ratio * advantages, clipped * advantages).mean()
+            entropy = distribution.entropy()
+            value_loss = (values - batch["returns"]).square().mean()
+            loss = -surrogate + 0.5 * value_loss - 0.01 * entropy.mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+        otel_ml.log({"loss": loss})
+        rl.advantages(advantages)
+        rl.returns(batch["returns"])
+        rl.state_values(values)
+        rl.entropy(entropy)
+        rl.clip_fractions(ratio.detach())
+        rl.kl((ratio - 1 - ratio.log()).detach())  # Schulman's estimator of KL to the policy that generated
+        after = torch.nn.utils.parameters_to_vector(self.policy.parameters()).detach()
+        self.updates.updated(magnitude=(after - before).norm())
+
+
+def train(buffer: Any, generators: list[Any]) -> None:
+    trainer, watch = Trainer(), rl.ReplicaWatch()
+    runs = [generator.run.remote() for generator in generators]
+    failed_at: dict[int, int] = {}  # rank → version, until it answers with that version or a later one
+    for version in range(UPDATES):
+        otel_ml.set_step(version)
+        otel_ml.set_step(version, axis="policy_version")
+        with rl.weight_push():
+            # In a list, a reference travels as it is: generators fetch the weights, the buffer does not.
+            ray.get(buffer.publish.remote(version, [ray.put(trainer.policy.state_dict())]))
+        with rl.idle(), rl.buffer_read(EPISODES):
+            episodes = ray.get(buffer.read.remote(EPISODES))
+        for rank, run in enumerate(runs):
+            if ray.wait([run], timeout=0)[0]:
+                watch.failed(str(rank), reason_of(run))
+                failed_at[rank] = version
+                runs[rank] = generators[rank].run.remote()
+        for rank in {one.generator for one in episodes if one.version >= failed_at.get(one.generator, UPDATES)}:
+            watch.recovered(str(rank))
+            del failed_at[rank]
+        rewards = [reward for episode in episodes for reward in episode.rewards]
+        rl.batch_reward(rewards, correct=[reward > 0 for reward in rewards])
+        for rank in range(GENERATORS):
+            rl.policy_staleness([one.version for one in episodes if one.generator == rank], replica=str(rank))
+        trainer.update(trainer.batch(episodes))
+    ray.get(buffer.stop.remote())
+    ray.get(runs)
+
+
+def reason_of(run: Any) -> str:
+    try:
+        ray.get(run)
+    except ray.exceptions.RayTaskError as error:
+        return str(error.cause)
+    return "it ended"
+
+
+def findings(run: otel_ml.Run) -> None:
+    """Say what the run shows, from the run alone."""
+    rows = otel_ml.read(run)
+
+    def mean(name: str) -> float:
+        values = rows[name][1]
+        return sum(values) / len(values)
+
+    rewards = rows["rl/sample/reward"][1]
+    print(f"reward: {sum(rewards[:5]) / 5:.2f} → {sum(rewards[-5:]) / 5:.2f}")
+    rates = [mean(f"generator/rollout/rl/engine/token_rate/replica/{rank}") for rank in range(GENERATORS)]
+    slow = min(range(GENERATORS), key=rates.__getitem__)
+    others = sorted(rate for rank, rate in enumerate(rates) if rank != slow)
+    if rates[slow] < others[0] / 2:
+        print(f"slow: generator {slow} ({rates[slow]:.0f} tokens/s, others {others[0]:.0f} to {others[-1]:.0f})")
+    behind = [mean(f"rl/train/staleness/replica/{rank}") for rank in range(GENERATORS)]
+    stale = max(range(GENERATORS), key=behind.__getitem__)
+    others = sorted(versions for rank, versions in enumerate(behind) if rank != stale)
+    if behind[stale] > others[-1] + 1:
+        print(
+            f"stale: generator {stale} ({behind[stale]:.1f} versions behind, others {others[0]:.1f}–{others[-1]:.1f})"
+        )
+    failures = sum(rows["rl/engine/replica_failures"][1])
+    print(f"failures: {failures:.0f}, recovered in {mean('rl/engine/recovery_time'):.3f} s")
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    run = otel_ml.init("async-rl", role="trainer")
+    otel_ml.set_step(0)
+    ray.init(num_cpus=1 + GENERATORS, include_dashboard=False, runtime_env={"env_vars": otel_ml.child_env()})
+    buffer = ReplayBuffer.remote(capacity=192)
+    generators = [Generator.remote(rank, buffer) for rank in range(GENERATORS)]
+    train(buffer, generators)
+    ray.get([actor.end.remote() for actor in [*generators, buffer]])
+    ray.shutdown()
+    otel_ml.shutdown()
+    findings(run)
+
+
+if __name__ == "__main__":
+    main()

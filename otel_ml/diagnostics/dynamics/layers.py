@@ -1,0 +1,60 @@
+"""Values of single layers: mixture of experts, multi-token prediction, attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from otel_ml.diagnostics.harmless import harmless
+from otel_ml.diagnostics.measure import Measure
+
+__all__ = ["record_attention_logit", "record_layer", "record_routing"]
+
+
+@harmless
+def record_layer(
+    family: str, name: str, value: Any, *, layer: int, reduce: str = "mean", over: str | None = None
+) -> None:
+    """Record `<family>/<name>/layer_<layer>`, and `<family>/<name>` over all layers.
+
+    Layers of other pipeline stages are recorded by the ranks that have them: nothing is gathered.
+
+    Args:
+        family: `moe` or `mtp`, for instance.
+        name: such as `load_balancing_loss`.
+        value: a number or 0-d tensor.
+        layer: its number in the whole model.
+        reduce: over ranks, and for `<family>/<name>` over layers too.
+        over: topology dimension of which one rank per coordinate counts.
+    """
+    whole = f"{family}/{name}"
+    Measure(f"{whole}/layer_{layer}", "1", (reduce,), f"{name} of layer {layer}.").record(value, over=over)
+    Measure(whole, "1", (reduce,), f"{name} of all layers.").record(value, over=over)
+
+
+@harmless
+def record_routing(tokens: Iterable[Any], *, layer: int) -> None:
+    """Record how many tokens of this rank each expert of a layer got: `moe/tokens/layer_<l>/expert_<e>`, summed.
+
+    `metrics.jsonl` then holds the trace of routing. Of a device tensor every expert is one small copy.
+
+    Args:
+        tokens: one number an expert; a 1-d tensor works.
+        layer: its number in the whole model.
+    """
+    for expert, count in enumerate(tokens):
+        Measure(f"moe/tokens/layer_{layer}/expert_{expert}", "{token}", ("sum",), "Tokens routed.").record(count)
+
+
+@harmless
+def record_attention_logit(value: Any, *, layer: int | None = None) -> None:
+    """Record the largest attention logit of this rank: `attention/max_logit`, the maximum over ranks and layers.
+
+    Args:
+        value: a number or 0-d tensor.
+        layer: also gives the layer a series of its own.
+    """
+    Measure("attention/max_logit", "1", ("max",), "Largest attention logit.").record(value)
+    if layer is not None:
+        name = f"attention/max_logit/layer_{layer}"
+        Measure(name, "1", ("max",), f"Largest attention logit of layer {layer}.").record(value)

@@ -1,0 +1,214 @@
+"""Norms of gradients and parameters that are right when ranks hold copies, shards, or both; without a collective.
+
+Each rank knows the sum of squares of what it holds. Of R ranks, `c` hold the same copy of a tensor, so a rank records
+
+    s = √(Σ over its tensors of (R / c) · ‖tensor‖²)
+
+as the two values +s and -s, reduced by `std`: the service's pooled standard deviation of them is √(mean of s²), which
+is the norm of the whole. Where a rank is missing, the norm is estimated from the others, and `otel_ml/writers_missing`
+says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from otel_ml._internal.guard import guard
+from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
+from otel_ml.diagnostics.dynamics.shards import copies_of, held, shards_of
+from otel_ml.diagnostics.dynamics.shards import world_size as size_of_world
+from otel_ml.diagnostics.harmless import harmless
+from otel_ml.diagnostics.measure import Measure
+from otel_ml.exceptions import ConfigError
+
+__all__ = ["Norms", "measures"]
+
+Copies = int | Callable[[str, Any], int] | None
+
+
+def measures(kind: str) -> dict[str, Measure]:
+    """Return what is recorded of `grad` or `param`, by the last part of its name."""
+    return {
+        measure.name.rpartition("/")[2]: measure
+        for measure in (
+            Measure(
+                f"{kind}/norm", "1", ("std",), "L2 norm over all ranks: the deviation of ±√(ranks/copies)·‖shard‖."
+            ),
+            Measure(f"{kind}/sum_of_squares", "1", ("sum",), "Sum of squares over all ranks, each copy once."),
+            Measure(f"{kind}/mean_square", "1", ("mean",), "Mean square of the elements, over all ranks."),
+            Measure(f"{kind}/abs_max", "1", ("max",), "Largest absolute element, over all ranks."),
+            Measure(f"{kind}/zeros", "{element}", ("sum",), "Elements that are 0, over all ranks, each copy once."),
+            Measure(f"{kind}/zero_fraction", "1", ("mean",), "Elements that are 0, per element."),
+            Measure(f"{kind}/nonfinite", "{tensor}", ("max",), "Tensors of a rank with a NaN or Inf."),
+        )
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What this rank holds of one tensor: 1 / copies of it, and one of so many shards, None if that is not known."""
+
+    name: str
+    local: Any
+    share: float
+    shards: int | None
+
+
+class Norms:
+    r"""Records norms of a model's gradients and parameters; call it once a step, after backward.
+
+    Sums stay on the device and are read later: nothing waits. A gradient that is not finite is said once, with the
+    first step and tensor, when its value has arrived.
+
+    Args:
+        model: a `torch.nn.Module`, or pairs of name and parameter. DTensors (FSDP2, tensor parallel) say themselves
+            how they are sharded.
+        each: regular expression of the parameters that also get a norm of their own, `grad/norm/<parameter>`; by
+            default none. `".*"` is every one, at some 10 µs each.
+        copies: how many ranks hold the same values of a plain tensor, a number or a function of name and tensor; by
+            default all of torch.distributed's ranks, as under DDP. 1 where each rank has its own shard; `each` then
+            gives `grad/sum_of_squares/<parameter>`, since nothing tells how many shards there are.
+        world_size: ranks that record; by default torch.distributed's.
+
+    Raises:
+        ConfigError: `each` is no regular expression, or fits no parameter: the message names those that exist.
+
+    Examples:
+        ```python
+        norms = Norms(model, each=r"layers\.0\.")
+        loss.backward()
+        norms.record_gradients()
+        norms.record_parameters()
+        ```
+    """
+
+    def __init__(
+        self, model: Any, *, each: str | None = None, copies: Copies = None, world_size: int | None = None
+    ) -> None:
+        named = model.named_parameters() if hasattr(model, "named_parameters") else model
+        self._named: list[tuple[str, Any]] = list(named)
+        self._each = frozenset(_matching(each, [name for name, _ in self._named]))
+        self._copies = copies
+        self._world = size_of_world() if world_size is None else world_size
+        self._watch = NonFiniteWatch()
+
+    @harmless
+    def record_gradients(self) -> None:
+        """Record `grad/…` of the parameters that have a gradient."""
+        self._record("grad", ((name, parameter.grad) for name, parameter in self._named if parameter.grad is not None))
+
+    @harmless
+    def record_parameters(self) -> None:
+        """Record `param/…` of all parameters."""
+        self._record("param", self._named)
+
+    def _record(self, kind: str, named: Iterable[tuple[str, Any]]) -> None:
+        import torch
+
+        rows = measures(kind)
+        by_device: dict[Any, list[_Part]] = {}
+        with torch.no_grad():
+            for part in self._parts(named):
+                by_device.setdefault(part.local.device, []).append(part)
+            squares = [self._record_device(rows, parts) for parts in by_device.values()]
+            if squares:
+                total = sum(square.to(squares[0].device, non_blocking=True) for square in squares)
+                _record_norm(rows["norm"], total * self._world)
+            if kind == "grad":
+                self._watch.look()
+
+    def _parts(self, named: Iterable[tuple[str, Any]]) -> Iterator[_Part]:
+        for name, tensor in named:
+            copies = self._copies_of(name, tensor)
+            if copies:
+                # Of a plain tensor whose copies the user counts, nothing tells into how many parts it is cut.
+                is_known = self._copies is None or hasattr(tensor, "placements")
+                yield _Part(name, held(tensor).detach(), 1.0 / copies, shards_of(tensor) if is_known else None)
+
+    def _copies_of(self, name: str, tensor: Any) -> int:
+        if callable(self._copies):
+            return self._copies(name, tensor)
+        if self._copies is not None and not hasattr(tensor, "placements"):
+            return self._copies
+        copies = copies_of(tensor, self._world)
+        if not copies:
+            guard.say(
+                "partial-tensor",
+                f"The norm of {name!r} leaves it out: its ranks hold parts of a sum. Record it after the reduction.",
+            )
+        return copies
+
+    def _record_device(self, rows: dict[str, Measure], parts: list[_Part]) -> Any:
+        """Record all but the norm, and return the sum of squares, each copy once in the job."""
+        import torch
+
+        # A shard may be empty, and counts with a norm of 0: the ranks of a norm are those that record it.
+        norms = torch.stack([torch.linalg.vector_norm(part.local, dtype=torch.float32) for part in parts])
+        shares = _on_device([part.share for part in parts], norms)
+        squares = norms.to(shares.dtype).square()
+        mine = (squares * shares).sum()
+        rows["sum_of_squares"].record(mine)
+        rows["nonfinite"].record((~torch.isfinite(norms)).sum())
+        self._record_elements(rows, [part for part in parts if part.local.numel()], squares.sum())
+        if rows["norm"].name.startswith("grad/"):
+            self._watch.add([part.name for part in parts], norms)
+        for index, part in enumerate(parts):
+            if part.name in self._each:
+                _record_own(rows, part, squares[index])
+        return mine
+
+    def _record_elements(self, rows: dict[str, Measure], parts: list[_Part], squares: Any) -> None:
+        import torch
+
+        if not parts:
+            return
+        count = sum(part.local.numel() for part in parts)
+        largest = torch.stack([torch.linalg.vector_norm(part.local, ord=float("inf")).float() for part in parts])
+        zeros = torch.stack([part.local.numel() - torch.count_nonzero(part.local) for part in parts])
+        rows["mean_square"].record(squares / count, weight=count)
+        rows["abs_max"].record(largest.max())
+        rows["zeros"].record((zeros * _on_device([part.share for part in parts], largest)).sum())
+        rows["zero_fraction"].record(zeros.sum() / count, weight=count)
+
+
+def _on_device(numbers: list[float], like: Any) -> Any:
+    import torch
+
+    tensor = torch.tensor(numbers, dtype=torch.float32 if like.device.type == "mps" else torch.float64)
+    return tensor.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else tensor.to(like.device)
+
+
+def _record_own(rows: dict[str, Measure], part: _Part, square: Any) -> None:
+    """Record the norm of one parameter; its sum of squares where it is not known how many parts it has."""
+    row = rows["norm" if part.shards else "sum_of_squares"]
+    own = Measure(f"{row.name}/{part.name}", row.unit, row.reduce, row.description)
+    if part.shards:
+        _record_norm(own, square * part.shards)
+    else:
+        own.record(square * part.share)
+
+
+def _record_norm(measure: Measure, square: Any) -> None:
+    import torch
+
+    root = square.sqrt()
+    measure.record(torch.stack([root, -root]))
+
+
+def _matching(each: str | None, names: list[str]) -> list[str]:
+    if each is None:
+        return []
+    try:
+        found = [name for name in names if re.search(each, name)]
+    except re.error as error:
+        raise ConfigError(f"Norms: each: expected a regular expression, got {each!r}: {error}.") from error
+    if not found:
+        raise ConfigError(f"Norms: each: {each!r} fits no parameter. There are: {_some(names)}.")
+    return found
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

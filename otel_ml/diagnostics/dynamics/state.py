@@ -1,0 +1,69 @@
+"""What the optimizer is set to: learning rates, loss scale, batch and world size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from otel_ml.diagnostics.harmless import harmless
+from otel_ml.diagnostics.measure import Measure
+
+__all__ = ["MEASURES", "record_state"]
+
+_SAME = ("max",)
+
+MEASURES = {
+    measure.name: measure
+    for measure in (
+        Measure("train/learning_rate", "1", _SAME, "Learning rate of the first group, or of each named one.", "last"),
+        Measure("train/decoupled_learning_rate", "1", _SAME, "That of embedding and output, where decoupled.", "last"),
+        Measure("train/weight_decay", "1", _SAME, "Weight decay of the first group.", "last"),
+        Measure("train/loss_scale", "1", ("min", "max"), "Loss scale.", "last"),
+        Measure("train/batch_size", "{sample}", _SAME, "Samples of the job in a step.", "last"),
+        Measure("train/micro_batch_size", "{sample}", _SAME, "Samples of a rank in one forward.", "last"),
+        Measure("train/world_size", "{rank}", _SAME, "Ranks in the job.", "last"),
+    )
+}
+"""What is recorded, by name."""
+
+
+@harmless
+def record_state(
+    optimizer: Any = None,
+    *,
+    loss_scale: Any = None,
+    batch_size: int | None = None,
+    micro_batch_size: int | None = None,
+    world_size: int | None = None,
+) -> None:
+    """Record what training is set to at the current step; what is not given is absent.
+
+    Args:
+        optimizer: with `param_groups`. A group with a `name` gets a series of its own; one with `is_decoupled_lr`, as
+            Megatron marks it, is the decoupled learning rate.
+        loss_scale: a number or 0-d tensor.
+        batch_size: of the job.
+        micro_batch_size: of a rank.
+        world_size: ranks.
+    """
+    groups = [] if optimizer is None else list(optimizer.param_groups)
+    plain = [group for group in groups if not group.get("is_decoupled_lr")]
+    for group in groups:
+        if group.get("is_decoupled_lr"):
+            MEASURES["train/decoupled_learning_rate"].record(group["lr"])
+            break
+    for group in plain[:1]:
+        MEASURES["train/learning_rate"].record(group["lr"])
+        if "weight_decay" in group:
+            MEASURES["train/weight_decay"].record(group["weight_decay"])
+    for group in plain:
+        if "name" in group:
+            MEASURES["train/learning_rate"].record(group["lr"], attributes={"group": group["name"]})
+    given = {
+        "loss_scale": loss_scale,
+        "batch_size": batch_size,
+        "micro_batch_size": micro_batch_size,
+        "world_size": world_size,
+    }
+    for name, value in given.items():
+        if value is not None:
+            MEASURES[f"train/{name}"].record(value)

@@ -1,0 +1,208 @@
+"""Goodput: time and steps count as productive once a checkpoint that holds them succeeded, on every rank."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import otel_ml
+from otel_ml.diagnostics.harmless import harmless
+from otel_ml.diagnostics.measure import Measure
+from otel_ml.exceptions import ConfigError, OtelMLError
+
+__all__ = ["MEASURES", "Goodput", "GoodputReport", "goodput_of"]
+
+MEASURES = {
+    measure.name: measure
+    for measure in (
+        Measure("goodput/worked", "s", ("sum",), "Time that ranks worked in a step."),
+        Measure("goodput/ranks", "1", ("sum",), "Ranks that did a step.", "max"),
+        Measure("goodput/began", "s", ("min",), "Unix time at which this start of the job began.", "min"),
+        Measure("goodput/saved_step", "{step}", ("min", "count"), "Last step in a checkpoint that succeeded.", "max"),
+        Measure("goodput/fraction", "1", ("mean",), "Saved work per time since the first start.", "last"),
+        Measure("goodput/steps", "{step}", ("min",), "Steps in checkpoints that succeeded.", "last"),
+        Measure("goodput/lost", "s", ("max",), "Work that would be lost if the job died now.", "last"),
+    )
+}
+"""What is recorded, by name."""
+
+_STATE = ("began", "saved_seconds", "saved_steps")
+
+
+class Goodput:
+    """Keeps on each rank what is done and what is saved; `state()` goes into the checkpoint.
+
+    `goodput/fraction` is what this rank knows while the job runs. `goodput_of()` reads the run and counts a checkpoint
+    only where all ranks saved it.
+
+    Args:
+        state: what `state()` put into the checkpoint that the job goes on from.
+        clock: Unix seconds; for tests.
+
+    Raises:
+        ConfigError: `state` is not one.
+
+    Examples:
+        ```python
+        goodput = Goodput(state=checkpoint.get("goodput"))
+        for step, batch in enumerate(loader, start):
+            with goodput.work(step):
+                train(batch)
+            if step % 100 == 0:
+                save({"model": model, "goodput": goodput.state(step)})
+                goodput.saved(step)  # when the save has succeeded; an asynchronous one later
+        ```
+    """
+
+    def __init__(self, *, state: Mapping[str, float] | None = None, clock: Callable[[], float] = time.time) -> None:
+        if state is not None and set(state) != set(_STATE):
+            raise ConfigError(f"Goodput: state: expected what state() returned, got {state!r:.80}.")
+        self._clock = clock
+        self._start = clock()
+        self._began = self._start if state is None else float(state["began"])
+        self._saved_seconds = 0.0 if state is None else float(state["saved_seconds"])
+        self._saved_steps = 0 if state is None else int(state["saved_steps"])
+        self._unsaved: dict[int, float] = {}
+        self._newest: int | None = None
+
+    @contextmanager
+    def work(self, step: int) -> Iterator[None]:
+        """Time the work of `step`; what raises is not work."""
+        began = self._clock()
+        yield
+        seconds = self._clock() - began
+        self._unsaved[step] = self._unsaved.get(step, 0.0) + seconds
+        MEASURES["goodput/worked"].record(seconds, step=step)
+        MEASURES["goodput/ranks"].record(1, step=step)
+        MEASURES["goodput/began"].record(self._start, step=step)
+        self._newest = step
+        self._record()
+
+    @harmless
+    def saved(self, step: int) -> None:
+        """A checkpoint that holds all steps up to `step` succeeded: they count from now on."""
+        self._saved_seconds, self._saved_steps = self._until(step)
+        self._unsaved = {unsaved: seconds for unsaved, seconds in self._unsaved.items() if unsaved > step}
+        # At the step of the checkpoint, so that ranks meet that learn of it at different times.
+        MEASURES["goodput/saved_step"].record(step, step=step)
+        self._record()
+
+    def state(self, step: int) -> dict[str, float]:
+        """Return what the checkpoint of `step` keeps: it counts, since who reads it read the checkpoint."""
+        seconds, steps = self._until(step)
+        return dict(zip(_STATE, (self._began, seconds, steps), strict=True))
+
+    def _until(self, step: int) -> tuple[float, int]:
+        held = [seconds for unsaved, seconds in self._unsaved.items() if unsaved <= step]
+        return self._saved_seconds + sum(held), self._saved_steps + len(held)
+
+    def _record(self) -> None:
+        step = self._newest
+        total = self._clock() - self._began
+        if total > 0:
+            MEASURES["goodput/fraction"].record(self._saved_seconds / total, step=step)
+        MEASURES["goodput/steps"].record(self._saved_steps, step=step)
+        MEASURES["goodput/lost"].record(sum(self._unsaved.values()), step=step)
+
+
+@dataclass(frozen=True, slots=True)
+class GoodputReport:
+    """What a run says of its goodput, over all starts of the job.
+
+    Attributes:
+        total: rank-seconds from the first start to the last row, pauses between starts included.
+        worked: rank-seconds of work, whatever became of it.
+        productive: rank-seconds of work that a checkpoint of all ranks holds.
+        steps: that such a checkpoint holds.
+        unsaved_steps: done after the last such checkpoint.
+        incomplete: checkpoint's step → (ranks that saved it, ranks there were), where those differ.
+    """
+
+    total: float
+    worked: float
+    productive: float
+    steps: int
+    unsaved_steps: int
+    incomplete: Mapping[int, tuple[int, int]]
+
+    @property
+    def fraction(self) -> float | None:
+        """Productive per total time; None where there is no time."""
+        return self.productive / self.total if self.total > 0 else None
+
+
+def goodput_of(run: otel_ml.Run | str | PathLike[str]) -> GoodputReport:
+    """Read the goodput of a run back from its `metrics.jsonl`: all ranks, all starts.
+
+    Work counts where a checkpoint of that start or a later one holds its step, and no later start did it again.
+
+    Args:
+        run: a `Run` or its folder.
+
+    Raises:
+        OtelMLError: there is no such file, or nothing of `Goodput` in it.
+    """
+    rows = _rows(run)
+    worked: dict[tuple[int, int], float] = {}
+    ranks: dict[tuple[int, int], int] = {}
+    saved: dict[tuple[int, int], tuple[int, int]] = {}
+    for row in rows:
+        key, values = (int(row.get("attempt", 0)), int(row["step"])), row["values"]
+        if "goodput/worked" in values:
+            worked[key] = float(values["goodput/worked"])
+            ranks[key] = int(values["goodput/ranks"])
+        if "goodput/saved_step" in values:
+            saved[key] = (int(values["goodput/saved_step"]), int(values["goodput/saved_step/count"]))
+    complete = {
+        attempt: step
+        for (attempt, step), (_, count) in sorted(saved.items())
+        if count >= ranks_at(ranks, (attempt, step))
+    }
+    newest = {step: attempt for attempt, step in sorted(worked)}
+    held = [
+        (attempt, step)
+        for step, attempt in newest.items()
+        if any(until >= step for later, until in complete.items() if later >= attempt)
+    ]
+    return GoodputReport(
+        total=_elapsed(rows) * max(ranks.values()),
+        worked=sum(worked.values()),
+        productive=sum(worked[key] for key in held),
+        steps=len(held),
+        unsaved_steps=len(newest) - len(held),
+        incomplete={
+            key[1]: (count, ranks_at(ranks, key)) for key, (_, count) in saved.items() if count < ranks_at(ranks, key)
+        },
+    )
+
+
+def ranks_at(ranks: Mapping[tuple[int, int], int], key: tuple[int, int]) -> int:
+    """Return how many ranks did the step, or the most there ever were where the row does not say."""
+    return ranks.get(key) or max(ranks.values())
+
+
+def _elapsed(rows: list[dict[str, Any]]) -> float:
+    began = min(float(row["values"]["goodput/began"]) for row in rows if "goodput/began" in row["values"])
+    return max(float(row["time"]) for row in rows) - began
+
+
+def _rows(run: otel_ml.Run | str | PathLike[str]) -> list[dict[str, Any]]:
+    folder = run.dir if isinstance(run, otel_ml.Run) else Path(fspath(run))
+    path = None if folder is None else folder / "metrics.jsonl"
+    if path is None or not path.is_file():
+        raise OtelMLError(f"No metrics at {str(path)!r}. Exporter 'jsonl' writes them.", slug="no-metrics")
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        values = row.get("values")
+        if isinstance(values, dict) and any(name.startswith("goodput/") for name in values):
+            rows.append(row)
+    if not any("goodput/worked" in row["values"] for row in rows):
+        raise OtelMLError(f"Nothing of Goodput in {str(path)!r}. Record work(step) in the job.", slug="no-metrics")
+    return rows

@@ -1,0 +1,142 @@
+"""What FP8 would make of a tensor: rounded with torch's own float8 types, on any device, whatever training uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from otel_ml.diagnostics.inspection.statistics import Value
+
+__all__ = ["FORMATS", "FP8_STATISTICS", "RECIPES", "DelayedScales", "Fp8State", "format_for", "fp8_state_of"]
+
+FP8_STATISTICS = ("underflows%", "overflows%", "scale_inv_min", "scale_inv_max", "mse")
+"""Per cent of all elements that become 0 without being it, or are larger than the format has; scales; squared error."""
+
+FORMATS = {"e4m3": 448.0, "e5m2": 57344.0}
+"""Largest number of each format (Micikevicius et al. 2022, «FP8 Formats for Deep Learning», table 1)."""
+
+RECIPES = ("fp8_current_scaling", "fp8_delayed_scaling", "mxfp8", "fp8_block_scaling")
+"""One scale a tensor from its own maximum; the same from earlier steps; one a block of 32; one a block of 128."""
+
+_BLOCKS = {"mxfp8": 32, "fp8_block_scaling": 128}
+_HISTORY = 16
+"""Steps of maxima that delayed scaling looks back on: short enough to follow training."""
+
+
+def format_for(wanted: str, tensor: str) -> str:
+    """Return `e4m3` or `e5m2`; `hybrid` takes the wider range for gradients."""
+    if wanted != "hybrid":
+        return wanted
+    return "e5m2" if tensor in {"gradient", "wgrad", "dgrad"} else "e4m3"
+
+
+class DelayedScales:
+    """The maxima of a tensor in earlier steps, from which delayed scaling takes its scale."""
+
+    def __init__(self) -> None:
+        self._amax: list[Any] = []
+
+    def scale(self, largest: float) -> Any:
+        """Return the scale for this step: 1 in the first, as long as nothing is known."""
+        if not self._amax:
+            return 1.0
+        import torch
+
+        amax = torch.stack(self._amax).max()
+        return torch.where(amax > 0, largest / amax, torch.ones_like(amax))
+
+    def add(self, amax: Any) -> None:
+        """Remember the maximum of this step."""
+        self._amax = [*self._amax, amax][-_HISTORY:]
+
+
+@dataclass(frozen=True, slots=True)
+class Fp8State:
+    """Sums over elements, which micro-batches and ranks add up."""
+
+    count: int
+    underflows: Any
+    overflows: Any
+    squared_error: Any
+    scale_inv_min: Any
+    scale_inv_max: Any
+
+    def merged(self, other: Fp8State) -> Fp8State:
+        """Return the state of both."""
+        return Fp8State(
+            self.count + other.count,
+            self.underflows + other.underflows,
+            self.overflows + other.overflows,
+            self.squared_error + other.squared_error,
+            self.scale_inv_min.minimum(other.scale_inv_min),
+            self.scale_inv_max.maximum(other.scale_inv_max),
+        )
+
+    def values(self, prefix: str, stats: tuple[str, ...]) -> Iterator[tuple[str, Value]]:
+        """Yield those of `stats` that begin with `prefix` and go on with one of ours."""
+        mean = ("mean",)
+        found = {
+            "underflows%": (100.0 * self.underflows / self.count, self.count, mean),
+            "overflows%": (100.0 * self.overflows / self.count, self.count, mean),
+            "mse": (self.squared_error / self.count, self.count, mean),
+            "scale_inv_min": (self.scale_inv_min, None, ("min",)),
+            "scale_inv_max": (self.scale_inv_max, None, ("max",)),
+        }
+        for name, (value, weight, reduce) in found.items():
+            if f"{prefix}{name}" in stats:
+                yield f"{prefix}{name}", Value(value, value, weight, reduce)
+
+
+def fp8_state_of(tensor: Any, *, format: str, recipe: str, delayed: DelayedScales) -> Fp8State | None:  # noqa: A002
+    """Return what rounding a tensor to FP8 does, or None where it has no elements; nothing waits for the device.
+
+    Args:
+        tensor: of any shape; blocks are taken along its last dimension.
+        format: `e4m3` or `e5m2`.
+        recipe: one of `RECIPES`.
+        delayed: the tensor's own history, for `fp8_delayed_scaling`.
+    """
+    import torch
+
+    if tensor.numel() == 0:
+        return None
+    largest = FORMATS[format]
+    values = tensor.detach().float()
+    scale = _scale(values, largest, recipe, delayed)
+    scaled = values * scale
+    type_ = torch.float8_e4m3fn if format == "e4m3" else torch.float8_e5m2
+    rounded = scaled.clamp(-largest, largest).to(type_).float()
+    inverse = (1.0 / scale).flatten()
+    return Fp8State(
+        count=values.numel(),
+        underflows=((rounded == 0) & (values != 0)).sum(),
+        overflows=(scaled.abs() > largest).sum(),
+        squared_error=(rounded / scale - values).square().sum(),
+        scale_inv_min=inverse.min(),
+        scale_inv_max=inverse.max(),
+    )
+
+
+def _scale(values: Any, largest: float, recipe: str, delayed: DelayedScales) -> Any:
+    import torch
+
+    if recipe in _BLOCKS:
+        return _block_scale(values, largest, _BLOCKS[recipe])
+    amax = values.abs().max()
+    if recipe == "fp8_delayed_scaling":
+        return torch.as_tensor(delayed.scale(largest), device=values.device)
+    return torch.where(amax > 0, largest / amax, torch.ones_like(amax))
+
+
+def _block_scale(values: Any, largest: float, block: int) -> Any:
+    """Return a power of two for each element: that of its block, rounded so that nothing overflows."""
+    import torch
+
+    length = values.shape[-1] if values.dim() else 1
+    rows = values.reshape(-1, length)
+    padded = torch.nn.functional.pad(rows.abs(), (0, -length % block))
+    amax = padded.reshape(rows.shape[0], -1, block).amax(dim=-1, keepdim=True)
+    exponent = torch.where(amax > 0, (amax / largest).log2().ceil(), torch.zeros_like(amax))
+    scale = torch.exp2(-exponent).expand(-1, -1, block).reshape(rows.shape[0], -1)
+    return scale[:, :length].reshape(values.shape)

@@ -1,0 +1,211 @@
+"""Watches the layers of a model through hooks, and records statistics of their tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from otel_ml._internal.axes import current_step
+from otel_ml.diagnostics.dynamics.shards import copies_of, held, rank_here, shards_of, world_size
+from otel_ml.diagnostics.harmless import harmless
+from otel_ml.diagnostics.inspection.config import Section, sections_of
+from otel_ml.diagnostics.inspection.dump import Dump
+from otel_ml.diagnostics.inspection.text_log import TextLog
+from otel_ml.diagnostics.inspection.watched import Own, Watched
+from otel_ml.exceptions import ConfigError
+
+__all__ = ["Inspector"]
+
+
+class Inspector:
+    """Records `inspect/<layer>/<tensor>/<statistic>` of the layers that a configuration names.
+
+    Call `step()` at the end of every step: what micro-batches of the step showed is one value then. Nothing waits for
+    the device, and no collective is made: ranks merge in the service.
+
+    Args:
+        model: a `torch.nn.Module`; its layers are `model.named_modules()`.
+        config: the path of a YAML file, or a mapping in the form of NVIDIA's inspection tool.
+        log_dir: where each rank appends a text log of its own statistics, and saves tensors of `DumpTensors`; by
+            default nowhere.
+        ranks: that have each of these layers, for norms of activations and gradients; by default all of
+            torch.distributed's. With pipeline parallelism, those of one stage.
+        rank: in the name of the text log; by default torch.distributed's.
+        statistics: the user's own: name → (function of a tensor that returns a 0-d tensor, reduction across ranks and
+            micro-batches).
+
+    Raises:
+        ConfigError: the configuration is wrong, tensors are to be saved without `log_dir`, a section fits no layer (the
+            message names those there are), or a layer fits two sections; all in one message.
+
+    Examples:
+        ```python
+        inspector = Inspector(model, "inspect.yaml", log_dir="logs")
+        for batch in otel_ml.steps(loader):
+            train(batch)
+            inspector.step()
+        inspector.close()
+        ```
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        config: Mapping[str, Any] | str | PathLike[str],
+        *,
+        log_dir: str | PathLike[str] | None = None,
+        ranks: int | None = None,
+        rank: int | None = None,
+        statistics: Own | None = None,
+    ) -> None:
+        self._own = dict(statistics or {})
+        sections = sections_of(config, statistics=self._own)
+        self._counted = 0
+        self._ranks = world_size() if ranks is None else ranks
+        self._watched = list(self._chosen(model, sections))
+        self._log = None if log_dir is None else TextLog(Path(log_dir), rank_here() if rank is None else rank)
+        self._dump = self._dump_to(log_dir, rank_here() if rank is None else rank)
+        self._handles = [handle for watched in self._watched for handle in self._hooks(watched)]
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Names of the layers that are inspected."""
+        return tuple(dict.fromkeys(watched.layer for watched in self._watched))
+
+    @harmless
+    def step(self) -> None:
+        """End a step: record what it showed, and look at weights and their gradients."""
+        index = self._step()
+        # A program that sets its steps has them current; else this counts, and says which one it means.
+        step = None if _is_stepping() else index
+        for watched in self._watched:
+            if watched.rule.schedule.includes(index):
+                self._look_at_weights(watched)
+                copies, parts = self._held(watched)
+                for name, value in watched.take(copies=copies, parts=parts):
+                    value.record(f"inspect/{watched.layer}/{watched.rule.tensor}/{_published(name)}", step)
+                    if self._log is not None:
+                        self._log.line(f"{watched.layer}_{watched.rule.tensor}_{name}", index, value.shown)
+                if self._dump is not None:
+                    self._dump.save(watched.layer, watched.rule.tensor, index, watched.take_whole())
+        self._counted = index + 1
+
+    def close(self) -> None:
+        """Remove the hooks, and write what is left of the text log."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        if self._log is not None:
+            self._log.close()
+        if self._dump is not None:
+            self._dump.close()
+
+    def _step(self) -> int:
+        index = current_step().index
+        return index if index is not None and _is_stepping() else self._counted
+
+    def _dump_to(self, log_dir: str | PathLike[str] | None, rank: int) -> Dump | None:
+        if all(watched.rule.stats for watched in self._watched):
+            return None
+        if log_dir is None:
+            raise ConfigError("inspection: DumpTensors needs a folder, and log_dir is not given. Pass log_dir=.")
+        return Dump(Path(log_dir), rank)
+
+    def _chosen(self, model: Any, sections: tuple[Section, ...]) -> Iterator[Watched]:
+        layers = {name: module for name, module in model.named_modules() if name}
+        problems = []
+        taken: dict[str, str] = {}
+        for section in sections:
+            chosen = [name for name in layers if section.selects(name)]
+            if not chosen:
+                wanted = section.pattern if section.pattern is not None else list(section.types)
+                problems.append(
+                    f"inspection: {section.name}: {wanted!r} fits no layer. There are: {_some(list(layers))}."
+                )
+            for name in chosen:
+                if name in taken:
+                    problems.append(
+                        f"inspection: layer {name!r} is in {taken[name]!r} and in {section.name!r}. A layer belongs to "
+                        "one section."
+                    )
+                taken.setdefault(name, section.name)
+        if problems:
+            raise ConfigError(*problems)
+        for section in sections:
+            for name, module in layers.items():
+                if taken.get(name) == section.name:
+                    yield from (Watched(name, module, rule, self._own) for rule in section.rules)
+
+    def _hooks(self, watched: Watched) -> Iterator[Any]:
+        kind, module = watched.rule.tensor, watched.module
+
+        def saw(tensor: Any) -> None:
+            if hasattr(tensor, "detach") and tensor.is_floating_point():
+                watched.add(held(tensor))
+
+        def is_due() -> bool:
+            return watched.rule.schedule.includes(self._step())
+
+        if kind == "activation":
+            yield module.register_forward_hook(_when(is_due, lambda _, inputs, output: saw(_first(inputs))))
+        elif kind == "output":
+            yield module.register_forward_hook(_when(is_due, lambda _, inputs, output: saw(_first(output))))
+        elif kind == "gradient":
+            yield module.register_forward_hook(_when(is_due, lambda _, inputs, output: _hook_on(_first(output), saw)))
+        elif kind == "dgrad":
+            yield module.register_forward_pre_hook(lambda _, inputs: _hook_before(inputs, saw) if is_due() else None)
+
+    def _look_at_weights(self, watched: Watched) -> None:
+        weight = getattr(watched.module, "weight", None)
+        tensor = {"weight": weight, "wgrad": getattr(weight, "grad", None)}.get(watched.rule.tensor)
+        if tensor is not None:
+            watched.add(held(tensor))
+
+    def _held(self, watched: Watched) -> tuple[int, int]:
+        """Return how many ranks hold the same tensor, and how many different ones there are."""
+        if watched.rule.tensor not in {"weight", "wgrad"}:
+            return 1, self._ranks
+        weight = watched.module.weight
+        return copies_of(weight, self._ranks) or 1, shards_of(weight) or 1
+
+
+def _when(is_due: Callable[[], bool], hook: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
+    def looks(module: Any, inputs: Any, outputs: Any) -> None:
+        if is_due():
+            hook(module, inputs, outputs)
+
+    return looks
+
+
+def _hook_on(output: Any, saw: Callable[[Any], None]) -> None:
+    if getattr(output, "requires_grad", False):
+        output.register_hook(saw)
+
+
+def _hook_before(inputs: tuple[Any, ...], saw: Callable[[Any], None]) -> tuple[Any, ...] | None:
+    """Give the layer its input as a tensor of its own, whose gradient comes through this layer alone."""
+    given = _first(inputs)
+    if not getattr(given, "requires_grad", False):
+        return None
+    alias = given.view_as(given)
+    alias.register_hook(saw)
+    return (alias, *inputs[1:])
+
+
+def _is_stepping() -> bool:
+    axis = current_step().axis
+    return axis is not None and axis.explicit
+
+
+def _first(tensors: Any) -> Any:
+    return tensors[0] if isinstance(tensors, (tuple, list)) and tensors else tensors
+
+
+def _published(name: str) -> str:
+    return name.replace("%", "_percent")
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

@@ -1,0 +1,76 @@
+"""A rank's own text log of statistics, written by a thread of its own: training never waits for a disk or device."""
+
+from __future__ import annotations
+
+import atexit
+import queue
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from otel_ml._internal.guard import guard
+
+__all__ = ["TextLog"]
+
+_QUEUED = 10_000
+"""Lines that may wait for a slow disk; more are dropped and counted."""
+
+
+class TextLog:
+    """Appends lines as NVIDIA's tool writes them: time, level, name, `iteration=`, `value=`.
+
+    Args:
+        folder: made where it is not there.
+        rank: in the file's name, `inspection-rank-<rank>.log`.
+    """
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        self.path = folder / f"inspection-rank-{rank}.log"
+        self._lines: queue.Queue[tuple[float, str, int, Any, Any] | None] = queue.Queue(_QUEUED)
+        self._thread = threading.Thread(target=self._write, name="otel_ml-inspection", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def line(self, name: str, step: int, value: Any) -> None:
+        """Write a statistic, when its value has arrived."""
+        arrived = None
+        if getattr(value, "is_cuda", False):
+            import torch
+
+            value = value.detach().to("cpu", non_blocking=True)
+            arrived = torch.cuda.Event()
+            arrived.record()
+        try:
+            self._lines.put_nowait((time.time(), name, step, value, arrived))
+        except queue.Full:
+            guard.say(
+                "inspection-log",
+                f"{self.path} is written too slowly: lines are left out. The run has the values. Use a larger freq.",
+            )
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Write what waits, within `timeout` seconds."""
+        atexit.unregister(self.close)
+        if self._thread.is_alive():
+            with suppress(queue.Full):  # a disk that hangs
+                self._lines.put(None, timeout=timeout)
+            self._thread.join(timeout)
+
+    def _write(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8", buffering=1) as file:
+                while (item := self._lines.get()) is not None:
+                    at, name, step, value, arrived = item
+                    if arrived is not None:
+                        arrived.synchronize()
+                    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+                    file.write(f"{moment} - INFO - {name}\t\titeration={step:06d}\t\tvalue={float(value):.6g}\n")
+        except OSError as error:
+            guard.say(
+                "inspection-log", f"{self.path} cannot be written to: {error}. The run has the values all the same."
+            )
+            while self._lines.get() is not None:
+                pass

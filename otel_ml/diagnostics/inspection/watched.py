@@ -1,0 +1,106 @@
+"""One tensor of one layer, and what was seen of it in this step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from otel_ml.diagnostics.harmless import harmless
+from otel_ml.diagnostics.inspection.config import Rule
+from otel_ml.diagnostics.inspection.dump import copied
+from otel_ml.diagnostics.inspection.fp8 import (
+    RECIPES,
+    DelayedScales,
+    Fp8State,
+    format_for,
+    fp8_state_of,
+)
+from otel_ml.diagnostics.inspection.statistics import STATISTICS, TensorState, Value, empty_values, state_of
+
+__all__ = ["Own", "Watched"]
+
+Own = Mapping[str, tuple[Callable[[Any], Any], str]]
+"""A user's statistics: name → (function of a tensor, reduction)."""
+
+
+class Watched:
+    """Sums what micro-batches show of one tensor, and gives its statistics once a step."""
+
+    def __init__(self, layer: str, module: Any, rule: Rule, own: Own) -> None:
+        self.layer = layer
+        self.module = module
+        self.rule = rule
+        self._own = {name: own[name] for name in rule.stats if name in own}
+        self._prefixes = {_prefix(stat) for stat in rule.stats if stat not in STATISTICS and stat not in own}
+        self._is_plain = any(stat in STATISTICS for stat in rule.stats)
+        self._delayed = DelayedScales()
+        self._plain: TensorState | None = None
+        self._fp8: dict[str, Fp8State] = {}
+        self._users: list[tuple[str, Value]] = []
+        self._amax: Any = None
+        self._is_empty = False
+        self._whole: list[tuple[Any, Any]] = []
+
+    @harmless
+    def add(self, tensor: Any) -> None:
+        """See a tensor: that of one micro-batch."""
+        import torch
+
+        if not tensor.numel():
+            self._is_empty = True
+            return
+        with torch.no_grad():
+            if not self.rule.stats:
+                self._whole.append(copied(tensor))
+            if self._is_plain:
+                seen = state_of(tensor)
+                if seen is not None:
+                    self._plain = seen if self._plain is None else self._plain.merged(seen)
+            for prefix in self._prefixes:
+                self._add_fp8(prefix, tensor)
+            for name, (function, reduce) in self._own.items():
+                found = function(tensor.detach())
+                self._users.append((name, Value(found, found, None, (reduce,))))
+
+    def take(self, *, copies: int, parts: int) -> Iterator[tuple[str, Value]]:
+        """Yield (name, statistic) of what was seen since the last time; nothing where nothing was.
+
+        Args:
+            copies: ranks that hold the same tensor.
+            parts: different tensors that all ranks together hold.
+        """
+        if self._plain is not None:
+            yield from self._plain.values(self.rule.stats, copies=copies, parts=parts)
+        elif self._is_empty:
+            yield from empty_values(self.rule.stats)
+        for prefix, state in self._fp8.items():
+            yield from state.values(prefix, self.rule.stats)
+        yield from self._users
+        if self._amax is not None:
+            self._delayed.add(self._amax)
+        self._forget()
+
+    def take_whole(self) -> list[tuple[Any, Any]]:
+        """Return the copies of whole tensors since the last time, one a micro-batch."""
+        taken, self._whole = self._whole, []
+        return taken
+
+    def _add_fp8(self, prefix: str, tensor: Any) -> None:
+        recipe = prefix.removesuffix("_") or "fp8_current_scaling"
+        kind = format_for(self.rule.format, self.rule.tensor)
+        seen = fp8_state_of(tensor, format=kind, recipe=recipe, delayed=self._delayed)
+        if seen is None:
+            return
+        before = self._fp8.get(prefix)
+        self._fp8[prefix] = seen if before is None else before.merged(seen)
+        if recipe == "fp8_delayed_scaling":
+            amax = tensor.detach().float().abs().max()
+            self._amax = amax if self._amax is None else self._amax.maximum(amax)
+
+    def _forget(self) -> None:
+        self._plain, self._fp8, self._users, self._amax = None, {}, [], None
+        self._is_empty = False
+
+
+def _prefix(stat: str) -> str:
+    return next((f"{recipe}_" for recipe in RECIPES if stat.startswith(f"{recipe}_")), "")

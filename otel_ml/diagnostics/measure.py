@@ -1,0 +1,51 @@
+"""What a diagnostic records under one name: its unit, its reduction and its meaning, in one row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import otel_ml
+
+__all__ = ["Measure"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One metric of a diagnostic.
+
+    Attributes:
+        name: as `log()` takes it.
+        unit: in UCUM: `s`, `By`, `1`, `{token}`.
+        reduce: across ranks, in the words of `log(reduce=)`.
+        description: one sentence.
+        within: how one rank's records of a step combine first.
+    """
+
+    name: str
+    unit: str
+    reduce: tuple[str, ...]
+    description: str
+    within: str | None = None
+
+    def record(
+        self,
+        value: Any,
+        *,
+        weight: Any = None,
+        over: str | None = None,
+        step: int | None = None,
+        axis: str | None = None,
+        attributes: Mapping[str, object] | None = None,
+    ) -> None:
+        """Record a value as `log()` does: at the current step or at `step`; nothing waits, nothing is raised."""
+        metric = otel_ml.get_meter("otel_ml.diagnostics").metric(
+            self.name,
+            reduce=self.reduce,
+            within=self.within,
+            over=over,
+            unit=self.unit,
+            description=self.description,
+        )
+        metric.record(value, weight=weight, step=step, axis=axis, attributes=attributes)

@@ -1,0 +1,131 @@
+"""How far the job is: what it consumed, how much remains, how long an epoch takes, and loss over samples and tokens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import otel_ml
+from otel_ml.diagnostics.harmless import harmless
+from otel_ml.diagnostics.measure import Measure
+from otel_ml.exceptions import ConfigError
+
+__all__ = ["MEASURES", "Progress"]
+
+_SAME = ("max",)  # every rank counts the same; of one that began later, the larger number is the job's
+
+MEASURES = {
+    measure.name: measure
+    for measure in (
+        Measure("progress/samples", "{sample}", _SAME, "Samples consumed by the job since its first start.", "last"),
+        Measure("progress/tokens", "{token}", _SAME, "Tokens consumed by the job since its first start.", "last"),
+        Measure("progress/fraction", "1", ("min",), "Part of the job that is done.", "last"),
+        Measure("progress/remaining_steps", "{step}", _SAME, "Steps still to do.", "last"),
+        Measure("progress/remaining_samples", "{sample}", _SAME, "Samples still to consume.", "last"),
+        Measure("progress/remaining_tokens", "{token}", _SAME, "Tokens still to consume.", "last"),
+        Measure("time/remaining", "s", _SAME, "Estimated time to the end, at the pace of this start.", "last"),
+        Measure("time/epoch", "s", _SAME, "Duration of an epoch on the slowest rank."),
+    )
+}
+"""What is recorded, by name."""
+
+
+class Progress:
+    """Counts what the whole job consumed, and knows what remains.
+
+    Counts are those of the job, not of the rank, so that every rank has the same and their values meet on the axes
+    `samples` and `tokens`.
+
+    Args:
+        steps: of the whole job, if known.
+        samples: of the whole job, if known.
+        tokens: of the whole job, if known.
+        state: what `state()` returned before a restart.
+        clock: seconds; for tests.
+
+    Raises:
+        ConfigError: a total is not above 0, or `state` is not one.
+
+    Examples:
+        ```python
+        progress = Progress(steps=10_000, state=checkpoint.get("progress"))
+        for batch in otel_ml.steps(loader):
+            loss = train(batch)
+            progress.step(samples=global_batch, tokens=global_batch * sequence)
+            progress.log({"loss": loss})  # over steps, samples and tokens
+        ```
+    """
+
+    def __init__(
+        self,
+        *,
+        steps: int | None = None,
+        samples: int | None = None,
+        tokens: int | None = None,
+        state: Mapping[str, int] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._totals = {"steps": steps, "samples": samples, "tokens": tokens}
+        problems = [
+            f"Progress: {name}: expected a total above 0, got {total!r}. Leave it out if it is not known."
+            for name, total in self._totals.items()
+            if total is not None and not total > 0
+        ]
+        known = dict.fromkeys(self._totals, 0) if state is None else dict(state)
+        if set(known) != set(self._totals):
+            problems.append(f"Progress: state: expected what state() returned, got {state!r:.80}.")
+        if problems:
+            raise ConfigError(*problems)
+        self._done = known
+        self._at_start = dict(known)
+        self._clock = clock
+        self._began = clock()
+
+    def state(self) -> Mapping[str, int]:
+        """Return what a checkpoint keeps, and a restart passes as `state=`."""
+        return dict(self._done)
+
+    @harmless
+    def step(self, *, samples: int = 0, tokens: int = 0) -> None:
+        """Count a step in which all ranks together consumed so many samples and tokens, and record what remains."""
+        for name, count in {"steps": 1, "samples": samples, "tokens": tokens}.items():
+            self._done[name] += count
+        for name in ("samples", "tokens"):
+            if self._done[name]:
+                MEASURES[f"progress/{name}"].record(self._done[name])
+        for name, total in self._totals.items():
+            if total is not None:
+                MEASURES[f"progress/remaining_{name}"].record(max(total - self._done[name], 0))
+        self._record_time()
+
+    def _record_time(self) -> None:
+        name = next((name for name, total in self._totals.items() if total is not None), None)
+        if name is None:
+            return
+        total = self._totals[name] or 0
+        done_now = self._done[name] - self._at_start[name]
+        MEASURES["progress/fraction"].record(min(self._done[name] / total, 1.0))
+        if done_now > 0:
+            pace = (self._clock() - self._began) / done_now
+            MEASURES["time/remaining"].record(max(total - self._done[name], 0) * pace)
+
+    def log(self, values: Mapping[str, Any], **options: Any) -> None:
+        """Record values as `otel_ml.log()` does, and over consumed samples and tokens on axes of those names.
+
+        Args:
+            values: name → value.
+            **options: `reduce=`, `weight=`, `prefix=`, … of `otel_ml.log()`.
+        """
+        otel_ml.log(values, **options)
+        for axis in ("samples", "tokens"):
+            if self._done[axis]:
+                otel_ml.log(values, **{**options, "step": self._done[axis], "axis": axis})
+
+    @contextmanager
+    def epoch(self, number: int) -> Iterator[None]:
+        """Measure epoch `number`; `time/epoch` stands on the axis `epoch`, where it is 0 for the first."""
+        began = self._clock()
+        yield
+        MEASURES["time/epoch"].record(self._clock() - began, step=number, axis="epoch")

@@ -1,0 +1,63 @@
+"""Mean, minimum and maximum of many values, on the device that has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Extent", "extent_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What ranks pool: numbers, or 0-d tensors that are not waited for."""
+
+    mean: Any
+    count: Any
+    min: Any
+    max: Any
+
+
+def extent_of(values: Any, mask: Any = None) -> Extent | None:
+    """Return the extent of `values`, those where `mask` is true; None where there are none.
+
+    A mask on a device that selects nothing gives a weight of 0 and an infinite minimum and maximum: to know it before
+    would be to wait for the device.
+
+    Args:
+        values: a tensor of any shape, an array, or numbers.
+        mask: of the same shape; true (or not 0) counts.
+    """
+    if hasattr(values, "detach"):
+        return _of_tensor(values.detach(), mask)
+    numbers = list(_flat(values))
+    if mask is not None:
+        numbers = [number for number, counts in zip(numbers, _flat(mask), strict=True) if counts]
+    if not numbers:
+        return None
+    return Extent(sum(numbers) / len(numbers), len(numbers), min(numbers), max(numbers))
+
+
+def _of_tensor(values: Any, mask: Any) -> Extent | None:
+    values = values.float()
+    if mask is None:
+        return Extent(values.mean(), values.numel(), values.min(), values.max()) if values.numel() else None
+    chosen = mask.bool()
+    if values.device.type == "cpu":
+        return _of_tensor(values[chosen], None)
+    count = chosen.sum()
+    total = values.masked_fill(~chosen, 0.0).sum()
+    low = values.masked_fill(~chosen, float("inf")).min()
+    high = values.masked_fill(~chosen, float("-inf")).max()
+    return Extent(total / count.clamp(min=1), count, low, high)
+
+
+def _flat(values: Any) -> Iterator[float]:
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    if isinstance(values, Iterable):
+        for value in values:
+            yield from _flat(value)
+    else:
+        yield float(values)

@@ -1,0 +1,137 @@
+"""What the trainer knows of the policy: advantages, KL, clipping, updates, staleness."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from otel_ml._internal.axes import STEPS
+from otel_ml._internal.guard import guard
+from otel_ml.diagnostics.harmless import harmless
+from otel_ml.diagnostics.rl.extent import extent_of
+from otel_ml.diagnostics.rl.table import measure
+
+__all__ = [
+    "PolicyUpdates",
+    "advantages",
+    "clip_fractions",
+    "entropy",
+    "kl",
+    "policy_staleness",
+    "returns",
+    "state_values",
+]
+
+
+@harmless
+def advantages(values: Any, mask: Any = None) -> None:
+    """Record mean, minimum and maximum of advantages.
+
+    Args:
+        values: tensor of any shape, array or numbers; of a device tensor only sums are copied.
+        mask: of the same shape; true counts.
+    """
+    _three("rl/train/advantage", values, mask)
+
+
+@harmless
+def returns(values: Any, mask: Any = None) -> None:
+    """Record mean, minimum and maximum of returns; arguments as for `advantages()`."""
+    _three("rl/train/return", values, mask)
+
+
+@harmless
+def state_values(values: Any, mask: Any = None) -> None:
+    """Record mean, minimum and maximum of the critic's values; arguments as for `advantages()`."""
+    _three("rl/train/value", values, mask)
+
+
+@harmless
+def kl(values: Any, mask: Any = None) -> None:
+    """Record mean, minimum and maximum of the KL divergence per token; arguments as for `advantages()`."""
+    _three("rl/train/kl", values, mask)
+
+
+@harmless
+def entropy(values: Any, mask: Any = None) -> None:
+    """Record the mean entropy per token or action; arguments as for `advantages()`."""
+    found = extent_of(values, mask)
+    if found is not None:
+        measure("rl/train/entropy").record(found.mean, weight=found.count)
+
+
+@harmless
+def clip_fractions(ratio: Any, mask: Any = None, *, low: float = 0.2, high: float = 0.2) -> None:
+    """Record probability ratios, and which part of them PPO's clip cuts below 1 - `low` and above 1 + `high`.
+
+    Args:
+        ratio: a tensor: new by old probability.
+        mask: of the same shape; true counts.
+        low: lower clip.
+        high: upper clip.
+    """
+    _three("rl/train/ratio", ratio, mask)
+    for name, cut in (("low", ratio < 1 - low), ("high", ratio > 1 + high)):
+        found = extent_of(cut, mask)
+        if found is not None:
+            measure(f"rl/train/clip_fraction_{name}").record(found.mean, weight=found.count)
+
+
+def _three(name: str, values: Any, mask: Any) -> None:
+    found = extent_of(values, mask)
+    if found is None:
+        return
+    measure(name).record(found.mean, weight=found.count)
+    measure(f"{name}/min").record(found.min)
+    measure(f"{name}/max").record(found.max)
+
+
+class PolicyUpdates:
+    """Tells how often the policy is updated, and how far.
+
+    Args:
+        clock: seconds; for tests.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._last: float | None = None
+
+    @harmless
+    def updated(self, magnitude: Any = None) -> None:
+        """The policy was updated: record the rate since the last time, and the norm of the change.
+
+        Args:
+            magnitude: L2 norm of new minus old parameters; a number or 0-d tensor.
+        """
+        now = self._clock()
+        if self._last is not None and now > self._last:
+            measure("rl/train/update_frequency").record(1.0 / (now - self._last))
+        self._last = now
+        if magnitude is not None:
+            measure("rl/train/update_magnitude").record(magnitude)
+
+
+@harmless
+def policy_staleness(versions: Iterable[int], *, current: int | None = None, replica: str = "") -> None:
+    """Record how many versions the policy is ahead of each sample of a batch.
+
+    Args:
+        versions: of the policy that made each sample: the generator's step on the axis `policy_version`.
+        current: the version that is trained; by default this process' step on the axis `policy_version`.
+        replica: whose samples they are, which makes a series of its own besides that of all.
+    """
+    now = STEPS.current("policy_version").index if current is None else current
+    if now is None:
+        guard.say(
+            "no-policy-version",
+            "rl/train/staleness is not recorded: this process has no step on the axis policy_version. "
+            "Call otel_ml.set_step(version, axis='policy_version'), or pass current=.",
+        )
+        return
+    behind = [float(now - version) for version in versions]
+    if behind:
+        measure("rl/train/staleness").record(behind)
+        if replica:
+            measure("rl/train/staleness").record(behind, attributes={"replica": replica})

@@ -1,0 +1,157 @@
+"""Batches, samples, tokens and FLOPs per second over the last steps: of the job, and of a device."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from otel_ml._internal.guard import guard
+from otel_ml.diagnostics.flops import device_name, peak_flops
+from otel_ml.diagnostics.harmless import harmless
+from otel_ml.diagnostics.measure import Measure
+from otel_ml.exceptions import ConfigError
+
+__all__ = ["MEASURES", "Throughput"]
+
+_TOTAL = ("sum",)
+_DEVICE = ("mean", "min")
+
+MEASURES = {
+    measure.name: measure
+    for measure in (
+        Measure("throughput/batches_per_sec", "{batch}/s", _TOTAL, "Batches of all replicas.", "last"),
+        Measure("throughput/samples_per_sec", "{sample}/s", _TOTAL, "Samples of all replicas.", "last"),
+        Measure("throughput/tokens_per_sec", "{token}/s", _TOTAL, "Tokens of all replicas.", "last"),
+        Measure("throughput/tflops", "TFLOP/s", _TOTAL, "Model FLOPs of all replicas.", "last"),
+        Measure("throughput/device/batches_per_sec", "{batch}/s", _DEVICE, "Batches of one device.", "last"),
+        Measure("throughput/device/samples_per_sec", "{sample}/s", _DEVICE, "Samples of one device.", "last"),
+        Measure("throughput/device/tokens_per_sec", "{token}/s", _DEVICE, "Tokens of one device.", "last"),
+        Measure("throughput/device/tflops", "TFLOP/s", _DEVICE, "Model FLOPs of one device.", "last"),
+        Measure("throughput/step_tflop", "TFLOP", _TOTAL, "Model FLOPs of a step, of all replicas."),
+        Measure("throughput/epoch_tflop", "TFLOP", _TOTAL, "Model FLOPs of an epoch, of all replicas."),
+        Measure("throughput/mfu", "1", _DEVICE, "Model FLOPs of one device per peak FLOPs of it.", "last"),
+    )
+}
+"""What is recorded, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    at: float
+    batches: float
+    samples: float
+    tokens: float
+    flops: float
+
+
+class Throughput:
+    """Rates over a rolling window of steps; every rank calls `step()` once in each step.
+
+    The first call starts the clock, the second gives the first rates; the window then grows to `window` steps. Totals
+    are sums over ranks, so a rank that is missing from a step is missing from its total: `otel_ml/writers_missing` says
+    so.
+
+    Args:
+        window: steps.
+        devices_per_replica: devices that work on the same samples (tensor · pipeline · context parallel).
+        over: the topology dimension of replicas (`"dp"`), where `devices_per_replica` is above 1: of the ranks that see
+            the same samples, one counts.
+        peak: FLOP/s of a device; by default that of the device this process sees, at `dtype`.
+        dtype: of the matrix products, for `peak`.
+        clock: seconds; for tests.
+
+    Raises:
+        ConfigError: a number is none that makes sense; all of them in one message.
+
+    Examples:
+        ```python
+        throughput = Throughput(window=50)
+        for batch in otel_ml.steps(loader):
+            train(batch)
+            flops = transformer_flops(7e9, tokens=batch.numel())
+            throughput.step(samples=len(batch), tokens=batch.numel(), flops=flops)
+        ```
+    """
+
+    def __init__(
+        self,
+        *,
+        window: int = 100,
+        devices_per_replica: int = 1,
+        over: str | None = None,
+        peak: float | None = None,
+        dtype: str = "bfloat16",
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        problems = []
+        if not isinstance(window, int) or window < 1:
+            problems.append(f"Throughput: window: expected a number of steps from 1 on, got {window!r}.")
+        if not isinstance(devices_per_replica, int) or devices_per_replica < 1:
+            problems.append(
+                f"Throughput: devices_per_replica: expected a number of devices from 1 on, got {devices_per_replica!r}."
+            )
+        if peak is not None and not peak > 0:
+            problems.append(f"Throughput: peak: expected FLOP/s above 0, got {peak!r}. Leave it out if unknown.")
+        if problems:
+            raise ConfigError(*problems)
+        self._done: deque[_Done] = deque(maxlen=window + 1)
+        self._devices = devices_per_replica
+        self._over = over
+        self._peak = peak
+        self._dtype = dtype
+        self._clock = clock
+        self._is_peak_known = peak is not None
+        self._epoch_flops = 0.0
+
+    @harmless
+    def step(self, *, batches: float = 1, samples: float = 0, tokens: float = 0, flops: float = 0) -> None:
+        """Count what this replica did since the last call, and record the rates; 0 leaves a rate out.
+
+        Args:
+            batches: micro-batches count as one each, if you like.
+            samples: of this replica, not of the job.
+            tokens: of this replica.
+            flops: model FLOPs of forward and backward, for instance from `transformer_flops()`.
+        """
+        self._done.append(_Done(self._clock(), batches, samples, tokens, flops))
+        if flops:
+            self._epoch_flops += flops
+            MEASURES["throughput/step_tflop"].record(flops / 1e12, over=self._over)
+        elapsed = self._done[-1].at - self._done[0].at
+        if elapsed <= 0:
+            return
+        counted = list(self._done)[1:]  # the first one's work was done before its time
+        self._record("batches_per_sec", sum(done.batches for done in counted) / elapsed)
+        self._record("samples_per_sec", sum(done.samples for done in counted) / elapsed)
+        self._record("tokens_per_sec", sum(done.tokens for done in counted) / elapsed)
+        flops_per_sec = sum(done.flops for done in counted) / elapsed
+        self._record("tflops", flops_per_sec / 1e12)
+        if flops_per_sec and (peak := self._peak_flops()) is not None:
+            MEASURES["throughput/mfu"].record(flops_per_sec / self._devices / peak)
+
+    @harmless
+    def epoch(self, number: int) -> None:
+        """Record the FLOPs since the last epoch on the axis `epoch`; call it at the end of each."""
+        flops, self._epoch_flops = self._epoch_flops, 0.0
+        if flops:
+            MEASURES["throughput/epoch_tflop"].record(flops / 1e12, over=self._over, step=number, axis="epoch")
+
+    def _record(self, name: str, rate: float) -> None:
+        if rate:
+            MEASURES[f"throughput/{name}"].record(rate, over=self._over)
+            MEASURES[f"throughput/device/{name}"].record(rate / self._devices)
+
+    def _peak_flops(self) -> float | None:
+        if not self._is_peak_known:
+            self._is_peak_known = True
+            name = device_name()
+            self._peak = None if name is None else peak_flops(name, self._dtype)
+            if self._peak is None:
+                shown = "no GPU" if name is None else f"the peak of {name!r} at {self._dtype!r} is not known"
+                guard.say(
+                    "peak-unknown",
+                    f"throughput/mfu is not recorded: {shown}. Pass Throughput(peak=…) in FLOP/s to have it.",
+                )
+        return self._peak

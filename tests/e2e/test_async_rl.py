@@ -1,0 +1,46 @@
+"""`python examples/async_rl.py`: roles that learn leave the RL list in one run, and what is wrong is found in it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import otel_ml
+from otel_ml.diagnostics import rl
+from tests.e2e.jobs import ROOT, environment, the_run_in
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(240)  # five processes import torch or Ray
+@pytest.mark.feature("F19", "better", "all of the RFC's list from one job of three roles, in one run")
+@pytest.mark.feature("R14", "better", "the RL families of a job that learns, under one table of names")
+@pytest.mark.feature("F8", "better", "trainer, generators and replay buffer, as Ray actors, are one run")
+def test_a_job_of_three_roles_learns_and_its_run_shows_all_that_is_wrong(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "async_rl.py"],
+        cwd=tmp_path,
+        env=environment(OTEL_ML_EXPORTERS="jsonl"),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    said = done.stdout
+    assert re.search(r"^slow: generator 1 ", said, re.MULTILINE), said
+    assert re.search(r"^stale: generator 2 ", said, re.MULTILINE), said
+    assert re.search(r"^failures: 1, recovered in 0\.\d*[1-9]", said, re.MULTILINE), said
+    before, after = map(float, re.findall(r"^reward: ([\d.]+) → ([\d.]+)$", said, re.MULTILINE)[0])
+    assert after > before + 0.15, said
+
+    shown = otel_ml.read(the_run_in(tmp_path / "otel-ml-runs"))
+    bare = {re.sub(r"^(generator/rollout|replay_buffer)/|/replica/\w+|/reason/\w+", "", name) for name in shown}
+    histograms = {"rl/sample/sequence_length/distribution"}  # a record of its own, not a scalar
+    assert {row.measure.name for row in rl.ROWS} - histograms - bare == set()
+    assert shown["rl/train/advantage"][0] == list(range(60))
+    assert "lost" not in done.stderr.replace("0 lost", "")

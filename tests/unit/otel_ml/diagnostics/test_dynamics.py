@@ -1,0 +1,243 @@
+"""Norms, counts, rates, validation and layers, as they stand in the run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+import otel_ml
+from otel_ml.diagnostics import dynamics
+from otel_ml.testing import Capture, otel_ml_capture
+
+__all__ = ["otel_ml_capture"]
+
+
+def model() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+
+
+def trained(net: torch.nn.Module) -> torch.nn.Module:
+    net(torch.ones(5, 4)).square().sum().backward()
+    return net
+
+
+@pytest.mark.feature("M18", "better", "global and per-parameter norms without a collective or synchronisation")
+@pytest.mark.feature("I13", "yes", "gradients of a model are watched")
+@pytest.mark.feature(
+    "M19", "better", "pooled validation loss; perplexity of the pooled loss, not a mean of perplexities"
+)
+def test_a_run_shows_the_norms_that_torch_computes(tmp_path: Path) -> None:
+    net = trained(model())
+    norms = dynamics.Norms(net, each=r"weight")
+
+    with otel_ml.init("norms", exporters="jsonl") as run:
+        otel_ml.set_step(0)
+        norms.record_gradients()
+        norms.record_parameters()
+        dynamics.record_validation_part(1.0, weight=1)
+        dynamics.record_validation_part(2.0, weight=3)
+        otel_ml.set_step(1)
+
+    found = {name: values[0] for name, (_, values) in otel_ml.read(run).items()}
+    gradients = [parameter.grad.flatten() for parameter in net.parameters() if parameter.grad is not None]
+    whole = torch.cat(gradients)
+    assert found["grad/norm"] == pytest.approx(whole.norm().item(), rel=1e-6)
+    assert found["grad/sum_of_squares"] == pytest.approx(whole.square().sum().item(), rel=1e-6)
+    assert found["grad/mean_square"] == pytest.approx(whole.square().mean().item(), rel=1e-6)
+    assert found["grad/abs_max"] == pytest.approx(whole.abs().max().item())
+    assert found["grad/zeros"] == (whole == 0).sum().item()
+    assert found["grad/zero_fraction"] == pytest.approx((whole == 0).float().mean().item())
+    assert found["grad/norm/0.weight"] == pytest.approx(net[0].weight.grad.norm().item(), rel=1e-6)  # type: ignore[union-attr,index]
+    whole = torch.cat([parameter.flatten() for parameter in net.parameters()])
+    assert found["param/norm"] == pytest.approx(whole.norm().item(), rel=1e-6)
+    assert "grad/norm/0.bias" not in found
+    assert found["val/loss"] == 1.75
+    assert dynamics.perplexity_of(run) == ([0], [math.exp(1.75)])
+
+
+def test_copies_on_other_ranks_are_counted_once(otel_ml_capture: Capture) -> None:
+    net = trained(model())
+    otel_ml.set_step(0)
+
+    for rank in range(4):
+        with otel_ml_capture.rank(rank):
+            dynamics.Norms(net, world_size=4).record_gradients()
+
+    whole = torch.cat([parameter.grad.flatten() for parameter in net.parameters() if parameter.grad is not None])
+    squares = [point.value for point in otel_ml_capture.points if point.name == "grad/sum_of_squares"]
+    assert sum(squares) == pytest.approx(whole.square().sum().item(), rel=1e-6)
+
+
+def test_shards_on_other_ranks_add_up(otel_ml_capture: Capture) -> None:
+    shards = [torch.nn.Parameter(torch.full((size,), 2.0)) for size in (3, 5, 0)]
+    otel_ml.set_step(0)
+
+    for rank, shard in enumerate(shards):
+        with otel_ml_capture.rank(rank):
+            dynamics.Norms([("w", shard)], copies=1, world_size=3, each="w").record_parameters()
+
+    for name in ("param/sum_of_squares", "param/sum_of_squares/w"):
+        points = [point for point in otel_ml_capture.points if point.name == name]
+        assert sum(point.value for point in points) == pytest.approx(32.0)
+    ranks = {point.rank for point in otel_ml_capture.points if point.name == "param/norm"}
+    assert ranks == {0, 1, 2}  # an empty shard is part of the norm
+    assert {point.rank for point in otel_ml_capture.points if point.name == "param/abs_max"} == {0, 1}
+
+
+@pytest.mark.feature(
+    "N33", "better", "names the first tensor and step, without waiting for the device; the rest is counted"
+)
+def test_an_infinite_gradient_is_said_once_with_its_tensor_and_step(otel_ml_capture: Capture) -> None:
+    net = trained(model())
+    net[2].bias.grad[0] = math.inf  # type: ignore[union-attr,index]
+    norms = dynamics.Norms(net)
+    for step in (3, 4):
+        otel_ml.set_step(step)
+        norms.record_gradients()
+
+    assert otel_ml_capture.values("grad/nonfinite") == [1.0, 1.0]
+    (notice,) = otel_ml_capture.notices
+    assert "'2.bias'" in notice
+    assert "step 3" in notice
+
+
+def test_a_parameter_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    with pytest.raises(otel_ml.ConfigError, match=r"fits no parameter.*0\.weight"):
+        dynamics.Norms(model(), each="attention")
+    with pytest.raises(otel_ml.ConfigError, match="regular expression"):
+        dynamics.Norms(model(), each="(")
+
+
+@pytest.mark.feature(
+    "M12", "better", "skipped and NaN iterations, also of device tensors; average loss of the good ones"
+)
+def test_skipped_and_nan_iterations_are_counted_and_leave_the_average_alone(otel_ml_capture: Capture) -> None:
+    iterations = dynamics.Iterations(interval=4)
+    losses = [torch.tensor(1.0), torch.tensor(math.nan), torch.tensor(3.0), torch.tensor(100.0)]
+    for step, loss in enumerate(losses):
+        otel_ml.set_step(step)
+        iterations.step(loss, samples=8, skipped=torch.tensor(float(step == 3)), skipped_samples=int(step == 1))
+
+    assert otel_ml_capture.values("train/nan_iterations") == [0, 1, 1, 1]
+    assert otel_ml_capture.values("train/skipped_iterations") == [0, 0, 0, 1]
+    assert otel_ml_capture.values("train/consumed_samples") == [8, 16, 24, 32]
+    assert otel_ml_capture.values("train/skipped_samples") == [0, 1, 1, 1]
+    assert otel_ml_capture.values("train/loss_average") == [2.0]
+
+
+def test_counts_go_on_after_a_restart(otel_ml_capture: Capture) -> None:
+    before = dynamics.Iterations()
+    otel_ml.set_step(0)
+    before.step(math.inf, samples=8, skipped=True)
+    otel_ml.set_step(1)
+    dynamics.Iterations(state=before.state()).step(1.0, samples=8)
+
+    assert otel_ml_capture.values("train/consumed_samples") == [8, 16]
+    assert otel_ml_capture.values("train/nan_iterations") == [1, 1]
+
+
+def test_an_interval_without_a_good_iteration_has_no_average(otel_ml_capture: Capture) -> None:
+    otel_ml.set_step(0)
+
+    dynamics.Iterations(interval=1).step(math.nan)
+
+    (average,) = [point for point in otel_ml_capture.points if point.name == "train/loss_average"]
+    assert average.value == 0.0  # with a weight of 0: the service leaves it out
+
+
+def test_what_is_wrong_with_iterations_is_said_at_once() -> None:
+    with pytest.raises(otel_ml.ConfigError) as raised:
+        dynamics.Iterations(interval=0, state={"x": 1.0})
+
+    assert len(raised.value.problems) == 2
+
+
+@pytest.mark.feature("M18", "better", "loss scale, learning rates incl. decoupled, of every named group")
+def test_what_training_is_set_to_is_recorded(otel_ml_capture: Capture) -> None:
+    net = model()
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": net[0].parameters(), "lr": 0.1, "name": "body"},  # type: ignore[index]
+            {"params": net[2].parameters(), "lr": 0.01, "is_decoupled_lr": True},  # type: ignore[index]
+        ]
+    )
+    otel_ml.set_step(0)
+
+    dynamics.record_state(optimizer, loss_scale=torch.tensor(65536.0), batch_size=256, world_size=8)
+
+    found = {(point.name, *point.attributes.values()): point.value for point in otel_ml_capture.points}
+    assert found[("train/learning_rate",)] == 0.1
+    assert found[("train/learning_rate", "body")] == 0.1
+    assert found[("train/decoupled_learning_rate",)] == 0.01
+    assert found[("train/weight_decay",)] == 0.01
+    assert found[("train/loss_scale",)] == 65536.0
+    assert found[("train/batch_size",)] == 256
+    assert found[("train/world_size",)] == 8
+    assert ("train/micro_batch_size",) not in found
+
+
+@pytest.mark.parametrize("loss", [1.5, torch.tensor(1.5)])
+def test_a_loss_of_the_whole_job_has_its_perplexity(otel_ml_capture: Capture, loss: object) -> None:
+    otel_ml.set_step(0)
+
+    dynamics.record_validation(loss)
+
+    assert otel_ml_capture.values("val/loss_perplexity") == [pytest.approx(math.exp(1.5))]
+
+
+def test_the_perplexity_of_a_model_that_knows_nothing_has_an_end(otel_ml_capture: Capture) -> None:
+    otel_ml.set_step(0)
+
+    dynamics.record_validation(1000.0)
+
+    assert otel_ml_capture.values("val/loss_perplexity") == [math.exp(20)]
+
+
+@pytest.mark.feature("M20", "yes", "per layer, with a reduction and group for each metric")
+def test_a_layer_has_its_series_and_all_layers_have_one(otel_ml_capture: Capture) -> None:
+    otel_ml.set_step(0)
+
+    dynamics.record_layer("moe", "load_balancing_loss", 1.0, layer=0)
+    dynamics.record_layer("moe", "load_balancing_loss", torch.tensor(3.0), layer=1)
+    dynamics.record_layer("mtp", "loss", 2.0, layer=0, reduce="sum")
+
+    assert otel_ml_capture.values("moe/load_balancing_loss/layer_1") == [3.0]
+    assert otel_ml_capture.values("moe/load_balancing_loss") == [2.0]
+    assert {p.reduction for p in otel_ml_capture.points if p.name == "mtp/loss"} == {"sum"}
+
+
+@pytest.mark.feature(
+    "M33", "better", "tokens of every expert, summed over ranks, in every backend and in metrics.jsonl"
+)
+def test_tokens_of_each_expert_are_traced(otel_ml_capture: Capture) -> None:
+    otel_ml.set_step(0)
+
+    dynamics.record_routing(torch.tensor([5, 0, 7]), layer=3)
+
+    assert [otel_ml_capture.values(f"moe/tokens/layer_3/expert_{expert}") for expert in range(3)] == [[5], [0], [7]]
+
+
+def test_the_largest_attention_logit_is_that_of_all_layers(otel_ml_capture: Capture) -> None:
+    otel_ml.set_step(0)
+
+    dynamics.record_attention_logit(3.0, layer=0)
+    dynamics.record_attention_logit(torch.tensor(9.0), layer=1)
+
+    (point,) = [point for point in otel_ml_capture.points if point.name == "attention/max_logit"]
+    assert (point.max, point.reduction) == (9.0, "max")
+
+
+def test_what_no_norm_can_be_made_of_is_said_and_training_goes_on(otel_ml_capture: Capture) -> None:
+    net = torch.nn.Embedding(4, 2, sparse=True)
+    net(torch.tensor([1, 2])).sum().backward()
+    otel_ml.set_step(0)
+
+    dynamics.Norms(net).record_gradients()
+    dynamics.record_state(object())
+    dynamics.record_routing(5, layer=0)  # type: ignore[arg-type]
+
+    assert ["training goes on" in notice for notice in otel_ml_capture.notices] == [True, True, True]
