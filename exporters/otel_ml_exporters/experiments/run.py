@@ -95,6 +95,7 @@ class ExperimentRun:
         self.pipelines: dict[str, Pipeline] = {}
         self.info = self._run_info()
         self.status: Status = self._engine.status
+        self.findings = self._engine.findings
         if self.outbox.damage:
             _log.error("%s", explained(f"Run {experiment}: {self.outbox.damage}", "damaged-file"))
             self.say("damaged-file", self.outbox.damage)
@@ -174,6 +175,7 @@ class ExperimentRun:
             _log.warning("Run %s: %s", self.experiment, sentence)
         self._unstored = None
         self.status = self._engine.status
+        self.findings = self._engine.findings
         self.info = self._run_info()
         self._deliver()
 
@@ -352,6 +354,7 @@ class ExperimentRun:
             "pending": pending,
             "problem": self.trouble.text or None,
             "notices": list(self.outbox.notices),
+            "findings": list(self.findings),
             "last_seq": self.outbox.last_seq,
             "overhead_s": status.overhead_s,
             "duration_s": status.duration_s,
