@@ -17,6 +17,8 @@ Floats = npt.NDArray[np.float64]
 STEPS = 128
 _ROWS = 256
 """More ranks share rows; a row shows the slowest of its ranks."""
+_PIXELS = 1024
+"""Of a side of the picture, at most; a rank or a step is never less than one."""
 _HOTTEST = 1.0
 """Twice the usual time; slower looks the same."""
 _COLOURS = np.array([[28, 36, 58], [54, 92, 141], [240, 196, 84], [214, 69, 48]], dtype=np.float64)
@@ -50,8 +52,8 @@ class Heat:
         for column, (_, slowdowns) in enumerate(self._steps):
             matrix[: len(slowdowns), column] = slowdowns
         matrix = _thinned(matrix[np.argsort(ranks)])
-        scale = max(1, min(16, 512 // max(matrix.shape)))
-        pixels = _coloured(matrix).repeat(scale, axis=0).repeat(scale, axis=1)
+        tall, wide = (max(1, min(most, _PIXELS // size)) for most, size in zip((24, 8), matrix.shape, strict=True))
+        pixels = _coloured(matrix).repeat(tall, axis=0).repeat(wide, axis=1)
         first, last = self._steps[0][0], self._steps[-1][0]
         caption = (
             f"How much longer than the usual rank: ranks {min(ranks)} to {max(ranks)} from top to bottom, "

@@ -13,7 +13,7 @@ from otel_ml_exporters.runs.history import Series
 __all__ = ["COLOURS", "Curve", "chart", "thinned"]
 
 WIDTH, HEIGHT = 340, 150
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 8, 8, 20
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 8, 8, 20
 _POINTS = 300
 """Points of a curve that is drawn; of more, the lowest and highest of each stretch are."""
 

@@ -56,12 +56,23 @@ def details(title: str, *content: str) -> Markup:
 
 
 def cell_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
-    """Return a table that scrolls sideways where it is too wide; numbers are aligned to the right."""
-    head = tag("tr", *(tag("th", column) for column in columns))
-    body = [tag("tr", *(_cell(value) for value in row)) for row in rows]
-    if not body:
+    """Return a table that scrolls sideways where it is too wide; columns of numbers are aligned to the right."""
+    cells = [tuple(row) for row in rows]
+    if not cells:
         return Markup("")
-    return tag("div", tag("table", tag("thead", head), tag("tbody", *body)), class_="wide")
+    head = [
+        tag("th", name, class_="number" if _is_numeric(place, cells) else None) for place, name in enumerate(columns)
+    ]
+    body = [tag("tr", *(_cell(value) for value in row)) for row in cells]
+    return tag("div", tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body)), class_="wide")
+
+
+def _is_numeric(place: int, rows: Sequence[Sequence[object]]) -> bool:
+    return all(row[place] is None or _is_number(row[place]) for row in rows)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _cell(value: object) -> Markup:

@@ -38,7 +38,7 @@ def test_a_thousand_ranks_fit_and_none_is_hidden() -> None:
     picture = heat.picture(tuple(range(ranks)))
 
     assert picture is not None
-    assert picture.height <= 512
+    assert picture.height <= 1024
     pixels = np.asarray(Image.open(io.BytesIO(picture.png)).convert("RGB")).astype(int)
     assert (pixels[:, 0, 0] > 200).any()
 
