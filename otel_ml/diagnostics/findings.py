@@ -11,6 +11,7 @@ with findings.watch(lambda finding: print(finding)):
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from types import TracebackType
@@ -22,7 +23,10 @@ from otel_ml._internal.runtime import RUNTIME
 __all__ = ["Finding", "Watch", "watch"]
 
 _GRACE_S = 2.0
-"""How long `stop()` waits for a callback that is running."""
+"""How long `stop()` waits for the service, or a callback that is running."""
+
+_LAST_S = 0.1
+"""Seconds between two questions then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,8 @@ class Finding:
         axis: of the steps `since` (the first one of the trouble) and `last` (the newest one looked at).
         attempt: how many restarts of the job came before.
         is_over: the rank is as quick as the others again, or was heard again.
-        slowdown: how much longer than the usual rank it takes, as a share of the usual time.
+        slowdown: how much longer than the usual rank it takes, as a share of the usual time: lately, or over all steps
+            since `since` where it is over.
         extra_s: the same in seconds per step.
         cost_s: the same, summed since `since`.
     """
@@ -69,7 +74,10 @@ class Watch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask once more, and end; a callback that hangs is left behind. Safe twice."""
+        """Ask until the service has decided all that arrived, at most 2 s, and end. Safe twice.
+
+        A callback that hangs is left behind.
+        """
         self._stopping.set()
         if self._thread is not threading.current_thread():
             self._thread.join(_GRACE_S)
@@ -83,17 +91,24 @@ class Watch:
         self.stop()
 
     def _work(self) -> None:
-        is_last = False
-        while not is_last:
-            is_last = self._stopping.wait(self._every_s)
-            try:
-                self._tell(_found(RUNTIME._status()))  # noqa: SLF001 (what `Run.urls` asks, for whichever run is active)
-            except Exception as error:  # noqa: BLE001 (a program's callback raises what it likes)
-                guard.say(
-                    "findings-callback",
-                    f"A callback of otel_ml.diagnostics.findings.watch() raised {type(error).__name__}: {error}. "
-                    "It is called again for the next finding; training is not affected.",
-                )
+        while not self._stopping.wait(self._every_s):
+            self._ask()
+        deadline = time.monotonic() + _GRACE_S
+        while self._ask() and time.monotonic() < deadline:
+            time.sleep(_LAST_S)
+
+    def _ask(self) -> bool:
+        """Tell what is new; return whether the service has still to decide about something that arrived."""
+        status = RUNTIME._status()  # noqa: SLF001 (what `Run.urls` asks, for whichever run is active)
+        try:
+            self._tell(_found(status))
+        except Exception as error:  # noqa: BLE001 (a program's callback raises what it likes)
+            guard.say(
+                "findings-callback",
+                f"A callback of otel_ml.diagnostics.findings.watch() raised {type(error).__name__}: {error}. "
+                "It is called again for the next finding; training is not affected.",
+            )
+        return bool((status or {}).get("pending"))
 
     def _tell(self, found: Iterable[Finding]) -> None:
         for finding in found:

@@ -22,9 +22,9 @@ return [...document.querySelectorAll('body *')]
     .map(node => node.outerHTML.slice(0, 200));
 """
 _HOVER = """
-const svg = document.querySelector('svg[data-curves]'), place = svg.getBoundingClientRect();
+const svg = document.querySelector('svg[aria-label="loss over step"]'), place = svg.getBoundingClientRect();
 svg.dispatchEvent(new PointerEvent('pointermove', {clientX: place.left + place.width / 2, clientY: place.top + 20}));
-return document.querySelector('.tip:not([hidden])').textContent;
+return svg.parentNode.querySelector('.tip:not([hidden])').textContent;
 """
 
 

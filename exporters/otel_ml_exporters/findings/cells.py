@@ -17,7 +17,7 @@ T = TypeVar("T", bound=np.generic)
 MAX_CELLS = 1 << 20
 """Pairs of rank and timer that are looked at (some 60 MiB); further ranks and timers are not."""
 
-_FIELDS = {"evidence": 0.0, "relief": 0.0, "before": np.nan, "recent": 0.0, "extra": 0.0, "seconds": 0.0}
+_FIELDS = {"evidence": 0.0, "relief": 0.0, "before": np.nan, "recent": 0.0, "extra": 0.0, "seconds": 0.0, "total": 0.0}
 
 
 class Cells:
@@ -30,6 +30,7 @@ class Cells:
         recent: its slow-down, smoothed over a few steps.
         extra: the same in seconds.
         seconds: lost since `since`.
+        total: its slow-downs since `since`, added.
         since: step at which the evidence began.
         is_open: there is a finding.
     """
@@ -48,6 +49,7 @@ class Cells:
     recent: Floats
     extra: Floats
     seconds: Floats
+    total: Floats
 
     def grow(self, ranks: Iterable[int], phases: Iterable[str]) -> bool:
         """Make room for ranks and phases, as far as there is any; return whether something is new."""

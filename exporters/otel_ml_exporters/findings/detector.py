@@ -84,7 +84,9 @@ class Detector:
             self.slowdowns = np.full(len(cells.ranks), np.nan)
             return changes
         extra = own_extra(seconds, usual)
-        slow = np.minimum(extra / np.maximum(usual, self._thresholds.least_share * np.nanmax(usual)), _WORST)
+        limits = self._thresholds
+        least = max(limits.least_share * float(np.nanmax(usual)), limits.least_s)
+        slow = np.minimum(extra / np.maximum(usual, least), _WORST)
         slow[~np.isfinite(slow)] = np.nan  # a phase that takes nobody any time
         self._learn_scatter(slow)
         self._weigh(step, slow, extra)
@@ -124,6 +126,7 @@ class Detector:
                 cells.is_open[place] = True
                 cells.since[place], cells.seconds[place] = finding.since, finding.cost_s
                 cells.recent[place], cells.extra[place] = finding.slowdown, finding.extra_s
+                cells.total[place] = finding.slowdown * (finding.last - finding.since + 1)
 
     def _learn_scatter(self, slow: Floats) -> None:
         """A culprit that stays slow does not scatter more, and the median over ranks does not mind one that does."""
@@ -149,7 +152,7 @@ class Detector:
         seen = ~np.isnan(slow)
         begins = seen & (cells.evidence == 0) & ~cells.is_open & (slow > slack)
         cells.since[begins] = step
-        cells.seconds[begins] = 0.0
+        cells.seconds[begins] = cells.total[begins] = 0.0
         cells.recent[begins], cells.extra[begins] = slow[begins], extra[begins]
         share = needed / self._thresholds.steps
         gain = np.clip(slow - slack, -share, share)
@@ -158,17 +161,21 @@ class Detector:
         cells.recent += np.where(seen, _SMOOTHING * (slow - cells.recent), 0.0)
         cells.extra += np.where(seen, _SMOOTHING * (extra - cells.extra), 0.0)
         cells.seconds += np.where(seen, np.maximum(extra, 0.0), 0.0)
+        cells.total += np.where(seen, np.maximum(slow, 0.0), 0.0)
 
     def _ended(self, step: int) -> list[Finding]:
         cells = self._cells
-        over = cells.is_open & (cells.relief >= self._needed * (1 - 1e-9))
+        relieved = cells.is_open & (cells.relief >= self._needed * (1 - 1e-9))
         found = []
-        for rank, phase in self._names(over):
+        for rank, phase in self._names(relieved):
             place = self._place(rank, phase)
             cells.is_open[place], cells.evidence[place] = False, 0.0
             finding = self.open.pop((rank, phase))
-            found.append(replace(finding, last=step, is_over=True, cost_s=float(cells.seconds[place])))
-        cells.relief[over] = 0.0
+            steps, cost_s = step - finding.since + 1, float(cells.seconds[place])
+            slowdown = float(cells.total[place]) / steps
+            over = replace(finding, last=step, is_over=True, slowdown=slowdown, extra_s=cost_s / steps, cost_s=cost_s)
+            found.append(over)
+        cells.relief[relieved] = 0.0
         return found
 
     def _changed(self, step: int) -> list[Finding]:

@@ -19,7 +19,8 @@ class Finding:
         phase: name of the timer without `time/`; empty for a silent rank.
         since: first step of the trouble; `last` is the newest one that was looked at.
         is_over: the rank is as quick as the others again, or was heard again.
-        slowdown: how much longer than the usual rank it took lately, as a share of the usual time; 0 for a silent rank.
+        slowdown: how much longer than the usual rank it took, as a share of the usual time: lately, or over all steps
+            since `since` where it is over; 0 for a silent rank.
         extra_s: the same in seconds per step. Where ranks wait for each other in each step, the job loses it.
         cost_s: the same, summed over all steps since `since`.
     """

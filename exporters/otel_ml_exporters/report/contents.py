@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from otel_ml_exporters.records import HistogramValue, Image, Record, Span, SpanBatch, StepRecord, Table, Text
 from otel_ml_exporters.runs.folders import RunFolder
@@ -15,6 +17,9 @@ __all__ = ["Contents", "contents", "read_contents"]
 
 _SPANS = 20_000
 """Newest spans that are kept: the timeline shows the last steps."""
+
+_TAIL = 16 * 2**20
+"""Bytes of the end of `spans.jsonl` that are read."""
 
 
 @dataclass
@@ -95,4 +100,26 @@ def read_contents(run: RunFolder) -> Contents:
     Raises:
         RunUnreadableError: it is being recorded without the exporter `jsonl`, or is damaged.
     """
-    return contents(run.id, run.experiment, records(run))
+    read = contents(run.id, run.experiment, records(run))
+    if not read.workers:  # while the service has the run open
+        read.add(SpanBatch(0, _newest_spans(run.path / "spans.jsonl")))
+    return read
+
+
+def _newest_spans(path: Path) -> list[Span]:
+    """Return the spans at the end of what the exporter `jsonl` wrote; a line that is cut or no span is left out."""
+    if not path.is_file():
+        return []
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL))
+        lines = file.read().splitlines()
+    return [span for line in lines if (span := _span_of(line)) is not None]
+
+
+def _span_of(line: bytes) -> Span | None:
+    try:
+        row = json.loads(line)
+        row.pop("seq", None)
+        return Span(**row)
+    except (ValueError, TypeError, AttributeError):
+        return None

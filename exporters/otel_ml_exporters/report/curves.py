@@ -13,7 +13,7 @@ from otel_ml_exporters.runs.history import Series
 __all__ = ["COLOURS", "Curve", "chart", "thinned"]
 
 WIDTH, HEIGHT = 340, 150
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 8, 8, 20
+_LEFT, _RIGHT, _TOP, _BOTTOM = 54, 8, 8, 20
 _POINTS = 300
 """Points of a curve that is drawn; of more, the lowest and highest of each stretch are."""
 
@@ -65,8 +65,8 @@ def chart(title: str, axis: str, curves: Sequence[Curve]) -> Markup:
         tag("path", d=frame.path(found), class_=f"c{number % COLOURS}") for number, found in enumerate(drawn.values())
     ]
     labels = [
-        _label(chart_number(frame.high), _LEFT - 5, _TOP + 8, "end"),
-        _label(chart_number(frame.low), _LEFT - 5, HEIGHT - _BOTTOM, "end"),
+        _label(f"{frame.high:.3g}", _LEFT - 5, _TOP + 8, "end"),
+        _label(f"{frame.low:.3g}", _LEFT - 5, HEIGHT - _BOTTOM, "end"),
         _label(chart_number(frame.first), _LEFT, HEIGHT - 5, "start"),
         _label(f"{axis} {chart_number(frame.last)}", WIDTH - _RIGHT, HEIGHT - 5, "end"),
     ]

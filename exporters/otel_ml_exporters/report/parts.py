@@ -73,7 +73,7 @@ def _flat(values: Mapping[str, JsonValue], prefix: str = "") -> Iterable[tuple[s
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
             yield from _flat(value, f"{prefix}{name}.")
-        elif not name.startswith("otel_ml."):
+        else:
             yield f"{prefix}{name}", value
 
 

@@ -96,6 +96,7 @@ def test_a_gpu_that_is_slow_in_everything_is_slow_in_every_phase() -> None:
 
 def test_twice_as_long_for_next_to_nothing_is_no_finding() -> None:
     assert run(Detector(), range(40), tick=[1e-4, 1e-4, 2e-4], forward=[1.0] * 3) == []
+    assert run(Detector(), range(40), tick=[1e-4, 1e-4, 5e-4]) == []
 
 
 def test_a_timer_of_one_rank_alone_is_compared_with_nobody() -> None:
