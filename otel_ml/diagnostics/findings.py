@@ -19,6 +19,7 @@ from typing import Any
 
 from otel_ml._internal.guard import guard
 from otel_ml._internal.runtime import RUNTIME
+from otel_ml.exceptions import ConfigError
 
 __all__ = ["Finding", "Watch", "watch"]
 
@@ -139,13 +140,14 @@ def watch(callback: Callable[[Finding], object], *, every_s: float = 1.0) -> Wat
         every_s: seconds between two questions.
 
     Raises:
-        ValueError: `every_s` is not above 0.
-        TypeError: `callback` cannot be called.
+        ConfigError: `callback` cannot be called, or `every_s` is not above 0.
     """
     if not callable(callback):
-        raise TypeError(f"watch(): expected a function of one finding, got {callback!r:.80}.")
+        raise ConfigError(
+            f"watch() was given {callback!r:.80}. Expected a function of one finding.", slug="findings-callback"
+        )
     if not every_s > 0:
-        raise ValueError(f"watch(): every_s is {every_s!r}. Expected seconds above 0.")
+        raise ConfigError(f"watch(): every_s is {every_s!r}. Expected seconds above 0.", slug="findings-callback")
     return Watch(callback, every_s)
 
 

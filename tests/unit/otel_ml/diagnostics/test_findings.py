@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from otel_ml.diagnostics import findings
+from otel_ml.exceptions import ConfigError
 from otel_ml.testing import capture
 
 
@@ -28,10 +29,10 @@ def test_watching_a_run_whose_service_says_nothing_of_findings_ends_too() -> Non
 
 @pytest.mark.parametrize("every_s", [0.0, -1.0, float("nan")])
 def test_a_pause_that_is_none_is_refused(every_s: float) -> None:
-    with pytest.raises(ValueError, match="Expected seconds above 0"):
+    with pytest.raises(ConfigError, match="Expected seconds above 0"):
         findings.watch(print, every_s=every_s)
 
 
 def test_what_cannot_be_called_is_refused() -> None:
-    with pytest.raises(TypeError, match="expected a function of one finding, got 'print'"):
+    with pytest.raises(ConfigError, match="'print'. Expected a function of one finding"):
         findings.watch("print")  # type: ignore[arg-type]
