@@ -34,5 +34,5 @@ def test_a_pause_that_is_none_is_refused(every_s: float) -> None:
 
 
 def test_what_cannot_be_called_is_refused() -> None:
-    with pytest.raises(ConfigError, match="'print'. Expected a function of one finding"):
+    with pytest.raises(ConfigError, match=r"'print'\. Expected a function of one finding"):
         findings.watch("print")  # type: ignore[arg-type]
