@@ -55,6 +55,7 @@ class Ending:
         if due is None or self._run.now < due:
             return
         self._close_all()
+        self._run.stragglers.finish(list(self._run.lanes.tracks.values()))
         self.state = self._status()
         self._summarise()
         self._run.output.emit(RunStatus, time=self._run.now, status=self.state)

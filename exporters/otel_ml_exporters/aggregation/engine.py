@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
@@ -31,6 +31,7 @@ from otel_ml_exporters.aggregation.snapshot import Snapshot
 from otel_ml_exporters.aggregation.spans import SpanIntake
 from otel_ml_exporters.aggregation.steps import Steps
 from otel_ml_exporters.aggregation.writers import WriterState
+from otel_ml_exporters.records import JsonValue
 
 __all__ = ["Engine"]
 
@@ -148,6 +149,11 @@ class Engine:
     def facts(self) -> RunFacts:
         """What the writers said about the run."""
         return facts_of(self._run)
+
+    @property
+    def findings(self) -> Sequence[Mapping[str, JsonValue]]:
+        """Slow and silent ranks, as plain data."""
+        return self._run.stragglers.found()
 
     def _fragment(self, writer: WriterState, fragment: Fragment) -> None:
         run = self._run

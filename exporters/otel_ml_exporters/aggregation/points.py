@@ -27,6 +27,7 @@ __all__ = [
     "Points",
     "SeriesKey",
     "stats_of",
+    "sums_of",
     "times_of",
 ]
 
@@ -151,6 +152,15 @@ class Layout:
         joined: Floats = stats.reshape(STATS, -1).T
         return joined
 
+    def sums(self, messages: Sequence[bytes]) -> Floats:
+        """Return [messages × n], the sums alone."""
+        words, starts = self._words(messages)
+        sums = np.full((len(messages), len(self.series)), np.nan)
+        for statistic, rows, offsets in self.columns:
+            if statistic == SUM:
+                sums[:, rows] = words[starts + offsets].view(np.float64)
+        return sums.reshape(-1)
+
     def times(self, messages: Sequence[bytes]) -> Ints:
         """Return [messages × n, 2]."""
         words, starts = self._words(messages)
@@ -225,6 +235,14 @@ def stats_of(every: Sequence[Points]) -> Floats:
     """Return [rows, 7] of all points in order; what has one layout is read at once."""
     return _joined(
         layout.stats(messages) if layout is not None else _joined([points.stats for points in group])
+        for layout, messages, group in _runs(every)
+    )
+
+
+def sums_of(every: Sequence[Points]) -> Floats:
+    """Return [rows], the sums of all points in order."""
+    return _joined(
+        layout.sums(messages) if layout is not None else _joined([points.stats[:, SUM] for points in group])
         for layout, messages, group in _runs(every)
     )
 

@@ -9,6 +9,7 @@ from otel_ml_exporters.aggregation.output import Output
 from otel_ml_exporters.aggregation.recent import Recent
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.aggregation.shapes import Shapes
+from otel_ml_exporters.aggregation.stragglers import Stragglers
 from otel_ml_exporters.aggregation.training import TrainingClock
 from otel_ml_exporters.aggregation.writers import Writers, WriterState
 
@@ -41,6 +42,7 @@ class RunState:
         self.clock = ActiveClock(settings.quiet_s, settings.restart_wait_s)
         self.attempts = Attempts()
         self.output = Output()
+        self.stragglers = Stragglers(self.output)
         self.training = TrainingClock()
         self.recent = Recent(settings.identity_memory_s, settings.identities)
         self.now = 0.0

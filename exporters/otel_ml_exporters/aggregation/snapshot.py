@@ -1,8 +1,8 @@
 """An engine's memory as small entries (key → bytes): a commit writes what changed, a start reads all (ADR 0001).
 
-`run` · `said` · `params` · `who/<n>` (a writer's resource) · `writer/<n>` (where it stands) · `spans/<n>` ·
-`track/<n>` · `lane/<n>` · `shape/<n>` · `stream/<digest>` · `recent/<generation>/<k>` · `unit/<n>` (what is known of
-it) and `unit/<n>/<k>` (its points, written once).
+`run` · `said` · `findings` · `params` · `who/<n>` (a writer's resource) · `writer/<n>` (where it stands) ·
+`spans/<n>` · `track/<n>` · `lane/<n>` · `shape/<n>` · `stream/<digest>` · `recent/<generation>/<k>` · `unit/<n>` (what
+is known of it) and `unit/<n>/<k>` (its points, written once).
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ from otel_ml_exporters.aggregation.training import TrainingClock
 __all__ = ["Snapshot"]
 
 VERSION = 1
+
+_COMPARED = frozenset({"track", "lane", "findings", "run"})
+"""Entries that are written where their bytes differ from the last ones."""
 
 
 class Snapshot:
@@ -87,6 +90,8 @@ class Snapshot:
             yield from self._if_new(f"track/{number}", track_entry(track))
         for lane in self._run.lanes:
             yield from self._if_new(f"lane/{lane.number}", lane_entry(lane))
+        if found := self._run.stragglers.state():
+            yield from self._if_new("findings", found)
         yield from self._if_new("run", self._run_entry())
 
     def _if_new(self, key: str, value: object) -> Iterator[tuple[str, bytes]]:
@@ -175,7 +180,7 @@ class Snapshot:
             digests[generation] = digests.get(generation, b"") + data
             self._recent_chunks[generation] = self._recent_chunks.get(generation, 0) + 1
         self._run.recent.restore(json.loads(state["run"])["recent"], digests)
-        self._written = {key: state[key] for key in state if key.partition("/")[0] in {"track", "lane", "run"}}
+        self._written = {key: state[key] for key in state if key.partition("/")[0] in _COMPARED}
 
     def _restore_units(self, entries: Mapping[str, bytes]) -> None:
         run = self._run
@@ -208,6 +213,7 @@ class Snapshot:
             self._foreign.streams[key] = Stream(start, time, tuple(stats), kept, received_at)
         for path, role, rank, text in json.loads(entries.get("params", {}).get("", b"[]")):
             self._parameters.owners[tuple(path)] = (role, rank, text)
+        self._run.stragglers.restore(json.loads(entries.get("findings", {}).get("", b"[]")))
         self._run.output.said = dict.fromkeys(json.loads(entries.get("said", {}).get("", b"[]")))
 
     def _restore_run(self, entry: dict[str, Any]) -> None:

@@ -175,6 +175,8 @@ class Steps:
         if track.axis == TIME_AXIS and (training := run.training.at(row.time_ns)) is not None:
             values[published_name(track.role, track.axis, f"{RESERVED_PREFIX}step")] = float(training)
         absent = self._absent(unit)
+        ranks = frozenset(run.writers[number].writer.rank for number in absent)
+        values |= run.stragglers.look(lane, unit, ranks, row.time_ns)
         if absent:
             values[published_name(track.role, track.axis, f"{RESERVED_PREFIX}writers_missing")] = float(len(absent))
             self._say_missing(lane, unit, absent)
@@ -194,6 +196,7 @@ class Steps:
             writers_missing=len(absent),
         )
         emit_histograms(run.output, track, unit, row)
+        run.stragglers.publish(track)
 
     def _absent(self, unit: Unit) -> list[int]:
         """Return who is missing; an incarnation that was replaced is not, its successor would be."""

@@ -23,6 +23,7 @@ COMMANDS = {
     "runs": "List the runs on this machine.",
     "show": "Plot metrics of a run in the terminal.",
     "open": "Open a run in TensorBoard or MLflow.",
+    "report": "Write a run, or several, as one HTML file.",
     "tail": "Follow a run: a line for every closed step.",
     "gc": "Remove old runs.",
     "env": "Print every setting and where it came from.",

@@ -99,6 +99,7 @@ class ExperimentRun:
         self.pipelines: dict[str, Pipeline] = {}
         self.info = self._run_info()
         self.status: Status = self._engine.status
+        self.findings = self._engine.findings
         if self.outbox.damage:
             _log.error("%s", explained(f"Run {experiment}: {self.outbox.damage}", "damaged-file"))
             self.say("damaged-file", self.outbox.damage)
@@ -178,6 +179,7 @@ class ExperimentRun:
             _log.warning("Run %s: %s", self.experiment, sentence)
         self._unstored = None
         self.status = self._engine.status
+        self.findings = self._engine.findings
         self.info = self._run_info()
         self._deliver()
 
@@ -357,6 +359,7 @@ class ExperimentRun:
             "problem": self.trouble.text or None,
             "notices": list(self.outbox.notices),
             "told": self.told,
+            "findings": list(self.findings),
             "last_seq": self.outbox.last_seq,
             "overhead_s": status.overhead_s,
             "duration_s": status.duration_s,

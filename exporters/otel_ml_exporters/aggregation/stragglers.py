@@ -1,0 +1,197 @@
+"""Slow and silent ranks, found as steps close and published in the run: series, a table, a picture, sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from otel_ml.wire.attributes import RESERVED_PREFIX, TIME_AXIS
+from otel_ml.wire.names import published_name
+from otel_ml_exporters.aggregation.lanes import Lane, Track, Unit
+from otel_ml_exporters.aggregation.output import Output
+from otel_ml_exporters.aggregation.timers import Timers
+from otel_ml_exporters.findings.detector import Detector
+from otel_ml_exporters.findings.finding import COLUMNS, Finding, row_of
+from otel_ml_exporters.findings.heat import Heat
+from otel_ml_exporters.records import Image, JsonValue, Table
+
+__all__ = ["Stragglers"]
+
+_EVERY = 10
+"""Closed steps from one table of findings to the next, at least."""
+
+_KEPT = 100
+"""Findings that are over and still shown; older ones are in earlier tables."""
+
+_SAID = 8
+"""Ranks that are named at one step; of more, the table tells."""
+
+_LEVELS = {"warning": 1.0, "critical": 2.0}
+
+
+@dataclass(slots=True)
+class _Watch:
+    """One role and axis: the attempt that is looked at, what was found, what is to be told."""
+
+    attempt: int
+    detector: Detector = field(default_factory=Detector)
+    heat: Heat = field(default_factory=Heat)
+    over: list[Finding] = field(default_factory=list)
+    is_published: bool = False
+    closes: int = _EVERY
+    is_news: bool = False
+    step: int = 0
+    time_ns: int = 0
+
+    @property
+    def findings(self) -> list[Finding]:
+        """All that are remembered, in the order in which they began."""
+        every = [*self.over, *self.detector.open.values()]
+        return sorted(every, key=lambda one: (one.since, one.rank, one.phase))
+
+
+class Stragglers:
+    """Owned by one engine. What is found survives a restart of the service, the evidence is gathered anew."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._timers = Timers()
+        self._watches: dict[tuple[str, str], _Watch] = {}
+
+    def look(self, lane: Lane, unit: Unit, absent: frozenset[int], time_ns: int) -> dict[str, float]:
+        """Compare the ranks of a unit that closes; return what belongs into its row."""
+        track = lane.track
+        watch = self._watch(lane, unit, absent)
+        if watch is None:
+            return {}
+        watch.step, watch.time_ns = unit.step, time_ns
+        watch.closes += 1
+        changes = watch.detector.step(unit.step, self._timers.of(unit, absent))
+        watch.heat.add(unit.step, watch.detector.slowdowns)
+        self._note(track, watch, changes)
+        return dict(self._values(track, watch))
+
+    def publish(self, track: Track, *, at_end: bool = False) -> None:
+        """Emit the table and the picture where there is news, not more often than every ten steps."""
+        watch = self._watches.get((track.role, track.axis))
+        if watch is None or not watch.is_news or (watch.closes < _EVERY and not at_end):
+            return
+        watch.is_news, watch.closes = False, 0
+        place = {"time": watch.time_ns / 1e9, "axis": track.axis, "step": watch.step}
+        rows = tuple(row_of(finding) for finding in watch.findings)
+        self._output.emit(Table, **place, name=_name(track, "findings"), columns=COLUMNS, rows=rows)
+        picture = watch.heat.picture(watch.detector.ranks)
+        if picture is not None:
+            self._output.emit(Image, **place, name=_name(track, "stragglers"), **picture._asdict())
+
+    def finish(self, tracks: Sequence[Track]) -> None:
+        """Publish what was kept back: the run ends."""
+        for track in tracks:
+            watch = self._watches.get((track.role, track.axis))
+            if watch is not None and watch.detector.open:
+                watch.is_news = True  # what they cost in the end
+            self.publish(track, at_end=True)
+
+    def found(self) -> list[dict[str, JsonValue]]:
+        """Return all findings that are remembered, as plain data."""
+        return [
+            {"role": role, "axis": axis, "attempt": watch.attempt, **plain}
+            for (role, axis), watch in self._watches.items()
+            for plain in _plain(watch)
+        ]
+
+    def state(self) -> list[object]:
+        """Return what survives a restart."""
+        return [
+            [role, axis, watch.attempt, watch.is_news, watch.is_published, watch.step, watch.time_ns, *_plain(watch)]
+            for (role, axis), watch in self._watches.items()
+            if watch.findings
+        ]
+
+    def restore(self, state: Sequence[Any]) -> None:
+        """Take up what was found before."""
+        for role, axis, attempt, is_news, is_published, step, time_ns, *entries in state:
+            found = [Finding(**entry) for entry in entries]
+            detector = Detector(open_findings=tuple(one for one in found if not one.is_over))
+            watch = _Watch(attempt, detector, over=[one for one in found if one.is_over])
+            watch.is_news, watch.is_published, watch.step, watch.time_ns = is_news, is_published, step, time_ns
+            self._watches[role, axis] = watch
+
+    def _watch(self, lane: Lane, unit: Unit, absent: frozenset[int]) -> _Watch | None:
+        """Return who looks at the lane; None where nobody needs to: one rank alone, no steps, an older attempt."""
+        key = (lane.track.role, lane.track.axis)
+        watch = self._watches.get(key)
+        if lane.track.axis == TIME_AXIS or (watch is not None and lane.attempt < watch.attempt):
+            return None
+        if watch is None:
+            first = unit.pieces[0].source.rank if unit.pieces else None
+            if not absent and all(piece.source.rank == first for piece in unit.pieces):
+                return None
+            watch = self._watches[key] = _Watch(lane.attempt)
+        elif lane.attempt > watch.attempt:
+            self._note(lane.track, watch, watch.detector.finish())
+            watch.attempt, watch.detector, watch.heat = lane.attempt, Detector(), Heat()
+        return watch
+
+    def _note(self, track: Track, watch: _Watch, changes: Sequence[Finding]) -> None:
+        if not changes:
+            return
+        watch.is_news = True
+        watch.over = [*watch.over, *(finding for finding in changes if finding.is_over)][-_KEPT:]
+        told = [finding for finding in changes if _is_told(finding)]
+        for finding in told[:_SAID]:
+            self._say(track, finding)
+        if len(told) > _SAID:
+            self._output.say(
+                "straggler",
+                f"{len(told) - _SAID} more ranks of role {track.role!r} became slow or quick again at {track.axis} "
+                f"{watch.step}: they are in the table {_name(track, 'findings')}.",
+            )
+
+    def _say(self, track: Track, finding: Finding) -> None:
+        who = f"Rank {finding.rank} of role {track.role!r}"
+        if finding.kind == "silent":
+            self._output.say(
+                "straggler",
+                f"{who} is heard again at {track.axis} {finding.last}: it was silent since {finding.since}.",
+            )
+        elif finding.is_over:
+            self._output.say(
+                "straggler",
+                f"{who} is no longer slow in {finding.phase!r}: {track.axis} {finding.since} to {finding.last}, "
+                f"{finding.cost_s:.3g} s longer than the usual rank in all.",
+            )
+        else:
+            self._output.say(
+                "straggler",
+                f"{who} is slow in {finding.phase!r} since {track.axis} {finding.since}: {finding.extra_s:.3g} s "
+                f"longer than the usual rank, {finding.slowdown:+.0%} ({finding.level}).",
+            )
+
+    def _values(self, track: Track, watch: _Watch) -> Iterator[tuple[str, float]]:
+        """Yield the series while a rank is slow, and once more when none is; a silent one is in `writers_missing`."""
+        worst = watch.detector.slowest
+        if worst is None and not watch.is_published:
+            return
+        watch.is_published = worst is not None
+        yield _name(track, "straggler/cost"), watch.detector.cost_s
+        yield _name(track, "straggler/level"), 0.0 if worst is None else _LEVELS[worst.level]
+        if worst is not None:
+            yield _name(track, "straggler/rank"), float(worst.rank)
+            yield _name(track, "straggler/slowdown"), worst.slowdown
+
+
+def _plain(watch: _Watch) -> list[dict[str, JsonValue]]:
+    return [asdict(finding) for finding in watch.findings]
+
+
+def _is_told(finding: Finding) -> bool:
+    """Whether a person is told: who falls silent is named where the step closes."""
+    if finding.kind == "silent":
+        return finding.is_over
+    return finding.is_over or finding.level == "critical" or finding.since + 2 * _EVERY > finding.last
+
+
+def _name(track: Track, name: str) -> str:
+    return published_name(track.role, track.axis, RESERVED_PREFIX + name)

@@ -1,0 +1,83 @@
+"""What is remembered of every (rank, phase): the evidence for and against, in matrices that grow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Cells"]
+
+Floats = npt.NDArray[np.float64]
+
+T = TypeVar("T", bound=np.generic)
+
+MAX_CELLS = 1 << 20
+"""Pairs of rank and timer that are looked at (some 60 MiB); further ranks and timers are not."""
+
+_FIELDS = {"evidence": 0.0, "relief": 0.0, "before": np.nan, "recent": 0.0, "extra": 0.0, "seconds": 0.0, "total": 0.0}
+
+
+class Cells:
+    """Matrices [ranks, phases], in the order in which these were first heard.
+
+    Attributes:
+        evidence: that the rank is slow (a CUSUM).
+        relief: that it is slow no more.
+        before: its slow-down in the step before.
+        recent: its slow-down, smoothed over a few steps.
+        extra: the same in seconds.
+        seconds: lost since `since`.
+        total: its slow-downs since `since`, added.
+        since: step at which the evidence began.
+        is_open: there is a finding.
+    """
+
+    def __init__(self) -> None:
+        self.ranks: dict[int, int] = {}
+        self.phases: dict[str, int] = {}
+        for name in _FIELDS:
+            setattr(self, name, np.zeros((0, 0)))
+        self.since: npt.NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
+        self.is_open: npt.NDArray[np.bool_] = np.zeros((0, 0), dtype=bool)
+
+    evidence: Floats
+    relief: Floats
+    before: Floats
+    recent: Floats
+    extra: Floats
+    seconds: Floats
+    total: Floats
+
+    def grow(self, ranks: Iterable[int], phases: Iterable[str]) -> bool:
+        """Make room for ranks and phases, as far as there is any; return whether something is new."""
+        shape = len(self.ranks), len(self.phases)
+        for phase in phases:
+            if phase not in self.phases and (len(self.phases) + 1) * max(len(self.ranks), 1) <= MAX_CELLS:
+                self.phases[phase] = len(self.phases)
+        for rank in ranks:
+            if rank not in self.ranks and (len(self.ranks) + 1) * max(len(self.phases), 1) <= MAX_CELLS:
+                self.ranks[rank] = len(self.ranks)
+        if shape == (len(self.ranks), len(self.phases)):
+            return False
+        for name, empty in _FIELDS.items():
+            setattr(self, name, self._larger(getattr(self, name), empty))
+        self.since, self.is_open = self._larger(self.since, 0), self._larger(self.is_open, 0)
+        return True
+
+    def _larger(self, matrix: npt.NDArray[T], empty: float) -> npt.NDArray[T]:
+        larger = np.full((len(self.ranks), len(self.phases)), empty, dtype=matrix.dtype)
+        larger[: matrix.shape[0], : matrix.shape[1]] = matrix
+        return larger
+
+    def spread(self, ranks: Iterable[int], phases: Iterable[str], seconds: Floats) -> Floats:
+        """Return `seconds` in the places of this matrix; NaN where nothing was given."""
+        rows = np.array([self.ranks.get(rank, -1) for rank in ranks], dtype=np.int64)
+        columns = np.array([self.phases.get(phase, -1) for phase in phases], dtype=np.int64)
+        spread = np.full((len(self.ranks), len(self.phases)), np.nan)
+        known_rows, known_columns = np.flatnonzero(rows >= 0), np.flatnonzero(columns >= 0)
+        spread[np.ix_(rows[known_rows], columns[known_columns])] = seconds[np.ix_(known_rows, known_columns)]
+        spread[~np.isfinite(spread)] = np.nan
+        return spread

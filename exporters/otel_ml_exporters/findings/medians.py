@@ -1,0 +1,41 @@
+"""Medians over ranks, of columns with holes."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["low_median", "median"]
+
+Floats = npt.NDArray[np.float64]
+
+
+def low_median(values: Floats, least: int = 1) -> Floats:
+    """Return each column's lower median; NaN where it has fewer than `least` numbers.
+
+    The lower one of two: of two ranks the quicker one is the usual one.
+
+    Examples:
+        >>> low_median(np.array([[1.0, np.nan], [3.0, 5.0], [4.0, np.nan], [9.0, np.nan]]), least=2).tolist()
+        [3.0, nan]
+    """
+    ordered, counts = _ordered(values)
+    return _picked(ordered, counts, (counts - 1) // 2, least)
+
+
+def median(values: Floats, least: int = 1) -> Floats:
+    """Return each column's median; NaN where it has fewer than `least` numbers."""
+    ordered, counts = _ordered(values)
+    low, high = _picked(ordered, counts, (counts - 1) // 2, least), _picked(ordered, counts, counts // 2, least)
+    middle: Floats = (low + high) / 2
+    return middle
+
+
+def _ordered(values: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
+    return np.sort(values, axis=0), np.count_nonzero(~np.isnan(values), axis=0)  # NaN sorts last
+
+
+def _picked(ordered: Floats, counts: npt.NDArray[np.int64], place: npt.NDArray[np.int64], least: int) -> Floats:
+    chosen = np.take_along_axis(ordered, np.maximum(place, 0)[None, :], axis=0)[0]
+    picked: Floats = np.where(counts >= max(least, 1), chosen, np.nan)
+    return picked

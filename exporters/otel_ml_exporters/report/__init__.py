@@ -1,0 +1,1 @@
+"""`otel-ml report`: what runs recorded, as one HTML file that needs nothing else."""

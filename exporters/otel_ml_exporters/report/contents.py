@@ -1,0 +1,125 @@
+"""What a report is made of: a run's records, read once, with the newest of everything that is not a scalar."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from otel_ml_exporters.records import HistogramValue, Image, Record, Span, SpanBatch, StepRecord, Table, Text
+from otel_ml_exporters.runs.folders import RunFolder
+from otel_ml_exporters.runs.history import History, history
+from otel_ml_exporters.runs.source import records
+
+__all__ = ["Contents", "contents", "read_contents"]
+
+_SPANS = 20_000
+"""Newest spans that are kept: the timeline shows the last steps."""
+
+_TAIL = 16 * 2**20
+"""Bytes of the end of `spans.jsonl` that are read."""
+
+
+@dataclass
+class Contents:
+    """A run.
+
+    Attributes:
+        texts, tables, images, histograms: name → the newest one.
+        spans: the newest ones, oldest first.
+        workers: (role, rank) that sent spans.
+        attempts: how many lives of the job closed steps.
+        missing: step records of which a rank was missing.
+    """
+
+    id: str
+    experiment: str
+    history: History = field(default_factory=History)
+    texts: dict[str, Text] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+    images: dict[str, Image] = field(default_factory=dict)
+    histograms: dict[str, HistogramValue] = field(default_factory=dict)
+    spans: deque[Span] = field(default_factory=lambda: deque(maxlen=_SPANS))
+    workers: set[tuple[str, int]] = field(default_factory=set)
+    attempts: set[int] = field(default_factory=set)
+    missing: int = 0
+
+    def add(self, record: Record) -> None:
+        """Note what `History` does not keep."""
+        if isinstance(record, StepRecord):
+            self.attempts.add(record.attempt)
+            self.missing += record.writers_missing > 0
+        elif isinstance(record, Text):
+            self.texts[record.name] = record
+        elif isinstance(record, Table):
+            self.tables[record.name] = record
+        elif isinstance(record, Image):
+            self.images[record.name] = record
+        elif isinstance(record, HistogramValue):
+            self.histograms[record.name] = record
+        elif isinstance(record, SpanBatch):
+            self.spans.extend(record.spans)
+            self.workers.update((span.role, span.rank) for span in record.spans)
+
+    @property
+    def ranks(self) -> int | None:
+        """How many processes trained: those that sent spans, else what a parameter says; None where neither does."""
+        sizes: dict[str, int] = {}
+        for role, _ in self.workers:
+            sizes[role] = sizes.get(role, 0) + 1
+        if sizes:
+            return sizes.get("trainer", max(sizes.values()))
+        said = (self.history.params.get(name) for name in ("world_size", "ranks", "num_gpus", "gpus"))
+        return next((int(value) for value in said if isinstance(value, (int, float)) and value >= 1), None)
+
+    @property
+    def lost(self) -> int:
+        """Values that were recorded and are not in the run, as far as its end tells."""
+        said = ("otel_ml/dropped/", "otel_ml/too_late")
+        return int(sum(value for name, value in self.history.summary.items() if name.startswith(said)))
+
+
+def contents(run_id: str, experiment: str, found: Iterable[Record]) -> Contents:
+    """Return what records, in the order of `seq`, amount to."""
+    read = Contents(run_id, experiment)
+
+    def noted() -> Iterable[Record]:
+        for record in found:
+            read.add(record)
+            yield record
+
+    read.history = history(noted())
+    return read
+
+
+def read_contents(run: RunFolder) -> Contents:
+    """Return what a run's folder holds.
+
+    Raises:
+        RunUnreadableError: it is being recorded without the exporter `jsonl`, or is damaged.
+    """
+    read = contents(run.id, run.experiment, records(run))
+    if not read.workers:  # while the service has the run open
+        read.add(SpanBatch(0, _newest_spans(run.path / "spans.jsonl")))
+    return read
+
+
+def _newest_spans(path: Path) -> list[Span]:
+    """Return the spans at the end of what the exporter `jsonl` wrote; a line that is cut or no span is left out."""
+    if not path.is_file():
+        return []
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL))
+        lines = file.read().splitlines()
+    return [span for line in lines if (span := _span_of(line)) is not None]
+
+
+def _span_of(line: bytes) -> Span | None:
+    try:
+        row = json.loads(line)
+        row.pop("seq", None)
+        return Span(**row)
+    except (ValueError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,102 @@
+"""HTML from names and texts of others: everything is escaped here, and nowhere else."""
+
+from __future__ import annotations
+
+import html
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+
+__all__ = ["Markup", "cell_table", "chart_number", "details", "joined", "picture", "section", "tag", "text"]
+
+
+class Markup(str):
+    """HTML that may go into a page as it is."""
+
+    __slots__ = ()
+
+
+def text(value: object) -> Markup:
+    r"""Return a text, escaped; control characters are written out, line breaks kept.
+
+    Examples:
+        >>> text("<b>\x1b")
+        '&lt;b&gt;\\x1b'
+    """
+    shown = str(value)
+    if not shown.isprintable():
+        shown = "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in shown)
+    return Markup(html.escape(shown))
+
+
+def joined(parts: Iterable[str]) -> Markup:
+    """Return markup and texts, one after the other; texts are escaped."""
+    return Markup("".join(part if isinstance(part, Markup) else text(part) for part in parts))
+
+
+def tag(name: str, *content: str, **attributes: object) -> Markup:
+    """Return an element; `class_` is `class`, `data_x` is `data-x`; None leaves an attribute out.
+
+    Examples:
+        >>> tag("td", "a < b", class_="number")
+        '<td class="number">a &lt; b</td>'
+    """
+    given = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
+    named = (f' {key}="{text(value)}"' for key, value in given.items())
+    return Markup(f"<{name}{''.join(named)}>{joined(content)}</{name}>")
+
+
+def section(title: str, *content: str) -> Markup:
+    """Return a part of the page with its heading; nothing where there is no content."""
+    return tag("section", tag("h2", title), *content) if any(content) else Markup("")
+
+
+def details(title: str, *content: str) -> Markup:
+    """Return what is shown when a person asks for it."""
+    return tag("details", tag("summary", title), *content) if any(content) else Markup("")
+
+
+def cell_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
+    """Return a table that scrolls sideways where it is too wide; columns of numbers are aligned to the right."""
+    cells = [tuple(row) for row in rows]
+    if not cells:
+        return Markup("")
+    head = [
+        tag("th", name, class_="number" if _is_numeric(place, cells) else None) for place, name in enumerate(columns)
+    ]
+    body = [tag("tr", *(_cell(value) for value in row)) for row in cells]
+    return tag("div", tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body)), class_="wide")
+
+
+def _is_numeric(place: int, rows: Sequence[Sequence[object]]) -> bool:
+    return all(row[place] is None or _is_number(row[place]) for row in rows)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _cell(value: object) -> Markup:
+    if value is None:
+        return tag("td", "")
+    if isinstance(value, Markup):
+        return tag("td", value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return tag("td", chart_number(value), class_="number")
+    return tag("td", str(value))
+
+
+def chart_number(value: float) -> str:
+    """Return a number as people read it, in at most about eight characters.
+
+    Examples:
+        >>> chart_number(1234567.0), chart_number(0.123456), chart_number(12), chart_number(-0.0)
+        ('1.235e+06', '0.1235', '12', '0')
+    """
+    return f"{value:,}" if isinstance(value, int) else f"{value + 0.0:.4g}"
+
+
+def picture(png: bytes, width: int, height: int, caption: str) -> Markup:
+    """Return an image that is part of the page."""
+    source = "data:image/png;base64," + b64encode(png).decode("ascii")
+    image = Markup(f'<img src="{source}" width="{int(width)}" height="{int(height)}" alt="{text(caption)}">')
+    return tag("figure", image, tag("figcaption", caption))

@@ -1,0 +1,160 @@
+"""Slow and silent ranks, as the service finds them, for a program that acts on them.
+
+```python
+from otel_ml.diagnostics import findings
+
+with findings.watch(lambda finding: print(finding)):
+    train()
+```
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from types import TracebackType
+from typing import Any
+
+from otel_ml._internal.guard import guard
+from otel_ml._internal.runtime import RUNTIME
+from otel_ml.exceptions import ConfigError
+
+__all__ = ["Finding", "Watch", "watch"]
+
+_GRACE_S = 2.0
+"""How long `stop()` waits for the service, or a callback that is running."""
+
+_LAST_S = 0.1
+"""Seconds between two questions then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rank that is slow in a phase, or silent.
+
+    Attributes:
+        kind: `slow` or `silent`.
+        role, rank: which process.
+        phase: name of the timer without `time/`; empty for a silent rank.
+        level: `warning` or `critical`.
+        axis: of the steps `since` (the first one of the trouble) and `last` (the newest one looked at).
+        attempt: how many restarts of the job came before.
+        is_over: the rank is as quick as the others again, or was heard again.
+        slowdown: how much longer than the usual rank it takes, as a share of the usual time: lately, or over all steps
+            since `since` where it is over.
+        extra_s: the same in seconds per step.
+        cost_s: the same, summed since `since`.
+    """
+
+    kind: str
+    role: str
+    rank: int
+    phase: str
+    level: str
+    axis: str
+    attempt: int
+    since: int
+    last: int
+    is_over: bool
+    slowdown: float
+    extra_s: float
+    cost_s: float
+
+
+class Watch:
+    """A thread that asks the service; made by `watch()`. A context manager that stops it at the end of the block."""
+
+    def __init__(self, callback: Callable[[Finding], object], every_s: float) -> None:
+        self._callback = callback
+        self._every_s = every_s
+        self._told: dict[tuple[object, ...], tuple[str, bool]] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="otel-ml-findings", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask until the service has decided all that arrived, at most 2 s, and end. Safe twice.
+
+        A callback that hangs is left behind.
+        """
+        self._stopping.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join(_GRACE_S)
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _work(self) -> None:
+        while not self._stopping.wait(self._every_s):
+            self._ask()
+        deadline = time.monotonic() + _GRACE_S
+        while self._ask() and time.monotonic() < deadline:
+            time.sleep(_LAST_S)
+
+    def _ask(self) -> bool:
+        """Tell what is new; return whether the service has still to decide about something that arrived."""
+        status = RUNTIME._status()  # noqa: SLF001 (what `Run.urls` asks, for whichever run is active)
+        try:
+            self._tell(_found(status))
+        except Exception as error:  # noqa: BLE001 (a program's callback raises what it likes)
+            guard.say(
+                "findings-callback",
+                f"A callback of otel_ml.diagnostics.findings.watch() raised {type(error).__name__}: {error}. "
+                "It is called again for the next finding; training is not affected.",
+            )
+        return bool((status or {}).get("pending"))
+
+    def _tell(self, found: Iterable[Finding]) -> None:
+        for finding in found:
+            key = (
+                finding.kind,
+                finding.role,
+                finding.axis,
+                finding.attempt,
+                finding.rank,
+                finding.phase,
+                finding.since,
+            )
+            state = (finding.level, finding.is_over)
+            if self._told.get(key) != state:
+                self._told[key] = state  # before the call: what raises is not told again and again
+                self._callback(finding)
+
+
+def watch(callback: Callable[[Finding], object], *, every_s: float = 1.0) -> Watch:
+    """Call `callback` with every finding that begins, changes its level, or ends; on a thread of its own.
+
+    Which rank is slow is known in the service, so each process that calls this asks it over HTTP; one process a job is
+    enough. Nothing is found where no otel_ml service answers (behind a Collector). Whatever the callback does, raise or
+    hang, the training does not notice.
+
+    Args:
+        callback: takes a `Finding`.
+        every_s: seconds between two questions.
+
+    Raises:
+        ConfigError: `callback` cannot be called, or `every_s` is not above 0.
+    """
+    if not callable(callback):
+        raise ConfigError(
+            f"watch() was given {callback!r:.80}. Expected a function of one finding.", slug="findings-callback"
+        )
+    if not every_s > 0:
+        raise ConfigError(f"watch(): every_s is {every_s!r}. Expected seconds above 0.", slug="findings-callback")
+    return Watch(callback, every_s)
+
+
+_NAMES = tuple(field.name for field in fields(Finding))
+
+
+def _found(status: Mapping[str, Any] | None) -> list[Finding]:
+    """Return the findings in the service's account; a newer service may say more of each."""
+    entries = (status or {}).get("findings") or ()
+    return [Finding(**{name: entry[name] for name in _NAMES}) for entry in entries if entry.keys() >= set(_NAMES)]

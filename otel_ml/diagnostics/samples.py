@@ -1,0 +1,148 @@
+"""Prompts with their responses and rewards: a panel for whoever watches, one growing table in the run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from otel_ml._internal.events import log_table
+from otel_ml._internal.guard import guard
+from otel_ml._internal.runtime import RUNTIME
+from otel_ml._internal.step import step_for
+from otel_ml.printable import printable
+
+__all__ = ["log_samples"]
+
+_KEPT = 1000
+"""Rows of the table; older ones leave it. Every table that is logged is stored whole."""
+
+_SHOWN = 600
+"""Characters of a text in the panel."""
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+COLUMNS = ("step", "prompt", "response", "reward")
+
+_tables: dict[tuple[str, str], list[list[object]]] = {}
+"""(run, name) → the rows of its table so far."""
+
+
+class Sample(NamedTuple):
+    """One row: `reward` is None where none was given."""
+
+    prompt: str
+    response: str
+    reward: float | None
+
+
+def log_samples(
+    prompts: Sequence[object],
+    responses: Sequence[object],
+    rewards: Sequence[Any] | None = None,
+    *,
+    print: int = 10,  # noqa: A002 (how many to print)
+    name: str = "samples",
+    step: int | None = None,
+    axis: str | None = None,
+) -> None:
+    """Record samples of a step: in a table that grows from step to step, and some of them on rank 0's console.
+
+    What is printed goes from the worst to the best, evenly over their order by reward, so the worst, the median and the
+    best are among it; with a histogram of all rewards. The table keeps the newest 1,000 rows; other ranks' tables are
+    `<name>/rank_<r>`.
+
+    Args:
+        prompts: texts; anything else by its `str`.
+        responses: as many.
+        rewards: as many numbers (tensors of one element, too), or None.
+        print: at most so many are printed; 0 prints none.
+        name: of the table.
+        step: the current one by default.
+        axis: of the step.
+    """
+    run = RUNTIME._run  # noqa: SLF001 (the active run, which only the runtime knows)
+    if run is None:
+        return
+    if not len(prompts) == len(responses) == len(prompts if rewards is None else rewards):
+        guard.drop(
+            "bad_event",
+            f"log_samples(): {len(prompts)} prompts, {len(responses)} responses and "
+            f"{'no' if rewards is None else len(rewards)} rewards were given. Expected equally many.",
+        )
+        return
+    try:
+        found = [
+            Sample(str(prompt), str(response), None if reward is None else float(reward))
+            for prompt, response, reward in zip(prompts, responses, rewards or [None] * len(prompts), strict=True)
+        ]
+    except (TypeError, ValueError) as error:
+        guard.drop("bad_event", f"log_samples(): a reward is no number: {error}. Expected one number a response.")
+        return
+    place = step_for(step, axis, "log_samples()", 1)
+    if place is None or not found:
+        return
+    rows = _tables.setdefault((run.id, name), [])
+    rows += [[place.index, *sample] for sample in found]
+    del rows[:-_KEPT]
+    log_table(name, rows, columns=COLUMNS, step=step, axis=axis)
+    if print > 0 and run.rank == 0:
+        _show(found, print, title=f"{name}, step {place.index}" if place.index is not None else name)
+
+
+def chosen(samples: Sequence[Sample], most: int) -> list[Sample]:
+    """Return at most `most` samples, evenly from the worst to the best; in their order where there are no rewards.
+
+    Examples:
+        >>> [sample.reward for sample in chosen([Sample("", "", r) for r in (3.0, 9.0, 1.0, 5.0, 7.0)], 3)]
+        [1.0, 5.0, 9.0]
+    """
+    ordered = sorted(samples, key=lambda sample: sample.reward if sample.reward is not None else 0.0)
+    if len(ordered) <= most:
+        return ordered
+    if most == 1:
+        return [ordered[-1]]
+    return [ordered[round(place * (len(ordered) - 1) / (most - 1))] for place in range(most)]
+
+
+def histogram(rewards: Sequence[float], bins: int = 24) -> str:
+    """Return the rewards' distribution as one line.
+
+    Examples:
+        >>> histogram([0.0, 0.0, 0.0, 1.0], bins=4)
+        '0 █▁▁▃ 1'
+    """
+    low, high = min(rewards), max(rewards)
+    if low == high:
+        return f"all {low:g}"
+    counts = [0] * bins
+    for reward in rewards:
+        counts[min(int((reward - low) / (high - low) * bins), bins - 1)] += 1
+    top = max(counts)
+    return f"{low:g} {''.join(_BARS[round(count / top * (len(_BARS) - 1))] for count in counts)} {high:g}"
+
+
+def _show(samples: Sequence[Sample], most: int, title: str) -> None:
+    from rich.console import Console, Group
+    from rich.panel import Panel
+    from rich.rule import Rule
+    from rich.text import Text
+
+    shown: list[Text | Rule] = []
+    for sample in chosen(samples, most):
+        reward = "" if sample.reward is None else f"   reward {sample.reward:g}"
+        shown += [Rule(style="dim")] if shown else []
+        shown.append(Text.assemble((_cut(sample.prompt), "cyan"), (reward, "bold")))
+        shown.append(Text(_cut(sample.response)))
+    finite = [sample.reward for sample in samples if sample.reward is not None and abs(sample.reward) < float("inf")]
+    below = f"{len(samples)} samples" + (f", rewards {histogram(finite)}" if finite else "")
+    try:
+        Console(file=sys.stderr, highlight=False).print(Panel(Group(*shown), title=Text(title), subtitle=Text(below)))
+    except (OSError, ValueError):
+        return  # a closed stderr must not end a training run
+
+
+def _cut(text: str) -> str:
+    """Return what of a text a panel can hold; it comes from a model, so no control character of it acts."""
+    lines = "\n".join(printable(line) for line in text.splitlines())
+    return lines if len(lines) <= _SHOWN else f"{lines[:_SHOWN]}…"

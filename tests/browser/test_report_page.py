@@ -1,0 +1,71 @@
+"""The report as a person sees it: light, dark, on a phone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from otel_ml_exporters.report.contents import contents
+from otel_ml_exporters.report.page import page as report
+from tests.browser.page import DESKTOP, PHONE, Page
+from tests.unit.otel_ml_exporters.report.runs import HOSTILE, records_of_everything
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+
+_WIDER = """
+const width = document.documentElement.clientWidth;
+const scrolls = node => node && node !== document.body
+    && (getComputedStyle(node).overflowX !== 'visible' || scrolls(node.parentElement));
+return [...document.querySelectorAll('body *')]
+    .filter(node => node.getBoundingClientRect().right > width + 1 && !scrolls(node.parentElement))
+    .map(node => node.outerHTML.slice(0, 200));
+"""
+_HOVER = """
+const svg = document.querySelector('svg[aria-label="loss over step"]'), place = svg.getBoundingClientRect();
+svg.dispatchEvent(new PointerEvent('pointermove', {clientX: place.left + place.width / 2, clientY: place.top + 20}));
+return svg.parentNode.querySelector('.tip:not([hidden])').textContent;
+"""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("report") / "report.html"
+    file.write_text(report([contents("run-1", "pages", records_of_everything())]))
+    return file.as_uri()
+
+
+@pytest.mark.feature("I20", "yes", "several runs side by side, opened in a browser")
+def test_several_runs_side_by_side(page: Page, tmp_path: Path) -> None:
+    runs = [contents(f"run-{n}", "pages", records_of_everything(ranks=n, step_s=2 / n)) for n in (2, 4, 8)]
+    (tmp_path / "report.html").write_text(report(runs))
+
+    page.open((tmp_path / "report.html").as_uri())
+
+    page.shows("3 runs", "Side by side", "efficiency", "run-8")
+    page.picture("report-several-runs")
+    assert page.errors == []
+
+
+@pytest.mark.parametrize(("name", "size"), [("desktop", DESKTOP), ("phone", PHONE)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.feature("N18", "yes", "what every worker did in the last steps, a row a worker")
+def test_a_report_is_readable_on_every_screen(
+    page: Page, address: str, name: str, size: tuple[int, int], scheme: str
+) -> None:
+    page.open(address, size=size, scheme=scheme)
+
+    page.shows("run-1", "Slow and silent ranks", "Where the time goes", "What every worker did", "samples", HOSTILE)
+    assert page.run(_WIDER) == []
+    assert page.count("svg path.c0") >= 4
+    assert page.title == "run-1"
+    assert page.errors == []
+    for part in range(3):
+        page.run(f"window.scrollTo(0, {part} * innerHeight)")
+        page.picture(f"report-{name}-{scheme}-{part}")
+
+
+def test_the_pointer_tells_the_values_under_it(page: Page, address: str) -> None:
+    page.open(address)
+
+    assert page.run(_HOVER).splitlines() == ["step 25", "loss  0.0769231", "max  0.115385"]

@@ -1,0 +1,46 @@
+"""One rank of a job whose rank 1 becomes slow, and on whose rank 0 a callback raises first and hangs then.
+
+    python -m tests.e2e.watched
+
+Prints what the callback was called with, and `trained` when the loop is over.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import otel_ml
+from otel_ml.diagnostics import findings
+
+STEPS, SLOW_FROM, SLOW_TO = 240, 40, 100
+
+
+def broken(finding: findings.Finding) -> None:
+    if finding.rank != 1:
+        return  # the machine is busy: whoever else was slow for a while is true, and not what is tested
+    print(f"told rank {finding.rank} {finding.phase} {finding.is_over}", flush=True)
+    if finding.is_over:
+        threading.Event().wait()
+    raise RuntimeError("a callback's mistake")
+
+
+def main() -> None:
+    rank = int(os.environ["RANK"])
+    with otel_ml.init("watched"):
+        otel_ml.event("begins")
+        otel_ml.flush(30.0)  # the service is up
+        watch = findings.watch(broken, every_s=0.1) if rank == 0 else None
+        for step in otel_ml.steps(range(STEPS)):
+            with otel_ml.timed("work"):
+                time.sleep(0.02 + (0.03 if rank == 1 and SLOW_FROM <= step < SLOW_TO else 0.0))
+            otel_ml.log({"done": 1.0}, reduce="sum")
+        print("trained", flush=True)
+        if watch is not None:
+            otel_ml.flush()
+            watch.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""The example that diagnoses itself: a slow rank is found while it is slow, and stands in the report."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import otel_ml
+from tests.e2e.jobs import environment, the_run_in
+from tests.examples.running import EXAMPLES
+
+
+@pytest.mark.feature("M7", "better", "the rank, the phase and the cost are known while the job runs")
+def test_a_slow_rank_is_told_while_the_job_runs_and_stands_in_the_report(tmp_path: Path) -> None:
+    command = [sys.executable, EXAMPLES / "diagnose.py"]
+    env = environment(OTEL_ML_EXPORTERS="jsonl")
+
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=110, check=True)
+
+    began = next(line for line in done.stdout.splitlines() if line.startswith("slow") and "rank 2 in forward" in line)
+    assert 78 <= int(began.partition("step ")[2].partition(",")[0]) <= 90
+    assert any(line.startswith("over: rank 2 in forward") for line in done.stdout.splitlines())
+    assert "Rank 2 of role 'trainer' is slow in 'forward' since step" in done.stderr
+
+    run = the_run_in(tmp_path / "otel-ml-runs")
+    steps, ranks = otel_ml.read(run)["otel_ml/straggler/rank"]
+    assert {2.0} <= {rank for step, rank in zip(steps, ranks, strict=True) if 90 <= step < 150}
+    assert otel_ml.read(run)["accuracy"][1][-1] > 0.8
+    report = (tmp_path / done.stdout.splitlines()[-1]).read_text()
+    assert "Slow and silent ranks" in report
+    assert "<td>forward</td>" in report

@@ -1,0 +1,135 @@
+"""What a run says of slow and silent ranks, from what ranks send."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from otel_ml_exporters.records import Image, StepRecord, Table
+from tests.strategies import Rank, Service
+
+
+def ranks_of(count: int) -> list[Rank]:
+    return [Rank(rank, world_size=count) for rank in range(count)]
+
+
+def steps(service: Service, ranks: list[Rank], numbers: range, *, slow: int | None = None, by: float = 1.0) -> None:
+    for step in numbers:
+        taken = [1.0 + (by if rank == slow else 0.0) for rank in range(len(ranks))]
+        sent = [
+            one.step(step, {"time/forward": seconds, "loss": 0.5}, "sum>max")
+            for one, seconds in zip(ranks, taken, strict=True)
+        ]
+        service.take(*sent)
+        service.wait(1, *ranks)
+
+
+def straggler(service: Service, step: int) -> dict[str, float]:
+    return straggler_in(service.rows(own=True)[step])
+
+
+def straggler_in(row: Mapping[str, float]) -> dict[str, float]:
+    return {name.removeprefix("otel_ml/straggler/"): value for name, value in row.items() if "straggler/" in name}
+
+
+@pytest.mark.feature("M6", "better", "the rank, the phase and the cost are series, a table and a picture of the run")
+@pytest.mark.feature("M4", "yes", "every timer over ranks as max, min, mean and rank; differences found by themselves")
+def test_a_slow_rank_is_in_the_row_the_table_and_the_picture_and_is_said() -> None:
+    service, ranks = Service(), ranks_of(4)
+    steps(service, ranks, range(10))
+
+    steps(service, ranks, range(10, 16), slow=2)
+
+    assert straggler(service, 9) == {}
+    assert straggler(service, 15) == pytest.approx({"cost": 1.0, "level": 2.0, "rank": 2.0, "slowdown": 1.0})
+    [table] = [record for record in service.records if isinstance(record, Table)]
+    assert table.name == "otel_ml/findings"
+    assert dict(zip(table.columns, table.rows[0], strict=True)) == pytest.approx(
+        {
+            "level": "critical",
+            "kind": "slow",
+            "rank": 2,
+            "phase": "forward",
+            "since": 10,
+            "until": None,
+            "slowdown": 1.0,
+            "s per step": 1.0,
+            "s in all": 4.0,
+        }
+    )
+    assert [record.name for record in service.records if isinstance(record, Image)] == ["otel_ml/stragglers"]
+    [said] = [notice for notice in service.notices if "slow" in notice]
+    assert said.startswith("Rank 2 of role 'trainer' is slow in 'forward' since step 10: 1 s longer than the usual")
+
+
+def test_when_it_is_over_the_row_says_zero_once_and_a_person_is_told_the_price() -> None:
+    service, ranks = Service(), ranks_of(4)
+    steps(service, ranks, range(10))
+    steps(service, ranks, range(10, 20), slow=2)
+
+    steps(service, ranks, range(20, 34))
+
+    ended = next(step for step in range(20, 34) if straggler(service, step) == {"cost": 0.0, "level": 0.0})
+    assert straggler(service, ended + 1) == {}
+    assert "step 10 to" in service.notices[-1]
+    assert "10 s longer than the usual rank in all" in service.notices[-1]
+
+
+def test_what_is_open_when_the_run_ends_is_in_its_last_table_with_all_it_cost() -> None:
+    service, ranks = Service(), ranks_of(2)
+    steps(service, ranks, range(12))
+    steps(service, ranks, range(12, 19), slow=1)
+
+    service.take(*[rank.bye() for rank in ranks])
+    service.settle()
+
+    last = [record for record in service.records if isinstance(record, Table)][-1]
+    assert last.rows[0][-1] == pytest.approx(7.0)
+
+
+def test_a_silent_rank_is_a_finding() -> None:
+    service, ranks = Service(), ranks_of(3)
+    steps(service, ranks, range(8))
+
+    for step in range(8, 12):
+        service.take(*[rank.step(step, {"time/forward": 1.0}, "sum>max") for rank in ranks[:2]])
+        service.wait(70, *ranks[:2])
+
+    [table] = [record for record in service.records if isinstance(record, Table)]
+    assert table.rows[0][:5] == ("warning", "silent", 2, "", 8)
+    [finding] = service.engine.findings
+    assert (finding["kind"], finding["rank"], finding["level"], finding["is_over"]) == ("silent", 2, "critical", False)
+
+
+def test_a_finding_survives_a_restart_of_the_service() -> None:
+    service, ranks = Service(), ranks_of(4)
+    steps(service, ranks, range(10))
+    steps(service, ranks, range(10, 16), slow=2)
+
+    service.restart()
+    steps(service, ranks, range(16, 20), slow=2)
+
+    assert straggler(service, 19)["rank"] == 2.0
+    assert sum("is slow" in notice for notice in service.notices) == 1
+
+
+def test_one_rank_alone_has_nobody_to_be_compared_with() -> None:
+    service, ranks = Service(), ranks_of(1)
+
+    steps(service, ranks, range(30), slow=0)
+
+    assert {type(record) for record in service.records} == {StepRecord}
+    assert straggler(service, 29) == {}
+
+
+def test_another_attempt_begins_without_suspicion() -> None:
+    service = Service()
+    first = [Rank(rank, world_size=3, instance=f"a{rank}", attempt=0) for rank in range(3)]
+    steps(service, first, range(20), slow=1)
+    second = [Rank(rank, world_size=3, instance=f"b{rank}", attempt=1, clock=service.now) for rank in range(3)]
+
+    steps(service, second, range(10, 16))
+
+    assert straggler_in(service.steps()[-1].values) == {}
+    assert all(finding["is_over"] for finding in service.engine.findings)
