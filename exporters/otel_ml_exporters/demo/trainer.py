@@ -49,7 +49,8 @@ def train(folder: Path, rank: int, world_size: int, settings: Settings) -> None:
                 learning_rate = settings.learning_rate_at(step)
                 network.update(mean_gradient, learning_rate, settings.momentum)
 
-            otel_ml.log({"loss": loss, "accuracy": accuracy, "grad_norm": np.linalg.norm(gradient)})
+            otel_ml.log({"loss": loss, "accuracy": accuracy}, reduce=("mean", "min", "max"))
+            otel_ml.log({"grad_norm": np.linalg.norm(gradient)})
             otel_ml.log({"samples": len(batch.labels)}, reduce="sum")
 
             if rank == 0:
