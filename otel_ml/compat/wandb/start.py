@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -133,7 +134,8 @@ def init(
 
 
 def _started(asked: Asked, run_id: str | None, name: str | None) -> Run:
-    if RUNTIME.is_active:  # begun by the program itself or by another of these interfaces: join it
+    joins = RUNTIME.is_active  # begun by the program itself or by another of these interfaces
+    if joins:
         begun = otel_ml.init()
     else:
         begun = otel_ml.init(
@@ -144,7 +146,7 @@ def _started(asked: Asked, run_id: str | None, name: str | None) -> Run:
             notes=asked.notes,
         )
     first = _next_step(begun.dir) if asked.resumed else 0
-    run = Run(begun, state.config, asked, first, state.ended)
+    run = Run(begun, state.config, replace(asked, joins=joins), first, state.ended)
     state.config._connect(otel_ml.log_params)  # noqa: SLF001 (one package)
     state.began(run)
     return run

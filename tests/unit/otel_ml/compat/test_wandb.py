@@ -133,6 +133,28 @@ def test_a_metric_with_a_step_metric_is_drawn_over_it_under_its_own_name(capture
     assert len(steps_of(captured, "train/loss")) == 30
 
 
+def test_a_step_metric_of_all_metrics_is_the_step_of_the_run(captured: Capture) -> None:
+    wandb.init()
+    wandb.define_metric("global_step")
+    wandb.define_metric("*", step_metric="global_step", step_sync=True)
+    for step in (100, 200):
+        wandb.log({"global_step": step, "loss": step / 2, "note": "x"})
+
+    assert steps_of(captured, "loss") == {100: 50.0, 200: 100.0}
+    assert steps_of(captured, "global_step") == {100: 100.0, 200: 200.0}
+    assert events(captured, "text")["note"].step == 200
+
+
+def test_a_run_that_the_program_began_itself_is_joined_and_left_to_it(captured: Capture) -> None:
+    otel_ml.log({"mine": 1.0}, step=0)
+    with wandb.init(project="digits") as run:
+        run.log({"loss": 1.0})
+    otel_ml.log({"mine": 2.0}, step=1)
+
+    assert captured.values("loss") == [1.0]
+    assert captured.values("mine") == [1.0, 2.0]
+
+
 def test_a_step_metric_that_is_no_whole_number_is_said_and_the_values_are_kept(captured: Capture) -> None:
     wandb.init()
     wandb.define_metric("loss", step_metric="epoch")
