@@ -17,6 +17,7 @@ from PIL import Image
 import otel_ml
 from otel_ml.compat import wandb
 from otel_ml.testing import Capture, Event, capture
+from tests.e2e.jobs import the_run_in
 
 
 @pytest.fixture
@@ -415,7 +416,9 @@ def test_a_second_init_returns_the_run_and_reinit_begins_another(captured: Captu
     assert dict(first.config) == {"a": 1, "b": 2}
 
 
-def test_one_run_is_written_with_the_names_that_wandb_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_run_is_written_with_the_names_that_wandb_documents(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("OTEL_ML_EXPORTERS", "jsonl")
     with wandb.init(project="digits", name="first", config={"lr": 0.1}) as run:
         run.define_metric("val/*", step_metric="epoch")
@@ -423,8 +426,9 @@ def test_one_run_is_written_with_the_names_that_wandb_documents(monkeypatch: pyt
             for _ in range(3):
                 run.log({"loss": 1.0 + epoch})
             run.log({"epoch": epoch, "val/acc": epoch / 2})
-        folder, run_id = Path(run.dir).parent, run.id
+        run_id = run.id
 
+    folder = the_run_in(tmp_path / "otel-ml-runs")
     shown = otel_ml.read(folder)
     assert shown["loss"] == ([0, 1, 2, 4, 5, 6], [1.0, 1.0, 1.0, 2.0, 2.0, 2.0])
     assert shown["val/acc"] == ([0, 1], [0.0, 0.5])
@@ -433,6 +437,6 @@ def test_one_run_is_written_with_the_names_that_wandb_documents(monkeypatch: pyt
     with wandb.init(project="digits", id=run_id, resume="must") as run:
         assert (run.id, run.step, run.resumed) == (run_id, 8, True)
         run.log({"loss": 9.0})
-    assert otel_ml.read(folder)["loss"][0] == [0, 1, 2, 4, 5, 6, 8]
+    assert otel_ml.read(the_run_in(tmp_path / "otel-ml-runs"))["loss"][0] == [0, 1, 2, 4, 5, 6, 8]
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert {row.get("attempt", 0) for row in rows if "values" in row} == {0}, "it goes on, it does not restart"
