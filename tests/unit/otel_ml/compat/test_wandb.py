@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import io
 import json
 from collections.abc import Iterator
@@ -194,7 +195,7 @@ def test_the_config_takes_what_wandb_takes_and_is_recorded(captured: Capture) ->
         "before": "init", "lr": 0.1, "model": {"layers": 2}, "batch": 8, "epochs": 3, "seed": 0, "warmup": 10,
     }  # fmt: skip
     assert (wandb.config.lr, run.config["batch"], run.config.get("no", 1), "seed" in wandb.config) == (0.1, 8, 1, True)
-    assert dict(run.config) == run.config.as_dict()
+    assert {**run.config} == copy.copy(run.config).as_dict() == run.config.as_dict()
     with pytest.raises(AttributeError, match="it has before, lr"):
         _ = wandb.config.momentum
 
