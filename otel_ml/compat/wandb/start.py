@@ -114,6 +114,7 @@ def init(
             return state.run
     _say_unused(dir, more)
     chosen = _mode(mode, more.get("settings"))
+    run_id = _or_environment(id, "WANDB_RUN_ID")
     asked = Asked(
         project=_or_environment(project, "WANDB_PROJECT") or "",
         entity=_or_environment(entity, "WANDB_ENTITY") or "",
@@ -122,9 +123,8 @@ def init(
         tags=_tags(tags),
         notes=_or_environment(notes, "WANDB_NOTES"),
         mode=chosen,
-        resumed=bool(resume) and resume != "never" and id is not None,
+        resumed=run_id is not None and _resumes(resume),
     )
-    run_id = _or_environment(id, "WANDB_RUN_ID")
     shown = _or_environment(name, "WANDB_NAME")
     excluded = frozenset(config_exclude_keys or ())
     state.config.update({key: value for key, value in as_mapping(config).items() if key not in excluded})
@@ -181,6 +181,11 @@ def _mode(mode: str | None, settings: Any) -> str:
     if os.environ.get("WANDB_DISABLED", "").lower() in {"1", "true", "yes"}:
         return "disabled"
     return str(mode or asked or os.environ.get("WANDB_MODE") or "online")
+
+
+def _resumes(resume: bool | str | None) -> bool:
+    asked = resume if resume is not None else os.environ.get("WANDB_RESUME", "")
+    return bool(asked) and asked != "never"
 
 
 def _say_unused(folder: Any, more: Mapping[str, Any]) -> None:
