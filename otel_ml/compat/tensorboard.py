@@ -21,7 +21,7 @@ from typing import Any
 import otel_ml
 from otel_ml._internal.runtime import RUNTIME
 from otel_ml.compat.tracking.counts import StepCounts, whole
-from otel_ml.compat.tracking.pictures import film_strip, grid, in_range
+from otel_ml.compat.tracking.pictures import film_strip, grid, in_range, ordered
 from otel_ml.compat.tracking.said import never_raises, not_kept
 
 __all__ = ["SummaryWriter"]
@@ -248,7 +248,7 @@ class SummaryWriter:
         """Record a picture; `dataformats` names its dimensions."""
         del walltime
         name, where = self._beside(tag, global_step)
-        otel_ml.log_image(name, in_range(_ordered(img_tensor, dataformats, "HWC")), **where)
+        otel_ml.log_image(name, in_range(ordered(img_tensor, dataformats, "HWC")), **where)
 
     @never_raises
     def add_images(
@@ -262,7 +262,7 @@ class SummaryWriter:
         """Record pictures as one, in rows and columns."""
         del walltime
         name, where = self._beside(tag, global_step)
-        otel_ml.log_image(name, in_range(grid(_ordered(img_tensor, dataformats, "NHWC"))), **where)
+        otel_ml.log_image(name, in_range(grid(ordered(img_tensor, dataformats, "NHWC"))), **where)
 
     @never_raises
     def add_image_with_boxes(self, tag: str, img_tensor: Any, box_tensor: Any, *more: Any, **options: Any) -> None:
@@ -300,11 +300,9 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Record up to 16 frames of the first film (film, time, channel, height, width) as one picture."""
-        import numpy as np
-
         del fps, walltime
         name, where = self._beside(tag, global_step)
-        frames = np.asarray(vid_tensor)[0]
+        frames = ordered(vid_tensor, "NTCHW", "NTHWC")[0]
         strip, kept = film_strip(frames)
         not_kept(f"add_video({tag!r})", f"{kept} of its {len(frames)} frames are kept as one picture.")
         otel_ml.log_image(name, in_range(strip), **where)
@@ -376,18 +374,6 @@ class SummaryWriter:
         if self._is_open:
             self._is_open = False
             _WRITERS.leave(self, kind, error)
-
-
-def _ordered(tensor: Any, dataformats: str, wanted: str) -> Any:
-    """Return an array with its dimensions in the wanted order; one that is not there has the length 1."""
-    import numpy as np
-
-    array = np.asarray(tensor.detach().cpu() if hasattr(tensor, "detach") else tensor)
-    given = dataformats.upper() if len(dataformats) == array.ndim else {2: "HW", 3: "CHW"}.get(array.ndim, "NCHW")
-    for letter in wanted:
-        if letter not in given:
-            array, given = array[..., None], given + letter
-    return np.transpose(array, [given.index(letter) for letter in wanted])
 
 
 def _close(figure: Any) -> None:

@@ -48,10 +48,18 @@ def exporters() -> str:
     return "\n".join(["| exporter | guarantee |", "|---|---|", *rows])
 
 
+def migrations() -> str:
+    """Return a list of all guides from another system."""
+    guides = sorted(page for page in (ROOT / "docs" / "migrate").glob("*.md") if page.stem != "index")
+    titles = ((page.name, page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")) for page in guides)
+    return "\n".join(f"- [{title}]({name})" for name, title in titles)
+
+
 SECTIONS: Mapping[str, Callable[[], str]] = {
     "environment": markdown,
     "telemetry": telemetry,
     "exporters": exporters,
+    "migrations": migrations,
     "messages": catalogue,
     **report.SECTIONS,
     "bounds": bounds,

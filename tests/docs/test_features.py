@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.docs.catalogue_of_features import FEATURES, NOT_APPLICABLE
 from tests.docs.features import Shown, markers_in, shown, table
+from tests.docs.test_readme_promises import all_test_names
+from tests.e2e.jobs import ROOT
 
 
 def test_every_id_of_the_five_systems_has_a_title() -> None:
@@ -65,3 +68,11 @@ def test_the_better_verdict_counts_and_what_is_not_shown_is_missing() -> None:
 
 def test_every_note_of_a_marker_fits_a_cell_of_the_table() -> None:
     assert [marker for marker in shown() if not marker.note or "|" in marker.note or len(marker.note) > 120] == []
+
+
+def test_every_test_that_a_guide_names_exists() -> None:
+    guides = (ROOT / "docs" / "migrate").glob("*.md")
+    named = {name for guide in guides for name in re.findall(r"`(test_\w+)`", guide.read_text(encoding="utf-8"))}
+
+    assert len(named) > 20
+    assert named - all_test_names() == set()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import otel_ml
+from otel_ml.compat import wandb
 from tests.e2e.jobs import (
     BACKENDS,
     ROOT,
@@ -19,7 +20,9 @@ from tests.e2e.jobs import (
     all_finished,
     answer_of,
     environment,
+    finished,
     processes,
+    runs_in,
     the_run_in,
     torchrun,
 )
@@ -126,3 +129,42 @@ def test_a_verl_script_that_finishes_nothing_has_its_final_validation(runs: Mapp
     assert shown["actor/pg_loss"] == pytest.approx({step: 1 / step for step in range(1, 11)})
     assert shown["val/score"] == {10: 0.5}
     assert otel_ml.read(runs["verl"])["val/score"] == ([10], [0.5])
+
+
+def test_a_script_that_never_finishes_its_run_has_its_summary_and_its_files(tmp_path: Path) -> None:
+    program = tmp_path / "script.py"
+    program.write_text(
+        "from pathlib import Path\n"
+        "from otel_ml.compat import wandb\n"
+        "run = wandb.init(project='digits')\n"
+        "wandb.define_metric('loss', summary='min')\n"
+        "for loss in (3.0, 1.0, 2.0):\n"
+        "    wandb.log({'loss': loss})\n"
+        "Path(run.dir, 'notes.txt').write_text('fine')\n"
+        "raise RuntimeError('at the end')\n"
+    )
+
+    finished([sys.executable, program], environment(OTEL_ML_EXPORTERS="jsonl"), tmp_path, code=1)
+
+    run = the_run_in(tmp_path / "otel-ml-runs")
+    said = (run / "metrics.jsonl").read_text()
+    assert otel_ml.read(run)["loss"] == ([0, 1, 2], [3.0, 1.0, 2.0])
+    assert '"loss.min": 1.0' in said or '"loss.min":1.0' in said
+    assert "notes.txt" in said
+    assert '"failed"' in said
+
+
+def test_runs_one_after_the_other_in_one_process_are_runs_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", "jsonl")
+    for trial in range(2):
+        run = wandb.init(project="sweep", name=f"trial-{trial}", config={"trial": trial}, reinit=True)
+        run.log({"loss": float(trial)})
+    wandb.finish()
+
+    assert [otel_ml.read(folder)["loss"] for folder in runs_in(tmp_path / "otel-ml-runs")] == [
+        ([0], [0.0]),
+        ([0], [1.0]),
+    ]
+    assert wandb.run is None

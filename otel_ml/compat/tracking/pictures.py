@@ -1,12 +1,26 @@
-"""Pictures in the shapes that other trackers take."""
+"""Pictures in the shapes that other trackers take.
+
+Arrays of numpy and tensors of torch, each with its own operations: a tensor on a device stays there, and nothing waits
+for it.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-__all__ = ["FRAMES", "film_strip", "grid", "in_range"]
+__all__ = ["as_array", "film_strip", "grid", "in_range", "ordered"]
 
 FRAMES = 16
+
+
+def as_array(given: Any) -> Any:
+    """Return a tensor without its graph, and anything else as a numpy array."""
+    if hasattr(given, "detach"):
+        return given.detach()
+    import numpy as np
+
+    return np.asarray(given)
 
 
 def in_range(data: Any) -> Any:
@@ -18,22 +32,47 @@ def in_range(data: Any) -> Any:
     return data
 
 
-def film_strip(frames: Any) -> tuple[Any, int]:
-    """Return up to 16 frames (time, channel, height, width) side by side, and how many they are."""
-    import numpy as np
+def ordered(given: Any, dimensions: str, wanted: str) -> Any:
+    """Return an array with its dimensions, such as `CHW`, in the wanted order; one that it has not has the length 1.
 
+    Examples:
+        >>> import numpy as np
+        >>> ordered(np.zeros((3, 4, 6)), "CHW", "HWC").shape, ordered(np.zeros((4, 6)), "HW", "HWC").shape
+        ((4, 6, 3), (4, 6, 1))
+    """
+    array = as_array(given)
+    has = dimensions.upper() if len(dimensions) == array.ndim else {2: "HW", 3: "CHW"}.get(array.ndim, "NCHW")
+    for letter in wanted:
+        if letter not in has:
+            array, has = array[..., None], has + letter
+    return _moved(array, [has.index(letter) for letter in wanted])
+
+
+def film_strip(frames: Any) -> tuple[Any, int]:
+    """Return up to 16 frames (time, height, width, channel) side by side, and how many they are."""
     chosen = frames[:: max(1, -(-len(frames) // FRAMES))]
-    return np.concatenate([np.moveaxis(frame, 0, -1) for frame in chosen], axis=1), len(chosen)
+    count, height, width, channels = chosen.shape
+    return _moved(chosen, [1, 0, 2, 3]).reshape(height, count * width, channels), count
 
 
 def grid(pictures: Any) -> Any:
     """Return pictures (n, height, width, channel) as one, in about as many rows as columns."""
+    count, height, width, channels = pictures.shape
+    columns = math.ceil(math.sqrt(count))
+    rows = -(-count // columns)
+    cells = _zeros_like(pictures, (rows * columns, height, width, channels))
+    cells[:count] = pictures
+    laid = _moved(cells.reshape(rows, columns, height, width, channels), [0, 2, 1, 3, 4])
+    return laid.reshape(rows * height, columns * width, channels)
+
+
+def _zeros_like(array: Any, shape: tuple[int, ...]) -> Any:
+    if hasattr(array, "new_zeros"):
+        return array.new_zeros(shape)
     import numpy as np
 
-    columns = int(np.ceil(np.sqrt(len(pictures))))
-    rows = -(-len(pictures) // columns)
-    empty = np.zeros((rows * columns - len(pictures), *pictures.shape[1:]), pictures.dtype)
-    cells = np.concatenate([pictures, empty])
-    return np.concatenate(
-        [np.concatenate(list(cells[row * columns : (row + 1) * columns]), axis=1) for row in range(rows)], axis=0
-    )
+    return np.zeros(shape, array.dtype)
+
+
+def _moved(array: Any, order: list[int]) -> Any:
+    return array.permute(*order) if hasattr(array, "permute") else array.transpose(*order)

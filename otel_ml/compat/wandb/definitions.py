@@ -75,19 +75,26 @@ class Definitions:
         self._found.clear()
         return metric
 
+    def step_of(self, values: Mapping[str, Any], at: int) -> int:
+        """Return the step of a row: where all metrics, `*`, have one step metric, that is the step of the run."""
+        every = self.metrics.get("*")
+        index = None if every is None or every.step_metric is None else self._index(every.step_metric, values)
+        return at if index is None else index
+
     def rows(self, values: Mapping[str, Any]) -> Iterator[tuple[str | None, int, dict[str, Any]]]:
         """Yield (step metric, its value, the values drawn over it); first those without one, as (None, 0, values)."""
         plain: dict[str, Any] = {}
         apart: dict[tuple[str, int], dict[str, Any]] = {}
         for name, value in values.items():
             metric = self._metric(name)
-            index = None
-            if metric is not None and metric.step_metric is not None and metric.step_metric != name:
-                index = self._index(metric.step_metric, values)
-            if metric is None or metric.step_metric is None or index is None:
+            axis, index = "", None
+            if metric is not None and metric.step_metric not in {None, name} and metric.name != "*":
+                axis = str(metric.step_metric)
+                index = self._index(axis, values)
+            if index is None:
                 plain[name] = value
             else:
-                apart.setdefault((metric.step_metric, index), {})[name] = value
+                apart.setdefault((axis, index), {})[name] = value
         yield None, 0, plain
         for (axis, index), row in apart.items():
             yield axis, index, row

@@ -46,7 +46,9 @@ class Summary:
         return self._values.items()
 
     def __getattr__(self, key: str) -> Any:
-        if key.startswith("__") or key not in self._values:
+        if key.startswith("_"):  # a copy that is being made has no values yet
+            raise AttributeError(key)
+        if key not in self._values:
             raise AttributeError(f"wandb.summary has no {key!r} yet")
         return self._values[key]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import otel_ml
-from otel_ml.compat.tracking.pictures import film_strip, in_range
+from otel_ml.compat.tracking.pictures import as_array, film_strip, in_range, ordered
 from otel_ml.compat.tracking.said import not_kept
 
 __all__ = [
@@ -125,10 +125,8 @@ class Video(Media):
         if isinstance(self._data, (str, PathLike)):
             otel_ml.log_artifact(self._data, name=name, type="video", step=step, axis=axis)
             return
-        import numpy as np
-
-        frames = np.asarray(self._data)
-        frames = frames[0] if frames.ndim == 5 else frames
+        frames = as_array(self._data)
+        frames = ordered(frames[0] if frames.ndim == 5 else frames, "TCHW", "THWC")
         strip, kept = film_strip(frames)
         not_kept(f"wandb.Video in {name!r}", f"{kept} of its {len(frames)} frames are kept as one picture.")
         otel_ml.log_image(name, in_range(strip), caption=self._caption, step=step, axis=axis)

@@ -67,7 +67,9 @@ class Config:
         return self._values.items()
 
     def __getattr__(self, key: str) -> Any:
-        if key.startswith("__") or key not in self._values:
+        if key.startswith("_"):  # a copy that is being made has no values yet
+            raise AttributeError(key)
+        if key not in self._values:
             known = ", ".join(map(str, self._values)) or "nothing"
             raise AttributeError(f"wandb.config has no {key!r}; it has {known}")
         return self._values[key]

@@ -27,7 +27,7 @@ __all__ = ["Asked", "DisabledRun", "Run"]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What `init()` was asked for and a run only shows."""
+    """What `init()` was asked for; `joins` says that the run was begun by somebody else, who ends it."""
 
     project: str = ""
     entity: str = ""
@@ -37,6 +37,7 @@ class Asked:
     notes: str | None = None
     mode: str = "online"
     resumed: bool = False
+    joins: bool = False
 
 
 class Run:
@@ -185,6 +186,7 @@ class Run:
 
     def _log_any(self, data: Mapping[str, Any], at: int) -> None:
         scalars, others = parted(data)
+        at = self._definitions.step_of(scalars, at)
         numbers = plain_numbers(scalars)
         self.summary.observe(numbers)
         if self._definitions.metrics:
@@ -238,7 +240,7 @@ class Run:
         self._keep(artifact, tuple(aliases or ()))
         return artifact
 
-    use_new_artifact = upsert_artifact = finish_artifact = log_artifact
+    upsert_artifact = finish_artifact = log_artifact
 
     def log_model(self, path: Any, name: str | None = None, aliases: Iterable[str] | None = None) -> Artifact:
         """Record a model's files."""
@@ -309,7 +311,8 @@ class Run:
     def _end(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._run.__exit__(kind, error, traceback)
+        if not self._asked.joins:
+            self._run.__exit__(kind, error, traceback)
 
     def _last_words(self) -> None:
         """Record what is only known at the end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -113,6 +114,7 @@ def init(
             return state.run
     _say_unused(dir, more)
     chosen = _mode(mode, more.get("settings"))
+    run_id = _or_environment(id, "WANDB_RUN_ID")
     asked = Asked(
         project=_or_environment(project, "WANDB_PROJECT") or "",
         entity=_or_environment(entity, "WANDB_ENTITY") or "",
@@ -121,9 +123,8 @@ def init(
         tags=_tags(tags),
         notes=_or_environment(notes, "WANDB_NOTES"),
         mode=chosen,
-        resumed=bool(resume) and resume != "never" and id is not None,
+        resumed=run_id is not None and _resumes(resume),
     )
-    run_id = _or_environment(id, "WANDB_RUN_ID")
     shown = _or_environment(name, "WANDB_NAME")
     excluded = frozenset(config_exclude_keys or ())
     state.config.update({key: value for key, value in as_mapping(config).items() if key not in excluded})
@@ -133,7 +134,8 @@ def init(
 
 
 def _started(asked: Asked, run_id: str | None, name: str | None) -> Run:
-    if RUNTIME.is_active:  # begun by the program itself or by another of these interfaces: join it
+    joins = RUNTIME.is_active  # begun by the program itself or by another of these interfaces
+    if joins:
         begun = otel_ml.init()
     else:
         begun = otel_ml.init(
@@ -144,7 +146,7 @@ def _started(asked: Asked, run_id: str | None, name: str | None) -> Run:
             notes=asked.notes,
         )
     first = _next_step(begun.dir) if asked.resumed else 0
-    run = Run(begun, state.config, asked, first, state.ended)
+    run = Run(begun, state.config, replace(asked, joins=joins), first, state.ended)
     state.config._connect(otel_ml.log_params)  # noqa: SLF001 (one package)
     state.began(run)
     return run
@@ -179,6 +181,11 @@ def _mode(mode: str | None, settings: Any) -> str:
     if os.environ.get("WANDB_DISABLED", "").lower() in {"1", "true", "yes"}:
         return "disabled"
     return str(mode or asked or os.environ.get("WANDB_MODE") or "online")
+
+
+def _resumes(resume: bool | str | None) -> bool:
+    asked = resume if resume is not None else os.environ.get("WANDB_RESUME", "")
+    return bool(asked) and asked != "never"
 
 
 def _say_unused(folder: Any, more: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ import pytest
 import otel_ml
 from otel_ml.compat import mlflow
 from otel_ml.testing import Capture, Event, capture
+from tests.e2e.jobs import the_run_in
 
 
 @pytest.fixture
@@ -139,19 +140,18 @@ def test_what_is_not_there_names_the_package_that_has_it() -> None:
 
 
 @pytest.mark.feature("M26", "better", "`end_run(status)` and an exception in the block end the run so in every backend")
-def test_one_run_is_written_and_goes_on_under_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_run_is_written_and_goes_on_under_its_id(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OTEL_ML_EXPORTERS", "jsonl")
     mlflow.set_experiment("digits")
     with mlflow.start_run(run_name="first", tags={"team": "a"}) as run:
         mlflow.log_metric("loss", 2.0, step=0)
-        folder = run.run.dir
     assert mlflow.active_run() is None
-    assert folder is not None
+    folder = the_run_in(tmp_path / "otel-ml-runs")
     assert folder.parent.name == "digits"
 
     mlflow.start_run(run_id=run.info.run_id)
     mlflow.log_metric("loss", 1.0, step=1)
     mlflow.end_run("FAILED")
 
-    assert otel_ml.read(folder)["loss"] == ([0, 1], [2.0, 1.0])
+    assert otel_ml.read(the_run_in(tmp_path / "otel-ml-runs"))["loss"] == ([0, 1], [2.0, 1.0])
     assert '"failed"' in (folder / "metrics.jsonl").read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -14,6 +15,7 @@ from PIL import Image
 import otel_ml
 from otel_ml.compat.tensorboard import SummaryWriter
 from otel_ml.testing import Capture, Event, capture
+from tests.e2e.jobs import the_run_in
 
 
 @pytest.fixture
@@ -158,7 +160,9 @@ def test_a_second_folder_is_a_second_curve(captured: Capture, writer: SummaryWri
     assert (val.get_logdir(), val.log_dir) == ("runs/val", "runs/val")
 
 
-def test_the_last_writer_ends_the_run_and_the_next_begins_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_writer_ends_the_run_and_one_that_writes_on_continues_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("OTEL_ML_EXPORTERS", "jsonl")
     first = SummaryWriter("runs/a")
     first.add_scalar("loss", 1.0, 5)
@@ -166,8 +170,8 @@ def test_the_last_writer_ends_the_run_and_the_next_begins_another(monkeypatch: p
     first.close()
     first.close()
 
-    assert otel_ml.read(began)["loss"] == ([5], [1.0])
+    assert otel_ml.read(the_run_in(tmp_path / "otel-ml-runs"))["loss"] == ([5], [1.0])
     first.add_scalar("loss", 2.0, 6)  # as there, it writes on
     assert first._run.id == began.id
     first.close()
-    assert otel_ml.read(began)["loss"] == ([5, 6], [1.0, 2.0])
+    assert otel_ml.read(the_run_in(tmp_path / "otel-ml-runs"))["loss"] == ([5, 6], [1.0, 2.0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import otel_ml
 from otel_ml.compat.verl import Tracking, ValidationGenerationsLogger, reduce_metrics
 from otel_ml.testing import Capture, capture
+from tests.e2e.jobs import the_run_in
 
 
 @pytest.fixture
@@ -72,19 +74,21 @@ def test_texts_none_and_what_is_no_number_do_not_stop_training(captured: Capture
     assert captured.values("loss") == [1.0]
 
 
-def test_names_that_mlflow_refuses_are_published_under_names_that_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_mlflow_refuses_are_published_under_names_that_it_takes(tmp_path: Path) -> None:
     tracking = Tracking("grpo", "dev", default_backend="file")
     tracking.log({"val/acc@8": 0.5, "a (b)": 1.0}, step=0)
     tracking.finish()
 
-    published = [name for name in otel_ml.read(tracking.run) if not name.startswith("otel_ml/")]
+    published = [
+        name for name in otel_ml.read(the_run_in(tmp_path / "otel-ml-runs")) if not name.startswith("otel_ml/")
+    ]
     assert [name.rpartition("-")[0] for name in published] == ["a__b_", "val/acc_8"]
 
 
-def test_a_resumed_run_goes_on_in_its_file_and_erases_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_goes_on_in_its_file_and_erases_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OTEL_ML_EXPERIMENT_ID", "grpo-dev")
     for step in (1, 2):
         with Tracking("grpo", "dev", default_backend="file") as tracking:
             tracking.log({"loss": float(step)}, step=step)
 
-    assert otel_ml.read(tracking.run)["loss"] == ([1, 2], [1.0, 2.0])
+    assert otel_ml.read(the_run_in(tmp_path / "otel-ml-runs"))["loss"] == ([1, 2], [1.0, 2.0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import io
 import json
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from PIL import Image
 import otel_ml
 from otel_ml.compat import wandb
 from otel_ml.testing import Capture, Event, capture
+from tests.e2e.jobs import the_run_in
 
 
 @pytest.fixture
@@ -133,6 +135,28 @@ def test_a_metric_with_a_step_metric_is_drawn_over_it_under_its_own_name(capture
     assert len(steps_of(captured, "train/loss")) == 30
 
 
+def test_a_step_metric_of_all_metrics_is_the_step_of_the_run(captured: Capture) -> None:
+    wandb.init()
+    wandb.define_metric("global_step")
+    wandb.define_metric("*", step_metric="global_step", step_sync=True)
+    for step in (100, 200):
+        wandb.log({"global_step": step, "loss": step / 2, "note": "x"})
+
+    assert steps_of(captured, "loss") == {100: 50.0, 200: 100.0}
+    assert steps_of(captured, "global_step") == {100: 100.0, 200: 200.0}
+    assert events(captured, "text")["note"].step == 200
+
+
+def test_a_run_that_the_program_began_itself_is_joined_and_left_to_it(captured: Capture) -> None:
+    otel_ml.log({"mine": 1.0}, step=0)
+    with wandb.init(project="digits") as run:
+        run.log({"loss": 1.0})
+    otel_ml.log({"mine": 2.0}, step=1)
+
+    assert captured.values("loss") == [1.0]
+    assert captured.values("mine") == [1.0, 2.0]
+
+
 def test_a_step_metric_that_is_no_whole_number_is_said_and_the_values_are_kept(captured: Capture) -> None:
     wandb.init()
     wandb.define_metric("loss", step_metric="epoch")
@@ -171,7 +195,7 @@ def test_the_config_takes_what_wandb_takes_and_is_recorded(captured: Capture) ->
         "before": "init", "lr": 0.1, "model": {"layers": 2}, "batch": 8, "epochs": 3, "seed": 0, "warmup": 10,
     }  # fmt: skip
     assert (wandb.config.lr, run.config["batch"], run.config.get("no", 1), "seed" in wandb.config) == (0.1, 8, 1, True)
-    assert dict(run.config) == run.config.as_dict()
+    assert {**run.config} == copy.copy(run.config).as_dict() == run.config.as_dict()
     with pytest.raises(AttributeError, match="it has before, lr"):
         _ = wandb.config.momentum
 
@@ -393,7 +417,9 @@ def test_a_second_init_returns_the_run_and_reinit_begins_another(captured: Captu
     assert dict(first.config) == {"a": 1, "b": 2}
 
 
-def test_one_run_is_written_with_the_names_that_wandb_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_run_is_written_with_the_names_that_wandb_documents(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("OTEL_ML_EXPORTERS", "jsonl")
     with wandb.init(project="digits", name="first", config={"lr": 0.1}) as run:
         run.define_metric("val/*", step_metric="epoch")
@@ -401,8 +427,9 @@ def test_one_run_is_written_with_the_names_that_wandb_documents(monkeypatch: pyt
             for _ in range(3):
                 run.log({"loss": 1.0 + epoch})
             run.log({"epoch": epoch, "val/acc": epoch / 2})
-        folder, run_id = Path(run.dir).parent, run.id
+        run_id = run.id
 
+    folder = the_run_in(tmp_path / "otel-ml-runs")
     shown = otel_ml.read(folder)
     assert shown["loss"] == ([0, 1, 2, 4, 5, 6], [1.0, 1.0, 1.0, 2.0, 2.0, 2.0])
     assert shown["val/acc"] == ([0, 1], [0.0, 0.5])
@@ -411,6 +438,6 @@ def test_one_run_is_written_with_the_names_that_wandb_documents(monkeypatch: pyt
     with wandb.init(project="digits", id=run_id, resume="must") as run:
         assert (run.id, run.step, run.resumed) == (run_id, 8, True)
         run.log({"loss": 9.0})
-    assert otel_ml.read(folder)["loss"][0] == [0, 1, 2, 4, 5, 6, 8]
+    assert otel_ml.read(the_run_in(tmp_path / "otel-ml-runs"))["loss"][0] == [0, 1, 2, 4, 5, 6, 8]
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert {row.get("attempt", 0) for row in rows if "values" in row} == {0}, "it goes on, it does not restart"
