@@ -134,6 +134,12 @@ def test_what_is_no_configuration_is_said(cfg: Any) -> None:
         settings_from(cfg, {})
 
 
+@pytest.mark.parametrize("tags", ["one", 5, [1], {"a": 1}])
+def test_tags_that_are_no_texts_are_said(tags: Any) -> None:
+    with pytest.raises(ConfigError, match=r"wandb\.tags: expected a list of texts"):
+        settings_from(config(wandb={"tags": tags}), {})
+
+
 def test_gpu_monitoring_that_is_no_mapping_is_said() -> None:
     with pytest.raises(ConfigError, match="gpu_monitoring: expected a mapping, got 10"):
         settings_from(config(gpu_monitoring=10), {})
