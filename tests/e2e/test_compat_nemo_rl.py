@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import otel_ml
-from tests.e2e.jobs import BACKENDS, ROOT, answer_of, environment, finished, services_of, the_run_in
+from tests.e2e.jobs import BACKENDS, ROOT, answer_of, environment, finished, services_of, the_run_in, until
 
 pytestmark = pytest.mark.e2e
 
@@ -178,8 +178,8 @@ def test_a_backend_that_does_not_answer_stops_neither_training_nor_the_others(tm
     run_id = driven(tmp_path, "", 1, 3, "ends", MLFLOW_TRACKING_URI="http://127.0.0.1:9")
 
     try:
-        run = tmp_path / "logs" / "grpo-dev" / run_id
-        assert otel_ml.read(run)["train/reward"] == ([1, 2, 3], [0.1, 0.2, 0.3])
+        stored = tmp_path / "logs" / "grpo-dev" / run_id / "metrics.jsonl"
+        until(lambda: stored.exists() and otel_ml.read(stored).get("train/reward") == ([1, 2, 3], [0.1, 0.2, 0.3]))
     finally:
         for service in services_of(OTEL_ML_DIR=str(tmp_path / "logs")):  # it goes on trying
             os.kill(service, signal.SIGTERM)
