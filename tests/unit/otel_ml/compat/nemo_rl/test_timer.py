@@ -206,7 +206,8 @@ def test_every_duration_is_a_timer_of_the_run_at_the_step_then_current(otel_ml_c
     points = {point.name: point for point in otel_ml_capture.points}
     assert {name: point.step for name, point in points.items()} == {"time/generation": 7, "time/refit": 7}
     assert points["time/generation"].count == 2
-    assert points["time/generation"].value == pytest.approx(2.0 + timer.get_elapsed("generation")[0], abs=0.01)
+    assert points["time/generation"].value >= timer.reduce("generation", "sum") > 2.0
+    assert points["time/refit"].value >= timer.reduce("refit", "sum") > 0.0
     assert {point.reduction for point in points.values()} == {"sum>max"}
     assert sorted(otel_ml_capture.spans) == ["generation", "refit"]
     assert not otel_ml_capture.notices
