@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import otel_ml
-from tests.e2e.jobs import BACKENDS, ROOT, answer_of, environment, finished, services_of, the_run_in
+from tests.e2e.jobs import BACKENDS, ROOT, answer_of, environment, finished, services_of, the_run_in, until
 
 pytestmark = pytest.mark.e2e
 
@@ -88,7 +88,7 @@ def test_a_grpo_driver_is_one_run_with_the_documented_names_and_values_in_every_
     logs = repository / "logs" / "exp_001"
     run = the_run_in(logs)
 
-    assert len(said.splitlines()) == 2, said  # where it is, and that it is finished
+    assert "otel-ml explain" not in said  # nothing is wrong
     assert run.parent.name == "grpo-dev"
     shown = otel_ml.read(run)
     steps = list(range(1, 11))
@@ -100,7 +100,8 @@ def test_a_grpo_driver_is_one_run_with_the_documented_names_and_values_in_every_
     assert shown["timing/setup/total"][0] == [0]
     for timer in ("generation", "advantage_calculation", "policy_training", "total_step_time"):
         assert shown[f"timing/train/{timer}"][0] == shown[f"time/{timer}"][0] == steps
-        assert shown[f"time/{timer}"][1] == pytest.approx(shown[f"timing/train/{timer}"][1], abs=0.01)
+        own, logged = shown[f"time/{timer}"][1], shown[f"timing/train/{timer}"][1]
+        assert all(outer >= inner > 0 for outer, inner in zip(own, logged, strict=True))
     for lost in ("otel_ml/dropped", "otel_ml/late", "otel_ml/amended"):
         assert not any(shown.get(lost, ([], []))[1])
 
@@ -178,8 +179,8 @@ def test_a_backend_that_does_not_answer_stops_neither_training_nor_the_others(tm
     run_id = driven(tmp_path, "", 1, 3, "ends", MLFLOW_TRACKING_URI="http://127.0.0.1:9")
 
     try:
-        run = tmp_path / "logs" / "grpo-dev" / run_id
-        assert otel_ml.read(run)["train/reward"] == ([1, 2, 3], [0.1, 0.2, 0.3])
+        stored = tmp_path / "logs" / "grpo-dev" / run_id / "metrics.jsonl"
+        until(lambda: stored.exists() and otel_ml.read(stored).get("train/reward") == ([1, 2, 3], [0.1, 0.2, 0.3]))
     finally:
         for service in services_of(OTEL_ML_DIR=str(tmp_path / "logs")):  # it goes on trying
             os.kill(service, signal.SIGTERM)

@@ -135,9 +135,13 @@ def _section_problems(name: str, section: Any) -> list[str]:
         if value is not None and not isinstance(value, (str, os.PathLike))
     ]
     tags = section.get("tags") if name == "wandb" else None
-    if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags or ()):
+    if tags is not None and not _are_texts(tags):
         wrong.append(f"{name}.tags: expected a list of texts, got {tags!r:.80}.")
     return wrong
+
+
+def _are_texts(tags: Any) -> bool:
+    return isinstance(tags, Sequence) and not isinstance(tags, str) and all(isinstance(tag, str) for tag in tags)
 
 
 def _gpu_problems(cfg: Mapping[str, Any]) -> list[str]:

@@ -68,7 +68,9 @@ class Timer:
     """
 
     def __init__(self, context: Mapping[str, object] | None = None) -> None:
-        self._context = {"hostname": socket.gethostname(), **(context or {})}
+        self._context: Mapping[str, object] = context or {}
+        if "hostname" not in self._context:
+            self._context = {**self._context, "hostname": socket.gethostname()}
         self._elapsed: dict[str, list[float]] = {}
         self._running: dict[str, _Running] = {}
         self._markers: dict[str, list[Marker]] = {}

@@ -67,13 +67,15 @@ def _of_all_workers(samples: Any) -> Any:
 def _add(found: Values, name: str, value: Any) -> None:
     if isinstance(value, str):
         found.texts[name] = value
-    elif (table := _table(value)) is not None:
-        found.tables[name] = table
-    else:
-        try:
+        return
+    try:
+        table = _table(value)
+        if table is None:
             found.numbers.update(_numbers(name, value))
-        except Exception:  # noqa: BLE001 (users' objects fail in any way; `otel_ml.log()` says what it is given)
-            found.numbers[name] = value
+        else:
+            found.tables[name] = table
+    except Exception:  # noqa: BLE001 (users' objects fail in any way; `otel_ml.log()` says what it is given)
+        found.numbers[name] = value
 
 
 def _table(value: Any) -> Table | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from otel_ml.compat.nemo_rl import Logger, MLflowLogger, SwanlabLogger, TensorboardLogger, WandbLogger
 from otel_ml.compat.nemo_rl.config import settings_from
 from otel_ml.exceptions import ConfigError
+from otel_ml.testing import Capture
 
 
 def config(**changes: Any) -> dict[str, Any]:
@@ -131,6 +134,12 @@ def test_what_is_no_configuration_is_said(cfg: Any) -> None:
         settings_from(cfg, {})
 
 
+@pytest.mark.parametrize("tags", ["one", 5, [1], {"a": 1}])
+def test_tags_that_are_no_texts_are_said(tags: Any) -> None:
+    with pytest.raises(ConfigError, match=r"wandb\.tags: expected a list of texts"):
+        settings_from(config(wandb={"tags": tags}), {})
+
+
 def test_gpu_monitoring_that_is_no_mapping_is_said() -> None:
     with pytest.raises(ConfigError, match="gpu_monitoring: expected a mapping, got 10"):
         settings_from(config(gpu_monitoring=10), {})
@@ -146,3 +155,45 @@ def test_what_has_no_meaning_here_is_said_once(caplog: pytest.LogCaptureFixture)
         "wandb.save_code of the Logger's configuration is not used by otel_ml.",
         "A run has one name in every backend: 'a' is used, and not grpo-dev-logger.",
     ]
+
+
+@pytest.mark.feature("N27", "yes", "finish leaves nothing behind, and may be called again")
+def test_a_logger_that_is_finished_leaves_the_environment_as_it_was(tmp_path: Path) -> None:
+    logger = Logger(config(log_dir=tmp_path / "logs", wandb_enabled=True))
+    assert os.environ["WANDB_PROJECT"] == "grpo-dev"
+
+    logger.finish()
+    logger.finish()
+
+    assert "WANDB_PROJECT" not in os.environ
+    logger.log_metrics({"loss": 1.0}, 1)
+
+
+def test_a_log_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(ConfigError, match=r"log_dir: .*Choose a folder"):
+        Logger({"log_dir": tmp_path / "file" / "logs"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "exporter"),
+    [(WandbLogger, "wandb"), (SwanlabLogger, "swanlab"), (TensorboardLogger, "tensorboard"), (MLflowLogger, "mlflow")],
+)
+def test_a_logger_of_one_backend_writes_to_that_one(
+    kind: type[Any], exporter: str, tmp_path: Path, otel_ml_capture: Capture
+) -> None:
+    logger = kind({}, log_dir=str(tmp_path))
+    logger.log_metrics({"loss": 1.0}, 1, prefix="train")
+
+    assert otel_ml_capture.values("train/loss") == [1.0]
+    # The run of the test has begun already, which names what this one would have been given.
+    assert any(f"exporters=('jsonl', '{exporter}')" in notice for notice in otel_ml_capture.notices)
+
+
+def test_gpu_monitoring_that_was_asked_for_is_said_to_be_the_collectors(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Logger(config(log_dir=tmp_path, monitor_gpus=True))
+
+    assert "monitor_gpus: the Logger starts no monitor." in caplog.text

@@ -195,10 +195,16 @@ def test_an_object_that_breaks_when_looked_at_does_not_stop_training_or_the_othe
         def size(self) -> int:
             raise RuntimeError("gone")
 
-    logger.log_metrics({"bad": Broken(), "loss": 1.0}, 1)
+    class Worse:
+        @property
+        def columns(self) -> list[str]:
+            raise RuntimeError("gone")
+
+    logger.log_metrics({"bad": Broken(), "worse": Worse(), "loss": 1.0}, 1)
 
     assert recorded(otel_ml_capture) == {("step", 1, "loss"): 1.0}
     assert said(otel_ml_capture, "'bad'")
+    assert said(otel_ml_capture, "'worse'")
 
 
 def test_a_bad_step_is_said_and_nothing_raises(logger: Logger, otel_ml_capture: Capture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 import threading
 import time
 
@@ -176,7 +177,7 @@ def test_debug_lines_say_who_when_and_how_long(caplog: pytest.LogCaptureFixture)
         timer.stop("quiet", should_log=False)
 
     stamp = r"ts=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
-    who = re.escape("[hostname=gpu-05 rank=3 worker=collector] ")
+    who = re.escape("[rank=3 worker=collector hostname=gpu-05] ")
     expected = ["generation start", r"generation end elapsed=\d\.\d{4}s", r"refit record elapsed=0\.2500s",
                 r"crashed mark meta=\{'worker': 3\}", "restored mark"]  # fmt: skip
     lines = [record.getMessage() for record in caplog.records]
@@ -187,9 +188,9 @@ def test_debug_lines_say_who_when_and_how_long(caplog: pytest.LogCaptureFixture)
 
 def test_the_host_is_named_where_nobody_says_it(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, logger="otel_ml.compat.nemo_rl.timer"):
-        Timer().record("a", 1.0)
+        Timer({"rank": 0}).record("a", 1.0)
 
-    assert re.match(r"\[hostname=\S+\] a record", caplog.messages[0])
+    assert caplog.messages[0].startswith(f"[rank=0 hostname={socket.gethostname()}] a record")
 
 
 @pytest.mark.feature("N12", "better", "every duration is also a timer of the run, with its span")
@@ -205,7 +206,8 @@ def test_every_duration_is_a_timer_of_the_run_at_the_step_then_current(otel_ml_c
     points = {point.name: point for point in otel_ml_capture.points}
     assert {name: point.step for name, point in points.items()} == {"time/generation": 7, "time/refit": 7}
     assert points["time/generation"].count == 2
-    assert points["time/generation"].value == pytest.approx(2.0 + timer.get_elapsed("generation")[0], abs=0.01)
+    assert points["time/generation"].value >= timer.reduce("generation", "sum") > 2.0
+    assert points["time/refit"].value >= timer.reduce("refit", "sum") > 0.0
     assert {point.reduction for point in points.values()} == {"sum>max"}
     assert sorted(otel_ml_capture.spans) == ["generation", "refit"]
     assert not otel_ml_capture.notices
