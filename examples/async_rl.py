@@ -329,7 +329,7 @@ def main() -> None:
     train(buffer, generators)
     ray.get([actor.end.remote() for actor in [*generators, buffer]])
     ray.shutdown()
-    otel_ml.shutdown()
+    otel_ml.shutdown(timeout=30.0)  # what is read next has to be written
     findings(run)
 
 

@@ -54,6 +54,7 @@ def main() -> None:
         inspector.step()
         inspector.close()
         otel_ml.set_step(2)
+        otel_ml.shutdown(timeout=60.0)
     if dist.get_rank() == 0:
         gradients = {name: parameter.grad for name, parameter in copied.named_parameters()}
         whole = torch.cat([gradient.flatten() for gradient in gradients.values() if gradient is not None])

@@ -67,7 +67,7 @@ class Norms:
         model: a `torch.nn.Module`, or pairs of name and parameter. DTensors (FSDP2, tensor parallel) say themselves
             how they are sharded.
         each: regular expression of the parameters that also get a norm of their own, `grad/norm/<parameter>`; by
-            default none. `".*"` is every one, at some 10 µs each.
+            default none. Each is a few small operations on the device and one copy.
         copies: how many ranks hold the same values of a plain tensor, a number or a function of name and tensor; by
             default all of torch.distributed's ranks, as under DDP. 1 where each rank has its own shard; `each` then
             gives `grad/sum_of_squares/<parameter>`, since nothing tells how many shards there are.

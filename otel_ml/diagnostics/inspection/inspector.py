@@ -65,8 +65,9 @@ class Inspector:
         self._counted = 0
         self._ranks = world_size() if ranks is None else ranks
         self._watched = list(self._chosen(model, sections))
-        self._log = None if log_dir is None else TextLog(Path(log_dir), rank_here() if rank is None else rank)
-        self._dump = self._dump_to(log_dir, rank_here() if rank is None else rank)
+        mine = rank_here() if rank is None else rank
+        self._dump = self._dump_to(log_dir, mine)
+        self._log = None if log_dir is None else TextLog(Path(log_dir), mine)
         self._handles = [handle for watched in self._watched for handle in self._hooks(watched)]
 
     @property

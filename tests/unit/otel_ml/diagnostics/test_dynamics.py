@@ -40,7 +40,7 @@ def test_a_run_shows_the_norms_that_torch_computes(tmp_path: Path) -> None:
         norms.record_parameters()
         dynamics.record_validation_part(1.0, weight=1)
         dynamics.record_validation_part(2.0, weight=3)
-        otel_ml.set_step(1)
+        otel_ml.shutdown(timeout=60.0)  # written, also on a machine with much else to do
 
     found = {name: values[0] for name, (_, values) in otel_ml.read(run).items()}
     gradients = [parameter.grad.flatten() for parameter in net.parameters() if parameter.grad is not None]

@@ -140,6 +140,7 @@ def test_a_job_that_really_starts_twice_is_one_report(tmp_path: Path) -> None:
             if step == 1:
                 checkpoint = goodput.state(step)
                 goodput.saved(step)
+        otel_ml.shutdown(timeout=60.0)  # written, also on a machine with much else to do
 
     with otel_ml.init("goodput", exporters="jsonl", id=first.id) as second:
         goodput = Goodput(state=checkpoint)
@@ -148,6 +149,7 @@ def test_a_job_that_really_starts_twice_is_one_report(tmp_path: Path) -> None:
             with goodput.work(step):
                 pass
         goodput.saved(3)
+        otel_ml.shutdown(timeout=60.0)
 
     report = goodput_of(second)
     assert (report.steps, report.unsaved_steps, report.incomplete) == (4, 1, {})

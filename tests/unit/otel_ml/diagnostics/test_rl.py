@@ -172,7 +172,7 @@ def test_staleness_comes_from_the_axis(otel_ml_capture: Capture) -> None:
     rl.policy_staleness([7, 5, 3])
 
     (point,) = [point for point in otel_ml_capture.points if point.name == "rl/train/staleness"]
-    assert (point.count, point.value) == (3, 6.0) or point.count == 3
+    assert (point.count, point.value, point.min, point.max) == (3, 6.0, 0.0, 4.0)
 
 
 def test_without_a_version_staleness_is_absent_and_said(otel_ml_capture: Capture) -> None:
