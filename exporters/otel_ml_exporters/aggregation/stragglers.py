@@ -187,7 +187,7 @@ def _plain(watch: _Watch) -> list[dict[str, JsonValue]]:
 
 
 def _is_told(finding: Finding) -> bool:
-    """Whether a person is told: who falls silent is named where the step closes."""
+    """Whether a person is told: who falls silent is named where the step closes; a long warning is not repeated."""
     if finding.kind == "silent":
         return finding.is_over
     return finding.is_over or finding.level == "critical" or finding.since + 2 * _EVERY > finding.last

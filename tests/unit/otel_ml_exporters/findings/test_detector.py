@@ -112,9 +112,17 @@ def test_a_rank_without_a_timer_at_some_steps_is_judged_by_the_others() -> None:
     assert list(detector.open) == [(2, "evaluate")]
 
 
-@pytest.mark.parametrize("broken", [float("inf"), float("-inf"), NAN, 0.0])
+@pytest.mark.parametrize("broken", [float("inf"), float("-inf"), NAN, 0.0, 1.7e308, -1.7e308])
 def test_times_that_are_no_times_find_nothing_and_break_nothing(broken: float) -> None:
-    assert run(Detector(), range(20), forward=[1.0, 1.0, broken], nothing=[broken] * 3) == []
+    found = run(Detector(), range(20), forward=[1.0, 1.0, 1.0], nothing=[broken] * 3, other=[1.0, 1.0, broken])
+
+    assert found == []
+
+
+def test_a_step_of_nobody_is_no_mistake() -> None:
+    nobody = StepTimers((), (), np.zeros((0, 0)), frozenset({3}))
+
+    assert [one.kind for one in Detector().step(0, nobody)] == ["silent"]
 
 
 def test_a_silent_rank_is_found_at_once_critical_when_it_lasts_and_over_when_heard() -> None:
