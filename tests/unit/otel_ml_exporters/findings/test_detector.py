@@ -70,6 +70,7 @@ def test_half_as_slow_again_is_critical_and_a_warning_only_clearly_below() -> No
     assert [found.level for found in run(detector, range(60, 80), forward=[1.0, 1.0, 1.3])] == ["warning"]
 
 
+@pytest.mark.feature("F22", "better", "the rank that is waited for is told from those that wait, step by step")
 def test_those_who_wait_for_a_slow_rank_are_not_slow() -> None:
     for slow in ([1.3, 1.0], [1.3, 1.0, 1.0], [1.3, 1.2, 1.0, 1.0, 1.0]):
         waits = [0.1 + max(slow) - own for own in slow]

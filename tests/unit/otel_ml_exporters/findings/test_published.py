@@ -76,6 +76,17 @@ def test_when_it_is_over_the_row_says_zero_once_and_a_person_is_told_the_price()
     assert "10 s longer than the usual rank in all" in service.notices[-1]
 
 
+def test_a_level_that_goes_up_and_down_is_told_once() -> None:
+    service, ranks = Service(), ranks_of(4)
+    steps(service, ranks, range(10))
+
+    for start, by in ((10, 0.3), (20, 0.9), (30, 0.2), (50, 0.9), (60, 0.2)):
+        steps(service, ranks, range(start, start + 10), slow=2, by=by)
+
+    levels = [notice.rpartition(" (otel-ml")[0].rpartition("(")[2] for notice in service.notices]
+    assert levels == ["warning).", "critical)."]
+
+
 def test_what_is_open_when_the_run_ends_is_in_its_last_table_with_all_it_cost() -> None:
     service, ranks = Service(), ranks_of(2)
     steps(service, ranks, range(12))
