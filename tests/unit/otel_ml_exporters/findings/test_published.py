@@ -34,7 +34,6 @@ def straggler_in(row: Mapping[str, float]) -> dict[str, float]:
 
 
 @pytest.mark.feature("M6", "better", "the rank, the phase and the cost are series, a table and a picture of the run")
-@pytest.mark.feature("M4", "yes", "every timer over ranks as max, min, mean and rank; differences found by themselves")
 def test_a_slow_rank_is_in_the_row_the_table_and_the_picture_and_is_said() -> None:
     service, ranks = Service(), ranks_of(4)
     steps(service, ranks, range(10))
