@@ -177,8 +177,9 @@ class Detector:
             finding = self.open.pop((rank, phase))
             steps, cost_s = step - finding.since + 1, float(cells.seconds[place])
             slowdown = float(cells.total[place]) / steps
-            over = replace(finding, last=step, is_over=True, slowdown=slowdown, extra_s=cost_s / steps, cost_s=cost_s)
-            found.append(over)
+            level: Level = "critical" if slowdown >= self._thresholds.critical else "warning"
+            over = replace(finding, level=level, last=step, is_over=True, slowdown=slowdown)
+            found.append(replace(over, extra_s=cost_s / steps, cost_s=cost_s))
         cells.relief[relieved] = 0.0
         return found
 
