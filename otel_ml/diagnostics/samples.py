@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from otel_ml._internal.events import log_table
 from otel_ml._internal.guard import guard
+from otel_ml._internal.recorder import recorder
 from otel_ml._internal.runtime import RUNTIME
 from otel_ml._internal.step import step_for
 from otel_ml.printable import printable
@@ -56,13 +57,13 @@ def log_samples(
         prompts: texts; anything else by its `str`.
         responses: as many.
         rewards: as many numbers (tensors of one element, too), or None.
-        print: at most so many are printed; 0 prints none.
+        print: at most so many are printed; 0 prints none, nor does `OTEL_ML_CONSOLE=off`.
         name: of the table.
         step: the current one by default.
         axis: of the step.
     """
     run = RUNTIME._run  # noqa: SLF001 (the active run, which only the runtime knows)
-    if run is None:
+    if run is None or not recorder.enabled:
         return
     if not len(prompts) == len(responses) == len(prompts if rewards is None else rewards):
         guard.drop(
@@ -86,8 +87,9 @@ def log_samples(
     rows += [[place.index, *sample] for sample in found]
     del rows[:-_KEPT]
     log_table(name, rows, columns=COLUMNS, step=step, axis=axis)
-    if print > 0 and run.rank == 0:
-        _show(found, print, title=f"{name}, step {place.index}" if place.index is not None else name)
+    config = RUNTIME._config  # noqa: SLF001 (as above)
+    if print > 0 and run.rank == 0 and config is not None and not config.is_quiet:
+        show(found, print, title=f"{name}, step {place.index}" if place.index is not None else name)
 
 
 def chosen(samples: Sequence[Sample], most: int) -> list[Sample]:
@@ -122,7 +124,8 @@ def histogram(rewards: Sequence[float], bins: int = 24) -> str:
     return f"{low:g} {''.join(_BARS[round(count / top * (len(_BARS) - 1))] for count in counts)} {high:g}"
 
 
-def _show(samples: Sequence[Sample], most: int, title: str) -> None:
+def show(samples: Sequence[Sample], most: int, title: str) -> None:
+    """Print at most `most` samples on stderr, with a histogram of all rewards."""
     from rich.console import Console, Group
     from rich.panel import Panel
     from rich.rule import Rule

@@ -12,7 +12,7 @@ from otel_ml_exporters.aggregation.lanes import Lane, Track, Unit
 from otel_ml_exporters.aggregation.output import Output
 from otel_ml_exporters.aggregation.timers import Timers
 from otel_ml_exporters.findings.detector import Detector
-from otel_ml_exporters.findings.finding import COLUMNS, Finding, row_of
+from otel_ml_exporters.findings.finding import COLUMNS, Finding, Level, row_of
 from otel_ml_exporters.findings.heat import Heat
 from otel_ml_exporters.records import Image, JsonValue, Table
 
@@ -41,6 +41,7 @@ class _Watch:
     is_published: bool = False
     closes: int = _EVERY
     is_news: bool = False
+    told: dict[tuple[int, str], Level] = field(default_factory=dict)
     step: int = 0
     time_ns: int = 0
 
@@ -49,6 +50,21 @@ class _Watch:
         """All that are remembered, in the order in which they began."""
         every = [*self.over, *self.detector.open.values()]
         return sorted(every, key=lambda one: (one.since, one.rank, one.phase))
+
+    def tells(self, finding: Finding) -> bool:
+        """Whether a person is told: when it begins, when it becomes critical first, and when it is over.
+
+        Who falls silent is named where the step closes.
+        """
+        who = finding.rank, finding.phase
+        before = self.told.pop(who, None)
+        if finding.is_over:
+            return True
+        if before is None or (finding.level == "critical" and before == "warning"):
+            self.told[who] = finding.level
+            return finding.kind == "slow"
+        self.told[who] = before
+        return False
 
 
 class Stragglers:
@@ -116,6 +132,7 @@ class Stragglers:
             detector = Detector(open_findings=tuple(one for one in found if not one.is_over))
             watch = _Watch(attempt, detector, over=[one for one in found if one.is_over])
             watch.is_news, watch.is_published, watch.step, watch.time_ns = is_news, is_published, step, time_ns
+            watch.told = {key: finding.level for key, finding in detector.open.items()}
             self._watches[role, axis] = watch
 
     def _watch(self, lane: Lane, unit: Unit, absent: frozenset[int]) -> _Watch | None:
@@ -139,7 +156,7 @@ class Stragglers:
             return
         watch.is_news = True
         watch.over = [*watch.over, *(finding for finding in changes if finding.is_over)][-_KEPT:]
-        told = [finding for finding in changes if _is_told(finding)]
+        told = [finding for finding in changes if watch.tells(finding)]
         for finding in told[:_SAID]:
             self._say(track, finding)
         if len(told) > _SAID:
@@ -184,13 +201,6 @@ class Stragglers:
 
 def _plain(watch: _Watch) -> list[dict[str, JsonValue]]:
     return [asdict(finding) for finding in watch.findings]
-
-
-def _is_told(finding: Finding) -> bool:
-    """Whether a person is told: who falls silent is named where the step closes."""
-    if finding.kind == "silent":
-        return finding.is_over
-    return finding.is_over or finding.level == "critical" or finding.since + 2 * _EVERY > finding.last
 
 
 def _name(track: Track, name: str) -> str:

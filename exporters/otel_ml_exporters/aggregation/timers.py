@@ -30,25 +30,23 @@ class Timers:
         ranks = sorted({piece.source.rank for piece in unit.pieces})
         if not pieces:
             return StepTimers(tuple(ranks), (), np.zeros((len(ranks), 0)), absent)
-        phases: dict[str, int] = {"": -1}
+        phases: dict[str, int] = {}
         columns: dict[int, npt.NDArray[np.int64]] = {}
         for piece in pieces:
             if piece.shape.number not in columns:
                 names = self._timers(piece.shape)
-                columns[piece.shape.number] = np.array(
-                    [phases.setdefault(name, len(phases) - 1) for name in names], dtype=np.int64
-                )
-        del phases[""]
+                places = [phases.setdefault(name, len(phases)) if name else -1 for name in names]
+                columns[piece.shape.number] = np.array(places, dtype=np.int64)
         row_of = {rank: row for row, rank in enumerate(ranks)}
         rows = np.repeat([row_of[piece.source.rank] for piece in pieces], [len(p.partials.series) for p in pieces])
         column = np.concatenate([columns[piece.shape.number] for piece in pieces])
         timed = column >= 0
-        places = rows[timed] * len(phases) + column[timed]
+        cells = rows[timed] * len(phases) + column[timed]
         size = len(ranks) * len(phases)
         # bincount adds one after the other, so the order of the pieces gives the bits.
         sums = sums_of([piece.partials for piece in pieces])[timed]
-        seconds = np.bincount(places, sums, size).astype(np.float64)
-        seconds[np.bincount(places, minlength=size) == 0] = np.nan
+        seconds = np.bincount(cells, sums, size).astype(np.float64)
+        seconds[np.bincount(cells, minlength=size) == 0] = np.nan
         return StepTimers(tuple(ranks), tuple(phases), seconds.reshape(len(ranks), len(phases)), absent)
 
     def _timers(self, shape: Shape) -> tuple[str, ...]:

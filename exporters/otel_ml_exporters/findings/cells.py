@@ -17,6 +17,9 @@ T = TypeVar("T", bound=np.generic)
 MAX_CELLS = 1 << 20
 """Pairs of rank and timer that are looked at (some 60 MiB); further ranks and timers are not."""
 
+LONGEST_S = 1e9
+"""Thirty years: what says it took longer, or less than nothing, is no time."""
+
 _FIELDS = {"evidence": 0.0, "relief": 0.0, "before": np.nan, "recent": 0.0, "extra": 0.0, "seconds": 0.0, "total": 0.0}
 
 
@@ -73,11 +76,11 @@ class Cells:
         return larger
 
     def spread(self, ranks: Iterable[int], phases: Iterable[str], seconds: Floats) -> Floats:
-        """Return `seconds` in the places of this matrix; NaN where nothing was given."""
+        """Return `seconds` in the places of this matrix; NaN where nothing was given, or no time."""
         rows = np.array([self.ranks.get(rank, -1) for rank in ranks], dtype=np.int64)
         columns = np.array([self.phases.get(phase, -1) for phase in phases], dtype=np.int64)
         spread = np.full((len(self.ranks), len(self.phases)), np.nan)
         known_rows, known_columns = np.flatnonzero(rows >= 0), np.flatnonzero(columns >= 0)
         spread[np.ix_(rows[known_rows], columns[known_columns])] = seconds[np.ix_(known_rows, known_columns)]
-        spread[~np.isfinite(spread)] = np.nan
+        spread[~((spread >= 0) & (spread <= LONGEST_S))] = np.nan
         return spread

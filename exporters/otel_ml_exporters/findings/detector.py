@@ -75,11 +75,15 @@ class Detector:
 
     def step(self, step: int, timers: StepTimers) -> list[Finding]:
         """Take a step; return the findings that began, changed their level, or ended with it."""
+        with np.errstate(invalid="ignore", divide="ignore"):  # NaN is a timer that a rank does not have
+            return self._step(step, timers)
+
+    def _step(self, step: int, timers: StepTimers) -> list[Finding]:
         self._grow(timers)
         cells = self._cells
         seconds = cells.spread(timers.ranks, timers.phases, timers.seconds)
-        usual = low_median(seconds, least=2)
         changes = self._silence(step, timers)
+        usual = low_median(seconds, least=2) if seconds.size else np.zeros(0)
         if np.isnan(usual).all():
             self.slowdowns = np.full(len(cells.ranks), np.nan)
             return changes
@@ -173,8 +177,9 @@ class Detector:
             finding = self.open.pop((rank, phase))
             steps, cost_s = step - finding.since + 1, float(cells.seconds[place])
             slowdown = float(cells.total[place]) / steps
-            over = replace(finding, last=step, is_over=True, slowdown=slowdown, extra_s=cost_s / steps, cost_s=cost_s)
-            found.append(over)
+            level: Level = "critical" if slowdown >= self._thresholds.critical else "warning"
+            over = replace(finding, level=level, last=step, is_over=True, slowdown=slowdown)
+            found.append(replace(over, extra_s=cost_s / steps, cost_s=cost_s))
         cells.relief[relieved] = 0.0
         return found
 

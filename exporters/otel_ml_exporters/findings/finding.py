@@ -18,6 +18,7 @@ class Finding:
     Attributes:
         phase: name of the timer without `time/`; empty for a silent rank.
         since: first step of the trouble; `last` is the newest one that was looked at.
+        level: now, or of the mean slow-down where it is over.
         is_over: the rank is as quick as the others again, or was heard again.
         slowdown: how much longer than the usual rank it took, as a share of the usual time: lately, or over all steps
             since `since` where it is over; 0 for a silent rank.

@@ -33,7 +33,8 @@ path.c3 { stroke: var(--c3); } path.c4 { stroke: var(--c4); } path.c5 { stroke: 
 rect.c0, .bar { fill: var(--c0); } rect.c1 { fill: var(--c1); } rect.c2 { fill: var(--c2); }
 rect.c3 { fill: var(--c3); } rect.c4 { fill: var(--c4); } rect.c5 { fill: var(--c5); }
 rect { stroke: var(--card); stroke-width: .5; }
-.key { margin-right: 1rem; } .key::before { content: "■ "; } .legend { margin: .3rem 0 0; font-size: .85rem; }
+.key { margin-right: 1rem; display: inline-block; }
+.key::before { content: "■ "; } .legend { margin: .3rem 0 0; font-size: .85rem; }
 .key.c0::before { color: var(--c0); } .key.c1::before { color: var(--c1); } .key.c2::before { color: var(--c2); }
 .key.c3::before { color: var(--c3); } .key.c4::before { color: var(--c4); } .key.c5::before { color: var(--c5); }
 .tip { position: absolute; right: 0; top: 0; background: var(--card); border: 1px solid var(--line); font-size: .8rem;

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import otel_ml
 from otel_ml.diagnostics import samples
-from otel_ml.diagnostics.samples import log_samples
+from otel_ml.diagnostics.samples import Sample, log_samples, show
 from otel_ml.testing import Capture, capture
+from tests.e2e.jobs import environment, finished
 
 
 @pytest.fixture
@@ -25,48 +28,52 @@ def tables(captured: Capture) -> list[list[list[object]]]:
 
 
 @pytest.mark.feature("R16", "yes", "one table that grows from step to step in every backend")
-@pytest.mark.feature("N20", "yes", "worst, median and best on the console, with a histogram of the rewards")
-def test_samples_are_one_table_that_grows_and_a_panel(captured: Capture, capsys: pytest.CaptureFixture[str]) -> None:
+def test_samples_are_one_table_that_grows(captured: Capture) -> None:
     for step in range(2):
         otel_ml.set_step(step)
         log_samples(["1+1?", "2+2?"], ["2", f"{step}"], [1.0, np.float32(0.5)])
 
-    assert tables(captured)[-1] == [
-        [0, "1+1?", "2", 1.0],
-        [0, "2+2?", "0", 0.5],
-        [1, "1+1?", "2", 1.0],
-        [1, "2+2?", "1", 0.5],
-    ]
-    panel = capsys.readouterr().err
-    assert "samples, step 1" in panel
-    assert "2+2?   reward 0.5" in panel
-    assert "2 samples, rewards 0.5 █" in panel
+    first, second = [[0, "1+1?", "2", 1.0], [0, "2+2?", "0", 0.5]], [[1, "1+1?", "2", 1.0], [1, "2+2?", "1", 0.5]]
+    assert tables(captured)[-1] == first + second
 
 
-def test_the_panel_shows_the_worst_the_median_and_the_best(
-    captured: Capture, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rewards = [float(number) for number in range(101)]
-
-    log_samples([f"prompt {number}" for number in range(101)], ["x"] * 101, rewards, print=3, step=0)
+@pytest.mark.feature("N20", "yes", "worst, median and best on the console, with a histogram of the rewards")
+def test_the_panel_shows_worst_median_and_best_and_all_rewards(capsys: pytest.CaptureFixture[str]) -> None:
+    show([Sample(f"prompt {number}", "x", float(number)) for number in range(101)], 3, title="samples, step 7")
 
     panel = capsys.readouterr().err
     assert [number for number in range(101) if f"prompt {number} " in panel] == [0, 50, 100]
+    assert "samples, step 7" in panel
+    assert "101 samples, rewards 0 █" in panel
 
 
-def test_nothing_is_printed_where_that_is_asked_for(captured: Capture, capsys: pytest.CaptureFixture[str]) -> None:
-    log_samples(["a"], ["b"], print=0, step=0)
+def test_nothing_is_printed_where_the_console_is_off(captured: Capture, capsys: pytest.CaptureFixture[str]) -> None:
+    log_samples(["a"], ["b"], step=0)  # a capture has no console
 
     assert tables(captured) == [[[0, "a", "b", None]]]
     assert capsys.readouterr().err == ""
 
 
-def test_what_a_model_wrote_does_nothing_to_the_terminal(captured: Capture, capsys: pytest.CaptureFixture[str]) -> None:
-    log_samples(["[bold]x[/nothing]"], ["a\x1b[2Jb\nnext"], [0.0], step=0)
+def test_a_run_prints_the_panel_on_rank_0_as_often_as_it_is_asked_to(tmp_path: Path) -> None:
+    program = (
+        "import otel_ml\nfrom otel_ml.diagnostics.samples import log_samples\n"
+        "with otel_ml.init('samples', exporters='jsonl'):\n"
+        "    log_samples(['first'], ['b'], [1.0], step=0)\n    log_samples(['second'], ['b'], [1.0], print=0, step=1)\n"
+    )
+
+    said = finished([sys.executable, "-c", program], environment(), tmp_path)
+
+    assert "first   reward 1" in said
+    assert "second" not in said
+
+
+def test_what_a_model_wrote_does_nothing_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    show([Sample("[bold]x[/nothing]", "a\x1b[2Jb\nnext", float("nan"))], 1, title="[red]")
 
     panel = capsys.readouterr().err
     assert "\x1b[2J" not in panel
     assert "[bold]x[/nothing]" in panel
+    assert "[red]" in panel
     assert "next" in panel
 
 

@@ -50,6 +50,7 @@ def test_a_finding_is_over_when_the_rank_keeps_up_again_and_tells_what_it_cost()
     assert over.is_over
     assert 33 <= over.last <= 36
     assert over.cost_s == pytest.approx(30 * 0.5)
+    assert over.extra_s == pytest.approx(15 / (over.last + 1))
     assert not detector.open
 
 
@@ -70,6 +71,7 @@ def test_half_as_slow_again_is_critical_and_a_warning_only_clearly_below() -> No
     assert [found.level for found in run(detector, range(60, 80), forward=[1.0, 1.0, 1.3])] == ["warning"]
 
 
+@pytest.mark.feature("F22", "better", "the rank that is waited for is told from those that wait, step by step")
 def test_those_who_wait_for_a_slow_rank_are_not_slow() -> None:
     for slow in ([1.3, 1.0], [1.3, 1.0, 1.0], [1.3, 1.2, 1.0, 1.0, 1.0]):
         waits = [0.1 + max(slow) - own for own in slow]
@@ -112,9 +114,17 @@ def test_a_rank_without_a_timer_at_some_steps_is_judged_by_the_others() -> None:
     assert list(detector.open) == [(2, "evaluate")]
 
 
-@pytest.mark.parametrize("broken", [float("inf"), float("-inf"), NAN, 0.0])
+@pytest.mark.parametrize("broken", [float("inf"), float("-inf"), NAN, 0.0, 1.7e308, -1.7e308])
 def test_times_that_are_no_times_find_nothing_and_break_nothing(broken: float) -> None:
-    assert run(Detector(), range(20), forward=[1.0, 1.0, broken], nothing=[broken] * 3) == []
+    found = run(Detector(), range(20), forward=[1.0, 1.0, 1.0], nothing=[broken] * 3, other=[1.0, 1.0, broken])
+
+    assert found == []
+
+
+def test_a_step_of_nobody_is_no_mistake() -> None:
+    nobody = StepTimers((), (), np.zeros((0, 0)), frozenset({3}))
+
+    assert [one.kind for one in Detector().step(0, nobody)] == ["silent"]
 
 
 def test_a_silent_rank_is_found_at_once_critical_when_it_lasts_and_over_when_heard() -> None:

@@ -34,7 +34,6 @@ def straggler_in(row: Mapping[str, float]) -> dict[str, float]:
 
 
 @pytest.mark.feature("M6", "better", "the rank, the phase and the cost are series, a table and a picture of the run")
-@pytest.mark.feature("M4", "yes", "every timer over ranks as max, min, mean and rank; differences found by themselves")
 def test_a_slow_rank_is_in_the_row_the_table_and_the_picture_and_is_said() -> None:
     service, ranks = Service(), ranks_of(4)
     steps(service, ranks, range(10))
@@ -74,6 +73,17 @@ def test_when_it_is_over_the_row_says_zero_once_and_a_person_is_told_the_price()
     assert straggler(service, ended + 1) == {}
     assert "step 10 to" in service.notices[-1]
     assert "10 s longer than the usual rank in all" in service.notices[-1]
+
+
+def test_a_level_that_goes_up_and_down_is_told_once() -> None:
+    service, ranks = Service(), ranks_of(4)
+    steps(service, ranks, range(10))
+
+    for start, by in ((10, 0.3), (20, 0.9), (30, 0.2), (50, 0.9), (60, 0.2)):
+        steps(service, ranks, range(start, start + 10), slow=2, by=by)
+
+    levels = [notice.rpartition(" (otel-ml")[0].rpartition("(")[2] for notice in service.notices]
+    assert levels == ["warning).", "critical)."]
 
 
 def test_what_is_open_when_the_run_ends_is_in_its_last_table_with_all_it_cost() -> None:

@@ -62,6 +62,7 @@ def test_everything_of_a_run_stands_on_one_page(content: str) -> None:
     assert sum(tag == "svg" for tag, _ in read.elements) >= 5
 
 
+@pytest.mark.feature("M4", "yes", "timers of all ranks in one table, with the rank that is mostly the slowest")
 @pytest.mark.feature("N21", "yes", "timers sorted, each with its share of the step and the rank that is mostly slowest")
 def test_timers_are_sorted_with_their_share_of_the_step_and_the_slowest_rank(content: str) -> None:
     texts = Reader(content).texts
