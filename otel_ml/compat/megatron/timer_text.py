@@ -68,7 +68,7 @@ def across_ranks_string(
         OtelMLError: the run's file is not there.
     """
     series = otel_ml.read(run)
-    found = {match[1] for name in series if (match := re.fullmatch(r"(.+)-time", name))}
+    found = {match[1] for name in series if (match := re.fullmatch(r"(.+)-time/count", name))}
     wanted = [name for name in (names if names is not None else sorted(found)) if name in found]
     steps = [max(series[f"{name}-time"][0]) for name in wanted]
     if not steps:

@@ -208,7 +208,14 @@ def test_only_the_last_rank_prints_and_nothing_where_nothing_ran(monkeypatch: py
     assert [line.partition("rank ")[2][0] for line in printed] == ["0", "1"]
 
 
-FIRST = {"f-time": 0.02, "f-time/count": 2.0, "f-time/min": 0.01, "f-time/rank_0": 0.01, "f-time/rank_1": 0.02}
+FIRST = {
+    "iteration-time": 9.0,
+    "f-time": 0.02,
+    "f-time/count": 2.0,
+    "f-time/min": 0.01,
+    "f-time/rank_0": 0.01,
+    "f-time/rank_1": 0.02,
+}
 SECOND = {"f-time": 0.03, "f-time/min": 0.03, "f-time/rank_1": 0.03, "f-time/count": 1.0}
 ROWS = [{"seq": step, "step": step, "axis": "step", "values": values} for step, values in ((5, FIRST), (6, SECOND))]
 
