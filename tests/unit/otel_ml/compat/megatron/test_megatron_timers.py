@@ -236,3 +236,7 @@ def test_all_ranks_are_reported_from_the_runs_file_and_how_many_they_are(
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
 
     assert across_ranks_string(tmp_path, option=option, step=step, world_size=2) == expected
+
+
+def test_a_run_that_has_no_file_yet_has_no_report(tmp_path: Path) -> None:
+    assert across_ranks_string(tmp_path) is None
