@@ -61,7 +61,6 @@ EXPECTED = {
 @pytest.mark.feature("F8", "yes", "one run, whatever the processes")
 @pytest.mark.feature("F11", "better", "one run that has each rank's series; W&B's shared mode is not needed")
 @pytest.mark.feature("F16", "better", "each exporter there is; plug-ins by entry point")
-@pytest.mark.feature("F17", "yes", "shutdown() has a deadline; what is not sent by then is kept")
 def test_global_and_per_rank_values_are_exact_in_each_backend(tmp_path: Path) -> None:
     commands = [
         (
@@ -84,7 +83,6 @@ def test_global_and_per_rank_values_are_exact_in_each_backend(tmp_path: Path) ->
 
 
 @pytest.mark.feature("F9", "yes", "an actor imports and records; nobody registers it")
-@pytest.mark.feature("F10", "yes", "role, rank, host and process are in the run")
 def test_the_example_is_one_run_with_the_actors_values_and_the_samples(tmp_path: Path) -> None:
     finished([sys.executable, ROOT / "examples" / "migrate" / "forge_actor.py"], environment(), tmp_path)
 

@@ -43,7 +43,7 @@ class Collector:
 
     def forget(self) -> None:
         """Start anew; also in a forked child, whose parent records what it holds."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: a signal handler may record while the main thread does
         self._held: list[Metric] = []
         self._own: dict[str, MetricAccumulator] = {}
         self._own_since = 0.0
