@@ -381,12 +381,17 @@ def test_where_nobody_flushes_samples_are_written_at_the_end(captured: Capture) 
     assert (the_point(captured, "latency").step, the_point(captured, "latency").value) == (6, 2.0)
 
 
-def test_a_reduction_of_ones_own_that_fails_does_not_stop_training(
+def test_a_reduction_that_fails_or_is_none_stops_neither_training_nor_the_flush(
     captured: Capture, caplog: pytest.LogCaptureFixture
 ) -> None:
+    COLLECTOR.begin([LoggingMode.GLOBAL_REDUCE], 0)
+
     for _ in range(2):
         record_metric("latency", "slow", Range)
+        record_metric("odd", 1.0, "mean")  # type: ignore[arg-type]
+    record_metric("loss", 1.0)
+    asyncio.run(MetricCollector().flush(0))
 
-    assert caplog.text.count("'latency'") == 1
-    assert "ValueError" in caplog.text
-    COLLECTOR.forget()
+    assert {point.name for point in captured.points} == {"loss"}
+    assert caplog.text.count("'odd' is not recorded") == 1
+    assert "'latency' is not recorded: its reduction failed with ValueError" in caplog.text
