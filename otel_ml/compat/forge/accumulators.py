@@ -12,7 +12,15 @@ from typing import Any, ClassVar
 from otel_ml.compat.forge.metric import Metric, Reduce, Sample
 from otel_ml.compat.once import say
 
-__all__ = ["KNOWN", "MetricAccumulator", "SampleAccumulator", "State", "accumulator_for", "reduce_metrics_states"]
+__all__ = [
+    "KNOWN",
+    "MetricAccumulator",
+    "SampleAccumulator",
+    "State",
+    "accumulator_for",
+    "reduce_metrics_states",
+    "say_failed",
+]
 
 State = Mapping[str, Any]
 """Plain data that travels between processes; `reduction_type` names the accumulator it is of."""
@@ -231,6 +239,15 @@ def accumulator_for(reduction: Reduce | Sample | type[MetricAccumulator]) -> Met
     return (reduction.accumulator_class if isinstance(reduction, Reduce) else reduction)(reduction)
 
 
+def say_failed(key: str, error: Exception) -> None:
+    """Say that a reduction failed with a value or a state."""
+    say(
+        "compat-forge",
+        f"Metric {key!r} is not recorded: its reduction failed with {type(error).__name__}: {error}. "
+        "The others are; correct the reduction or the value.",
+    )
+
+
 def reduce_metrics_states(states: Sequence[Mapping[str, State]]) -> list[Metric]:
     """Merge the states of several processes exactly, key by key.
 
@@ -254,7 +271,11 @@ def _merged(key: str, states: Sequence[Mapping[str, State]]) -> Iterator[Metric]
             f"Each is recorded as {key}/<reduction>. Give it one, or two names.",
         )
     for kind, merged in by_kind.items():
-        value = KNOWN[kind].get_reduced_value_from_states(merged)
+        try:
+            value = KNOWN[kind].get_reduced_value_from_states(merged)
+        except Exception as error:  # noqa: BLE001 (a user's reduction fails in any way)
+            say_failed(key, error)
+            continue
         if value is not None:
             yield Metric(key if len(by_kind) == 1 else f"{key}/{kind}", value, _reduction_of(kind))
 

@@ -17,6 +17,7 @@ from otel_ml.compat.forge.accumulators import (
     State,
     accumulator_for,
     reduce_metrics_states,
+    say_failed,
 )
 from otel_ml.compat.forge.metric import Metric, Reduce, held_value
 from otel_ml.compat.forge.modes import LoggingMode, modes_from, publish, stream
@@ -43,7 +44,7 @@ class Collector:
 
     def forget(self) -> None:
         """Start anew; also in a forked child, whose parent records what it holds."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: a signal handler may record while the main thread does
         self._held: list[Metric] = []
         self._own: dict[str, MetricAccumulator] = {}
         self._own_since = 0.0
@@ -88,11 +89,11 @@ class Collector:
         """Record what waited at `global_step`; return the states of what only processes can reduce."""
         with self._lock:
             held, self._held = self._held, []
-            own, self._own = self._own, {}
+            own, self._own, self._own_since = self._own, {}, 0.0
         for metric in held:
             publish(metric, self.modes, global_step)
         self._step = global_step + 1
-        return {key: accumulator.get_state() for key, accumulator in own.items()}
+        return _states_of(own)
 
     def finish(self) -> None:
         """Record what nobody will flush any more, at the step after the last flush."""
@@ -110,18 +111,14 @@ class Collector:
 
     def _reduce_here(self, metric: Metric) -> None:
         with self._lock:
-            accumulator = self._own.get(metric.key)
-            if accumulator is None:
-                accumulator = self._own[metric.key] = accumulator_for(metric.reduction)
-                self._own_since = self._own_since or time.monotonic()
             try:
+                accumulator = self._own.get(metric.key)
+                if accumulator is None:
+                    accumulator = self._own[metric.key] = accumulator_for(metric.reduction)
+                    self._own_since = self._own_since or time.monotonic()
                 accumulator.append(metric.value)
             except Exception as error:  # noqa: BLE001 (a user's reduction fails in any way)
-                say(
-                    "compat-forge",
-                    f"Metric {metric.key!r}: {type(accumulator).__name__}.append({metric.value!r:.60}) raised "
-                    f"{type(error).__name__}: {error}. The value is not recorded; correct the reduction or the value.",
-                )
+                say_failed(metric.key, error)
         self._at_exit()
         if not self._waits and time.monotonic() - self._own_since > WINDOW_S:
             self._write_window()
@@ -129,12 +126,22 @@ class Collector:
     def _write_window(self) -> None:
         with self._lock:
             own, self._own, self._own_since = self._own, {}, 0.0
-        publish_merged([{key: accumulator.get_state() for key, accumulator in own.items()}], None)
+        publish_merged([_states_of(own)], None)
 
     def _at_exit(self) -> None:
         # Callbacks run last registered first: after each new one of otel_ml's, ours has to come again.
         atexit.unregister(self.finish)
         atexit.register(self.finish)
+
+
+def _states_of(accumulators: Mapping[str, MetricAccumulator]) -> dict[str, State]:
+    states: dict[str, State] = {}
+    for key, accumulator in accumulators.items():
+        try:
+            states[key] = accumulator.get_state()
+        except Exception as error:  # noqa: BLE001 (a user's reduction fails in any way)
+            say_failed(key, error)
+    return states
 
 
 COLLECTOR = Collector()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -11,10 +12,15 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any
 
+from otel_ml.compat.once import say
+
 __all__ = ["DEVICE_MARKS", "DeviceMarks", "device_mark"]
 
 PAUSE_S = 0.005
 """Between two looks at an event that is not done."""
+
+SETTLE_S = 1.0
+"""What the end of a program waits for the device's last times."""
 
 
 def device_mark() -> Any | None:
@@ -45,6 +51,7 @@ class DeviceMarks:
         if self._thread is None:
             self._thread = threading.Thread(target=self._read, name="otel_ml.compat.forge", daemon=True)
             self._thread.start()
+            atexit.register(self.settle, SETTLE_S)
         self._arrived.set()
 
     def settle(self, timeout: float) -> bool:
@@ -61,7 +68,13 @@ class DeviceMarks:
             while self._waiting:
                 event, context, act = self._waiting[0]
                 if event.query():
-                    context.run(act)
+                    try:
+                        context.run(act)
+                    except Exception as error:  # noqa: BLE001 (the next measurements need this thread)
+                        say(
+                            "compat-forge",
+                            f"A time of the device was not recorded: {type(error).__name__}: {error}.",
+                        )
                     self._waiting.popleft()
                 else:
                     time.sleep(PAUSE_S)

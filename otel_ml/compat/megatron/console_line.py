@@ -7,6 +7,7 @@ import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from numbers import Number
 from typing import Any
 
 __all__ = ["Interval", "console_line", "validation_line"]
@@ -32,9 +33,12 @@ class Interval:
         if is_skipped:
             self.skipped += 1
             return
-        is_nan = [value != value for value in losses.values()]
+        numbers = {
+            name: value for name, value in losses.items() if isinstance(value, Number) or hasattr(value, "shape")
+        }
+        is_nan = [value != value for value in numbers.values()]
         self.nan = self.nan + functools.reduce(operator.or_, is_nan, False)
-        for name, value in losses.items():
+        for name, value in numbers.items():
             self.totals[name] = self.totals.get(name, 0.0) + value
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from os import PathLike
 
 import otel_ml
-from otel_ml import Run
+from otel_ml import OtelMLError, Run
 
 __all__ = ["across_ranks_string", "text_of"]
 
@@ -64,11 +64,14 @@ def across_ranks_string(
         step: the newest that is there by default.
         world_size: where fewer ranks are in the step, the title says how many of so many; a late one amends the step.
 
-    Raises:
-        OtelMLError: the run's file is not there.
+    Returns:
+        The text; None where nothing is there yet, or the run is that of a service elsewhere.
     """
-    series = otel_ml.read(run)
-    found = {match[1] for name in series if (match := re.fullmatch(r"(.+)-time", name))}
+    try:
+        series = otel_ml.read(run)
+    except OtelMLError:
+        return None
+    found = {match[1] for name in series if (match := re.fullmatch(r"(.+)-time/count", name))}
     wanted = [name for name in (names if names is not None else sorted(found)) if name in found]
     steps = [max(series[f"{name}-time"][0]) for name in wanted]
     if not steps:

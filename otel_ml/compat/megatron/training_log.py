@@ -16,6 +16,7 @@ from otel_ml.compat.megatron.memory import device_memory
 from otel_ml.compat.megatron.names import published, published_names
 from otel_ml.compat.megatron.rates import Throughput, runtime
 from otel_ml.compat.megatron.timers import Timers
+from otel_ml.compat.once import say
 
 __all__ = ["SAMPLES_AXIS", "TrainingLog"]
 
@@ -114,6 +115,8 @@ class TrainingLog:
         optional |= {
             _GIVEN[name][0]: self._if(_GIVEN[name][2], value) for name, value in given.items() if name in _GIVEN
         }
+        for name in set(given) - set(_GIVEN):
+            say("compat-megatron", f"TrainingLog.log() has no argument {name!r}; expected one of {', '.join(_GIVEN)}.")
         optional["world-size"] = self._if("log_world_size_to_tensorboard", self._world_size)
         optional["skipped-train-samples"] = skipped_samples or None
         values |= {name: value for name, value in optional.items() if value is not None}
@@ -179,7 +182,7 @@ class TrainingLog:
         if config.log_timers_to_tensorboard and self._timers is not None:
             self._timers.write(list(self._timers.names), None, iteration, normalizer=config.tensorboard_log_interval)
         if consumed_samples is not None:
-            otel_ml.log({**values, **largest}, step=consumed_samples, axis=SAMPLES_AXIS)
+            otel_ml.log({**values, **largest}, step=int(consumed_samples), axis=SAMPLES_AXIS)
 
     def _show(
         self,
@@ -196,13 +199,13 @@ class TrainingLog:
 
         def line() -> str:
             shown = {
-                "consumed samples": None if consumed_samples is None else f"{consumed_samples:12d}",
-                "skipped samples": f"{skipped_samples:12d}" if skipped_samples else None,
+                "consumed samples": None if consumed_samples is None else f"{consumed_samples:12.0f}",
+                "skipped samples": f"{skipped_samples:12.0f}" if skipped_samples else None,
                 "elapsed time per iteration (ms)": f"{each * 1e3:.1f}",
                 "throughput per GPU (TFLOP/s/GPU)": _one(values.get("throughput/tflops/device"), ".1f"),
                 "energy per GPU (J/iter/GPU)": _one(self._if("log_energy", joules), ".1f"),
                 "learning rate": _one(learning_rate, ".6E"),
-                "global batch size": _one(values.get("batch-size"), "5d"),
+                "global batch size": _one(values.get("batch-size"), "5.0f"),
                 "losses": "",
                 "loss scale": _one(values.get("loss-scale"), ".1f"),
             }

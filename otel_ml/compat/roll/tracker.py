@@ -6,7 +6,10 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
+
+import numpy as np
 
 import otel_ml
 from otel_ml.compat.once import say
@@ -84,13 +87,14 @@ class Tracker(BaseTracker):
         otel_ml.shutdown()
 
     def _remember(self, values: Mapping[str, Any], step: int) -> None:
-        numbers = {key: value for key, value in _flat(values) if not hasattr(value, "is_cuda") and value is not None}
+        numbers = {key: value for key, value in _flat(values) if _is_plain(value)}
         reduced = reduce_metrics(numbers)
         self.log_history.append({"step": step, "metrics": reduced})
         if self._prints:
             shown = {published(key): value for key, value in reduced.items()}
             line = json.dumps({"step": step, "metrics": shown}, default=str)
-            print(f"metrics_tag: {line}", file=sys.stdout, flush=True)  # noqa: T201 (what the tracker is for)
+            with suppress(OSError):  # whoever read stdout has gone
+                print(f"metrics_tag: {line}", file=sys.stdout, flush=True)  # noqa: T201 (what the tracker is for)
 
 
 def create_tracker(tracker_name: str | Sequence[str], config: Any, **kwargs: Any) -> BaseTracker:
@@ -141,6 +145,15 @@ def _records(value: Any) -> Any | None:
         value = value.reshape(-1)
     is_empty = (isinstance(value, (list, tuple)) and not value) or (shape is not None and math.prod(shape) == 0)
     return None if is_empty else value
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a text, a number or numbers in this process' memory: others are asked for nothing."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "biuf"
+    if isinstance(value, (list, tuple)):
+        return all(isinstance(item, (int, float, np.number)) for item in value)
+    return isinstance(value, (int, float, str, np.number))
 
 
 def _reduction(key: str, value: Any) -> str:

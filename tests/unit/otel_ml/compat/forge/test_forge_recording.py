@@ -326,3 +326,72 @@ def test_all_mistakes_of_a_configuration_are_said_at_once() -> None:
 
     assert len(error.value.problems) == 2
     assert all("per_rank_reduce" in problem for problem in error.value.problems)
+
+
+class Hanging:
+    async def flush(self, global_step: int, return_state: bool = False) -> Any:
+        await asyncio.Event().wait()
+
+
+@pytest.mark.feature("F17", "yes", "a flush leaves out who does not answer; shutdown has a deadline")
+def test_a_process_that_hangs_holds_up_neither_a_flush_nor_the_end(
+    captured: Capture, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("otel_ml.compat.forge.controller.FLUSH_TIMEOUT_S", 0.01)
+
+    async def job() -> None:
+        logger = await get_or_create_metric_logger()
+        await logger.register_fetcher.call_one(Hanging(), "hung")
+        record_metric("loss", 1.0)
+        await logger.flush.call_one(3)
+        assert the_point(captured, "loss").step == 3
+        await logger.shutdown.call_one()
+
+    COLLECTOR.begin([LoggingMode.GLOBAL_REDUCE], 0)
+    asyncio.run(job())
+
+    assert "'hung'" in caplog.text
+
+
+@pytest.mark.feature("F10", "yes", "an event names the process; its rank, role and host are OpenTelemetry's resource")
+def test_the_name_of_a_process_is_in_the_run_and_what_has_no_meaning_is_said(
+    captured: Capture, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = {"console": {"logging_mode": "per_rank_reduce", "per_rank_share_run": True, "entity": "us"}}
+
+    asyncio.run(MetricCollector().init_backends(None, config, process_name="TrainActor_1abc_r0"))
+    record_metric("loss", 1.0)
+    COLLECTOR.flush(0)
+
+    [event] = [event for event in captured.events if event.kind == "forge.process"]
+    assert (event.rank, event.attributes) == (1, {"name": "TrainActor_1abc_r0"})
+    assert the_point(captured, "loss").reduction == "rank"
+    assert "entity, per_rank_share_run has no meaning" in caplog.text
+
+
+def test_where_nobody_flushes_samples_are_written_at_the_end(captured: Capture) -> None:
+    otel_ml.set_step(6)
+    record_episode_sample("rollouts", {"reward": 0.5, "response": "x"})
+    record_metric("latency", 3.0, Range)
+    record_metric("latency", 5.0, Range)
+
+    COLLECTOR.finish()
+
+    assert table_of(captured, "rollouts") == [[0.5, "x"]]
+    assert (the_point(captured, "latency").step, the_point(captured, "latency").value) == (6, 2.0)
+
+
+def test_a_reduction_that_fails_or_is_none_stops_neither_training_nor_the_flush(
+    captured: Capture, caplog: pytest.LogCaptureFixture
+) -> None:
+    COLLECTOR.begin([LoggingMode.GLOBAL_REDUCE], 0)
+
+    for _ in range(2):
+        record_metric("latency", "slow", Range)
+        record_metric("odd", 1.0, "mean")  # type: ignore[arg-type]
+    record_metric("loss", 1.0)
+    asyncio.run(MetricCollector().flush(0))
+
+    assert {point.name for point in captured.points} == {"loss"}
+    assert caplog.text.count("'odd' is not recorded") == 1
+    assert "'latency' is not recorded: its reduction failed with ValueError" in caplog.text

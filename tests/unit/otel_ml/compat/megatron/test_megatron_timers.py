@@ -208,7 +208,14 @@ def test_only_the_last_rank_prints_and_nothing_where_nothing_ran(monkeypatch: py
     assert [line.partition("rank ")[2][0] for line in printed] == ["0", "1"]
 
 
-FIRST = {"f-time": 0.02, "f-time/count": 2.0, "f-time/min": 0.01, "f-time/rank_0": 0.01, "f-time/rank_1": 0.02}
+FIRST = {
+    "iteration-time": 9.0,
+    "f-time": 0.02,
+    "f-time/count": 2.0,
+    "f-time/min": 0.01,
+    "f-time/rank_0": 0.01,
+    "f-time/rank_1": 0.02,
+}
 SECOND = {"f-time": 0.03, "f-time/min": 0.03, "f-time/rank_1": 0.03, "f-time/count": 1.0}
 ROWS = [{"seq": step, "step": step, "axis": "step", "values": values} for step, values in ((5, FIRST), (6, SECOND))]
 
@@ -229,3 +236,7 @@ def test_all_ranks_are_reported_from_the_runs_file_and_how_many_they_are(
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
 
     assert across_ranks_string(tmp_path, option=option, step=step, world_size=2) == expected
+
+
+def test_a_run_that_has_no_file_yet_has_no_report(tmp_path: Path) -> None:
+    assert across_ranks_string(tmp_path) is None

@@ -21,11 +21,13 @@ from otel_ml.compat.megatron import (
     on_save_checkpoint_success,
     progress_log,
 )
+from otel_ml.compat.once import forget_said
 from otel_ml.testing import Capture, capture
 
 
 @pytest.fixture
 def captured() -> Iterator[Capture]:
+    forget_said()
     with capture() as run:
         yield run
 
@@ -185,6 +187,24 @@ def test_losses_that_are_tensors_are_averaged_as_numbers(captured: Capture) -> N
 
     assert "| lm loss: 2.500000E+00 | grad norm: 0.500 |" in printed[0]
     assert captured.values("lm_loss") == [1.0, 4.0]
+
+
+def test_arguments_of_any_kind_do_not_stop_training(captured: Capture, caplog: pytest.LogCaptureFixture) -> None:
+    printed: list[str] = []
+    log = the_log(printed, log_interval=1)
+
+    for iteration in (1, 2):
+        log.log(
+            iteration,
+            {"lm loss": 1.0, "aux": None},
+            global_batch_size=4.0,  # type: ignore[arg-type]
+            consumed_samples=4.0 * iteration,  # type: ignore[arg-type]
+            grad_nrom=0.5,
+        )
+
+    assert captured.values("lm_loss") == [1.0, 1.0]
+    assert "| consumed samples:            8 |" in printed[1]
+    assert caplog.text.count("no argument 'grad_nrom'") == 1
 
 
 @pytest.mark.feature("M35", "yes", "skip_train_metrics_log")

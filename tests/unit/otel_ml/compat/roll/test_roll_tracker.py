@@ -104,6 +104,30 @@ def test_texts_and_groups_keep_their_names(captured: Capture, tracker: Tracker) 
     assert the_point(captured, "actor/clip/frac").reduction == "max"
 
 
+class OnDevice:
+    """As a device tensor: whoever asks for its value waits."""
+
+    shape = ()
+
+    def __float__(self) -> float:
+        raise AssertionError
+
+
+def test_what_cannot_be_recorded_does_not_stop_training(captured: Capture) -> None:
+    tracker = Tracker(prints=True)
+
+    tracker.log({"odd": [None, "x"], "none": None, "objects": np.array([None]), "loss": 1.0}, step=0)
+
+    assert captured.values("loss") == [1.0]
+    assert tracker.log_history == [{"step": 0, "metrics": {"loss": 1.0}}]
+
+
+def test_the_history_asks_no_device_for_a_value(captured: Capture, tracker: Tracker) -> None:
+    tracker._remember({"loss": OnDevice(), "losses": [OnDevice()], "lr": 0.5}, 3)
+
+    assert tracker.log_history == [{"step": 3, "metrics": {"lr": 0.5}}]
+
+
 def test_a_weight_counts_in_means_only(captured: Capture, tracker: Tracker) -> None:
     tracker.log({"loss": 2.0, "tokens@sum": 5.0}, step=0, weight=3)
 
