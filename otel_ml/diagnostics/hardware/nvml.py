@@ -123,12 +123,14 @@ class Nvml:
         self._library: Any = pynvml
         try:
             pynvml.nvmlInit()
-            self.devices = [NvmlDevice(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
+            count = pynvml.nvmlDeviceGetCount()
         except pynvml.NVMLError as error:
             raise UnavailableError(f"NVML: {error}") from None
+        found = [self._opened(index) for index in range(count)]
+        self.devices = [device for device in found if device is not None]
         if not self.devices:
             self.close()
-            raise UnavailableError("NVML: no GPU")
+            raise UnavailableError(f"NVML: none of {count} GPUs can be used")
         self._events = _XidEvents(pynvml, self.devices)
 
     @property
@@ -151,6 +153,14 @@ class Nvml:
             except self._library.NVMLError as error:
                 self.failed(device, error)
         yield from self._events.read()
+
+    def _opened(self, index: int) -> NvmlDevice | None:
+        """Return a GPU, or None (said) where it is lost or another job's."""
+        try:
+            return NvmlDevice(self._library, index)
+        except self._library.NVMLError as error:
+            guard.say("no-hardware", f"GPU {index} is not measured: {error}. The others are.")
+            return None
 
     def failed(self, device: NvmlDevice, error: Any) -> None:
         """Take a GPU out that is gone; another error costs one sample of it.
