@@ -139,10 +139,15 @@ _OPEN: list[Measurement] = []
 class Operation(Measurement):
     """One run of an operation, recorded at its end; made by `operation()`."""
 
+    def __init__(self, infix: str, level: int = 1) -> None:
+        super().__init__(infix)
+        self._level = level
+
     def __enter__(self) -> Operation:
+        self._began = 0.0
         self._timers = contextlib.ExitStack()
-        self._timers.enter_context(timed(f"{self.infix}/total"))
-        if not NOW.off:
+        self._timers.enter_context(timed(f"{self.infix}/total", level=self._level))
+        if self._level <= NOW.level:  # which is -1 while nothing is recorded
             self.begin()
         return self
 
@@ -158,11 +163,11 @@ class Operation(Measurement):
 
     def __call__(self, function: F) -> F:
         """Make every call of `function` an operation of its own: sync, async, generator or method."""
-        return timed_calls(function, lambda: Operation(self.infix))
+        return timed_calls(function, lambda: Operation(self.infix, self._level))
 
     @contextlib.contextmanager
     def _phase(self, name: str) -> Iterator[None]:
-        with timed(f"{self.infix}/{name}"), super()._phase(name):
+        with timed(f"{self.infix}/{name}", level=self._level), super()._phase(name):
             yield
 
     def _publish(self) -> None:
@@ -171,7 +176,7 @@ class Operation(Measurement):
         log({name: value for name, value in self.values.items() if name.startswith("memory/")}, reduce="max")
 
 
-def operation(name: str) -> Operation:
+def operation(name: str, *, level: int = 1) -> Operation:
     """Measure a `with` block, or every call of a function, as an operation.
 
     Records `time/<name>/total`, `…/execute` and, where the block uses them, `…/onload` and `…/offload`; of each CUDA
@@ -180,6 +185,7 @@ def operation(name: str) -> Operation:
 
     Args:
         name: cluster and work, such as `"actor_train/train_step"`.
+        level: operations above `OTEL_ML_TIMER_LEVEL` measure nothing.
 
     Examples:
         ```python
@@ -194,4 +200,10 @@ def operation(name: str) -> Operation:
     if not isinstance(name, str) or not name:
         guard.wrong("bad-name", f"operation(): expected a name such as 'actor_train/train_step', got {name!r:.80}.")
         name = "operation"
-    return Operation(name)
+    if not isinstance(level, int):
+        guard.wrong(
+            "bad-timer",
+            f"operation({name!r:.80}): expected a level that is a whole number, got {level!r:.40}. It is 1.",
+        )
+        level = 1
+    return Operation(name, level)

@@ -7,13 +7,12 @@ from typing import Any
 
 from otel_ml._internal.guard import guard
 from otel_ml.diagnostics.hardware.counters import Counters
-from otel_ml.diagnostics.hardware.nvml import memory_values
+from otel_ml.diagnostics.hardware.nvml_probes import GPU, memory_values
 from otel_ml.diagnostics.hardware.source import Reading, SourceLostError, UnavailableError
 
 __all__ = ["Amd", "AmdDevice"]
 
 _MIB = 2**20
-_GPU = {"hw.type": "gpu"}
 
 _Values = list[tuple[str, Any, dict[str, str]]]
 
@@ -82,10 +81,10 @@ class AmdDevice:
     def _power(self) -> _Values:
         found = self._library.amdsmi_get_power_info(self._handle)
         drawn = [found.get(key) for key in ("current_socket_power", "socket_power", "average_socket_power")]
-        return [("hw.power", next((value for value in drawn if isinstance(value, (int, float))), None), _GPU)]
+        return [("hw.power", next((value for value in drawn if isinstance(value, (int, float))), None), GPU)]
 
     def _energy(self) -> _Values:
-        return [("hw.energy", _joules(self._library.amdsmi_get_energy_count(self._handle)), _GPU)]
+        return [("hw.energy", _joules(self._library.amdsmi_get_energy_count(self._handle)), GPU)]
 
     def _temperature(self) -> _Values:
         library = self._library
@@ -95,8 +94,8 @@ class AmdDevice:
     def _errors(self) -> _Values:
         found = self._library.amdsmi_get_gpu_total_ecc_count(self._handle)
         return [
-            ("hw.errors", found["correctable_count"], {**_GPU, "error.type": "corrected"}),
-            ("hw.errors", found["uncorrectable_count"], {**_GPU, "error.type": "uncorrected"}),
+            ("hw.errors", found["correctable_count"], {**GPU, "error.type": "corrected"}),
+            ("hw.errors", found["uncorrectable_count"], {**GPU, "error.type": "uncorrected"}),
         ]
 
     def _asked(self, function: Callable[[Any], Any]) -> Any:

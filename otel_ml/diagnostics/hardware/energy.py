@@ -20,7 +20,6 @@ from otel_ml.diagnostics.hardware.amd import AmdDevice
 from otel_ml.diagnostics.hardware.gpu import Gpus, of_this_process, open_gpus
 from otel_ml.diagnostics.hardware.ledger import Ledger
 from otel_ml.diagnostics.hardware.nvml import NvmlDevice
-from otel_ml.diagnostics.hardware.source import UnavailableError
 from otel_ml.wire.reduction import Reduction
 
 __all__ = ["Energy"]
@@ -64,8 +63,9 @@ class Energy:
         self._thread = threading.Thread(target=self._loop, name="otel_ml_energy", daemon=True)
 
     def start(self) -> Energy:
-        """Begin to count, from the first reading on, which is waited for; an object starts once."""
-        self._thread.start()
+        """Begin to count, from the first reading on, which is waited for; once started, nothing."""
+        if self._thread.ident is None:
+            self._thread.start()
         self._is_open.wait(OPENING_TIMEOUT)
         return self
 
@@ -109,6 +109,8 @@ class Energy:
 
     def stop(self, timeout: float = 2.0) -> None:
         """Count what was used since the last lap, and write the total into the run's summary."""
+        if self._thread.ident is None:  # never started
+            return
         self._marks.put(_Mark("end", time.monotonic()))
         self._thread.join(timeout)
         total, run = self.total, current_run()
@@ -151,10 +153,10 @@ class Energy:
     def _opened(self) -> Gpus | None:
         try:
             gpus = open_gpus()
-        except UnavailableError as error:
+            self._devices = of_this_process(gpus)
+        except Exception as error:  # noqa: BLE001 - UnavailableError, or whatever a driver's library raises
             guard.say("no-hardware", f"No energy is measured: {error}. Everything else goes on.")
             return None
-        self._devices = of_this_process(gpus)
         return gpus
 
     def _read(self) -> float | None:

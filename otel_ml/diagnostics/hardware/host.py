@@ -98,13 +98,21 @@ class Host:
         return readings
 
     def _tree(self) -> list[Any]:
-        """Return the job's processes with all that descends from them, each once: a rank may be another's child."""
+        """Return the job's processes with all that descends from them, each once: a rank may be another's child.
+
+        One look at all processes of the host, not one for each rank.
+        """
+        known: dict[int, Any] = {}
+        children: dict[int, list[int]] = {}
+        for process in self._psutil.process_iter():
+            with contextlib.suppress(self._psutil.Error, OSError):
+                children.setdefault(process.ppid(), []).append(process.pid)
+                known[process.pid] = process
         found: dict[int, Any] = {}
-        for pid in self._roots():
-            try:
-                root = self._psutil.Process(pid)
-                for process in (root, *root.children(recursive=True)):
-                    found.setdefault(process.pid, process)
-            except (self._psutil.Error, OSError):
-                continue
+        waiting = list(self._roots())
+        while waiting:
+            pid = waiting.pop()
+            if pid in known and pid not in found:
+                found[pid] = known[pid]
+                waiting += children.get(pid, ())
         return list(found.values())

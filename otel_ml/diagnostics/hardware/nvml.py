@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from otel_ml._internal.guard import guard
 from otel_ml.diagnostics.hardware.counters import Counters
+from otel_ml.diagnostics.hardware.nvml_probes import COUNTED, PROBES
 from otel_ml.diagnostics.hardware.source import Reading, SourceLostError, UnavailableError
+from otel_ml.diagnostics.hardware.xid import XidEvents
 
 __all__ = ["Nvml", "NvmlDevice"]
-
-_Values = list[tuple[str, float, dict[str, str]]]
-_Probe = Callable[[Any, Any], _Values]
-
-_GPU = {"hw.type": "gpu"}
-"""Required by the semantic conventions where other hardware has a metric of the same name."""
 
 
 class NvmlDevice:
@@ -32,7 +27,7 @@ class NvmlDevice:
         self.handle = library.nvmlDeviceGetHandleByIndex(index)
         self.id = f"gpu{index}"
         self.uuid = str(self._optional("nvmlDeviceGetUUID") or "")
-        self._probes = list(_PROBES)
+        self._probes = list(PROBES)
         self._counters = Counters()
         self._reasons: set[str] = set()
 
@@ -53,7 +48,7 @@ class NvmlDevice:
         for probe in list(self._probes):
             try:
                 values = probe(self._library, self.handle)
-            except self._library.NVMLError as error:
+            except (self._library.NVMLError, AttributeError) as error:  # the latter: a package older than the call
                 if not self._is_missing(error):
                     raise
                 self._probes.remove(probe)
@@ -88,7 +83,7 @@ class NvmlDevice:
                 self._reasons.add(reason)
             elif reason not in self._reasons:
                 return None
-        if name in _COUNTED:
+        if name in COUNTED:
             grown = self._counters.grown((name, *attributes.values()), value)
             if grown is None:
                 return None
@@ -96,6 +91,8 @@ class NvmlDevice:
         return Reading(name, value, {"hw.id": self.id, **attributes})
 
     def _is_missing(self, error: Any) -> bool:
+        if isinstance(error, AttributeError):
+            return True
         if error.value == self._library.NVML_ERROR_NO_PERMISSION:
             guard.say("hardware-lost", "NVML refuses some readings of a GPU (no permission). They are left out.")
             return True
@@ -123,13 +120,15 @@ class Nvml:
         self._library: Any = pynvml
         try:
             pynvml.nvmlInit()
-            self.devices = [NvmlDevice(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
+            count = pynvml.nvmlDeviceGetCount()
         except pynvml.NVMLError as error:
             raise UnavailableError(f"NVML: {error}") from None
+        found = [self._opened(index) for index in range(count)]
+        self.devices = [device for device in found if device is not None]
         if not self.devices:
             self.close()
-            raise UnavailableError("NVML: no GPU")
-        self._events = _XidEvents(pynvml, self.devices)
+            raise UnavailableError(f"NVML: none of {count} GPUs can be used")
+        self._events = XidEvents(pynvml, {device.id: device.handle for device in self.devices})
 
     @property
     def facts(self) -> Mapping[str, object]:
@@ -151,6 +150,14 @@ class Nvml:
             except self._library.NVMLError as error:
                 self.failed(device, error)
         yield from self._events.read()
+
+    def _opened(self, index: int) -> NvmlDevice | None:
+        """Return a GPU, or None (said) where it is lost or another job's."""
+        try:
+            return NvmlDevice(self._library, index)
+        except self._library.NVMLError as error:
+            guard.say("no-hardware", f"GPU {index} is not measured: {error}. The others are.")
+            return None
 
     def failed(self, device: NvmlDevice, error: Any) -> None:
         """Take a GPU out that is gone; another error costs one sample of it.
@@ -177,128 +184,3 @@ class Nvml:
         """Give the library back."""
         with contextlib.suppress(self._library.NVMLError):
             self._library.nvmlShutdown()
-
-
-class _XidEvents:
-    """Errors that the driver reports by number (XID) when they happen."""
-
-    MOST = 100
-    """A GPU that reports without end must not hold the sampler up."""
-
-    def __init__(self, library: Any, devices: list[NvmlDevice]) -> None:
-        self._library = library
-        self._ids = {_address(device.handle): device.id for device in devices}
-        self._set: Any = None
-        with contextlib.suppress(library.NVMLError):
-            events = library.nvmlEventSetCreate()
-            for device in devices:
-                library.nvmlDeviceRegisterEvents(device.handle, library.nvmlEventTypeXidCriticalError, events)
-            self._set = events
-
-    def read(self) -> Iterator[Reading]:
-        """Yield one reading an error that happened since the last call; it never waits."""
-        for _ in range(self.MOST if self._set is not None else 0):
-            try:
-                event = self._library.nvmlEventSetWait_v2(self._set, 0)
-            except self._library.NVMLError as error:
-                if error.value != self._library.NVML_ERROR_TIMEOUT:
-                    self._set = None
-                return
-            device = self._ids.get(_address(event.device), "gpu")
-            yield Reading("hw.errors", 1.0, {"hw.id": device, **_GPU, "error.type": f"xid_{int(event.eventData)}"})
-
-
-def _address(handle: Any) -> int:
-    return ctypes.cast(handle, ctypes.c_void_p).value or 0
-
-
-def _utilization(n: Any, handle: Any) -> _Values:
-    found = n.nvmlDeviceGetUtilizationRates(handle)
-    return [("hw.gpu.utilization", found.gpu / 100, {}), ("hw.gpu.memory.activity", found.memory / 100, {})]
-
-
-def _memory(n: Any, handle: Any) -> _Values:
-    found = n.nvmlDeviceGetMemoryInfo(handle)
-    return memory_values(float(found.used), float(found.total))
-
-
-def memory_values(used: float, total: float) -> _Values:
-    """Return the three readings of device memory, in bytes."""
-    values: _Values = [("hw.gpu.memory.usage", used, {}), ("hw.gpu.memory.limit", total, {})]
-    return [*values, ("hw.gpu.memory.utilization", used / total, {})] if total else values
-
-
-def _power(n: Any, handle: Any) -> _Values:
-    return [("hw.power", n.nvmlDeviceGetPowerUsage(handle) / 1000, _GPU)]
-
-
-def _power_limit(n: Any, handle: Any) -> _Values:
-    return [("hw.gpu.power.limit", n.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000, {})]
-
-
-def _energy(n: Any, handle: Any) -> _Values:
-    return [("hw.energy", n.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000, _GPU)]
-
-
-def _temperature(n: Any, handle: Any) -> _Values:
-    # NVML is about to replace the one call by the other; old drivers have only the old one, new ones will not.
-    try:
-        found = n.nvmlDeviceGetTemperatureV(handle, n.NVML_TEMPERATURE_GPU)
-    except (AttributeError, n.NVMLError):
-        found = n.nvmlDeviceGetTemperature(handle, n.NVML_TEMPERATURE_GPU)
-    return [("hw.temperature", float(found), {})]
-
-
-def _sm_clock(n: Any, handle: Any) -> _Values:
-    return [("hw.gpu.clock", float(n.nvmlDeviceGetClockInfo(handle, n.NVML_CLOCK_SM)), {"hw.gpu.domain": "sm"})]
-
-
-def _memory_clock(n: Any, handle: Any) -> _Values:
-    return [("hw.gpu.clock", float(n.nvmlDeviceGetClockInfo(handle, n.NVML_CLOCK_MEM)), {"hw.gpu.domain": "memory"})]
-
-
-_REASONS = {
-    "sw_power_cap": 0x4,
-    "hw_slowdown": 0x8,
-    "sw_thermal": 0x20,
-    "hw_thermal": 0x40,
-    "hw_power_brake": 0x80,
-}
-"""NVML's bits for what holds a clock down; being idle and chosen clocks are none of it."""
-
-
-def _throttled(n: Any, handle: Any) -> _Values:
-    bits = n.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
-    held = {reason: bool(bits & bit) for reason, bit in _REASONS.items()}
-    by_reason: _Values = [("hw.gpu.throttled", float(holds), {"reason": reason}) for reason, holds in held.items()]
-    return [("hw.gpu.throttled", float(any(held.values())), {}), *by_reason]
-
-
-def _corrected(n: Any, handle: Any) -> _Values:
-    return _ecc(n, handle, n.NVML_MEMORY_ERROR_TYPE_CORRECTED, "corrected")
-
-
-def _uncorrected(n: Any, handle: Any) -> _Values:
-    return _ecc(n, handle, n.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, "uncorrected")
-
-
-def _ecc(n: Any, handle: Any, kind: int, called: str) -> _Values:
-    count = float(n.nvmlDeviceGetTotalEccErrors(handle, kind, n.NVML_VOLATILE_ECC))
-    return [("hw.errors", count, {**_GPU, "error.type": called})]
-
-
-_PROBES: tuple[_Probe, ...] = (
-    _utilization,
-    _memory,
-    _power,
-    _power_limit,
-    _energy,
-    _temperature,
-    _sm_clock,
-    _memory_clock,
-    _throttled,
-    _corrected,
-    _uncorrected,
-)
-
-_COUNTED = frozenset({"hw.energy", "hw.errors"})

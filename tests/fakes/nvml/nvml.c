@@ -1,7 +1,7 @@
 /* Stands in for NVIDIA's libnvidia-ml.so.1: the functions otel_ml calls, answered from files.
  *
  * $FAKE_NVML is a folder. `<device>.<name>` holds a number, or `!<code>` for that NVML error; no file: not supported.
- * `count` is the number of devices; `error`, while it exists, is what every call answers (a driver that is gone).
+ * `<device>.handle` need not be there. `count` is the number of devices; `error`, while it exists, is what every call answers (a driver that is gone).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,7 +80,9 @@ int nvmlDeviceGetCount_v2(unsigned *count) {
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, device_t **device) {
     if (index >= 16) return INVALID_ARGUMENT;
     *device = &devices[index];
-    return gone();
+    u64 handle = 0;
+    int error = number(*device, "handle", &handle);
+    return error == NOT_SUPPORTED ? SUCCESS : error;
 }
 
 int nvmlDeviceGetUUID(device_t *d, char *into, unsigned size) { return device_text(d, "uuid", into, size); }

@@ -88,6 +88,15 @@ def test_carbon_is_energy_times_the_intensity_that_was_given(gpus: FakeNvml, ote
     assert summary["hw.carbon.total/rank_0"] == pytest.approx(400.0)
 
 
+def test_energy_that_was_never_started_does_nothing(otel_ml_capture: Capture) -> None:
+    energy = hardware.Energy()
+    energy.lap()
+    energy.stop()
+
+    assert energy.total is None
+    assert otel_ml_capture.points == []
+
+
 def test_without_a_counter_energy_is_absent_and_training_goes_on(otel_ml_capture: Capture) -> None:
     load()  # and no driver
 

@@ -166,6 +166,27 @@ def test_a_gpu_that_is_lost_is_said_once_and_the_other_goes_on(gpus: FakeNvml, o
     assert "lost" in notice.lower()
 
 
+def test_a_gpu_of_another_job_is_said_and_those_of_ours_are_measured(gpus: FakeNvml, otel_ml_capture: Capture) -> None:
+    gpus.device(0, handle="!4")  # no permission, as where a scheduler hands out GPUs one by one
+
+    with hardware.start_monitor(FAST, sources="gpu"):
+        eventually(seen(otel_ml_capture, "hw.power"))
+
+    assert set(means(otel_ml_capture, "hw.power")) == {"gpu1"}
+    (notice,) = otel_ml_capture.notices
+    assert notice.startswith("GPU 0 is not measured: ")
+
+
+def test_a_host_whose_gpus_are_all_others_has_none(gpus: FakeNvml, otel_ml_capture: Capture) -> None:
+    gpus.device(0, handle="!4")
+    gpus.device(1, handle="!15")
+
+    with hardware.start_monitor(FAST, sources="gpu"):
+        eventually(lambda: len(otel_ml_capture.notices) == 3)
+
+    assert "No GPU is measured: NVML: none of 2 GPUs can be used" in otel_ml_capture.notices[-1]
+
+
 def test_a_driver_that_goes_away_in_mid_run_is_said_once_and_training_goes_on(
     gpus: FakeNvml, otel_ml_capture: Capture
 ) -> None:

@@ -227,12 +227,28 @@ def test_an_operation_that_is_entered_again_begins_anew(otel_ml_capture: Capture
     assert count(otel_ml_capture, "time/again/total") == 2
 
 
-def test_a_name_that_is_none_is_said_and_the_code_runs(otel_ml_capture: Capture) -> None:
+@pytest.mark.feature("R12", "better", "a level for each operation, not one switch for all")
+def test_an_operation_above_the_level_measures_nothing(otel_ml_capture: Capture, device: Allocator) -> None:
+    with otel_ml.operation("fine", level=2) as op, op.onload():
+        pass
+    with otel_ml.operation("coarse"):
+        pass
+
+    assert op.values == {}
+    assert otel_ml_capture.points
+    assert not [point.name for point in otel_ml_capture.points if "fine" in point.name]
+
+
+def test_a_name_or_level_that_is_none_is_said_and_the_code_runs(otel_ml_capture: Capture) -> None:
     with otel_ml.operation(""):
         pass
 
-    (notice,) = otel_ml_capture.notices
-    assert notice.startswith("operation(): expected a name such as 'actor_train/train_step', got ''.")
+    with otel_ml.operation("a", level="high"):  # type: ignore[arg-type]
+        pass
+
+    name, level = otel_ml_capture.notices
+    assert name.startswith("operation(): expected a name such as 'actor_train/train_step', got ''.")
+    assert level.startswith("operation('a'): expected a level that is a whole number, got 'high'. It is 1.")
 
 
 @pytest.mark.feature("R9", "yes", "ROLL's own call")
