@@ -143,6 +143,22 @@ else:
     assert shown["trial_0/loss"] == ([0], [3.0])
 
 
+def test_a_context_that_an_exception_leaves_is_a_run_that_failed(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("""
+from otel_ml.compat.itwinai import ConsoleLogger
+
+with ConsoleLogger().start_logging() as logger:
+    logger.log(0.5, "loss", step=0)
+    raise SystemExit(3)
+""")
+    finished([sys.executable, script], environment(), tmp_path, code=3)
+
+    run = the_run_in(tmp_path / "otel-ml-runs")
+    assert answer_of("jsonl", run)["status"] == "failed"
+    assert otel_ml.read(run)["loss"] == ([0], [0.5])
+
+
 def test_a_server_that_is_named_is_used_and_the_variable_is_put_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
