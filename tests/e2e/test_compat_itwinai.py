@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import otel_ml
-from tests.e2e.jobs import answer_of, environment, finished, scalars_in, the_run_in
+from tests.e2e.jobs import BACKENDS, answer_of, environment, finished, scalars_in, the_run_in
 from tests.e2e.test_frameworks import as_documented
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -70,15 +70,17 @@ def test_all_kinds_are_in_every_backend_and_the_model_loads_from_the_registry(tm
 
     run = the_run_in(tmp_path / "otel-ml-runs")
     assert run.parent.name == "digits"
-    for backend in ("jsonl", "tensorboard", "mlflow", "wandb"):
-        shown = scalars_in(backend, run)
+    answers = {backend: answer_of(backend, run) for backend in BACKENDS}
+    for backend, answer in answers.items():
+        shown: dict[str, dict[int, float]] = {}
+        for name, _, step, value, *_ in answer["scalars"]:
+            shown.setdefault(name, {})[step] = float(value)
         assert shown["loss"] == {0: 0.0, 10: 2.5, 20: 5.0}, backend
         assert (shown["flops"], shown["flops_epoch"]) == ({1: 32.0}, {1: 96.0}), backend
         assert (shown["emissions"], shown["elapsed"]) == ({1: 0.5}, {1: 2.5}), backend
-        answer = answer_of(backend, run)
         assert {name for name, *_ in answer["images"]} == {"curve", "digit"}, backend
         assert "gradients/weight" in {name for name, *_ in answer["histograms"]}, backend
-    answer = answer_of("mlflow", run)
+    answer = answers["mlflow"]
     assert (answer["params"]["lr"], answer["params"]["global_rank"]) == ("0.1", "1")
     names = {name for name, *_ in answer["artifacts"]}
     assert {"config.json", "net", "net-best", "net.pt", "train", "script", "mine"} <= names
@@ -141,6 +143,22 @@ else:
     assert shown["best"] == ([0, 1], [0.1, 0.2])
     assert shown["gpu_power_W"] == ([0], [3.0])
     assert shown["trial_0/loss"] == ([0], [3.0])
+
+
+def test_a_context_that_an_exception_leaves_is_a_run_that_failed(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("""
+from otel_ml.compat.itwinai import ConsoleLogger
+
+with ConsoleLogger().start_logging() as logger:
+    logger.log(0.5, "loss", step=0)
+    raise SystemExit(3)
+""")
+    finished([sys.executable, script], environment(), tmp_path, code=3)
+
+    run = the_run_in(tmp_path / "otel-ml-runs")
+    assert answer_of("jsonl", run)["status"] == "failed"
+    assert otel_ml.read(run)["loss"] == ([0], [0.5])
 
 
 def test_a_server_that_is_named_is_used_and_the_variable_is_put_back(

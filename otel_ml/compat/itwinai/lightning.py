@@ -34,6 +34,7 @@ class ItwinaiLogger(LOGGER):  # type: ignore[misc] # which of two packages it co
         self._log_model = log_model
         self._skip_finalize = skip_finalize
         self._is_ours = False
+        self._run_id: str | None = None
         self._checkpoints = Checkpoints()
         self._callbacks: list[Any] = []
 
@@ -41,7 +42,8 @@ class ItwinaiLogger(LOGGER):  # type: ignore[misc] # which of two packages it co
     def experiment(self) -> Logger:
         """The logger of itwinai, in a context."""
         if not self.itwinai_logger.is_initialized:
-            self.itwinai_logger.create_logger_context(rank=global_rank())
+            # What is tested after training belongs to the run that was trained.
+            self._run_id = self.itwinai_logger.create_logger_context(rank=global_rank(), run_id=self._run_id)
             self._is_ours = True
         return self.itwinai_logger
 

@@ -93,7 +93,8 @@ class Logger(LogMixin):
         self._files = Files(savedir)
         self._joined: Joined | None = None
         self._begun = 0.0
-        self._energy: Energy | None = None
+        self._energy = Energy(())
+        self._wanted_run_id = run_id
 
     @property
     def log_freq(self) -> str | int:
@@ -135,7 +136,7 @@ class Logger(LogMixin):
         joined = SESSION.join(
             {**arguments, "rank": rank, "name": kwargs.get("run_name") or arguments.get("name")},
             self.environment(),
-            run_id=kwargs.get("run_id") or self.run_id,
+            run_id=kwargs.get("run_id") or self._wanted_run_id,
             parent_run_id=kwargs.get("parent_run_id"),
         )
         self.become_part_of(joined)
@@ -204,7 +205,7 @@ class Logger(LogMixin):
         if self.has_several:
             self._files = Files(Path(self.savedir, f"worker_{self.worker_rank}"))
         self.experiment_id, self.run_id = joined.run.experiment, joined.run.id
-        self._begun = time.monotonic()
+        self._begun, self._energy = time.monotonic(), Energy()
         self.begin(joined)
 
     def part(self) -> None:
@@ -234,16 +235,11 @@ class Logger(LogMixin):
             joined=self._joined,
             files=self._files,
             seconds=time.monotonic() - self._begun,
-            energy=self._used_energy(),
+            energy=self._energy,
             rank=self.worker_rank,
             has_several=any(logger.has_several for logger in loggers),
             loggers=tuple(type(logger).__name__ for logger in loggers),
         )
-
-    def _used_energy(self) -> Energy:
-        if self._energy is None:
-            self._energy = Energy()
-        return self._energy
 
     def _require_context(self) -> None:
         if not self.is_initialized:

@@ -13,6 +13,9 @@ __all__ = ["CARBON_INTENSITY", "Energy", "flops_of_batch", "flops_of_epoch", "sy
 CARBON_INTENSITY = 480.0
 """Grams of CO₂ equivalent per kWh: the world's electricity in 2023 (Ember, Global Electricity Review 2024)."""
 
+Counter = tuple[Callable[[], float | None], float]
+"""What reads its joules, and where it begins again."""
+
 _RAPL = Path("/sys/class/powercap")
 
 
@@ -94,10 +97,14 @@ class Energy:
     """Energy since this object was made, by the counters that there are: Intel RAPL, and NVML of each GPU.
 
     Counters are read, power is not integrated: no interval is assumed.
+
+    Args:
+        counters: what reads the joules of each, and where it begins again; by default those of this host.
     """
 
-    def __init__(self) -> None:
-        self._begun = [(read, wraps, before) for read, wraps in _counters() if (before := read()) is not None]
+    def __init__(self, counters: Iterable[Counter] | None = None) -> None:
+        found = _counters() if counters is None else counters
+        self._begun = [(read, wraps, before) for read, wraps in found if (before := read()) is not None]
 
     def joules(self) -> float | None:
         """Return the energy used; None where nothing measures it."""
@@ -111,8 +118,7 @@ class Energy:
         return used
 
 
-def _counters() -> Iterable[tuple[Callable[[], float | None], float]]:
-    """Yield (read the joules of a counter, where it begins again)."""
+def _counters() -> Iterable[Counter]:
     for folder in sorted(_RAPL.glob("intel-rapl:[0-9]")):
         limit = _microjoules(folder / "max_energy_range_uj")
         yield partial(_microjoules, folder / "energy_uj"), limit or 0.0

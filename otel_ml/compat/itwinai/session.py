@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +37,7 @@ class Session:
 
     def __init__(self) -> None:
         self._open = 0
-        self._is_ours = False
+        self._run: otel_ml.Run | None = None  # that we began
         self._exporters: frozenset[str] = frozenset()
         self._environment: dict[str, str | None] = {}
 
@@ -60,7 +61,7 @@ class Session:
         else:
             self._write(environment)
             run = otel_ml.init(**_of_its_own(arguments, run_id, parent_run_id, nested))
-            self._is_ours = True
+            self._run = run
             self._exporters = frozenset(arguments.get("exporters") or ())
             prefix = None
         self._open += 1
@@ -71,9 +72,9 @@ class Session:
     def leave(self) -> None:
         """Leave the run; the last one to leave ends it."""
         self._open -= 1
-        if self._open == 0 and self._is_ours:
-            self._is_ours = False
-            otel_ml.shutdown()
+        if self._open == 0 and self._run is not None:
+            run, self._run = self._run, None
+            run.__exit__(*sys.exc_info())  # a context that an exception leaves is a run that failed
             self._undo()
 
     def _say_what_is_not_done(self, run: otel_ml.Run, arguments: Mapping[str, Any], wanted: str | None) -> None:
@@ -84,7 +85,7 @@ class Session:
                 "active one. Expected one run per process; destroy the first context before, or use a process.",
             )
         missing = set(arguments.get("exporters") or ()) - self._exporters
-        if self._is_ours and missing:
+        if self._run is not None and missing:
             guard.say(
                 "itwinai-exporter",
                 f"A logger for {', '.join(sorted(missing))} was added to a run that has begun without it. Expected "

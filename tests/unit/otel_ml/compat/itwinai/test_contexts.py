@@ -131,6 +131,18 @@ def test_another_framework_than_the_two_is_refused() -> None:
         TensorBoardLogger(framework="jax")  # type: ignore[arg-type]
 
 
+def test_a_logger_that_is_used_again_begins_a_new_run_unless_it_was_given_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_ML_CONSOLE", "off")
+    logger, given = Logger(), Logger(run_id="mine")
+    runs = []
+    for used in (logger, logger, given, given):
+        with used.start_logging():
+            runs.append(used.run_id)
+
+    assert runs[0] != runs[1]
+    assert runs[2:] == ["mine", "mine"]
+
+
 def test_a_second_logger_that_is_not_in_a_collection_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process of its own this begins a run: here the run is the first logger's."""
     from otel_ml._internal.guard import guard

@@ -19,6 +19,7 @@ from otel_ml.compat.itwinai import (
     WandBLogger,
 )
 from otel_ml.compat.itwinai.kinds import KINDS
+from otel_ml.compat.itwinai.measure import Energy
 from otel_ml.testing import Capture, Event
 
 torch = pytest.importorskip("torch")
@@ -203,14 +204,11 @@ def test_energy_that_nothing_measures_is_absent_and_said(
     assert any("nothing measures energy" in sentence for sentence in otel_ml_capture.notices)
 
 
-def test_energy_is_the_difference_of_counters_also_where_one_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from otel_ml.compat.itwinai.measure import Energy
-
+def test_energy_is_the_difference_of_counters_also_where_one_begins_again() -> None:
     readings = {"package": iter([990.0, 15.0]), "gpu": iter([100.0, 250.0])}
     counters = [(lambda: next(readings["package"]), 1000.0), (lambda: next(readings["gpu"]), 0.0)]
-    monkeypatch.setattr("otel_ml.compat.itwinai.measure._counters", lambda: counters)
 
-    assert Energy().joules() == 25.0 + 150.0
+    assert Energy(counters).joules() == 25.0 + 150.0
 
 
 @pytest.mark.parametrize(
