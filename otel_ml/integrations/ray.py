@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +38,15 @@ _TASKS = "task"
 _RANKS = b"otel_ml"
 """Namespace of Ray's key-value store in which ranks are claimed."""
 
-_FOR_WORKERS = {env.CONSOLE.name: "off", env.CAPTURE.name: "off"}
-"""Each role has a rank 0, but the lines on stderr, git and the package list are the driver's business."""
+_OF_THE_DRIVER = (env.SERVICE_NAME, env.RANK, env.WORLD_SIZE, env.LOCAL_RANK)
+
+_FOR_WORKERS = {
+    # Each role has a rank 0, but the lines on stderr, git and the package list are the driver's business.
+    env.CONSOLE.name: "off",
+    env.CAPTURE.name: "off",
+    # Workers of a cluster that the driver started inherit its variables: these say who the driver is.
+    **{variable.name: "" for variable in _OF_THE_DRIVER},
+}
 
 _OF_RAY_TRAIN = frozenset({"RayTrainWorker", "RayTrainWorkerActor", "TrainWorker"})
 """Actors whose rank Ray Train sets before it runs the user's function."""
@@ -188,6 +196,9 @@ class _Place:
     def __init__(self) -> None:
         self.is_awaited = False
         self._taken_for: str | None = None
+        self._set_here: set[str] = set()
+        # Guards all of it: calls of a threaded actor arrive at the same time, and the first decides for all.
+        self._lock = threading.Lock()
 
     def take(self) -> None:
         """Set role and rank for `init()` or the first record, where nobody said them."""
@@ -196,20 +207,32 @@ class _Place:
         context = ray.get_runtime_context()
         actor = context.get_actor_id()
         who = actor or context.get_worker_id()
-        if who == self._taken_for:
-            return
-        was_somebody, self._taken_for = self._taken_for is not None, who
-        if was_somebody:
-            for variable in (env.SERVICE_NAME, env.RANK):
-                os.environ.pop(variable.name, None)
-            if RUNTIME.is_active:
-                RUNTIME.shutdown(_LEAVE_S)
-        role = _role(context.get_task_function_name() if actor else None)
-        if role is not None and not os.environ.get(env.SERVICE_NAME.name):
-            os.environ[env.SERVICE_NAME.name] = role
-        if role is not None and not os.environ.get(env.RANK.name) and "RANK" not in os.environ:
-            os.environ[env.RANK.name] = str(_claimed_rank(context.get_job_id(), os.environ[env.SERVICE_NAME.name], who))
+        with self._lock:
+            if who != self._taken_for:
+                self._taken_for = who
+                self._leave()
+                self._become(context, who, _role(context.get_task_function_name() if actor else None))
+
+    def _leave(self) -> None:
+        """End what the process was before."""
+        for name in self._set_here:
+            os.environ.pop(name, None)
+        if self._set_here and RUNTIME.is_active:
+            RUNTIME.shutdown(_LEAVE_S)
+        self._set_here.clear()
+
+    def _become(self, context: Any, who: str, role: str | None) -> None:
+        if role is not None:
+            self._set(env.SERVICE_NAME.name, lambda: role)
+            if "RANK" not in os.environ:
+                of_role = os.environ[env.SERVICE_NAME.name]
+                self._set(env.RANK.name, lambda: str(_claimed_rank(context.get_job_id(), of_role, who)))
         arm()
+
+    def _set(self, name: str, value: Callable[[], str]) -> None:
+        if not os.environ.get(name):
+            os.environ[name] = value()
+            self._set_here.add(name)
 
 
 _PLACE = _Place()
