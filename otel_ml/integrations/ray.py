@@ -12,9 +12,12 @@ Ray's tracing adds a keyword argument of its own to what travels, so signatures 
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +57,9 @@ _OF_RAY_TRAIN = frozenset({"RayTrainWorker", "RayTrainWorkerActor", "TrainWorker
 _LEAVE_S = 2.0
 """Seconds for what a process recorded as a task, when it becomes an actor."""
 
+_ON_DISK_S = 0.25
+"""Seconds after which what any process recorded is in its spool, which is written every 0.1 s."""
+
 _before: str | None = None
 
 
@@ -75,7 +81,8 @@ def instrument_ray() -> None:
 
     An actor that ends by itself, because nobody has its handle any more or by `__ray_terminate__`, says goodbye to the
     run. One that Ray kills, as it does with those that are left at the driver's end, cannot: what it had recorded
-    200 ms before is delivered, but the run then ends by silence, with the status `killed`.
+    200 ms before is delivered (`ray.shutdown()` waits so long), but the run then ends by silence, with the status
+    `killed`.
 
     Raises:
         ConfigError: there is no run yet, or Ray is initialised already.
@@ -95,6 +102,7 @@ def instrument_ray() -> None:
         raise ConfigError(*problems)
     _chain()
     _trace()
+    _end_gently()
 
 
 def runtime_env(given: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -131,6 +139,28 @@ def _chain() -> None:
     if os.environ.get(_HOOK) != _OURS:
         _before = os.environ.get(_HOOK)
         os.environ[_HOOK] = _OURS
+
+
+def _end_gently() -> None:
+    """Wait, before Ray kills what is left of the job, until what it recorded last is on its disks."""
+    import ray
+
+    if getattr(ray.shutdown, "waits_for_otel_ml", False):
+        return
+    shutdown = ray.shutdown
+
+    def wait() -> None:
+        if ray.is_initialized():
+            time.sleep(_ON_DISK_S)
+
+    @functools.wraps(shutdown)
+    def gentle(*arguments: Any, **options: Any) -> Any:
+        wait()
+        return shutdown(*arguments, **options)
+
+    gentle.waits_for_otel_ml = True  # type: ignore[attr-defined]
+    ray.shutdown = gentle
+    atexit.register(wait)  # before Ray's own, which was registered earlier
 
 
 def _given_by_others(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
