@@ -12,8 +12,12 @@ Ray's tracing adds a keyword argument of its own to what travels, so signatures 
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import re
+import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -37,14 +41,24 @@ _TASKS = "task"
 _RANKS = b"otel_ml"
 """Namespace of Ray's key-value store in which ranks are claimed."""
 
-_FOR_WORKERS = {env.CONSOLE.name: "off", env.CAPTURE.name: "off"}
-"""Each role has a rank 0, but the lines on stderr, git and the package list are the driver's business."""
+_OF_THE_DRIVER = (env.SERVICE_NAME, env.RANK, env.WORLD_SIZE, env.LOCAL_RANK)
+
+_FOR_WORKERS = {
+    # Each role has a rank 0, but the lines on stderr, git and the package list are the driver's business.
+    env.CONSOLE.name: "off",
+    env.CAPTURE.name: "off",
+    # Workers of a cluster that the driver started inherit its variables: these say who the driver is.
+    **{variable.name: "" for variable in _OF_THE_DRIVER},
+}
 
 _OF_RAY_TRAIN = frozenset({"RayTrainWorker", "RayTrainWorkerActor", "TrainWorker"})
 """Actors whose rank Ray Train sets before it runs the user's function."""
 
 _LEAVE_S = 2.0
 """Seconds for what a process recorded as a task, when it becomes an actor."""
+
+_ON_DISK_S = 0.25
+"""Seconds after which what any process recorded is in its spool, which is written every 0.1 s."""
 
 _before: str | None = None
 
@@ -67,7 +81,8 @@ def instrument_ray() -> None:
 
     An actor that ends by itself, because nobody has its handle any more or by `__ray_terminate__`, says goodbye to the
     run. One that Ray kills, as it does with those that are left at the driver's end, cannot: what it had recorded
-    200 ms before is delivered, but the run then ends by silence, with the status `killed`.
+    200 ms before is delivered (`ray.shutdown()` waits so long), but the run then ends by silence, with the status
+    `killed`.
 
     Raises:
         ConfigError: there is no run yet, or Ray is initialised already.
@@ -87,6 +102,7 @@ def instrument_ray() -> None:
         raise ConfigError(*problems)
     _chain()
     _trace()
+    _end_gently()
 
 
 def runtime_env(given: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -123,6 +139,28 @@ def _chain() -> None:
     if os.environ.get(_HOOK) != _OURS:
         _before = os.environ.get(_HOOK)
         os.environ[_HOOK] = _OURS
+
+
+def _end_gently() -> None:
+    """Wait, before Ray kills what is left of the job, until what it recorded last is on its disks."""
+    import ray
+
+    if getattr(ray.shutdown, "waits_for_otel_ml", False):
+        return
+    shutdown = ray.shutdown
+
+    def wait() -> None:
+        if ray.is_initialized():
+            time.sleep(_ON_DISK_S)
+
+    @functools.wraps(shutdown)
+    def gentle(*arguments: Any, **options: Any) -> Any:
+        wait()
+        return shutdown(*arguments, **options)
+
+    gentle.waits_for_otel_ml = True  # type: ignore[attr-defined]
+    ray.shutdown = gentle
+    atexit.register(wait)  # before Ray's own, which was registered earlier
 
 
 def _given_by_others(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -188,6 +226,9 @@ class _Place:
     def __init__(self) -> None:
         self.is_awaited = False
         self._taken_for: str | None = None
+        self._set_here: set[str] = set()
+        # Guards all of it: calls of a threaded actor arrive at the same time, and the first decides for all.
+        self._lock = threading.Lock()
 
     def take(self) -> None:
         """Set role and rank for `init()` or the first record, where nobody said them."""
@@ -196,20 +237,32 @@ class _Place:
         context = ray.get_runtime_context()
         actor = context.get_actor_id()
         who = actor or context.get_worker_id()
-        if who == self._taken_for:
-            return
-        was_somebody, self._taken_for = self._taken_for is not None, who
-        if was_somebody:
-            for variable in (env.SERVICE_NAME, env.RANK):
-                os.environ.pop(variable.name, None)
-            if RUNTIME.is_active:
-                RUNTIME.shutdown(_LEAVE_S)
-        role = _role(context.get_task_function_name() if actor else None)
-        if role is not None and not os.environ.get(env.SERVICE_NAME.name):
-            os.environ[env.SERVICE_NAME.name] = role
-        if role is not None and not os.environ.get(env.RANK.name) and "RANK" not in os.environ:
-            os.environ[env.RANK.name] = str(_claimed_rank(context.get_job_id(), os.environ[env.SERVICE_NAME.name], who))
+        with self._lock:
+            if who != self._taken_for:
+                self._taken_for = who
+                self._leave()
+                self._become(context, who, _role(context.get_task_function_name() if actor else None))
+
+    def _leave(self) -> None:
+        """End what the process was before."""
+        for name in self._set_here:
+            os.environ.pop(name, None)
+        if self._set_here and RUNTIME.is_active:
+            RUNTIME.shutdown(_LEAVE_S)
+        self._set_here.clear()
+
+    def _become(self, context: Any, who: str, role: str | None) -> None:
+        if role is not None:
+            self._set(env.SERVICE_NAME.name, lambda: role)
+            if "RANK" not in os.environ:
+                of_role = os.environ[env.SERVICE_NAME.name]
+                self._set(env.RANK.name, lambda: str(_claimed_rank(context.get_job_id(), of_role, who)))
         arm()
+
+    def _set(self, name: str, value: Callable[[], str]) -> None:
+        if not os.environ.get(name):
+            os.environ[name] = value()
+            self._set_here.add(name)
 
 
 _PLACE = _Place()

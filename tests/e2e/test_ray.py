@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.e2e.jobs import ROOT, all_finished, environment, processes, runs_in
+from tests.e2e.jobs import ROOT, environment, finished, runs_in
 from tests.e2e.ray_job import STEPS
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # Ray starts about ten processes, twice
 
 
 class Job(NamedTuple):
@@ -34,18 +34,16 @@ class Job(NamedTuple):
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Job]:
-    """Run the job of the tests and the example beside each other: most of their time they wait for Ray."""
+    """Run the job of the tests, then the example."""
     programs = {"job": ["-m", "tests.e2e.ray_job"], "example": [ROOT / "examples" / "migrate" / "ray_actors.py"]}
-    # Ray's sockets lie below these folders: a path has 107 characters at most.
-    folders = {name: tmp_path_factory.mktemp(name) for name in programs}
-    variables = {
-        name: environment(OTEL_ML_DIR=folder, OTEL_ML_END_SILENCE=2000, RAY_TMPDIR=folder)
-        for name, folder in folders.items()
-    }
-    started = [([sys.executable, *program], variables[name]) for name, program in programs.items()]
-    with processes(started, tmp_path_factory.mktemp("cwd")) as running:
-        all_finished(running)
-    return {name: stored(folder) for name, folder in folders.items()}
+    found = {}
+    for name, program in programs.items():
+        # Ray's sockets lie below this folder: a path has 107 characters at most.
+        folder = tmp_path_factory.mktemp(name)
+        env = environment(OTEL_ML_DIR=folder, OTEL_ML_END_SILENCE=2000, RAY_TMPDIR=folder)
+        finished([sys.executable, *program], env, folder)
+        found[name] = stored(folder)
+    return found
 
 
 def stored(folder: Path) -> Job:

@@ -60,6 +60,16 @@ def test_a_workers_environment_has_the_run_and_what_the_user_said_wins() -> None
 
 
 @pytest.mark.usefixtures("run")
+def test_a_worker_does_not_inherit_who_the_driver_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "driver")
+    monkeypatch.setenv("OTEL_ML_RANK", "3")
+
+    found = integration.runtime_env({"env_vars": {"OTEL_ML_RANK": "7"}})["env_vars"]
+
+    assert (found["OTEL_SERVICE_NAME"], found["OTEL_ML_RANK"]) == ("", "7")
+
+
+@pytest.mark.usefixtures("run")
 def test_the_hook_of_somebody_else_is_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_RUNTIME_ENV_HOOK", f"{__name__}.others_hook")
     monkeypatch.setattr("ray._common.utils.load_class", lambda _: others_hook)
