@@ -54,8 +54,11 @@ class LoggersCollection(Logger):
         """Join the run once, for all loggers that log on this worker."""
         if not self.is_initialized:
             for logger in self.loggers:
-                logger.worker_rank, logger.is_initialized = rank, True
-        return super().create_logger_context(rank, **kwargs)
+                logger.worker_rank = rank
+        run_id = super().create_logger_context(rank, **kwargs)
+        for logger in self.loggers:
+            logger.is_initialized = True
+        return run_id
 
     def destroy_logger_context(self) -> None:
         """Leave the run, for all loggers."""

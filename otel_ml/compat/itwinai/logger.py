@@ -129,8 +129,8 @@ class Logger(LogMixin):
             warnings.warn(f"The context of {type(self).__name__} was created before; it stays.", stacklevel=2)
             return self.run_id
         self.worker_rank = rank
-        self.is_initialized = True
         if not self.logs_on(rank):
+            self.is_initialized = True
             return None
         arguments = self.init_arguments()
         joined = SESSION.join(
@@ -201,7 +201,7 @@ class Logger(LogMixin):
 
     def become_part_of(self, joined: Joined) -> None:
         """Record into a run that was joined."""
-        self._joined = joined
+        self._joined, self.is_initialized = joined, True
         if self.has_several:
             self._files = Files(Path(self.savedir, f"worker_{self.worker_rank}"))
         self.experiment_id, self.run_id = joined.run.experiment, joined.run.id

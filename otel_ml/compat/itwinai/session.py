@@ -60,9 +60,9 @@ class Session:
             prefix = nested
         else:
             self._write(environment)
-            run = otel_ml.init(**_of_its_own(arguments, run_id, parent_run_id, nested))
-            self._run = run
-            self._exporters = frozenset(arguments.get("exporters") or ())
+            own = _of_its_own(arguments, run_id, parent_run_id, nested)
+            self._run = run = otel_ml.init(**own)
+            self._exporters = frozenset(own["exporters"])
             prefix = None
         self._open += 1
         if nested:
