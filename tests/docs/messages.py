@@ -32,6 +32,7 @@ CARRIED: Mapping[str, str] = {
     "otel_ml/_internal/spool.py": "spool-not-written",
     "otel_ml/wire/rendezvous.py": "rendezvous-folder",
     "otel_ml_exporters/delivery/pipeline.py": "exporter-failing",  # or what the exception names
+    "otel_ml_exporters/receiver/columns.py": "rejected-points",
     "otel_ml_exporters/receiver/coordinates.py": "rejected-points",
     "otel_ml_exporters/receiver/events.py": "rejected-points",
     "otel_ml_exporters/receiver/points.py": "rejected-points",

@@ -20,7 +20,19 @@ PUBLIC = [
         "log_figure",
         "log_histogram",
     ),
-    *("log_image", "log_params", "log_table", "log_text", "read", "record", "set_step", "shutdown", "step", "steps"),
+    *(
+        "log_image",
+        "log_params",
+        "log_table",
+        "log_text",
+        "operation",
+        "read",
+        "record",
+        "set_step",
+        "shutdown",
+        "step",
+        "steps",
+    ),
     *("timed", "timer"),
 ]
 
