@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ from otel_ml.exceptions import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from otel_ml.diagnostics.hardware import Monitor
 
 __all__ = ["Logger", "LoggerInterface"]
 
@@ -62,7 +65,9 @@ class Logger(LoggerInterface):
     Attributes:
         base_log_dir: where dumps are written; the run is below it.
         run: of otel_ml; put `run.id` into a checkpoint to continue it.
-        wandb_logger: None, as `swanlab_logger` and `gpu_monitor` are: a backend's own objects are in the service.
+        wandb_logger: None, as `swanlab_logger` is: a backend's own objects are in the service.
+        gpu_monitor: with `monitor_gpus`, what samples all nodes of the Ray cluster this driver is connected to, or,
+            where there is none, this host; in the intervals of `gpu_monitoring`.
         num_val_samples_to_print: what `cfg` says.
 
     Raises:
@@ -71,7 +76,7 @@ class Logger(LoggerInterface):
 
     wandb_logger: None = None
     swanlab_logger: None = None
-    gpu_monitor: None = None
+    gpu_monitor: Monitor | None = None
 
     def __init__(self, cfg: Mapping[str, Any]) -> None:
         settings = settings_from(cfg)
@@ -97,10 +102,7 @@ class Logger(LoggerInterface):
             self._variables.undo()
             raise
         if cfg.get("monitor_gpus"):
-            say(
-                "setting-unused",
-                "monitor_gpus: the Logger starts no monitor. Let a Collector scrape Ray's metrics into the run.",
-            )
+            self.gpu_monitor = _monitor(cfg.get("gpu_monitoring") or {})
 
     def log_metrics(
         self,
@@ -198,6 +200,8 @@ class Logger(LoggerInterface):
 
     def finish(self) -> None:
         """Send everything and end the run; before a Ray actor is torn down. Safe to call again."""
+        if self.gpu_monitor is not None:
+            self.gpu_monitor.stop()
         otel_ml.shutdown()
         self._variables.undo()
 
@@ -227,3 +231,15 @@ class Logger(LoggerInterface):
 
 def _is_step(value: object) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def _monitor(intervals: Mapping[str, float]) -> Monitor:
+    from otel_ml.diagnostics.hardware import start_monitor
+
+    ray = sys.modules.get("ray")
+    is_on_cluster = ray is not None and ray.is_initialized()
+    return start_monitor(
+        intervals.get("collection_interval", 10.0),
+        intervals.get("flush_interval", 10.0),
+        sources=("ray",) if is_on_cluster else ("gpu", "host"),
+    )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from otel_ml.compat.itwinai import (
     ConsoleLogger,
@@ -21,8 +22,6 @@ from otel_ml.compat.itwinai import (
 from otel_ml.compat.itwinai.kinds import KINDS
 from otel_ml.compat.itwinai.measure import Energy
 from otel_ml.testing import Capture, Event
-
-torch = pytest.importorskip("torch")
 
 
 def files_of(capture: Capture) -> dict[str, list[Event]]:

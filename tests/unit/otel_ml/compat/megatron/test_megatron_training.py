@@ -178,7 +178,8 @@ def test_the_line_has_the_mean_of_the_interval(captured: Capture, losses: list[f
 
 
 def test_losses_that_are_tensors_are_averaged_as_numbers(captured: Capture) -> None:
-    torch = pytest.importorskip("torch", reason="the extra torch")
+    import torch
+
     printed: list[str] = []
     log = the_log(printed, log_interval=2)
 

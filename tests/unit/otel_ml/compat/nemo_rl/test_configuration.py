@@ -191,9 +191,14 @@ def test_a_logger_of_one_backend_writes_to_that_one(
     assert any(f"exporters=('jsonl', '{exporter}')" in notice for notice in otel_ml_capture.notices)
 
 
-def test_gpu_monitoring_that_was_asked_for_is_said_to_be_the_collectors(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_the_hardware_of_this_host_is_sampled_where_that_is_asked_for(
+    tmp_path: Path, otel_ml_capture: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Logger(config(log_dir=tmp_path, monitor_gpus=True))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    logger = Logger(
+        config(log_dir=tmp_path, monitor_gpus=True, gpu_monitoring={"collection_interval": 60, "flush_interval": 60})
+    )
 
-    assert "monitor_gpus: the Logger starts no monitor." in caplog.text
+    assert logger.gpu_monitor is not None
+    logger.gpu_monitor.stop()
+    assert otel_ml_capture.values("system.memory.usage", axis="time")

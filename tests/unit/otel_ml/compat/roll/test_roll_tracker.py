@@ -87,7 +87,7 @@ def test_values_that_roll_drops_are_recorded(captured: Capture, tracker: Tracker
 
 
 def test_a_tensor_is_recorded(captured: Capture, tracker: Tracker) -> None:
-    torch = pytest.importorskip("torch", reason="the extra torch")
+    import torch
 
     tracker.log({"reward": torch.tensor([[1.0, 2.0], [3.0, 6.0]])}, step=0)
 
