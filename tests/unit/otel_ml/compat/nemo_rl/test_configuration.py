@@ -191,7 +191,7 @@ def test_a_logger_of_one_backend_writes_to_that_one(
     assert any(f"exporters=('jsonl', '{exporter}')" in notice for notice in otel_ml_capture.notices)
 
 
-def test_the_hardware_of_this_host_is_sampled_where_that_is_asked_for(
+def test_monitor_gpus_samples_this_host(
     tmp_path: Path, otel_ml_capture: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
