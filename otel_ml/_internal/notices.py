@@ -63,7 +63,8 @@ class Notices:
     def print_of(self, run: Mapping[str, Any] | None) -> None:
         """Print the run's notices that are new; as the last writer, those that came after global rank 0 had left."""
         notices = [str(notice) for notice in (run or {}).get("notices", ())]
-        first = self._shown if self._is_speaker else int((run or {}).get("told", len(notices)))
+        told = (run or {}).get("told")
+        first = self._shown if self._is_speaker else len(notices) if told is None else int(told)
         for notice in notices[first:]:
             self._console.line(notice)
         self._shown = max(self._shown, len(notices))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,10 +39,11 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Job]:
     programs = {"job": ["-m", "tests.e2e.ray_job"], "example": [ROOT / "examples" / "migrate" / "ray_actors.py"]}
     found = {}
     for name, program in programs.items():
-        # Ray's sockets lie below this folder: a path has 107 characters at most.
         folder = tmp_path_factory.mktemp(name)
-        env = environment(OTEL_ML_DIR=folder, OTEL_ML_END_SILENCE=2000, RAY_TMPDIR=folder)
-        finished([sys.executable, *program], env, folder)
+        # Ray's sockets lie below this folder: a path has 107 characters at most.
+        with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as short:
+            env = environment(OTEL_ML_DIR=folder, OTEL_ML_END_SILENCE=2000, RAY_TMPDIR=short)
+            finished([sys.executable, *program], env, folder)
         found[name] = stored(folder)
     return found
 

@@ -118,7 +118,7 @@ class RunBook:
         """
         folder = run_folder(self._base, name, run.experiment)
         run.commit()
-        if folder.exists() or run.outbox.last_seq:
+        if folder.exists() or run.is_placed:
             return run
         self.forget(run)
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from otel_ml.explanation import explained
 from otel_ml.redaction import redacted
+from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml_exporters.aggregation.engine import Engine
 from otel_ml_exporters.aggregation.observation import Observation
 from otel_ml_exporters.aggregation.outcome import Outcome, Status
@@ -23,7 +24,7 @@ from otel_ml_exporters.experiments.late_file import LateFile
 from otel_ml_exporters.experiments.run_log import RunLog
 from otel_ml_exporters.experiments.trouble import Trouble
 from otel_ml_exporters.exporter import Exporter
-from otel_ml_exporters.records import RunInfo
+from otel_ml_exporters.records import RunInfo, StepRecord
 from otel_ml_exporters.storage.outbox import Commit, Mark, Outbox
 from otel_ml_exporters.telemetry import Telemetry
 
@@ -33,6 +34,11 @@ _log = logging.getLogger(__name__)
 
 _LATE = "late.otlp"
 """The fact that tells how many bytes of the file belong to what is committed."""
+
+_UNNAMED = "default"
+
+_NAME_WAIT_S = 300.0
+"""How long what a Collector scrapes waits for training to begin: as long as nobody is heard before a run ends."""
 
 _FINISH_S = 60.0
 """Seconds exporters get to close when a run has ended; W&B uploads then."""
@@ -53,7 +59,7 @@ class RunSettings:
     exporters: Mapping[str, Callable[[], Exporter]]
     engine: EngineSettings = field(default_factory=EngineSettings)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
-    experiment_name: str = "default"
+    experiment_name: str = _UNNAMED
     run_name: str = ""
     late_max: int = 2**30
     log: str = "service.log"
@@ -68,7 +74,7 @@ class ExperimentRun:
         journal: identity of the journal that entry numbers belong to.
 
     Attributes:
-        told: notices that went to the process that prints them; the receiver's thread counts.
+        told: notices that went to the process that prints them; the receiver's thread counts. None: it never asked.
     """
 
     def __init__(
@@ -90,7 +96,9 @@ class ExperimentRun:
         consumed = self.outbox.consumed
         self._consumed = consumed[1] if consumed is not None and consumed[0] == journal else 0
         self.is_touched = False
-        self.told = 0
+        self.told: int | None = None
+        self._now = 0.0
+        self._has_steps = False
         self.trouble = Trouble(f"Run {experiment}")
         self.rejected = int(self.outbox.facts.get("rejected", "0"))
         self._unwritten: tuple[Outcome, list[str]] | None = None
@@ -152,6 +160,7 @@ class ExperimentRun:
 
     def advance(self, now: float) -> None:
         """Close what is due."""
+        self._now = now
         deadline = self._engine.next_deadline()
         if self.is_touched or (deadline is not None and deadline <= now):
             self._engine.advance(now)
@@ -254,6 +263,7 @@ class ExperimentRun:
             self._unwritten = self._engine.take(), said
         outcome, said = self._unwritten  # kept until its files are written: the engine hands out everything once
         records = with_files(outcome.records, outcome.files, self.folder)
+        self._has_steps |= any(isinstance(record, StepRecord) and record.axis != TIME_AXIS for record in records)
         facts = self._keep_late(outcome)
         self._unwritten = None
         return Commit(
@@ -280,12 +290,30 @@ class ExperimentRun:
 
     def _deliver(self, *, anyhow: bool = False) -> None:
         """Start the exporters that have something to do: at the first record, and where a run goes on after its end."""
+        if self._waits_for_a_name() and not anyhow:
+            return
         for name, make in self._settings.exporters.items():
             pipeline = self.pipelines.get(name)
             if (anyhow or self._behind(name)) and (pipeline is None or pipeline.is_stopped):
                 self.pipelines[name] = self._pipeline(name, make)
                 with self.log.speaking():
                     self.pipelines[name].start()
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether it stays where it is: something of it is in a backend, or about to be."""
+        return bool(self.pipelines) or (self.outbox.last_seq > 0 and not self._waits_for_a_name())
+
+    def _waits_for_a_name(self) -> bool:
+        """Whether nobody was heard yet who knows the run's name: only a Collector that scrapes, whose rows can wait.
+
+        A folder, a project, an experiment bears that name, and no backend can move a run to another one.
+        """
+        if self.status.writers or self._has_steps or self._settings.experiment_name != _UNNAMED:
+            return False
+        facts = self._engine.facts
+        is_early = self._now - facts.started_at < _NAME_WAIT_S
+        return is_early and not facts.experiment_name and self.status.state == "running"
 
     def _pipeline(self, name: str, make: Callable[[], Exporter]) -> Pipeline:
         mark = self.outbox.mark(name)

@@ -10,7 +10,7 @@ import pytest
 
 from otel_ml_exporters.aggregation.observation import Writer
 from otel_ml_exporters.experiments.book import RunBook
-from otel_ml_exporters.experiments.run import RunSettings
+from otel_ml_exporters.experiments.run import ExperimentRun, RunSettings
 from otel_ml_exporters.telemetry import Telemetry
 from tests.strategies import START, Rank, cumulative, writer
 
@@ -54,6 +54,33 @@ def test_what_had_been_heard_before_the_run_got_its_name_is_still_there(book: Ru
 
     assert run.status.counts.received == 3
     assert run.info.experiment == "digits"
+
+
+def scraped_for(book: RunBook, seconds: int) -> ExperimentRun:
+    """Let an agent be heard every five seconds, and rows close."""
+    for entry, second in enumerate(range(0, seconds, 5), start=1):
+        point = cumulative(ENGINE, "tokens", float(second), start=START, time=START + second)
+        run = book.of(ENGINE)
+        run.observe(entry, [point], START + second)
+        run.advance(START + second)
+        run.commit()
+    assert run.outbox.last_seq
+    return run
+
+
+def test_rows_of_a_scraper_wait_for_the_name_of_the_run(book: RunBook, tmp_path: Path) -> None:
+    rows = scraped_for(book, 60).outbox.last_seq
+
+    named = book.of(RANK)
+
+    assert named.folder == tmp_path / "digits" / "exp"
+    assert named.outbox.last_seq == rows
+
+
+def test_rows_of_a_scraper_wait_no_longer_than_a_silent_run_lasts(book: RunBook, tmp_path: Path) -> None:
+    scraped_for(book, 310)
+
+    assert book.of(RANK).folder == tmp_path / "default" / "exp"
 
 
 def test_a_run_that_was_given_the_name_of_the_default_folder_stays_there(book: RunBook, tmp_path: Path) -> None:
