@@ -88,7 +88,9 @@ def test_ten_thousand_series_do_not_drown_the_run(pipeline: tuple[Service, Colle
     service, _, targets = pipeline
     with VllmMetrics(series=10_000) as engine:
         (targets / "vllm.json").write_text(json.dumps([{"targets": [engine.address], "labels": {"job": "vllm"}}]))
-        shown = until(lambda: "vllm/otel_ml/overflow" in (found := windows_of(service, tmp_path)) and found, seconds=60)
+        shown = until(
+            lambda: "vllm/otel_ml/overflow" in (found := windows_of(service, tmp_path)) and found, seconds=150
+        )
 
     users = [name for name in shown if "otel_ml/" not in name]
     assert 400 < len(users) <= 500

@@ -37,8 +37,8 @@ _LATE = "late.otlp"
 
 _UNNAMED = "default"
 
-_NAME_WAIT_S = 300.0
-"""How long what a Collector scrapes waits for training to begin: as long as nobody is heard before a run ends."""
+_NAME_WAIT_S = 60.0
+"""How long what a Collector scrapes waits for training to begin: whoever watches engines alone waits as long."""
 
 _FINISH_S = 60.0
 """Seconds exporters get to close when a run has ended; W&B uploads then."""

@@ -69,7 +69,7 @@ def scraped_for(book: RunBook, seconds: int) -> ExperimentRun:
 
 
 def test_rows_of_a_scraper_wait_for_the_name_of_the_run(book: RunBook, tmp_path: Path) -> None:
-    rows = scraped_for(book, 60).outbox.last_seq
+    rows = scraped_for(book, 40).outbox.last_seq
 
     named = book.of(RANK)
 
@@ -77,8 +77,8 @@ def test_rows_of_a_scraper_wait_for_the_name_of_the_run(book: RunBook, tmp_path:
     assert named.outbox.last_seq == rows
 
 
-def test_rows_of_a_scraper_wait_no_longer_than_a_silent_run_lasts(book: RunBook, tmp_path: Path) -> None:
-    scraped_for(book, 310)
+def test_rows_of_a_scraper_wait_no_longer_than_a_minute(book: RunBook, tmp_path: Path) -> None:
+    scraped_for(book, 80)
 
     assert book.of(RANK).folder == tmp_path / "default" / "exp"
 
