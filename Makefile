@@ -24,7 +24,7 @@ demo: $(STAMP)  ## The main job: real training on 5 processes, one run in Tensor
 	otel-ml demo
 
 test: $(STAMP)  ## Unit, property, contract, integration, examples, packaging, every block of the docs
-	python -m pytest -m "not e2e and not chaos and not browser" -n 2 --dist loadfile
+	python -m pytest -m "not e2e and not chaos and not browser and not full" -n 2 --dist loadfile
 
 check: $(STAMP)  ## ruff, mypy --strict, import-linter, typing as a user writes it, docs build
 	ruff check .
@@ -69,6 +69,7 @@ docs: $(STAMP)  ## Read the documentation in a browser, rebuilt as you write
 	mkdocs serve
 
 full: demo test check e2e browser chaos  ## Everything there is but the measurements
+	python -m pytest -m full tests/e2e
 
 clean:  ## Remove what the other targets made, but not the runs
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

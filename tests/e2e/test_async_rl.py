@@ -14,7 +14,7 @@ from otel_ml.diagnostics import rl
 from tests.e2e.jobs import ROOT, environment, the_run_in
 
 
-@pytest.mark.e2e
+@pytest.mark.full
 @pytest.mark.timeout(240)  # five processes import torch or Ray
 @pytest.mark.feature("F19", "better", "all of the RFC's list from one job of three roles, in one run")
 @pytest.mark.feature("R14", "better", "the RL families of a job that learns, under one table of names")

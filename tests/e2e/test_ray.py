@@ -23,9 +23,9 @@ class Job(NamedTuple):
     spans: Mapping[str, Mapping[str, Any]]
 
     def values(self, name: str) -> list[tuple[int, float]]:
-        """All stored values of a name, by step."""
-        found = [(row["step"], row["values"][name]) for row in self.rows if name in row.get("values", {})]
-        return sorted(found)
+        """The values of a name as they stand at last, by step: a rank that joins late amends."""
+        found = {row["step"]: row["values"][name] for row in self.rows if name in row.get("values", {})}
+        return sorted(found.items())
 
     def ancestors(self, span: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         while (parent := span.get("parent_id")) is not None:
