@@ -24,8 +24,10 @@ class Job(NamedTuple):
 
     def values(self, name: str) -> list[tuple[int, float]]:
         """The values of a name as they stand at last, by step: a rank that joins late amends."""
-        found = {row["step"]: row["values"][name] for row in self.rows if name in row.get("values", {})}
-        return sorted(found.items())
+        rows = [row for row in self.rows if name in row.get("values", {})]
+        firsts = [row["step"] for row in rows if not row.get("amendment")]
+        assert len(firsts) == len(set(firsts)), f"{name} stands twice at a step, and is no amendment"
+        return sorted({row["step"]: row["values"][name] for row in rows}.items())
 
     def ancestors(self, span: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         while (parent := span.get("parent_id")) is not None:

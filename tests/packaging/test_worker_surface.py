@@ -6,35 +6,7 @@ import subprocess
 import sys
 
 import otel_ml
-
-PUBLIC = [
-    *("ConfigError", "MissingDependencyError", "OtelMLError", "Run", "child_env", "define_metric", "event", "flush"),
-    *(
-        "get_meter",
-        "init",
-        "instrument_ray",
-        "log",
-        "log_artifact",
-        "log_audio",
-        "log_checkpoint",
-        "log_figure",
-        "log_histogram",
-    ),
-    *(
-        "log_image",
-        "log_params",
-        "log_table",
-        "log_text",
-        "operation",
-        "read",
-        "record",
-        "set_step",
-        "shutdown",
-        "step",
-        "steps",
-    ),
-    *("timed", "timer"),
-]
+from tests.packaging.test_public_api import PUBLIC
 
 
 def test_the_public_names_are_these_at_most_30() -> None:

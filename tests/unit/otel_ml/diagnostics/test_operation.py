@@ -121,12 +121,12 @@ def test_phases_that_did_not_happen_are_absent(otel_ml_capture: Capture) -> None
 def test_the_memory_of_the_process_is_recorded_and_that_of_a_device_absent_where_there_is_none(
     otel_ml_capture: Capture,
 ) -> None:
-    with otel_ml.operation("work"):
+    with otel_ml.operation("score"):
         pass
 
     memory = {name: value for name, value in recorded(otel_ml_capture).items() if name.startswith("memory/")}
-    assert set(memory) == {f"memory/cpu/work/{point}/{kind}" for point in ("start", "end") for kind in ("rss", "vms")}
-    assert memory["memory/cpu/work/end/vms"] > memory["memory/cpu/work/end/rss"] > 2**20
+    assert set(memory) == {f"memory/cpu/score/{point}/{kind}" for point in ("start", "end") for kind in ("rss", "vms")}
+    assert memory["memory/cpu/score/end/vms"] > memory["memory/cpu/score/end/rss"] > 2**20
     assert {p.reduction for p in otel_ml_capture.points if p.name in memory} == {"max"}
 
 
