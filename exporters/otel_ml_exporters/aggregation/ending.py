@@ -65,8 +65,15 @@ class Ending:
 
     def _all_said_goodbye(self) -> bool:
         writers = self._own()
-        over = [writer.goodbye is not None or writer.replaced_at is not None for writer in writers]
-        return bool(writers) and all(over)
+        return bool(writers) and all(writer.goodbye is not None or self._has_successor(writer) for writer in writers)
+
+    def _has_successor(self, writer: WriterState) -> bool:
+        """Whether another process took its place, even one that found nothing left to do and said goodbye."""
+        if writer.replaced_at is not None:
+            return True
+        rank = (writer.writer.role, writer.writer.rank)
+        of_its_rank = [other for other in self._own() if (other.writer.role, other.writer.rank) == rank]
+        return any(other.goodbye is not None and other.began_after(writer) for other in of_its_rank)
 
     def _is_something_under_way(self) -> bool:
         """Whether something that was sent before a goodbye has not arrived: in the Collector a goodbye may overtake."""
@@ -100,8 +107,12 @@ class Ending:
         self._steps.late.export_all()
 
     def _status(self) -> Status:
-        last = [writer for writer in self._of_newest_attempts() if writer.replaced_at is None]
-        ends: list[Status] = ["killed" if writer.goodbye is None else writer.goodbye.status for writer in last]
+        ends: list[Status] = []
+        for writer in self._of_newest_attempts():
+            if writer.goodbye is not None and writer.replaced_at is None:
+                ends.append(writer.goodbye.status)
+            elif writer.goodbye is None and not self._has_successor(writer):
+                ends.append("killed")
         return max(ends, key=_WORST.__getitem__, default="finished")
 
     def _summarise(self) -> None:

@@ -234,6 +234,8 @@ class Engine:
     def _goodbye(self, writer: WriterState, goodbye: Goodbye) -> None:
         if self._once(writer, goodbye.seq, DEFAULT_AXIS):
             writer.goodbye = goodbye
+            if not writer.born_at:  # it recorded nothing, and this is its only sign of life
+                writer.lived(goodbye.time_ns, self._run.now)
             self._ending.last_goodbye = self._run.now
             self._run.clock.forget(writer.number)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -21,7 +22,7 @@ from otel_ml_exporters.records import Record
 from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.runs.source import records
 
-__all__ = ["is_installed", "run_demo"]
+__all__ = ["is_installed", "new_run", "run_demo"]
 
 EXPERIMENT = "digits"
 _NEEDS = {"jsonl": "json", "tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}
@@ -45,7 +46,7 @@ def run_demo(base: Path, wanted: Sequence[str] | None, steps: int) -> bool:
     began = time.monotonic()
     console = Console(highlight=False)
     backends = tuple(wanted or filter(is_installed, READERS))
-    run = RunFolder(base.absolute() / EXPERIMENT / f"demo-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
+    run = new_run(base.absolute(), datetime.now().astimezone())
     console.print(f"[bold]otel_ml demo[/]: {RANKS} trainers and an evaluator on 1,797 handwritten digits")
     with progress_bar(console, run, steps) as (move, say):
         launch(Launch(run.id, base.absolute(), backends, steps, on_progress=move, on_event=say))
@@ -59,6 +60,11 @@ def run_demo(base: Path, wanted: Sequence[str] | None, steps: int) -> bool:
     report.where(run, backends)
     console.print(f"\n{time.monotonic() - began:.0f} s", style="dim")
     return found.is_good and all(isinstance(result, Comparison) and result.is_identical for result in compared.values())
+
+
+def new_run(base: Path, now: datetime) -> RunFolder:
+    """Return the folder of a run of its own, though another demo begins on this host within the same second."""
+    return RunFolder(base / EXPERIMENT / f"demo-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}")
 
 
 def _compared(backend: str, run: RunFolder, recorded: Sequence[Record]) -> Comparison | str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from otel_ml_exporters.records import RunStatus
-from tests.strategies import Rank, Service
+from tests.strategies import START, Rank, Service
 
 
 def four_steps(ranks: list[Rank]) -> Service:
@@ -62,6 +62,31 @@ def test_a_short_attempt_waits_for_its_other_ranks_though_they_were_in_the_one_b
     assert service.rows() == {0: {"x": 1.0}, 1: {"x": 1.0}, **{step: {"x": 3.0} for step in range(2, 6)}}
     assert service.amendments == 0
     assert service.engine.status.state == "finished"
+
+
+@pytest.mark.parametrize("boot", ["", "boot"])
+def test_a_successor_that_finds_nothing_left_to_do_ends_the_run_for_the_rank_that_was_killed(boot: str) -> None:
+    service, killed = Service(), Rank(0, world_size=1, instance="killed", boot=boot, born=START - 5)
+    service.take(killed.step(0, {"x": 1.0}))
+    service.wait(3, killed)
+    service.wait(2)
+
+    successor = Rank(0, world_size=1, instance="successor", clock=service.now, boot=boot, born=service.now)
+    service.take(successor.bye())
+
+    assert service.engine.status.state == "finished"
+
+
+def test_a_twin_that_says_goodbye_ends_nothing_for_the_one_that_lives() -> None:
+    service, lives = Service(), Rank(0, world_size=1, instance="lives")
+    service.take(lives.step(0, {"x": 1.0}))
+    twin = Rank(0, world_size=1, instance="twin")
+    service.wait(2, lives)
+
+    service.take(twin.bye())
+    service.wait(2, lives)
+
+    assert service.engine.status.state == "running"
 
 
 def test_a_world_that_shrank_does_not_wait_for_the_ranks_it_had_before() -> None:
