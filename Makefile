@@ -8,6 +8,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.complete
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# The tests start hundreds of processes: each of them would compile the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # torch is only needed as torchrun and on the CPU; the wheel of the default index brings 3 GB of CUDA with it.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
@@ -69,7 +71,7 @@ docs: $(STAMP)  ## Read the documentation in a browser, rebuilt as you write
 	mkdocs serve
 
 full: demo test check e2e browser chaos  ## Everything there is but the measurements
-	python -m pytest -m full tests/e2e
+	python -m pytest -m full tests
 
 clean:  ## Remove what the other targets made, but not the runs
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

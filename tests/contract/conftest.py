@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +10,15 @@ import pytest
 
 from tests.contract.otlp_sink import otlp_sink
 from tests.contract.stored import RUN_ID
+
+
+@pytest.fixture(scope="session")
+def mlflow_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a database as MLflow makes it, with no run: its migrations take seconds, for each test again."""
+    database = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    made = "import mlflow, sys; mlflow.MlflowClient(sys.argv[1]).search_experiments()"
+    subprocess.run([sys.executable, "-c", made, f"sqlite:///{database}"], check=True, capture_output=True)
+    return database
 
 
 @pytest.fixture
@@ -22,6 +33,9 @@ def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fix
             with otlp_sink(folder) as url:
                 monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", f"{url}/v1/metrics")
                 yield folder
+        case "mlflow":
+            shutil.copy(request.getfixturevalue("mlflow_database"), tmp_path / "runs" / "mlflow.db")
+            yield folder
         case "trackio":
             point_trackio_at(tmp_path / "runs" / "trackio", monkeypatch)
             yield folder

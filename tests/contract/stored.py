@@ -31,7 +31,7 @@ class Stored:
 def environment() -> dict[str, str]:
     """Return the environment of a process that can import the project and these tests."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "exporters")])
-    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def read(case: Case, run_dir: Path, run_id: str) -> Stored:

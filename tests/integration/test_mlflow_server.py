@@ -89,6 +89,7 @@ def stored_points(uri: str) -> Counter[tuple[str, int, int, str]]:
     return Counter((p.key, p.step, p.timestamp, repr(p.value)) for history in histories for p in history)
 
 
+@pytest.mark.full
 def test_over_http_a_writer_killed_twice_stores_every_scalar_exactly_once(address: str, run_dir: Path) -> None:
     last = 0
     for batches in (2, 9):

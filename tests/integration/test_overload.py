@@ -46,6 +46,7 @@ def measure(sender: Sender, line: str) -> float:
     return sum(float(found.rpartition(" ")[2]) for found in text.splitlines() if found.startswith(line))
 
 
+@pytest.mark.full
 @pytest.mark.timeout(240)
 def test_real_workers_lose_nothing_to_an_overloaded_service(bench: Bench, tmp_path: Path) -> None:
     service = bench.service(exporters={"jsonl": {}}, grpc=("127.0.0.1", 0), limits=Limits(queue=60_000))
@@ -56,21 +57,26 @@ def test_real_workers_lose_nothing_to_an_overloaded_service(bench: Bench, tmp_pa
     for rank, protocol in enumerate(["http/protobuf", "http/protobuf", "grpc"]):
         env = environment(
             OTEL_EXPORTER_OTLP_ENDPOINT=ways[protocol], OTEL_EXPORTER_OTLP_PROTOCOL=protocol, OTEL_ML_RANK=rank,
-            OTEL_ML_WORLD_SIZE=3, OTEL_ML_EXPERIMENT_ID="run-1", OTEL_ML_FLUSH_INTERVAL=20,
+            OTEL_ML_WORLD_SIZE=3, OTEL_ML_EXPERIMENT_ID="overloaded", OTEL_ML_FLUSH_INTERVAL=20,
         )  # fmt: skip
         ranks.append(subprocess.Popen([sys.executable, "-c", RANK], env=env, cwd=tmp_path, stderr=subprocess.PIPE))
     said = [process.communicate(timeout=200)[1].decode() for process in ranks]
 
     assert [process.returncode for process in ranks] == [0, 0, 0], said
-    eventually(lambda: (run := sender.run()) and run["status"] == "finished" and run["pending"] == 0, timeout=60)
+
+    def is_over() -> bool:
+        run = sender.run("overloaded")
+        return run is not None and run["status"] == "finished" and run["pending"] == 0
+
+    eventually(is_over, timeout=60)
     assert measure(sender, 'otel_ml_refused_total{reason="overloaded"}') > 0
-    [run] = bench.folder.glob("*/run-1")
+    [run] = bench.folder.glob("*/overloaded")
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     rows = [line for line in lines if "m0" in line.get("values", ())]
     assert [row["step"] for row in rows] == list(range(60))
     expected = [{f"m{n}": float(3 * step * n + 3) for n in range(100)} for step in range(60)]
     assert [{name: value for name, value in row["values"].items() if name[0] == "m"} for row in rows] == expected
-    assert sender.run()["lost"] == {}
+    assert sender.run("overloaded")["lost"] == {}
 
 
 def test_an_overloaded_service_says_when_to_come_back_on_both_transports(bench: Bench) -> None:
