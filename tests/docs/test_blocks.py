@@ -21,8 +21,8 @@ COMMANDS = {
     "python": 'exec "{python}" "$@"',
     "otel-ml": 'exec "{python}" -m otel_ml_exporters "$@"',
     "torchrun": 'exec "{python}" -m torch.distributed.run --master-port "{port}" "$@"',
-    # Resolves the extras for real, against this checkout; nothing is installed.
-    "pip": 'exec "{python}" -m pip "${{@/#otel-ml/{root}}}" --quiet --dry-run',
+    # Resolves the extras for real, against this checkout and what `make setup` installed of them; nothing is installed.
+    "pip": 'exec "{python}" -m pip "${{@/#otel-ml/{root}}}" --quiet --dry-run --no-index --no-build-isolation',
 }
 READ = {"text", "yaml", "toml", "mermaid"}
 
