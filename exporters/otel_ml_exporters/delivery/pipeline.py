@@ -235,11 +235,13 @@ class Pipeline:
             self._advance(self._source.first_seq - 1)
 
     def _wants_more(self, records: Sequence[Record], exporter: Exporter) -> bool:
-        return bool(records) and len(records) < exporter.max_batch and exporter.max_delay > 0 and self._deadline is None
+        if not records or len(records) >= exporter.max_batch or _is_the_end(records[-1]):
+            return False
+        return exporter.max_delay > 0 and self._deadline is None
 
     def _fill(self, records: Sequence[Record], exporter: Exporter) -> Sequence[Record]:
         until = self._clock() + exporter.max_delay
-        while len(records) < exporter.max_batch and self._deadline is None:
+        while self._wants_more(records, exporter):
             left = until - self._clock()
             if left <= 0:
                 break
@@ -368,6 +370,11 @@ _REASONS = 100
 
 _SHUTDOWN_GRACE_S = 1.0
 """The least an exporter gets to close its files, also after the deadline."""
+
+
+def _is_the_end(record: Record) -> bool:
+    """Whether nothing comes after it, unless the run is opened again."""
+    return isinstance(record, RunStatus) and record.status != "running"
 
 
 def _is_wanted(record: Record, every: int) -> bool:

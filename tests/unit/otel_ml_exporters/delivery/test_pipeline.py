@@ -225,6 +225,19 @@ def test_a_batch_is_filled_within_the_delay_and_never_larger_than_allowed(driver
     assert exporter.batches == [4, 4, 1]
 
 
+def test_the_end_of_a_run_is_delivered_at_once_whatever_a_batch_would_wait_for(driver: Driver) -> None:
+    class Patient(RecordingExporter):
+        max_delay = 1000.0
+
+    source, exporter = MemorySource(steps(2)), Patient()
+    pipeline = driver.start(exporter, source)
+
+    source.add(RunStatus(3, 0.0, "finished"))
+
+    eventually(lambda: pipeline.status.delivered == 3)
+    assert seqs(exporter) == [1, 2, 3]
+
+
 def test_records_that_are_no_longer_kept_are_counted_and_the_rest_goes_on(driver: Driver) -> None:
     source, exporter = MemorySource(steps(10)), RecordingExporter()
     source.first_seq = 6
