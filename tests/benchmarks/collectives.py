@@ -23,7 +23,7 @@ def measure(size: Size) -> Found:
     """Measure on 2 and on 4 ranks; what rank 0 waits for is what the job waits for."""
     figures: dict[str, Figure] = {}
     for ranks in RANKS:
-        ours, theirs = job(ranks, size.pairs)
+        ours, theirs = job(ranks, size.collective_pairs)
         figures[f"{ranks}.otel_ml"] = middle(ours, "µs")
         figures[f"{ranks}.all_reduce"] = middle(theirs, "µs", better="neither")
         figures[f"{ranks}.ratio"] = ratio(ours, theirs)
