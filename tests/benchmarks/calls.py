@@ -40,8 +40,10 @@ WITHOUT_A_RUN = {
     "disabled_record": Case("idle_metric.record(0.5)", "idle_counter.add(1)"),
     "disabled_log_10": Case("otel_ml.log(TEN)", "for name in TEN: idle_histogram.record(TEN[name], ATTRIBUTES)"),
     "disabled_timed": Case("with otel_ml.timed('forward'): pass", "with idle_tracer.start_as_current_span('x'): pass"),
+    "empty_call": Case("empty(0.5)", "idle_counter.add(1)"),
 }
-"""The other side is OpenTelemetry's API with its no-op implementations, as in a program without an SDK."""
+"""The other side is OpenTelemetry's API with its no-op implementations, as in a program without an SDK. `empty_call` is
+a function that does nothing: no call of Python costs less."""
 
 
 def measure(size: Size) -> Found:
@@ -116,11 +118,16 @@ def without_a_run(pairs: int, cold_pairs: int, turn_s: float) -> dict[str, Any]:
         "idle_metric": otel_ml.get_meter().metric("one"),
         "TEN": TEN,
         "ATTRIBUTES": ATTRIBUTES,
+        "empty": empty,
         "idle_counter": meter.create_counter("one"),
         "idle_histogram": meter.create_histogram("one"),
         "idle_tracer": NoOpTracer(),
     }
     return compared(WITHOUT_A_RUN, names, (pairs, cold_pairs), turn_s, flush=lambda: time.sleep(0))
+
+
+def empty(value: float) -> None:
+    """Do nothing."""
 
 
 def compared(

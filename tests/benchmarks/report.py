@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
+from tests.benchmarks.explanations import told
 from tests.benchmarks.figures import Curve, Figure
 from tests.benchmarks.profiles import NAMES
 from tests.benchmarks.recorded import Part, Recorded
+from tests.benchmarks.scale import scaled
 from tests.benchmarks.targets import TARGETS, Limit, Target, plain, said, verdict
 
 __all__ = ["SECTIONS", "image_of", "target_table"]
@@ -39,7 +41,8 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 def target_table(found: Recorded, targets: Sequence[Target] = TARGETS) -> str:
     """Return targets, one a row: measured, target and reference side by side."""
     return table(
-        ("what", "target", "measured", "reference", "verdict"), [target_row(target, found) for target in targets]
+        ("what", "target", "measured", "scaled", "reference", "verdict"),
+        [target_row(target, found) for target in targets],
     )
 
 
@@ -48,7 +51,17 @@ def target_row(target: Target, found: Recorded) -> tuple[str, ...]:
     measured = "; ".join(said(figures.get(limit.figure), limit.label) for limit in target.limits)
     beside = [f"{label} {said(figures.get(name))}" for name, label in target.beside if figures.get(name)]
     reference = "; ".join([*beside, *filter(None, [target.reference])])
-    return target.what, target.target, measured, reference, verdict(target, figures)
+    return target.what, target.target, measured, scaled_row(target, figures), reference, verdict(target, figures)
+
+
+def scaled_row(target: Target, figures: Mapping[str, Figure]) -> str:
+    """Return the row's absolute figures as on the machine where the targets were set."""
+    found = [
+        said(to, limit.label)
+        for limit in target.limits
+        if limit.limit and (figure := figures.get(limit.figure)) and (to := scaled(figure, figures))
+    ]
+    return "; ".join(found)
 
 
 def targets() -> str:
@@ -56,15 +69,32 @@ def targets() -> str:
 
 
 def missed() -> str:
-    """Return what is behind its target, with the profile that shows where the time goes."""
+    """Return what is behind its target: measured, asked for, scaled, and why, with the profile that shows it."""
     figures = recorded().figures
     lines = []
     for target in TARGETS:
         behind = [limit for limit in target.limits if (found := figures.get(limit.figure)) and not limit.holds(found)]
         if behind:
-            by = ", ".join(f"{said(figures[limit.figure], limit.label)} ({times(limit)})" for limit in behind)
-            lines.append(f"- {target.what}: {by}. Profile: [{target.profile}]({IMAGES}/{target.profile}.svg).")
-    return "\n".join(lines) or "Every target that was measured is met."
+            rows = [
+                (
+                    limit.label,
+                    said(figures[limit.figure]),
+                    f"{limit.side} {plain(limit.limit or 0)}",
+                    times(limit),
+                    said(to) if (to := scaled(figures[limit.figure], figures)) else "",
+                )
+                for limit in behind
+            ]
+            why = list(dict.fromkeys(filter(None, (told(limit.figure, figures) for limit in behind))))
+            head = table(("", "measured", "target", "", "scaled"), rows)
+            lines.append("\n\n".join([f"### {target.what}", head, *why, *profile_of(target)]))
+    return "\n\n".join(lines) or "Every target that was measured is met."
+
+
+def profile_of(target: Target) -> list[str]:
+    """Return the link to the flame graph, where it was drawn."""
+    drawn = figures_of("profiles").get(target.profile)
+    return [f"Profile: [{target.profile}]({IMAGES}/{target.profile}.svg)."] if drawn is not None and drawn.value else []
 
 
 def times(limit: Limit) -> str:
@@ -138,6 +168,14 @@ def peers() -> str:
     return table(("10 values", "it", "`otel_ml.log`", "ratio"), rows) + f"\n\n{plot}"
 
 
+def compat() -> str:
+    """Return the table of calls of programs that changed only their import."""
+    found = figures_of("compat")
+    names = dict.fromkeys(name.rpartition(".")[0] for name in found)
+    rows = [(name, *(said(found[f"{name}.{what}"]) for what in ("call", "compat", "ratio"))) for name in names]
+    return table(("call", "the original", "`otel_ml.compat`", "ratio"), rows) if rows else "Not yet run."
+
+
 def curves() -> str:
     """Return every plot but that of the peers, with what its ends are."""
     shown = [
@@ -160,7 +198,8 @@ def ends(curve: Curve) -> str:
 
 
 def profiles() -> str:
-    return "\n".join(f"- [{what}]({IMAGES}/{name}.svg)" for name, what in NAMES.items())
+    drawn = figures_of("profiles")
+    return "\n".join(f"- [{what}]({IMAGES}/{name}.svg)" for name, what in NAMES.items() if name in drawn)
 
 
 def everything() -> str:
@@ -226,6 +265,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "performance-missed": missed,
     "performance-calls": calls,
     "performance-peers": peers,
+    "performance-compat": compat,
     "performance-curves": curves,
     "performance-profiles": profiles,
     "performance-everything": everything,

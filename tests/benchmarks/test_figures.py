@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.benchmarks.__main__ import PARTS
+from tests.benchmarks.explanations import EXPLANATIONS, told
 from tests.benchmarks.figures import Curve, Figure, Found, absent, ratio
 from tests.benchmarks.recorded import Part, Recorded, worse
 from tests.benchmarks.report import NUMBERS, warning
+from tests.benchmarks.scale import SDK, scaled
 from tests.benchmarks.targets import TARGETS, Limit, Target, said, verdict
 from tests.benchmarks.training_loop import difference, slowdown
 from tests.benchmarks.turns import in_turns
@@ -154,3 +157,40 @@ def test_every_figure_that_a_target_or_the_readme_names_is_measured() -> None:
     known = Recorded.read()
     assert {name.partition("/")[0] for name in named} <= set(PARTS)
     assert {name for name in named if name.partition("/")[0] in known.parts} - set(known.figures) == set()
+
+
+def test_every_missed_target_is_explained() -> None:
+    known = Recorded.read().figures
+    missed = {
+        limit.figure
+        for target in TARGETS
+        for limit in target.limits
+        if limit.figure in known and not limit.holds(known[limit.figure])
+    }
+
+    assert missed - EXPLANATIONS.keys() == set(), "Say why in tests/benchmarks/explanations.py"
+
+
+def test_explanations_are_of_figures_that_have_a_target_and_refer_to_what_is_measured() -> None:
+    limited = {limit.figure for target in TARGETS for limit in target.limits if limit.limit is not None}
+    named = {name for text in EXPLANATIONS.values() for name in re.findall(r"\{([^}]+)\}", text)}
+
+    assert EXPLANATIONS.keys() - limited == set()
+    assert {name.partition("/")[0] for name in named} <= set(PARTS)
+
+
+def test_a_missed_target_is_told_with_the_figures_of_the_same_run() -> None:
+    figures = {SDK: Figure(20.8, "µs"), "calls/empty_call.hot": Figure(0.05, "µs")}
+
+    assert "takes 20.8 µs here" in told("calls/record.hot", figures)
+    assert "nothing takes 0.05 µs" in told("calls/record.hot", figures)
+
+
+def test_a_time_is_scaled_by_the_call_that_both_machines_know() -> None:
+    figures = {SDK: Figure(20.8, "µs")}
+
+    assert scaled(Figure(1.0, "µs"), figures) == Figure(0.25, "µs")
+    assert scaled(Figure(500_000.0, "points/s"), figures) == Figure(2_000_000.0, "points/s")
+    assert scaled(Figure(0.05, "1"), figures) is None
+    assert scaled(Figure(2.0, "s"), figures) is None
+    assert scaled(Figure(1.0, "µs"), {}) is None
