@@ -9,42 +9,35 @@ import re
 from collections.abc import Mapping
 
 from tests.benchmarks.figures import Figure
-from tests.benchmarks.scale import REFERENCE_US, SDK
 from tests.benchmarks.targets import said
 
 __all__ = ["EXPLANATIONS", "told"]
 
-MACHINE = (
-    f"The absolute figure is of the machine: the SDK's `Histogram.record`, which took {REFERENCE_US} µs where the "
-    f"targets were set, takes {{{SDK}}} here. Scaled by that, the figure stands beside it; the ratio holds "
-    "everywhere."
-)
-
 RECORD = (
-    f"{MACHINE} A record is one call of Python, a look-up of the step, a clock, and four items appended to a list; "
-    f"a function of Python that does nothing takes {{calls/empty_call.hot}} here."
+    "A record is one call of Python, a look-up of the step, a clock, and four items appended to a list; "
+    "a function of Python that does nothing takes {calls/empty_call.hot} here."
 )
 
 LOG = (
-    f"{MACHINE} One loop of Python looks ten names up and appends ten records (`log` in the profile); the step, "
+    "One loop of Python looks ten names up and appends ten records (`log` in the profile); the step, "
     "the clock and the bound are paid once a row."
 )
 
 TIMED = (
-    f"{MACHINE} A timer is two calls of Python, two clocks, a span with its id and parent, and a record; so that "
+    "A timer is two calls of Python, two clocks, a span with its id and parent, and a record; so that "
     "OpenTelemetry sees it, its context is attached and detached. A timer above the level is one look-up and the "
     "two calls of `with`."
 )
 
 DISABLED = (
-    f"{MACHINE} Without a run a call is a call of Python that tests one flag: a function of Python that does "
-    f"nothing takes {{calls/empty_call.hot}} here, and OpenTelemetry's no-op counter "
-    f"{{calls/disabled_record.hot.sdk}}. `timed` must also return what `with` can enter."
+    "Without a run a call is a call of Python that tests one flag: a function of Python that does "
+    "nothing takes {calls/empty_call.hot} here, and OpenTelemetry's no-op counter "
+    "{calls/disabled_record.hot.sdk}. `timed` must also return what `with` can enter."
 )
 
 COLD = (
-    f"{MACHINE} With evicted caches every object of the 120 series comes from memory again. The SDK's step, "
-    f"measured in turns with ours, takes {{cold_step/sdk.p50}}: the ratio is {{cold_step/ratio}}. Of so few steps "
+    "With evicted caches every object of the 120 series comes from memory again. The SDK's step, "
+    "measured in turns with ours, takes {cold_step/sdk.p50}: the ratio is {cold_step/ratio}. Of so few steps "
     "p99 is the slowest or the one after it."
 )
 
@@ -59,8 +52,8 @@ LOOP = (
 )
 
 ENCODING = (
-    f"{MACHINE} The SDK's encoder takes {{encoding/point.sdk}} for the same points: the ratio is "
-    f"{{encoding/point.ratio}}. It is on the background thread (`thread: otel_ml` in the profile), and no step "
+    "The SDK's encoder takes {encoding/point.sdk} for the same points: the ratio is "
+    "{encoding/point.ratio}. It is on the background thread (`thread: otel_ml` in the profile), and no step "
     "waits for it."
 )
 
@@ -102,10 +95,10 @@ MEMORY = (
     "recorded as fast as Python can. The [curve](#curves) shows that it does not grow with the steps."
 )
 
-JSON = f"{MACHINE} Most of it is `repr` of the numbers: the shortest text that reads back as the same number."
+JSON = "Most of it is `repr` of the numbers: the shortest text that reads back as the same number."
 
 TRACKERS = (
-    f"{MACHINE} It includes the backend's own client: W&B's hands each row to another process, MLflow's writes "
+    "It includes the backend's own client: W&B's hands each row to another process, MLflow's writes "
     "each value as a row of its database."
 )
 

@@ -9,7 +9,7 @@ from tests.benchmarks.explanations import told
 from tests.benchmarks.figures import Curve, Figure
 from tests.benchmarks.profiles import NAMES
 from tests.benchmarks.recorded import Part, Recorded
-from tests.benchmarks.scale import scaled
+from tests.benchmarks.scale import REFERENCE_US, SDK, scaled
 from tests.benchmarks.targets import TARGETS, Limit, Target, plain, said, verdict
 
 __all__ = ["SECTIONS", "image_of", "target_table"]
@@ -75,20 +75,29 @@ def missed() -> str:
     for target in TARGETS:
         behind = [limit for limit in target.limits if (found := figures.get(limit.figure)) and not limit.holds(found)]
         if behind:
-            rows = [
-                (
-                    limit.label,
-                    said(figures[limit.figure]),
-                    f"{limit.side} {plain(limit.limit or 0)}",
-                    times(limit),
-                    said(to) if (to := scaled(figures[limit.figure], figures)) else "",
-                )
-                for limit in behind
-            ]
+            head = table(("", "measured", "target", "", "scaled"), [missed_row(limit, figures) for limit in behind])
             why = list(dict.fromkeys(filter(None, (told(limit.figure, figures) for limit in behind))))
-            head = table(("", "measured", "target", "", "scaled"), rows)
             lines.append("\n\n".join([f"### {target.what}", head, *why, *profile_of(target)]))
-    return "\n\n".join(lines) or "Every target that was measured is met."
+    return "\n\n".join([scale_of(figures), *lines]) if lines else "Every target that was measured is met."
+
+
+def missed_row(limit: Limit, figures: Mapping[str, Figure]) -> tuple[str, ...]:
+    """Return a missed figure, its target, how far it is from it, and whether it would be met when scaled."""
+    found = figures[limit.figure]
+    asked = "" if limit.limit is None else f"{limit.side} {said(Figure(limit.limit, found.unit))}"
+    to = scaled(found, figures)
+    if to is None:
+        return limit.label, said(found), asked, times(limit, found), ""
+    verdict_then = "within the target" if limit.holds(to) else times(limit, to)
+    return limit.label, said(found), asked, times(limit, found), f"{said(to)}: {verdict_then}"
+
+
+def scale_of(figures: Mapping[str, Figure]) -> str:
+    """Return by what figures are scaled; it is the speed of the interpreter, and says nothing of disks."""
+    return (
+        f"The SDK's `Histogram.record` takes {said(figures.get(SDK))} here, and took {REFERENCE_US} µs where the "
+        "targets were set: figures that are times of the interpreter are scaled by that. Disks and memory have their own speed."
+    )
 
 
 def profile_of(target: Target) -> list[str]:
@@ -97,9 +106,9 @@ def profile_of(target: Target) -> list[str]:
     return [f"Profile: [{target.profile}]({IMAGES}/{target.profile}.svg)."] if drawn is not None and drawn.value else []
 
 
-def times(limit: Limit) -> str:
+def times(limit: Limit, figure: Figure) -> str:
     """Return how far a figure is from its limit."""
-    value = recorded().figures[limit.figure].value
+    value = figure.value
     assert value is not None
     if not limit.limit or value <= 0:
         return f"asked for: {limit.limit:g}"

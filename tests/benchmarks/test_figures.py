@@ -11,7 +11,7 @@ from tests.benchmarks.__main__ import PARTS
 from tests.benchmarks.explanations import EXPLANATIONS, told
 from tests.benchmarks.figures import Curve, Figure, Found, absent, ratio
 from tests.benchmarks.recorded import Part, Recorded, worse
-from tests.benchmarks.report import NUMBERS, warning
+from tests.benchmarks.report import NUMBERS, missed_row, scale_of, warning
 from tests.benchmarks.scale import SDK, scaled
 from tests.benchmarks.targets import TARGETS, Limit, Target, said, verdict
 from tests.benchmarks.training_loop import difference, slowdown
@@ -182,8 +182,15 @@ def test_explanations_are_of_figures_that_have_a_target_and_refer_to_what_is_mea
 def test_a_missed_target_is_told_with_the_figures_of_the_same_run() -> None:
     figures = {SDK: Figure(20.8, "µs"), "calls/empty_call.hot": Figure(0.05, "µs")}
 
-    assert "takes 20.8 µs here" in told("calls/record.hot", figures)
+    assert "takes 20.8 µs here" in scale_of(figures)
     assert "nothing takes 0.05 µs" in told("calls/record.hot", figures)
+
+
+def test_a_missed_figure_says_whether_it_is_the_machine_that_misses_it() -> None:
+    figures = {SDK: Figure(20.8, "µs"), "quick": Figure(1.0, "µs"), "slow": Figure(2.0, "µs")}
+
+    assert missed_row(Limit("quick", 0.25), figures)[2:] == ("≤ 0.25 µs", "4 × the limit", "0.25 µs: within the target")
+    assert missed_row(Limit("slow", 0.25), figures)[3:] == ("8 × the limit", "0.5 µs: 2 × the limit")
 
 
 def test_a_time_is_scaled_by_the_call_that_both_machines_know() -> None:
