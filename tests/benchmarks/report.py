@@ -95,8 +95,8 @@ def missed_row(limit: Limit, figures: Mapping[str, Figure]) -> tuple[str, ...]:
 def scale_of(figures: Mapping[str, Figure]) -> str:
     """Return by what figures are scaled; it is the speed of the interpreter, and says nothing of disks."""
     return (
-        f"The SDK's `Histogram.record` takes {said(figures.get(SDK))} here, and took {REFERENCE_US} µs where the targets "
-        "were set: times of the interpreter are scaled by that. Disks and memory have their own speed."
+        f"The SDK's `Histogram.record` takes {said(figures.get(SDK))} here, and took {REFERENCE_US} µs where the "
+        "targets were set: times of the interpreter are scaled by that. Disks and memory have their own speed."
     )
 
 
@@ -208,7 +208,8 @@ def ends(curve: Curve) -> str:
 
 def profiles() -> str:
     drawn = figures_of("profiles")
-    return "\n".join(f"- [{what}]({IMAGES}/{name}.svg)" for name, what in NAMES.items() if name in drawn)
+    shown = {name: what for name, what in NAMES.items() if name in drawn and drawn[name].value}
+    return "\n".join(f"- [{what}]({IMAGES}/{name}.svg)" for name, what in shown.items())
 
 
 def everything() -> str:
