@@ -79,15 +79,15 @@ FOREIGN = (
 )
 
 SPANS = (
-    "Every span is validated and becomes a line of JSON (`receiver/timers.py` in the profile), in one "
-    "interpreter: the service used {throughput/spans.cores}. The scaled figure says what is the machine's."
+    "Every span is validated and becomes a line of JSON (`Timers` in the profile), in one interpreter: the service "
+    "used {throughput/spans.cores}. The scaled figure says what is the machine's."
 )
 
 BEHIND = (
-    "The clients that play the ranks share the cores with the service, and fell behind themselves: by "
-    "{ranks/1024.late_clients} with 1,024 ranks, by {ranks/4096.late_clients} with 4,096, while the service used "
-    "{ranks/1024.cores} and {ranks/4096.cores}. No row is whole before its last rank has sent it, so that "
-    "freshness is mostly this delay; and what waits for a rank is kept in memory, which grows with it."
+    "No row is whole before its last rank has sent it. The clients that play the ranks share the cores with the "
+    "service, and were late themselves: by up to {ranks/1024.late_clients} with 1,024 ranks and "
+    "{ranks/4096.late_clients} with 4,096, while the service used {ranks/1024.cores} and {ranks/4096.cores}. "
+    "Freshness contains that delay, and what waits for a rank is kept in memory meanwhile: see the [curve](#curves)."
 )
 
 MEMORY = (

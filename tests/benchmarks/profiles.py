@@ -28,12 +28,14 @@ NAMES = {
     "worker": "a worker: the training thread and `otel_ml`'s own",
     "service": "the service under load",
     "foreign": "the service under points of other SDKs",
+    "spans": "the service under spans",
 }
 LOADS = {
     "service": ("own", 256, {"metrics": 100, "timers": 20}),
     "foreign": ("foreign", 64, {"metrics": 100, "attributes": 2, "per_request": 5}),
+    "spans": ("spans", 64, {"spans": 20, "per_request": 20}),
 }
-"""Kind, ranks and options of what the service is profiled under; points of other SDKs as in `throughput`."""
+"""Kind, ranks and options of what the service is profiled under; of the last two as in `throughput`."""
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images" / "performance"
 PER_SECOND = 200

@@ -180,7 +180,7 @@ TARGETS = (
             Limit("throughput/spans.duration", None, "sent for"),
         ),
         "NeMo Lens: 100,000 “exceeds what most collectors can handle”",
-        profile="service",
+        profile="spans",
     ),
     Target(
         "1,024 simulated ranks × (100 metrics + 20 spans), a step a second for 10 minutes",

@@ -10,6 +10,7 @@ import pytest
 from tests.benchmarks.__main__ import PARTS
 from tests.benchmarks.explanations import EXPLANATIONS, told
 from tests.benchmarks.figures import Curve, Figure, Found, absent, ratio
+from tests.benchmarks.profiles import NAMES
 from tests.benchmarks.recorded import Part, Recorded, worse
 from tests.benchmarks.report import NUMBERS, missed_row, scale_of, warning
 from tests.benchmarks.scale import SDK, scaled
@@ -177,6 +178,10 @@ def test_explanations_are_of_figures_that_have_a_target_and_refer_to_what_is_mea
 
     assert EXPLANATIONS.keys() - limited == set()
     assert {name.partition("/")[0] for name in named} <= set(PARTS)
+
+
+def test_every_profile_that_a_target_names_is_drawn() -> None:
+    assert {target.profile for target in TARGETS if target.profile} == set(NAMES)
 
 
 def test_a_missed_target_is_told_with_the_figures_of_the_same_run() -> None:
