@@ -16,7 +16,6 @@ __all__ = ["TEN", "measure"]
 
 TEN = {f"metric_{i}": float(i) for i in range(10)}
 ATTRIBUTES = {"step": 1, "axis": "step", "rank": 0}
-COLD_PAIRS = 10
 
 
 class Case(NamedTuple):
@@ -41,17 +40,24 @@ WITHOUT_A_RUN = {
     "disabled_record": Case("idle_metric.record(0.5)", "idle_counter.add(1)"),
     "disabled_log_10": Case("otel_ml.log(TEN)", "for name in TEN: idle_histogram.record(TEN[name], ATTRIBUTES)"),
     "disabled_timed": Case("with otel_ml.timed('forward'): pass", "with idle_tracer.start_as_current_span('x'): pass"),
+    "empty_call": Case("empty(0.5)", "idle_counter.add(1)"),
 }
-"""The other side is OpenTelemetry's API with its no-op implementations, as in a program without an SDK."""
+"""The other side is OpenTelemetry's API with its no-op implementations, as in a program without an SDK. `empty_call` is
+a function that does nothing: no call of Python costs less."""
 
 
 def measure(size: Size) -> Found:
     """Measure in two processes: one with a run, whose receiver takes everything, and one without."""
     with sink() as url:
         env = sending_to(url, OTEL_ML_SPANS_PER_STEP="1000000000")  # a span over the budget would cost nothing
-        found = answer_of(in_a_run, env=env, pairs=size.pairs, turn_s=size.turn_s)
-    found |= answer_of(without_a_run, pairs=size.pairs, turn_s=size.turn_s)
+        found = answer_of(in_a_run, env=env, **of(size))
+    found |= answer_of(without_a_run, **of(size))
     return Found({name: figure for case, sides in found.items() for name, figure in figures(case, sides)})
+
+
+def of(size: Size) -> dict[str, Any]:
+    """Return how often, and how long a turn."""
+    return {"pairs": size.pairs, "cold_pairs": size.cold_pairs, "turn_s": size.turn_s}
 
 
 def figures(case: str, sides: Mapping[str, Any]) -> list[tuple[str, Figure]]:
@@ -67,7 +73,7 @@ def figures(case: str, sides: Mapping[str, Any]) -> list[tuple[str, Figure]]:
     return found
 
 
-def in_a_run(pairs: int, turn_s: float) -> dict[str, Any]:
+def in_a_run(pairs: int, cold_pairs: int, turn_s: float) -> dict[str, Any]:
     """Measure in this process, in a run whose timers OpenTelemetry sees."""
     import itertools
 
@@ -94,12 +100,12 @@ def in_a_run(pairs: int, turn_s: float) -> dict[str, Any]:
         "histogram": meter.create_histogram("one"),
         "histograms": {name: meter.create_histogram(name) for name in TEN},
     }
-    found = compared(IN_A_RUN, names, pairs, turn_s, flush=lambda: otel_ml.flush(10))
+    found = compared(IN_A_RUN, names, (pairs, cold_pairs), turn_s, flush=lambda: otel_ml.flush(10))
     otel_ml.shutdown()
     return found
 
 
-def without_a_run(pairs: int, turn_s: float) -> dict[str, Any]:
+def without_a_run(pairs: int, cold_pairs: int, turn_s: float) -> dict[str, Any]:
     """Measure in this process, which has no run and asks for none."""
     from opentelemetry.metrics import NoOpMeter
     from opentelemetry.trace import NoOpTracer
@@ -112,22 +118,27 @@ def without_a_run(pairs: int, turn_s: float) -> dict[str, Any]:
         "idle_metric": otel_ml.get_meter().metric("one"),
         "TEN": TEN,
         "ATTRIBUTES": ATTRIBUTES,
+        "empty": empty,
         "idle_counter": meter.create_counter("one"),
         "idle_histogram": meter.create_histogram("one"),
         "idle_tracer": NoOpTracer(),
     }
-    return compared(WITHOUT_A_RUN, names, pairs, turn_s, flush=lambda: time.sleep(0))
+    return compared(WITHOUT_A_RUN, names, (pairs, cold_pairs), turn_s, flush=lambda: time.sleep(0))
+
+
+def empty(value: float) -> None:
+    """Do nothing."""
 
 
 def compared(
-    cases: Mapping[str, Case], names: Mapping[str, Any], pairs: int, turn_s: float, *, flush: Any
+    cases: Mapping[str, Case], names: Mapping[str, Any], pairs: tuple[int, int], turn_s: float, *, flush: Any
 ) -> dict[str, Any]:
-    """Return µs of each turn of both sides, by case, hot and cold."""
+    """Return µs of each turn of both sides, by case, hot and cold; `pairs` are of these two."""
     found = {}
     for title, case in cases.items():
         hot = in_turns(
-            hot_calls(case.ours, names, turn_s), hot_calls(case.theirs, names, turn_s), pairs, after_ours=flush
+            hot_calls(case.ours, names, turn_s), hot_calls(case.theirs, names, turn_s), pairs[0], after_ours=flush
         )
-        cold = in_turns(cold_call(case.ours, names), cold_call(case.theirs, names), COLD_PAIRS)
+        cold = in_turns(cold_call(case.ours, names), cold_call(case.theirs, names), pairs[1])
         found[title] = {"hot": hot, "cold": cold}
     return found

@@ -1,10 +1,12 @@
 """One rank of the DDP job of `training_loop`: `torchrun … -m tests.benchmarks.ddp_rank JSON`.
 
-Rank 0 prints `[[with otel_ml, without], …]`, seconds a step, each the mean over the ranks.
+One run for the whole job; blocks of steps that are recorded and blocks that are not take turns in the same processes.
+Rank 0 prints `[[recorded, not recorded], …]`, seconds a step, each the mean over the ranks.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import time
@@ -18,8 +20,9 @@ import torch.distributed as dist
 
 import otel_ml
 
-WARM_UP_S = 1.2
-"""Longer than the flush interval: what a block costs includes its share of sending."""
+BEFORE_S = {"on": 1.2, "off": 0.4}
+"""Of steps before a block that do not count: longer than the flush interval, so that as much is sent in a recorded
+block as it records; and until the service has written what it got."""
 
 WIDTH = 256
 
@@ -34,7 +37,11 @@ class Spec:
 
 
 class Loop:
-    """Training steps of a size that the machine needs about `step_ms` for, with all ranks at work."""
+    """Training steps of a size that the machine needs about `step_ms` for, with all ranks at work.
+
+    Attributes:
+        seconds: what a step takes, which is more than asked for where one pass takes longer; the same on all ranks.
+    """
 
     def __init__(self, spec: Spec) -> None:
         torch.manual_seed(0)
@@ -44,6 +51,7 @@ class Loop:
         self.batch = torch.randn(32, WIDTH)
         one, many = self._seconds_of(1), self._seconds_of(20)
         self.passes = max(1, 1 + round((spec.step_ms / 1e3 - one) / ((many - one) / 19)))
+        self.seconds = self._seconds_of(self.passes)
 
     def step(self) -> float:
         """Do one step: `passes` forward and backward, the last of which exchanges gradients."""
@@ -73,29 +81,30 @@ def mean_over_ranks(value: float) -> float:
     return float(tensor / dist.get_world_size())
 
 
-def block(loop: Loop, spec: Spec, after_step: Callable[[int, float], None]) -> dict[str, float]:
+def block(loop: Loop, before_s: float, spec: Spec, after_step: Callable[[float], None]) -> dict[str, float]:
     """Run a block; return seconds a step: wall, CPU of this process, and those spent in `after_step`."""
-    warm_up, steps = (max(2, round(seconds * 1e3 / spec.step_ms)) for seconds in (WARM_UP_S, spec.block_s))
-    for index in range(warm_up):
-        after_step(index, loop.step())
+    before, steps = (max(2, round(seconds / loop.seconds)) for seconds in (before_s, spec.block_s))
+    for _ in range(before):
+        after_step(loop.step())
     dist.barrier()
     calls = 0.0
     wall, cpu = time.perf_counter(), time.process_time()
-    for index in range(warm_up, warm_up + steps):
+    for _ in range(steps):
         loss = loop.step()
         begin = time.perf_counter()
-        after_step(index, loss)
+        after_step(loss)
         calls += time.perf_counter() - begin
     dist.barrier()
     found = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "calls": calls}
     return {name: mean_over_ranks(seconds / steps) for name, seconds in found.items()}
 
 
-def recording(spec: Spec) -> Callable[[int, float], None]:
+def recording(spec: Spec) -> Callable[[float], None]:
     names = [f"metric_{index}" for index in range(spec.metrics)]
+    number = itertools.count()
 
-    def record(index: int, loss: float) -> None:
-        otel_ml.set_step(index)
+    def record(loss: float) -> None:
+        otel_ml.set_step(next(number))
         otel_ml.log(dict.fromkeys(names, loss))
         for _ in range(spec.timers):
             with otel_ml.timed("phase"):
@@ -105,19 +114,17 @@ def recording(spec: Spec) -> Callable[[int, float], None]:
 
 
 def main(spec: Spec) -> list[tuple[dict[str, float], dict[str, float]]]:
-    loop = Loop(spec)
-    found = []
+    loop, found = Loop(spec), []
+    otel_ml.init("bench", id=f"ddp-{spec.step_ms}")
+    sides: dict[str, Callable[[float], None]] = {"on": recording(spec), "off": lambda loss: None}
     for pair in range(spec.pairs):
         turns: dict[str, Any] = {}
         for side in ("on", "off") if pair % 2 else ("off", "on"):
-            if side == "off":
-                turns[side] = block(loop, spec, lambda index, loss: None)
-                continue
-            otel_ml.init("bench", id=f"ddp-{spec.step_ms}-{pair}")
-            turns[side] = block(loop, spec, recording(spec))
-            otel_ml.shutdown()
+            turns[side] = block(loop, BEFORE_S[side], spec, sides[side])
+            otel_ml.flush(10)  # what a block has recorded is no load of the next
             dist.barrier()
         found.append((turns["on"], turns["off"]))
+    otel_ml.shutdown()
     return found
 
 

@@ -18,7 +18,8 @@ class Figure:
 
     Attributes:
         unit: `µs`, `points/s`, `1` for a ratio, `%`, …
-        low: lower end of its spread, with `high`: quartiles of the repetitions, or what `note` says.
+        low: lower end of its spread, with `high`.
+        spread: what that is: quartiles of the repetitions, or a 95 % confidence interval of the value.
         better: which direction is an improvement; `neither` for what only describes.
         absent: why there is no number.
     """
@@ -30,6 +31,14 @@ class Figure:
     better: Better = "less"
     note: str = ""
     absent: str = ""
+    spread: Literal["quartiles", "confidence"] = "quartiles"
+
+    @property
+    def confidence(self) -> tuple[float, float] | None:
+        """Its 95 % confidence interval, where it has one."""
+        if self.spread != "confidence" or self.low is None or self.high is None:
+            return None
+        return self.low, self.high
 
 
 @dataclass(frozen=True)

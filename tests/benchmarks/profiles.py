@@ -24,14 +24,26 @@ from tests.benchmarks.under_load import Load, served, service
 
 __all__ = ["IMAGES", "NAMES", "measure"]
 
-NAMES = {"worker": "a worker: the training thread and `otel_ml`'s own", "service": "the service under load"}
+NAMES = {
+    "worker": "a worker: the training thread and `otel_ml`'s own",
+    "service": "the service under load",
+    "foreign": "the service under points of other SDKs",
+    "spans": "the service under spans",
+}
+LOADS = {
+    "service": ("own", 256, {"metrics": 100, "timers": 20}),
+    "foreign": ("foreign", 64, {"metrics": 100, "attributes": 2, "per_request": 5}),
+    "spans": ("spans", 64, {"spans": 20, "per_request": 20}),
+}
+"""Kind, ranks and options of what the service is profiled under; of the last two as in `throughput`."""
+
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images" / "performance"
 PER_SECOND = 200
 STEP_S = 0.005
 
 
 def measure(size: Size) -> Found:
-    """Draw both; the figures say how many samples there are."""
+    """Draw all; the figures say how many samples there are."""
     py_spy = shutil.which("py-spy", path=sysconfig.get_path("scripts"))
     if py_spy is None:
         return Found({name: absent("samples", "no py-spy (pip install py-spy)") for name in NAMES})
@@ -46,11 +58,11 @@ def measure(size: Size) -> Found:
                 pass
             worker.kill()
             worker.communicate()
-        with service() as one:
-            assert one.process is not None
-            load = Load("own", 256, size.profile_s + 2, {"metrics": 100, "timers": 20})
-            with drawn(py_spy, one.process.pid, "service", size.profile_s):
-                served(load, one)
+        for name, (kind, ranks, options) in LOADS.items():
+            with service() as one:
+                assert one.process is not None
+                with drawn(py_spy, one.process.pid, name, size.profile_s):
+                    served(Load(kind, ranks, size.profile_s + 2, options), one)
     return Found({name: Figure(_samples(IMAGES / f"{name}.svg"), "samples", better="neither") for name in NAMES})
 
 

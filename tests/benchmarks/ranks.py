@@ -83,6 +83,7 @@ def job(on: Service, ranks: int, metrics: int, timers: int, seconds: float) -> t
     lost = max(0, points - received(on, EXPERIMENT)) + sum(account["lost"].values())
     steps = [step for step in range(int(seconds)) if step >= SETTLE_S or seconds <= 2 * SETTLE_S]
     figures = {
+        "duration": Figure(float(int(seconds)), "s", better="neither", note="a step a second"),
         "cores": Figure(watch.cores(after_s=START_IN_S + SETTLE_S), "cores"),
         "lost": Figure(float(lost), "1", note=f"of {points:,} points"),
         "late_clients": Figure(max(one["late_s"] for one in sent) * 1e3, "ms", note="how late the load itself was"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
+from tests.benchmarks.explanations import told
 from tests.benchmarks.figures import Curve, Figure
 from tests.benchmarks.profiles import NAMES
 from tests.benchmarks.recorded import Part, Recorded
+from tests.benchmarks.scale import REFERENCE_US, SDK, scaled
 from tests.benchmarks.targets import TARGETS, Limit, Target, plain, said, verdict
 
 __all__ = ["SECTIONS", "image_of", "target_table"]
@@ -39,7 +41,8 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 def target_table(found: Recorded, targets: Sequence[Target] = TARGETS) -> str:
     """Return targets, one a row: measured, target and reference side by side."""
     return table(
-        ("what", "target", "measured", "reference", "verdict"), [target_row(target, found) for target in targets]
+        ("what", "target", "measured", "scaled", "reference", "verdict"),
+        [target_row(target, found) for target in targets],
     )
 
 
@@ -48,7 +51,17 @@ def target_row(target: Target, found: Recorded) -> tuple[str, ...]:
     measured = "; ".join(said(figures.get(limit.figure), limit.label) for limit in target.limits)
     beside = [f"{label} {said(figures.get(name))}" for name, label in target.beside if figures.get(name)]
     reference = "; ".join([*beside, *filter(None, [target.reference])])
-    return target.what, target.target, measured, reference, verdict(target, figures)
+    return target.what, target.target, measured, scaled_row(target, figures), reference, verdict(target, figures)
+
+
+def scaled_row(target: Target, figures: Mapping[str, Figure]) -> str:
+    """Return the row's absolute figures as on the machine where the targets were set."""
+    found = [
+        said(to, limit.label)
+        for limit in target.limits
+        if limit.limit and (figure := figures.get(limit.figure)) and (to := scaled(figure, figures))
+    ]
+    return "; ".join(found)
 
 
 def targets() -> str:
@@ -56,20 +69,46 @@ def targets() -> str:
 
 
 def missed() -> str:
-    """Return what is behind its target, with the profile that shows where the time goes."""
+    """Return what is behind its target: measured, asked for, scaled, and why, with the profile that shows it."""
     figures = recorded().figures
     lines = []
     for target in TARGETS:
         behind = [limit for limit in target.limits if (found := figures.get(limit.figure)) and not limit.holds(found)]
         if behind:
-            by = ", ".join(f"{said(figures[limit.figure], limit.label)} ({times(limit)})" for limit in behind)
-            lines.append(f"- {target.what}: {by}. Profile: [{target.profile}]({IMAGES}/{target.profile}.svg).")
-    return "\n".join(lines) or "Every target that was measured is met."
+            head = table(("", "measured", "target", "", "scaled"), [missed_row(limit, figures) for limit in behind])
+            why = list(dict.fromkeys(filter(None, (told(limit.figure, figures) for limit in behind))))
+            lines.append("\n\n".join([f"### {target.what}", head, *why, *profile_of(target)]))
+    return "\n\n".join([scale_of(figures), *lines]) if lines else "Every target that was measured is met."
 
 
-def times(limit: Limit) -> str:
+def missed_row(limit: Limit, figures: Mapping[str, Figure]) -> tuple[str, ...]:
+    """Return a missed figure, its target, how far it is from it, and whether it would be met when scaled."""
+    found = figures[limit.figure]
+    asked = "" if limit.limit is None else f"{limit.side} {said(Figure(limit.limit, found.unit))}"
+    to = scaled(found, figures)
+    if to is None:
+        return limit.label, said(found), asked, times(limit, found), ""
+    verdict_then = "within the target" if limit.holds(to) else times(limit, to)
+    return limit.label, said(found), asked, times(limit, found), f"{said(to)}: {verdict_then}"
+
+
+def scale_of(figures: Mapping[str, Figure]) -> str:
+    """Return by what figures are scaled; it is the speed of the interpreter, and says nothing of disks."""
+    return (
+        f"The SDK's `Histogram.record` takes {said(figures.get(SDK))} here, and took {REFERENCE_US} µs where the "
+        "targets were set: times of the interpreter are scaled by that. Disks and memory have their own speed."
+    )
+
+
+def profile_of(target: Target) -> list[str]:
+    """Return the link to the flame graph, where it was drawn."""
+    drawn = figures_of("profiles").get(target.profile)
+    return [f"Profile: [{target.profile}]({IMAGES}/{target.profile}.svg)."] if drawn is not None and drawn.value else []
+
+
+def times(limit: Limit, figure: Figure) -> str:
     """Return how far a figure is from its limit."""
-    value = recorded().figures[limit.figure].value
+    value = figure.value
     assert value is not None
     if not limit.limit or value <= 0:
         return f"asked for: {limit.limit:g}"
@@ -138,6 +177,14 @@ def peers() -> str:
     return table(("10 values", "it", "`otel_ml.log`", "ratio"), rows) + f"\n\n{plot}"
 
 
+def compat() -> str:
+    """Return the table of calls of programs that changed only their import."""
+    found = figures_of("compat")
+    names = dict.fromkeys(name.rpartition(".")[0] for name in found)
+    rows = [(name, *(said(found[f"{name}.{what}"]) for what in ("call", "compat", "ratio"))) for name in names]
+    return table(("call", "the original", "`otel_ml.compat`", "ratio"), rows) if rows else "Not yet run."
+
+
 def curves() -> str:
     """Return every plot but that of the peers, with what its ends are."""
     shown = [
@@ -160,7 +207,9 @@ def ends(curve: Curve) -> str:
 
 
 def profiles() -> str:
-    return "\n".join(f"- [{what}]({IMAGES}/{name}.svg)" for name, what in NAMES.items())
+    drawn = figures_of("profiles")
+    shown = {name: what for name, what in NAMES.items() if name in drawn and drawn[name].value}
+    return "\n".join(f"- [{what}]({IMAGES}/{name}.svg)" for name, what in shown.items())
 
 
 def everything() -> str:
@@ -226,6 +275,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "performance-missed": missed,
     "performance-calls": calls,
     "performance-peers": peers,
+    "performance-compat": compat,
     "performance-curves": curves,
     "performance-profiles": profiles,
     "performance-everything": everything,

@@ -14,9 +14,12 @@ class Size:
 
     Attributes:
         pairs: turns of ours and the other's in an A/B of calls.
+        cold_pairs: of those whose caches are evicted before each call.
         turn_s: how long one turn of one side lasts.
         cold_steps: steps of each side with evicted caches.
         loop_pairs: pairs of blocks of the DDP loop.
+        diagnosed_pairs: pairs of steps of 50 ms, with all diagnostics and without.
+        collective_pairs: turns of `log()` and of an `all_reduce` a key, in jobs of `collective_ranks`.
         loop_block_s: length of a block.
         service_s: sustained load on the service.
         hop_s: load through the Collector, of foreign points, of spans.
@@ -32,10 +35,14 @@ class Size:
 
     name: str
     pairs: int
+    cold_pairs: int
     turn_s: float
     cold_steps: int
     loop_pairs: int
     loop_block_s: float
+    diagnosed_pairs: int
+    collective_pairs: int
+    collective_ranks: Sequence[int]
     service_s: float
     hop_s: float
     job_s: Mapping[int, float]
@@ -57,50 +64,58 @@ class Size:
 QUICK = Size(
     name="quick",
     pairs=10,
+    cold_pairs=3,
     turn_s=0.002,
     cold_steps=30,
     loop_pairs=2,
     loop_block_s=0.5,
-    service_s=5,
+    diagnosed_pairs=20,
+    collective_pairs=10,
+    collective_ranks=(2,),
+    service_s=3,
     hop_s=1,
     job_s={1024: 5, 4096: 3},
-    memory_steps=20_000,
+    memory_steps=5_000,
     starts=3,
     rows=20,
-    profile_s=2,
+    profile_s=1,
     curve_s=0.2,
     writers=(64,),
     ranks=(1, 256),
-    metrics=(1, 1000),
-    per_request=(1, 20),
-    attributes=(0, 4),
-    open_steps=(0, 20),
-    late=(0, 10),
-    reductions=("mean", "p99"),
+    metrics=(100, 1000),
+    per_request=(20,),
+    attributes=(4,),
+    open_steps=(20,),
+    late=(10,),
+    reductions=("p99",),
 )
 
 FULL = Size(
     name="full",
     pairs=30,
+    cold_pairs=10,
     turn_s=0.01,
-    cold_steps=200,
-    loop_pairs=10,
-    loop_block_s=3,
+    cold_steps=120,
+    loop_pairs=16,
+    loop_block_s=1.5,
+    diagnosed_pairs=300,
+    collective_pairs=15,
+    collective_ranks=(2, 4),
     service_s=60,
     hop_s=20,
     job_s={1024: 60, 4096: 60},
     memory_steps=1_000_000,
     starts=9,
     rows=300,
-    profile_s=10,
-    curve_s=2,
+    profile_s=6,
+    curve_s=1,
     writers=(64, 1024),
-    ranks=(1, 4, 16, 64, 256, 1024, 4096),
+    ranks=(1, 16, 256, 1024, 4096),
     metrics=(1, 10, 100, 1000, 10_000),
-    per_request=(1, 5, 20, 100),
-    attributes=(0, 1, 2, 4, 8),
-    open_steps=(0, 10, 100, 300),
-    late=(0, 5, 10, 25, 50),
+    per_request=(1, 20, 100),
+    attributes=(0, 2, 8),
+    open_steps=(0, 30, 300),
+    late=(0, 10, 50),
     reductions=(
         *("mean", "weighted", "sum", "min", "max", "count", "std", "last", "first"),
         *("p50", "p99", "histogram", "rank", "argmax", "argmin", "sum>max"),

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import pytest
+
+from tests.benchmarks.__main__ import PARTS
+from tests.benchmarks.explanations import EXPLANATIONS, told
 from tests.benchmarks.figures import Curve, Figure, Found, absent, ratio
+from tests.benchmarks.profiles import NAMES
 from tests.benchmarks.recorded import Part, Recorded, worse
-from tests.benchmarks.report import NUMBERS, warning
+from tests.benchmarks.report import NUMBERS, missed_row, scale_of, warning
+from tests.benchmarks.scale import SDK, scaled
 from tests.benchmarks.targets import TARGETS, Limit, Target, said, verdict
+from tests.benchmarks.training_loop import difference, slowdown
 from tests.benchmarks.turns import in_turns
 
 MACHINE = {"cores": "2", "processor": "one"}
@@ -73,6 +81,40 @@ def test_a_row_is_met_only_when_all_its_limits_hold() -> None:
     assert verdict(target, {"a": Figure(0.5, "µs"), "b": Figure(9.0, "1/s")}) == "**not met**"
 
 
+def test_a_job_that_ran_for_less_than_was_asked_says_so_beside_its_verdict() -> None:
+    target = Target("a job", "", (Limit("job/cores", 0.4),), lasts=(("job/duration", 600),))
+    cores = Figure(0.3, "cores")
+
+    assert verdict(target, {"job/cores": cores, "job/duration": Figure(600.0, "s")}) == "met"
+    short = verdict(target, {"job/cores": cores, "job/duration": Figure(60.0, "s")})
+    assert short == "met; over 60 s of the 600 s asked for"
+
+
+def test_a_slowdown_whose_interval_contains_zero_is_not_told_as_one() -> None:
+    unclear, clear = Figure(0.3, "%", -0.4, 1.1, spread="confidence"), Figure(3.0, "%", 2.0, 4.0, spread="confidence")
+
+    assert said(unclear) == "0.3 % (-0.4…1.1, not distinguishable from 0)"
+    assert said(clear) == "3 % (2…4)"
+
+
+def test_a_target_inside_the_interval_is_neither_met_nor_missed() -> None:
+    target = Target("a loop", "", (Limit("slowdown", 0.5, "wall"),))
+
+    assert verdict(target, {"slowdown": Figure(0.1, "%", -0.1, 0.3, spread="confidence")}) == "met"
+    assert verdict(target, {"slowdown": Figure(0.9, "%", 0.6, 1.3, spread="confidence")}) == "**not met**"
+    unclear = verdict(target, {"slowdown": Figure(0.7, "%", -0.4, 1.1, spread="confidence")})
+    assert unclear == "not decided: the interval of wall contains the target"
+
+
+def test_the_difference_of_two_that_take_turns_has_an_interval_around_its_median() -> None:
+    bare = [0.050 + 0.001 * (index % 5) for index in range(20)]
+    figure = slowdown([one * 1.01 for one in bare], bare)
+
+    assert figure.value == pytest.approx(1.0)
+    assert figure.confidence == pytest.approx((1.0, 1.0))
+    assert difference([0.051, 0.052, 0.050], [0.050, 0.050, 0.050]).confidence == pytest.approx((0.0, 2000.0))
+
+
 def test_what_could_not_be_measured_says_why_and_is_not_called_met() -> None:
     target = Target("a tensor", "", (Limit("waits", 0), Limit("cost")))
     nothing = absent("1", "no GPU on this machine")
@@ -109,7 +151,58 @@ def test_what_is_recorded_is_read_back(tmp_path: Path) -> None:
 
 def test_every_figure_that_a_target_or_the_readme_names_is_measured() -> None:
     named = {limit.figure for target in TARGETS for limit in target.limits}
+    named |= {figure for target in TARGETS for figure, _ in target.lasts}
     named |= {figure for target in TARGETS for figure, _ in target.beside}
     named |= {figure for _, figures, beside, _ in NUMBERS for figure in (*dict(figures), beside) if figure}
 
-    assert named - set(Recorded.read().figures) == set()
+    known = Recorded.read()
+    assert {name.partition("/")[0] for name in named} <= set(PARTS)
+    assert {name for name in named if name.partition("/")[0] in known.parts} - set(known.figures) == set()
+
+
+def test_every_missed_target_is_explained() -> None:
+    known = Recorded.read().figures
+    missed = {
+        limit.figure
+        for target in TARGETS
+        for limit in target.limits
+        if limit.figure in known and not limit.holds(known[limit.figure])
+    }
+
+    assert missed - EXPLANATIONS.keys() == set(), "Say why in tests/benchmarks/explanations.py"
+
+
+def test_explanations_are_of_figures_that_have_a_target_and_refer_to_what_is_measured() -> None:
+    limited = {limit.figure for target in TARGETS for limit in target.limits if limit.limit is not None}
+    named = {name for text in EXPLANATIONS.values() for name in re.findall(r"\{([^}]+)\}", text)}
+
+    assert EXPLANATIONS.keys() - limited == set()
+    assert {name.partition("/")[0] for name in named} <= set(PARTS)
+
+
+def test_every_profile_that_a_target_names_is_drawn() -> None:
+    assert {target.profile for target in TARGETS if target.profile} == set(NAMES)
+
+
+def test_a_missed_target_is_told_with_the_figures_of_the_same_run() -> None:
+    figures = {SDK: Figure(20.8, "µs"), "calls/empty_call.hot": Figure(0.05, "µs")}
+
+    assert "takes 20.8 µs here" in scale_of(figures)
+    assert "nothing takes 0.05 µs" in told("calls/record.hot", figures)
+
+
+def test_a_missed_figure_says_whether_it_is_the_machine_that_misses_it() -> None:
+    figures = {SDK: Figure(20.8, "µs"), "quick": Figure(1.0, "µs"), "slow": Figure(2.0, "µs")}
+
+    assert missed_row(Limit("quick", 0.25), figures)[2:] == ("≤ 0.25 µs", "4 × the limit", "0.25 µs: within the target")
+    assert missed_row(Limit("slow", 0.25), figures)[3:] == ("8 × the limit", "0.5 µs: 2 × the limit")
+
+
+def test_a_time_is_scaled_by_the_call_that_both_machines_know() -> None:
+    figures = {SDK: Figure(20.8, "µs")}
+
+    assert scaled(Figure(1.0, "µs"), figures) == Figure(0.25, "µs")
+    assert scaled(Figure(500_000.0, "points/s"), figures) == Figure(2_000_000.0, "points/s")
+    assert scaled(Figure(0.05, "1"), figures) is None
+    assert scaled(Figure(2.0, "s"), figures) is None
+    assert scaled(Figure(1.0, "µs"), {}) is None

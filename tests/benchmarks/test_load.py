@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from tests.benchmarks.sources import Own, Spans
+from otel_ml_exporters.aggregation.observation import ForeignPoints
+from otel_ml_exporters.receiver.decode import Decoder
+from tests.benchmarks.sources import Foreign, Own, Spans
 from tests.benchmarks.under_load import Load, served, service
 
 LOADS: list[tuple[str, dict[str, Any]]] = [
@@ -28,6 +30,16 @@ def test_a_load_arrives_whole_and_is_reduced_exactly(kind: str, options: dict[st
     assert outcome.items > 0
     assert outcome.lost == 0
     assert outcome.exact
+
+
+def test_points_of_other_sdks_take_the_path_on_which_those_of_a_row_come_together() -> None:
+    source = Foreign("run", 2, range(2), metrics=10, attributes=2, per_request=3)
+    [(_, body)] = source.requests(0, 1)
+
+    [observations] = Decoder().protobuf("metrics", body).observations.values()
+
+    assert [type(one) for one in observations] == [ForeignPoints] * 3
+    assert sum(len(one.starts) for one in observations if isinstance(one, ForeignPoints)) == source.items(1) == 30
 
 
 def test_running_numbers_ascend_without_gaps_in_the_order_sent() -> None:

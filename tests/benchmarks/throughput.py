@@ -21,30 +21,31 @@ def measure(size: Size) -> Found:
     figures: dict[str, Figure] = {}
     own = Load("own", WRITERS, size.service_s, {"metrics": METRICS, "per_request": PER_REQUEST})
     with service() as one:
-        figures |= told("own", served(own, one), "points/s")
+        figures |= told("own", own, served(own, one), "points/s")
     foreign = Load("foreign", WRITERS, size.hop_s, {"metrics": METRICS, "attributes": 2, "per_request": 5})
     with service() as one:
-        figures |= told("foreign", served(foreign, one), "points/s")
+        figures |= told("foreign", foreign, served(foreign, one), "points/s")
     spans = Load("spans", WRITERS, size.hop_s, {"spans": 20, "per_request": PER_REQUEST})
     with service("jsonl") as one:
-        figures |= told("spans", served(spans, one), "spans/s")
+        figures |= told("spans", spans, served(spans, one), "spans/s")
     return Found(figures | through_the_collector(size))
 
 
 def through_the_collector(size: Size) -> dict[str, Figure]:
     """Measure own clients that send to the gateway of `collector-config/`."""
     if not OTELCOL.exists():
-        return {f"collector.{name}": absent(unit, NO_COLLECTOR) for name, unit in (("rate", "points/s"), ("lost", "1"))}
+        units = {"rate": "points/s", "lost": "1", "duration": "s"}
+        return {f"collector.{name}": absent(unit, NO_COLLECTOR) for name, unit in units.items()}
     load = Load("own", WRITERS, size.hop_s, {"metrics": METRICS, "per_request": PER_REQUEST})
     with (
         service() as one,
         tempfile.TemporaryDirectory(prefix="otel-ml-bench-") as folder,
         Collector(Path(folder), "gateway", OTEL_ML_SERVICE=one.grpc) as collector,
     ):
-        return told("collector", served(load, one, endpoint=collector.endpoint), "points/s")
+        return told("collector", load, served(load, one, endpoint=collector.endpoint), "points/s")
 
 
-def told(name: str, outcome: Outcome, unit: str) -> dict[str, Figure]:
+def told(name: str, load: Load, outcome: Outcome, unit: str) -> dict[str, Figure]:
     """Return the figures of one load."""
     note = f"{outcome.items:,} in {outcome.seconds:.1f} s, the last row included"
     memory = max(mib for _, mib in outcome.watch.memory())
@@ -52,6 +53,7 @@ def told(name: str, outcome: Outcome, unit: str) -> dict[str, Figure]:
     return {
         f"{name}.rate": Figure(outcome.rate, unit, better="more", note=note),
         f"{name}.lost": Figure(float(outcome.lost or bool(wrong)), "1", note=wrong),
+        f"{name}.duration": Figure(load.seconds, "s", better="neither", note="of sending as fast as it is taken"),
         f"{name}.cores": Figure(outcome.watch.cores(), "cores", better="neither"),
         f"{name}.memory": Figure(memory, "MiB"),
     }

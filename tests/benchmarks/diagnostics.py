@@ -1,0 +1,156 @@
+"""What all diagnostics but the inspection of tensors cost a loop of 50-ms steps: steps with and without in turns.
+
+One process and one run, whose sender and hardware monitor are at work all the time. What those take from the steps
+without diagnostics as well is not in the difference; it is stated as what the process uses while nothing trains.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.benchmarks.child import answer_of, sending_to
+from tests.benchmarks.figures import Figure, Found
+from tests.benchmarks.sink import sink
+from tests.benchmarks.sizes import Size
+from tests.benchmarks.training_loop import confident, difference, slowdown
+
+__all__ = ["measure"]
+
+STEP_S = 0.050
+WIDTH = 64
+BATCH = 32
+WARM_UP = 10
+IDLE_S = 3
+"""Long enough for a few samples of the monitor."""
+
+
+def measure(size: Size) -> Found:
+    """Measure whole steps, wall and CPU time of the process."""
+    with sink() as url:
+        found = answer_of(steps, env=sending_to(url), pairs=size.diagnosed_pairs)
+    figures: dict[str, Figure] = {}
+    for kind in ("wall", "cpu"):
+        ours, bare = found["on"][kind], found["off"][kind]
+        figures[f"{kind}.slowdown"] = slowdown(ours, bare)
+        figures[f"{kind}.difference"] = difference(ours, bare)
+        figures[f"{kind}.step"] = Figure(statistics.median(bare) * 1e3, "ms", better="neither")
+    figures["calls"] = confident([seconds * 1e6 for seconds in found["calls"]], "µs")
+    figures["idle"] = Figure(found["idle"] * 100, "%", note="of a core, monitor and sender, with nothing to train")
+    return Found(figures)
+
+
+def steps(pairs: int) -> dict[str, Any]:
+    """Train in this process; return seconds of each step by side, and of the calls of diagnostics in it."""
+    import otel_ml
+    from otel_ml.diagnostics import hardware
+
+    otel_ml.init("bench")
+    with hardware.start_monitor(interval=1):
+        idle = cores_while_idle()
+        train, diagnose = training()
+        found: dict[str, Any] = {side: {"wall": [], "cpu": []} for side in ("on", "off")}
+        calls: list[float] = []
+        number = 0
+        for pair in range(-WARM_UP, pairs):
+            for side in ("on", "off") if pair % 2 else ("off", "on"):
+                wall, cpu = time.perf_counter(), time.process_time()
+                spent = diagnose(number, train) if side == "on" else train(lambda: None)
+                taken = time.perf_counter() - wall, time.process_time() - cpu
+                number += 1
+                if pair >= 0:
+                    found[side]["wall"].append(taken[0])
+                    found[side]["cpu"].append(taken[1])
+                    calls += [taken[0] - spent] if side == "on" else []
+    otel_ml.shutdown()
+    return {**found, "calls": calls, "idle": idle}
+
+
+def cores_while_idle() -> float:
+    """Return CPU seconds a second of this process while its main thread sleeps."""
+    began = time.process_time()
+    time.sleep(IDLE_S)
+    return (time.process_time() - began) / IDLE_S
+
+
+Train = Callable[[Callable[[], None]], float]
+
+
+def training() -> tuple[Train, Callable[[int, Train], float]]:
+    """Return a step of a small model that takes `STEP_S`, and the same with all diagnostics around it.
+
+    Both return the seconds of the step itself; the first calls its argument between backward and update.
+    """
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, 1)]
+    model = torch.nn.Sequential(*layers)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    batch = torch.randn(BATCH, WIDTH)
+
+    def train(before_update: Callable[[], None]) -> float:
+        began = time.perf_counter()
+        aside = 0.0
+        optimizer.zero_grad()
+        for index in range(passes):
+            model(batch).square().mean().backward()
+            if index == passes - 1:
+                between = time.perf_counter()
+                before_update()
+                aside = time.perf_counter() - between
+        optimizer.step()
+        return time.perf_counter() - began - aside
+
+    passes = 20
+    passes = max(1, round(20 * STEP_S / statistics.median(train(lambda: None) for _ in range(20))))
+    return train, diagnosed(model, optimizer)
+
+
+def diagnosed(model: Any, optimizer: Any) -> Callable[[int, Train], float]:
+    """Return a step with every diagnostic that a program would call in it."""
+    import torch
+
+    import otel_ml
+    from otel_ml.diagnostics import dynamics, rl
+    from otel_ml.diagnostics.device_memory import report_memory
+    from otel_ml.diagnostics.efficiency import Efficiency
+    from otel_ml.diagnostics.goodput import Goodput
+    from otel_ml.diagnostics.progress import Progress
+    from otel_ml.diagnostics.throughput import Throughput
+
+    throughput, progress = Throughput(window=50, peak=1e12), Progress(steps=1_000_000)
+    efficiency, goodput = Efficiency(), Goodput()
+    norms, iterations = dynamics.Norms(model), dynamics.Iterations(interval=10)
+    advantages, loss = torch.randn(BATCH, 8), torch.ones(())
+
+    def before_update() -> None:
+        norms.record_gradients()
+        norms.record_parameters()
+
+    def step(number: int, train: Train) -> float:
+        otel_ml.set_step(number)
+        otel_ml.set_step(number, axis="policy_version")
+        with goodput.work(number), otel_ml.operation("actor_train/train_step") as op:
+            with op.onload():
+                pass
+            seconds = train(before_update)
+            with op.offload():
+                pass
+        throughput.step(samples=BATCH, tokens=BATCH * WIDTH, flops=1e6)
+        progress.step(samples=BATCH, tokens=BATCH * WIDTH)
+        efficiency.step()
+        iterations.step(loss, samples=BATCH)
+        dynamics.record_state(optimizer, batch_size=BATCH)
+        report_memory()
+        rl.advantages(advantages)
+        rl.kl(advantages)
+        rl.policy_staleness([number] * BATCH)
+        rl.batch_reward([0.5] * BATCH)
+        rl.buffer_state(size=BATCH, capacity=2 * BATCH)
+        return seconds
+
+    return step

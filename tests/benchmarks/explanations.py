@@ -1,0 +1,154 @@
+"""Why a target is missed: figure → the mechanism, with figures of the same run in `{part/figure}`.
+
+A test fails where a recorded figure misses its target and nothing is said of it here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tests.benchmarks.figures import Figure
+from tests.benchmarks.targets import said
+
+__all__ = ["EXPLANATIONS", "told"]
+
+RECORD = (
+    "A record is one call of Python, a look-up of the step, a clock, and four items appended to a list; "
+    "a function of Python that does nothing takes {calls/empty_call.hot} here."
+)
+
+LOG = (
+    "One loop of Python looks ten names up and appends ten records (`log` in the profile); the step, "
+    "the clock and the bound are paid once a row."
+)
+
+TIMED = (
+    "A timer is two calls of Python, two clocks, a span with its id and parent, and a record; so that "
+    "OpenTelemetry sees it, its context is attached and detached. A timer above the level is one look-up and the "
+    "two calls of `with`."
+)
+
+DISABLED = (
+    "Without a run a call is a call of Python that tests one flag: a function of Python that does "
+    "nothing takes {calls/empty_call.hot} here, and OpenTelemetry's no-op counter "
+    "{calls/disabled_record.hot.sdk}. `timed` must also return what `with` can enter."
+)
+
+COLD = (
+    "With evicted caches every object of the 120 series comes from memory again. The SDK's step, "
+    "measured in turns with ours, takes {cold_step/sdk.p50}: the ratio is {cold_step/ratio}. Of so few steps "
+    "p99 is the slowest or the one after it."
+)
+
+LOOP = (
+    "Four ranks, their senders and the service share the cores of this machine: what any of them uses is taken "
+    "from training. The ranks spend {training_loop/50ms.training_thread} of a 50-ms step and "
+    "{training_loop/5ms.training_thread} of a 5-ms step in otel_ml's calls. Whole steps differ by "
+    "{training_loop/50ms.wall.difference} and {training_loop/5ms.wall.difference}; beyond the calls that is the "
+    "senders (`thread: otel_ml` in the profile), the service, and the scheduling of more processes than there are "
+    "cores, which also makes the interval wide. A step that exchanges gradients takes "
+    "{training_loop/5ms.wall.step} where 5 ms are asked for."
+)
+
+ENCODING = (
+    "The SDK's encoder takes {encoding/point.sdk} for the same points: the ratio is "
+    "{encoding/point.ratio}. It is on the background thread (`thread: otel_ml` in the profile), and no step "
+    "waits for it."
+)
+
+SERVICE = (
+    "The service is one process of Python, whose threads share one interpreter. It used {throughput/own.cores}, "
+    "while the clients that make the load used the other core; the scaled figure says what is the machine's. No "
+    "point is decoded one by one (ADR 0012): what the profile shows are the requests (HTTP, the journal's write "
+    "and sync) and numpy, once a step."
+)
+
+COLLECTOR = (
+    "The Collector decodes, batches and encodes every point and keeps it in its own queue on the same disk, and "
+    "shares the cores with the clients and the service. The service used {throughput/collector.cores} meanwhile, "
+    "and without the Collector takes {throughput/own.rate}."
+)
+
+FOREIGN = (
+    "These points take the batched path (`receiver/foreign.py`): what a set of attributes means is worked out "
+    "once, and the points of a row are one observation. But upb hands out every attribute of every point as "
+    "objects of Python, four a point here: decoding (`ForeignDecoder` in the profile) is most of the time, and "
+    "the service used {throughput/foreign.cores}, which is one interpreter. The templates that let our own points "
+    "pass unread (ADR 0012) do not fit them."
+)
+
+SPANS = (
+    "Every span is validated and becomes a line of JSON (`Timers` in the profile), in one interpreter: the service "
+    "used {throughput/spans.cores}. The scaled figure says what is the machine's."
+)
+
+BEHIND = (
+    "No row is whole before its last rank has sent it. The clients that play the ranks share the cores with the "
+    "service, and were late themselves: by up to {ranks/1024.late_clients} with 1,024 ranks and "
+    "{ranks/4096.late_clients} with 4,096, while the service used {ranks/1024.cores} and {ranks/4096.cores}. "
+    "Freshness contains that delay, and what waits for a rank is kept in memory meanwhile: see the [curve](#curves)."
+)
+
+MEMORY = (
+    "What a worker holds depends on how far it is ahead of its sender: here by up to 1,000 steps of 12 values, "
+    "recorded as fast as Python can. The [curve](#curves) shows that it does not grow with the steps."
+)
+
+JSON = "Most of it is `repr` of the numbers: the shortest text that reads back as the same number."
+
+TRACKERS = (
+    "It includes the backend's own client: W&B's hands each row to another process, MLflow's writes "
+    "each value as a row of its database."
+)
+
+DIAGNOSTICS = (
+    "The model is small and on the CPU, where its reductions are computed on the training thread; on a GPU they "
+    "are launched, and read later. In otel_ml's calls a step spends {diagnostics/calls}: about half are the norms "
+    "of gradients and parameters (a dozen small calls of torch each), the rest some fifty values recorded one by "
+    "one, each of which looks its metric up by name (`Measure.record`)."
+)
+
+EXPLANATIONS: Mapping[str, str] = {
+    "calls/record.hot": RECORD,
+    "calls/record.hot.ratio": RECORD,
+    "calls/log_10.hot": LOG,
+    "calls/timed.hot": TIMED,
+    "calls/timed.hot.ratio": TIMED,
+    "calls/level_off.hot": TIMED,
+    "calls/disabled_record.hot": DISABLED,
+    "calls/disabled_log_10.hot": DISABLED,
+    "calls/disabled_timed.hot": DISABLED,
+    "cold_step/p50": COLD,
+    "cold_step/p99": COLD,
+    "training_loop/50ms.wall.slowdown": LOOP,
+    "training_loop/50ms.cpu.slowdown": LOOP,
+    "training_loop/5ms.wall.slowdown": LOOP,
+    "training_loop/5ms.cpu.slowdown": LOOP,
+    "encoding/point": ENCODING,
+    "throughput/own.rate": SERVICE,
+    "throughput/collector.rate": COLLECTOR,
+    "throughput/foreign.rate": FOREIGN,
+    "throughput/spans.rate": SPANS,
+    "ranks/1024.cores": BEHIND,
+    "ranks/1024.memory.growth": BEHIND,
+    "ranks/1024.tensorboard.p50": BEHIND,
+    "ranks/1024.tensorboard.p99": BEHIND,
+    "ranks/1024.jsonl.p50": BEHIND,
+    "ranks/1024.jsonl.p99": BEHIND,
+    "ranks/4096.late_clients": BEHIND,
+    "memory/http.over_bare": MEMORY,
+    "exporters/jsonl.scalar": JSON,
+    "exporters/wandb.scalar": TRACKERS,
+    "exporters/mlflow.scalar": TRACKERS,
+    "diagnostics/wall.slowdown": DIAGNOSTICS,
+    "diagnostics/cpu.slowdown": DIAGNOSTICS,
+}
+"""Whether a figure is behind its target says the page, from the last run. Nothing stands here of a loss, or of memory
+of a worker that grows: those are defects."""
+
+
+def told(figure: str, figures: Mapping[str, Figure]) -> str:
+    """Return why a figure misses its target, with what else was measured; nothing where nobody has said."""
+    text = EXPLANATIONS.get(figure, "")
+    return re.sub(r"\{([^}]+)\}", lambda found: said(figures.get(found[1])), text)
