@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.guard import guard
 from otel_ml._internal.runtime import RUNTIME
 from otel_ml.config import Config
+from otel_ml.once import guard
 
 __all__ = ["SESSION", "Joined"]
 

@@ -13,10 +13,10 @@ import otel_ml
 from otel_ml.compat.nemo_rl import jsonl, timelines, token_errors
 from otel_ml.compat.nemo_rl.config import settings_from
 from otel_ml.compat.nemo_rl.environment import SetVariables
-from otel_ml.compat.nemo_rl.say import say
 from otel_ml.compat.nemo_rl.step_metrics import StepMetrics
 from otel_ml.compat.nemo_rl.values import values_of
 from otel_ml.exceptions import ConfigError
+from otel_ml.once import say
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
