@@ -11,10 +11,11 @@ from otel_ml_exporters.aggregation.late import Late
 from otel_ml_exporters.aggregation.observation import Fragment, Manifest, Sent
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.placing import Placing
+from otel_ml_exporters.aggregation.progress import Progress
 from otel_ml_exporters.aggregation.rows import emit_histograms, row_of
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.stepless import Stepless
-from otel_ml_exporters.aggregation.writers import Progress, WriterState
+from otel_ml_exporters.aggregation.writers import WriterState
 from otel_ml_exporters.records import StepRecord
 
 __all__ = ["Steps"]
