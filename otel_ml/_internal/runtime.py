@@ -20,13 +20,14 @@ from otel_ml._internal.exit import ExitHooks
 from otel_ml._internal.guard import Say, guard
 from otel_ml._internal.hosts import FirstHostLink, OtherHostLink
 from otel_ml._internal.identity import Identity, identify, new_instance
-from otel_ml._internal.inherit import WrittenEnvironment, child_environ
+from otel_ml._internal.inherit import child_environ, children_environ
 from otel_ml._internal.link import Link, Reached, RemoteLink
 from otel_ml._internal.recorder import RecordSettings, recorder
 from otel_ml._internal.recover import recover_spools
 from otel_ml._internal.resource import encode_resource, resource_attributes
 from otel_ml._internal.run import Run
 from otel_ml._internal.send import Sender
+from otel_ml._internal.set_variables import SetVariables
 from otel_ml._internal.spool import Spool
 from otel_ml._internal.tracing import Tracing
 from otel_ml._internal.wake import is_asked_for
@@ -67,7 +68,7 @@ class Runtime:
         self._arguments: Mapping[str, object] = {}
         self._capture: Capture | None = None
         self._is_asleep = False  # a forked child that has not recorded yet: most DataLoader workers never do
-        self._environment = WrittenEnvironment()
+        self._environment = SetVariables()
         self._exit = ExitHooks(self._at_exit, self._at_preemption)
         self._tracing = Tracing(self._resource, self._use_tracing)
         self._pid = os.getpid()
@@ -135,7 +136,7 @@ class Runtime:
             return
         recorder.configure(_record_settings(config))
         self._worker = self._make_worker(config, identity)
-        self._environment.write(config, identity)
+        self._environment.set(children_environ(config, identity))
         recorder.enabled = True
         self._worker.start()
         guard.connect(self._worker.say)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
 from otel_ml.wire.names import sanitised
-from otel_ml_exporters.errors import ExporterClosedError, RetryableExportError
+from otel_ml_exporters.errors import ExporterClosedError, RetryableExportError, on_disk
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import (
     Artifact,
@@ -84,11 +84,9 @@ class JsonlExporter(Exporter):
             RetryableExportError: the folder cannot be written to.
         """
         self._dir = run.dir
-        try:
+        with on_disk(run.dir):
             self._metrics.open(run.dir)
             self._spans.open(run.dir, up_to=self._metrics.last_seq)
-        except OSError as error:
-            raise RetryableExportError(f"{run.dir} cannot be written to: {error}.") from error
 
     def position(self) -> int | None:
         """Return the `seq` of the last line of `metrics.jsonl`."""

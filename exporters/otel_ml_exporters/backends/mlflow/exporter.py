@@ -26,10 +26,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from otel_ml.exceptions import ConfigError
-from otel_ml_exporters.backends.mlflow.errors import translated
+from otel_ml_exporters.backends.mlflow.errors import export_error
 from otel_ml_exporters.backends.mlflow.session import Session
 from otel_ml_exporters.backends.mlflow.tracking import load_mlflow, open_run, run_page, tracking_uri
-from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError
+from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, translated
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
 
@@ -66,7 +66,7 @@ class MlflowExporter(Exporter):
         load_mlflow()
         uri = tracking_uri(run, self._tracking_uri)
         try:
-            with translated():
+            with translated(export_error):
                 opened = open_run(run, uri)
         except PermanentExportError as error:
             raise ConfigError(
@@ -85,7 +85,7 @@ class MlflowExporter(Exporter):
             raise ExporterClosedError("mlflow")
         if self._session is None:
             raise PermanentExportError("mlflow: export before start. Call start(run) first.", slug="exporter-order")
-        with translated():
+        with translated(export_error):
             self._session.write(records)
 
     def shutdown(self, timeout: float, status: RunStatus | None) -> None:
@@ -98,7 +98,7 @@ class MlflowExporter(Exporter):
             return
         self._closed = True
         if self._session is not None and status is not None:
-            with translated():
+            with translated(export_error):
                 self._session.set_status(status)
 
     @property

@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.wandb.connection import MODES
 from otel_ml_exporters.backends.wandb.core import kill_core
-from otel_ml_exporters.backends.wandb.errors import translated
+from otel_ml_exporters.backends.wandb.errors import export_error
 from otel_ml_exporters.backends.wandb.opening import OpenRun, Options, load_wandb, open_run
 from otel_ml_exporters.backends.wandb.session import Session
 from otel_ml_exporters.backends.wandb.transaction_log import LogTail
@@ -38,6 +38,7 @@ from otel_ml_exporters.errors import (
     PermanentExportError,
     RestartExporterError,
     RetryableExportError,
+    translated,
 )
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
@@ -93,7 +94,7 @@ class WandbExporter(Exporter):
     def start(self, run: RunInfo) -> None:
         """Open or resume the run; see `Exporter.start`."""
         try:
-            with translated():
+            with translated(export_error):
                 opened = open_run(run, self._options)
                 self._session = Session(opened.run, opened.position or 0, self._names)
         except PermanentExportError as error:
@@ -112,7 +113,7 @@ class WandbExporter(Exporter):
         if self._session is None:
             raise PermanentExportError("wandb: export before start. Call start(run) first.", slug="exporter-order")
         self._check_the_disk()
-        with translated():
+        with translated(export_error):
             self._session.write(records)
         if self._awaited is None:
             self._awaited = (self._session.last_row, time.monotonic() + _ON_DISK_S)
@@ -168,7 +169,7 @@ class WandbExporter(Exporter):
         finishing = _Finishing(self._opened.run, status)
         finishing.start()
         finishing.join(timeout)
-        with translated():
+        with translated(export_error):
             finishing.check(timeout)
 
     @property
