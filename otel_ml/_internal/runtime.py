@@ -33,7 +33,7 @@ from otel_ml._internal.tracing import Tracing
 from otel_ml._internal.wake import is_asked_for
 from otel_ml._internal.worker import Status, Worker
 from otel_ml.config import Config
-from otel_ml.exceptions import OtelMLError
+from otel_ml.exceptions import ConfigError, OtelMLError
 from otel_ml.wire.rendezvous import Rendezvous, rendezvous_of, run_folder
 
 __all__ = ["RUNTIME", "Runtime"]
@@ -89,7 +89,7 @@ class Runtime:
             else:
                 config = Config.from_env(**arguments)
                 if config.problems:
-                    raise_all(config)
+                    raise ConfigError(*config.problems)
                 self._start(config, identify(config, os.environ), arguments)
                 if config.is_remote and arguments.get("exporters"):
                     guard.say("exporters-unused", _exporters_unused(config, arguments["exporters"]))
@@ -177,7 +177,9 @@ class Runtime:
         if not new:
             return
         addition = Config.from_env(**new)
-        changed = sorted(key for key in new if key != "topology" and _differs(self._config, addition, key))
+        changed = sorted(
+            key for key in new if key != "topology" and getattr(self._config, key) != getattr(addition, key)
+        )
         if "topology" in new:
             self._config = replace(self._config, topology={**self._config.topology, **addition.topology})
             if self._worker is not None:
@@ -255,7 +257,7 @@ class Runtime:
             recorder.enabled = False
             guard.connect(None)
             if worker is not None:
-                recorder.after_fork_in_child()  # a new init() is a new run: from ml.seq 1, and with no step
+                recorder.forget()  # a new init() is a new run: from ml.seq 1, and with no step
             self._tracing.deactivate()
             self._exit.uninstall()
             self._environment.undo()
@@ -285,7 +287,7 @@ class Runtime:
         self._pid = os.getpid()
         worker, self._worker = self._worker, None
         self._capture = None
-        recorder.after_fork_in_child()
+        recorder.forget()
         EVENTS.forget()
         guard.forget()
         guard.connect(None)
@@ -319,28 +321,11 @@ def _status_of(status: str) -> Literal["finished", "failed", "killed"]:
     return "failed" if status == "failed" else "killed" if status == "killed" else "finished"
 
 
-def raise_all(config: Config) -> None:
-    """Raise every problem of the environment at once.
-
-    Raises:
-        ConfigError: always.
-    """
-    from otel_ml.exceptions import ConfigError
-
-    raise ConfigError(*config.problems)
-
-
 def _exporters_unused(config: Config, given: object) -> str:
     return (
         f"init(exporters={given!r}) is not used: the service at {config.endpoint.shown} decides where the run is "
         f"written. Name them where it is started, or unset {config.endpoint.source}."
     )
-
-
-def _differs(config: Config, addition: Config, key: str) -> bool:
-    if key == "params":
-        return False
-    return bool(getattr(config, key) != getattr(addition, key))
 
 
 def _spool_folder(rendezvous: Rendezvous) -> Path:

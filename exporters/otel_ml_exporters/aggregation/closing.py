@@ -14,6 +14,7 @@ from otel_ml_exporters.aggregation.writers import Writers, WriterState
 __all__ = ["STEPS_BEFORE_LEARNED", "Judge", "Verdict"]
 
 STEPS_BEFORE_LEARNED = 3
+"""Steps that close on an axis before the time between closes says how long a quiet member is waited for."""
 
 
 class Verdict(NamedTuple):

@@ -12,7 +12,6 @@ from otel_ml_exporters.aggregation.progress import Progress
 
 __all__ = ["WriterState", "Writers"]
 
-
 MAX_GAPS = 16_384
 """Gaps in a writer's running numbers that are remembered; of more, the oldest count as filled."""
 
@@ -22,7 +21,6 @@ MAX_PARTS = 1_024
 _SET_BACK_NS = 60 * 10**9
 """Times that are so much older than others of a writer say that its clock was set back: nothing is reordered so far."""
 
-
 _PHASE_S = 1.5
 """A heartbeat is taken once a second, and waits as long for the next request; some of a boot wait less than others."""
 
@@ -31,6 +29,10 @@ class WriterState:
     """One process incarnation.
 
     Attributes:
+        number: its place among all writers of the run, by which the engine's state refers to it.
+        writer: its resource, as it was said last.
+        source: what of that the reduction needs.
+        attempt: which its steps belong to; None before its first step.
         received: running numbers that arrived whole.
         parts: running number → series, of those a Collector has split and of which a piece is missing.
         floor: all running numbers up to here arrived, or are not waited for any more.
@@ -48,7 +50,10 @@ class WriterState:
         native: it sends running numbers: it is one of ours.
         newest: it is the newest incarnation of its (role, rank) that delivered a step.
         before: the number of the incarnation before it.
+        goodbye: its last record, once it was heard.
+        points: of it that were taken, without duplicates.
         lanes: axis → number of the lane it writes to.
+        progress: number of a lane → where it stands there.
     """
 
     __slots__ = (
@@ -231,7 +236,13 @@ def _source(number: int, writer: Writer, pool: str) -> Source:
 
 
 class Writers:
-    """All writers of the run, found by their resource."""
+    """All writers of the run, found by their resource.
+
+    Attributes:
+        all: by number.
+        dirty: numbers of those whose state is to be committed.
+        described: numbers of those whose resource is to be committed.
+    """
 
     def __init__(self) -> None:
         self.all: list[WriterState] = []
