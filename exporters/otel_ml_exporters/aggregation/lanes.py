@@ -254,8 +254,10 @@ class Track:
     """A role's axis, over all attempts.
 
     Attributes:
+        lanes: attempt → its lane.
         tally: counts of its points.
         reductions: metric → reduction string → the rank that used it first.
+        combinations: (number of a shape, reduction string) of what `reductions` has; a cache.
     """
 
     __slots__ = ("axis", "combinations", "lanes", "reductions", "role", "tally")
