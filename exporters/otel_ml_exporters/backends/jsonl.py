@@ -12,7 +12,7 @@ from pathlib import Path
 from otel_ml.exceptions import ConfigError
 from otel_ml.wire.names import sanitised
 from otel_ml_exporters.errors import ExporterClosedError, RetryableExportError, on_disk
-from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.records import (
     Artifact,
     Audio,
@@ -64,8 +64,8 @@ class JsonlExporter(Exporter):
     """
 
     def __init__(self, *, every: int = 1) -> None:
-        if every < 1:
-            raise ConfigError(f"jsonl.every: expected a number of steps from 1, got {every!r}.")
+        if problems := every_problems("jsonl", every):
+            raise ConfigError(*problems)
         self.every = every
         self._dir: Path | None = None
         self._closed = False

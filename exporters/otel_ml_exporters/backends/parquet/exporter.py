@@ -10,7 +10,7 @@ from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.parquet.parts import Parts
 from otel_ml_exporters.backends.parquet.rows import load_pyarrow, merge_tables, table_of, write_table
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, on_disk
-from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.records import Record, RunInfo, RunStatus, StepRecord
 
 __all__ = ["ParquetExporter"]
@@ -40,8 +40,8 @@ class ParquetExporter(Exporter):
     max_delay = 10.0
 
     def __init__(self, *, every: int = 1) -> None:
-        if not isinstance(every, int) or every < 1:
-            raise ConfigError(f"parquet.every: expected a number of steps from 1, got {every!r}.")
+        if problems := every_problems("parquet", every):
+            raise ConfigError(*problems)
         self.every = every
         self._folder: Path | None = None
         self._parts: Parts | None = None

@@ -11,7 +11,7 @@ from otel_ml_exporters.backends.swanlab.keys import amended_key, identifier, met
 from otel_ml_exporters.backends.swanlab.messages import Messages
 from otel_ml_exporters.backends.swanlab.run_file import Mark, RunFile
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, on_disk
-from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.records import (
     Image,
     JsonValue,
@@ -45,8 +45,8 @@ class SwanlabExporter(Exporter):
     """
 
     def __init__(self, *, every: int = 1) -> None:
-        if not isinstance(every, int) or every < 1:
-            raise ConfigError(f"swanlab.every: expected a number of steps from 1, got {every!r}.")
+        if problems := every_problems("swanlab", every):
+            raise ConfigError(*problems)
         self.every = every
         self._writer: _Writer | None = None
         self._folder: Path | None = None

@@ -40,7 +40,7 @@ from otel_ml_exporters.errors import (
     RetryableExportError,
     translated,
 )
-from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
 
 __all__ = ["WandbExporter"]
@@ -214,11 +214,9 @@ class _Finishing(threading.Thread):
 
 
 def _check(options: Options, every: int, names: int) -> None:
-    problems = []
+    problems = every_problems("wandb", every)
     if not isinstance(names, int) or names < 1:
         problems.append(f"wandb.names: expected a number of metrics from 1, got {names!r}.")
-    if not isinstance(every, int) or every < 1:
-        problems.append(f"wandb.every: expected a number of steps from 1, got {every!r}.")
     if options.mode not in MODES:
         problems.append(f"wandb.mode: expected one of {', '.join(MODES)}, got {options.mode!r}.")
     for field in fields(options):
