@@ -251,7 +251,7 @@ class Runtime:
             deadline = time.monotonic() + timeout
             capture, self._capture = self._capture, None
             if capture is not None:
-                capture.wait(min(CAPTURE_TIMEOUT, timeout))
+                capture.end(min(CAPTURE_TIMEOUT, timeout))
             if worker is not None:
                 was_fine = worker.request("end", deadline - time.monotonic(), status)
             recorder.enabled = False
