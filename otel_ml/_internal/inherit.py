@@ -9,7 +9,7 @@ from otel_ml import env
 from otel_ml._internal.identity import Identity, Parent
 from otel_ml.config import Config
 
-__all__ = ["child_environ", "children_environ", "run_environ"]
+__all__ = ["child_environ", "inherited_environ", "run_environ"]
 
 
 _OF_ONE_PROCESS = frozenset(
@@ -45,7 +45,7 @@ def child_environ(config: Config, identity: Identity, environ: Mapping[str, str]
     return variables
 
 
-def children_environ(config: Config, identity: Identity) -> dict[str, str]:
+def inherited_environ(config: Config, identity: Identity) -> dict[str, str]:
     """Return what makes child processes (fork, spawn, subprocess) join the run as children of this one."""
     parent = Parent(identity.instance, os.getpid(), identity.place.rank, config.role)
     return {**run_environ(config, identity), env.PARENT.name: str(parent)}

@@ -20,7 +20,7 @@ from otel_ml._internal.exit import ExitHooks
 from otel_ml._internal.guard import Say, guard
 from otel_ml._internal.hosts import FirstHostLink, OtherHostLink
 from otel_ml._internal.identity import Identity, identify, new_instance
-from otel_ml._internal.inherit import child_environ, children_environ
+from otel_ml._internal.inherit import child_environ, inherited_environ
 from otel_ml._internal.link import Link, Reached, RemoteLink
 from otel_ml._internal.recorder import RecordSettings, recorder
 from otel_ml._internal.recover import recover_spools
@@ -136,7 +136,7 @@ class Runtime:
             return
         recorder.configure(_record_settings(config))
         self._worker = self._make_worker(config, identity)
-        self._environment.set(children_environ(config, identity))
+        self._environment.set(inherited_environ(config, identity))
         recorder.enabled = True
         self._worker.start()
         guard.connect(self._worker.say)
