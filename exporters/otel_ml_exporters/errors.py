@@ -12,7 +12,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from otel_ml.exceptions import ConfigError, OtelMLError
 
@@ -23,6 +25,8 @@ __all__ = [
     "RestartExporterError",
     "RetryableExportError",
     "UnknownExporterError",
+    "on_disk",
+    "translated",
 ]
 
 
@@ -80,3 +84,23 @@ class UnknownExporterError(ConfigError):
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         super().__init__(f"No exporter is registered as {name!r}.{hint} Registered: {', '.join(known)}.")
+
+
+@contextmanager
+def on_disk(folder: Path | None) -> Iterator[None]:
+    """Raise `RetryableExportError` where the operating system refuses what is written to `folder` inside."""
+    try:
+        yield
+    except OSError as error:
+        raise RetryableExportError(f"{folder} cannot be written to: {error}.") from error
+
+
+@contextmanager
+def translated(export_error: Callable[[Exception], ExportError]) -> Iterator[None]:
+    """Raise `export_error` of whatever a backend's library raises inside; our own errors pass."""
+    try:
+        yield
+    except OtelMLError:
+        raise
+    except Exception as error:
+        raise export_error(error) from error

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
 
-__all__ = ["Exporter"]
+__all__ = ["Exporter", "every_problems"]
 
 
 class Exporter(ABC):
@@ -84,3 +84,16 @@ class Exporter(ABC):
     def notice(self) -> str | None:
         """A sentence for a person, said once after `start`, where something is not as they may expect."""
         return None
+
+
+def every_problems(exporter: str, every: object) -> list[str]:
+    """Return what is wrong with the option `every` of an exporter, for its `ConfigError`; nothing where it is fine.
+
+    Examples:
+        >>> every_problems("jsonl", 10), every_problems("jsonl", 0)
+        ([], ['jsonl.every: expected a number of steps from 1, got 0.'])
+    """
+    problems = []
+    if not isinstance(every, int) or every < 1:
+        problems.append(f"{exporter}.every: expected a number of steps from 1, got {every!r}.")
+    return problems

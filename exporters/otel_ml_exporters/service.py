@@ -28,11 +28,12 @@ from otel_ml.wire.rendezvous import Rendezvous, path_part, run_folder
 from otel_ml.wire.rendezvous import Service as Announcement
 from otel_ml_exporters.aggregation.observation import Writer
 from otel_ml_exporters.aggregation.settings import EngineSettings
-from otel_ml_exporters.config import ServiceConfig
+from otel_ml_exporters.config import EmbeddedRun, ServiceConfig
 from otel_ml_exporters.delivery.retry import RetryPolicy
+from otel_ml_exporters.experiments.account import account
 from otel_ml_exporters.experiments.book import RunBook
+from otel_ml_exporters.experiments.embedded_life import EmbeddedLife
 from otel_ml_exporters.experiments.exporters import exporter_makers
-from otel_ml_exporters.experiments.leftovers import LeftoverSpools
 from otel_ml_exporters.experiments.loop import EngineLoop
 from otel_ml_exporters.experiments.run import RunSettings
 from otel_ml_exporters.experiments.self_telemetry import run_measures
@@ -57,12 +58,6 @@ _log = logging.getLogger(__name__)
 
 _STOP_S = 30.0
 """Seconds a stopping service gives its exporters."""
-
-_LINGER_S = 2.0
-"""How long an embedded service stays after the end: the last writer still reads its account."""
-
-_NOBODY_S = 120.0
-"""How long an embedded service waits for the first request, or for an exporter that makes no progress."""
 
 _PREDECESSOR_S = 40.0
 """How long an embedded service waits for the one before it to finish delivering; a run has one at a time."""
@@ -150,7 +145,7 @@ class Service:
             damaged=self._damaged,
             clock=clock,
         )
-        self._spools: LeftoverSpools | None = None
+        self._life = self._embedded_life()
 
     def start(self) -> str:
         """Recover what a predecessor left, start to serve, and return the base URL of OTLP/HTTP.
@@ -163,8 +158,8 @@ class Service:
             self._recover()
             self._http_address = self._http.start()
             self._grpc_address = None if self._grpc is None else self._grpc.start()
-            if self._config.embedded is not None:
-                self._announce(Rendezvous(self._config.embedded.rendezvous))
+            if self._life is not None and self._config.embedded is not None:
+                self._announce(self._life, self._config.embedded)
         except BaseException:
             self.stop(0)
             raise
@@ -204,11 +199,8 @@ class Service:
         if self._stopped.is_set():
             return
         self._stopped.set()
-        if self._config.embedded is not None:
-            # First of all: who comes now starts a new service instead of losing time with this one.
-            Rendezvous(self._config.embedded.rendezvous).service_file.unlink(missing_ok=True)
-        if self._spools is not None:
-            self._spools.stop()
+        if self._life is not None:
+            self._life.withdraw()
         self._http.stop(timeout=5.0)
         if self._grpc is not None:
             self._grpc.stop(timeout=5.0)
@@ -219,8 +211,8 @@ class Service:
         for run in self._runs:
             self._runs.put_away(run)
         self._journal.close()
-        if self._config.embedded is not None:
-            Rendezvous(self._config.embedded.rendezvous).remove()
+        if self._life is not None:
+            self._life.leave()
         self._ended.set()
 
     # What routes ask (RunsView); on the receiver's thread
@@ -234,10 +226,10 @@ class Service:
         run = self._runs.get(experiment)
         if run is None:
             return None
-        account = run.account(self._loop.queued)
+        said = account(run, self._loop.queued)
         if speaker:
-            run.told = len(account["notices"])
-        return account if writer is None else {**account, "last": run.status.last_writer == writer}
+            run.told = len(said["notices"])
+        return said if writer is None else {**said, "last": run.status.last_writer == writer}
 
     @property
     def is_settled(self) -> bool:
@@ -297,38 +289,17 @@ class Service:
             _log.error("%s", explained(self._journal.damage, "damaged-file"))
             self._tell_all("damaged-file", self._journal.damage)
 
-    def _announce(self, rendezvous: Rendezvous) -> None:
-        embedded = self._config.embedded
-        assert embedded is not None
-        run = self._runs.of(Writer(embedded.experiment, role="", instance="", experiment_name=embedded.experiment_name))
+    def _announce(self, life: EmbeddedLife, names: EmbeddedRun) -> None:
+        run = self._runs.of(Writer(names.experiment, role="", instance="", experiment_name=names.experiment_name))
         for problem in self._problems:
             run.say("wrong-setting", f"{problem} The run goes on with: {', '.join(self._exporters) or 'no exporter'}.")
-        rendezvous.create()
-        announcement = Announcement(self.endpoint, self._token, os.getpid(), str(run.folder), self.exporters)
-        self._spools = LeftoverSpools(
-            rendezvous.spool,
-            lambda signal, body: self._admission.take(signal, body).stored,
-            taken_in=lambda: rendezvous.publish(announcement),
-        )
-        self._spools.start()
-        threading.Thread(target=self._watch_the_end, name="otel-ml-end", daemon=True).start()
+        life.announce(Announcement(self.endpoint, self._token, os.getpid(), str(run.folder), self.exporters))
 
-    def _watch_the_end(self) -> None:
-        """Embedded: end when the run is over, or when nothing moves any more."""
-        moved_at, last_seen = self._clock(), None
-        while not self._stopped.wait(_LINGER_S / 4):
-            runs = list(self._runs)
-            seen = [(run.status, *(pipeline.status for pipeline in run.pipelines.values())) for run in runs]
-            if self._ended.is_set():
-                return
-            if seen != last_seen or self._admission.held:
-                moved_at, last_seen = self._clock(), seen
-            still_s = self._clock() - moved_at
-            is_over = all(run.is_over and run.outbox.last_seq for run in runs)
-            waits_for_writers = any(run.status.state == "running" and run.status.writers for run in runs)
-            if still_s >= (_LINGER_S if is_over else _NOBODY_S) and not waits_for_writers:
-                self._ended.set()
-                return
+    def _embedded_life(self) -> EmbeddedLife | None:
+        if self._config.embedded is None:
+            return None
+        rendezvous = Rendezvous(self._config.embedded.rendezvous)
+        return EmbeddedLife(rendezvous, self._runs, self._admission, over=self._ended.set, clock=self._clock)
 
     def _state_folder(self) -> Path:
         embedded = self._config.embedded

@@ -17,6 +17,11 @@ MAX_BUCKETS = 2048
 class ExponentialBuckets:
     """Counts of values per bucket `(base**i, base**(i + 1)]`, with `base = 2**2**-scale`.
 
+    Attributes:
+        scale: `SCALE`, or lower where the data span too much for it.
+        zeros: values that are 0.
+        positive, negative: i → count, of values above 0 and, by their magnitude, below.
+
     Examples:
         >>> buckets = ExponentialBuckets()
         >>> buckets.add([1.0, 1.5, -2.0, 0.0, float("nan")])

@@ -26,18 +26,25 @@ class Capture:
 
     def __init__(self, role: str) -> None:
         self._role = role
+        self._is_over = False
         self._thread = threading.Thread(target=self._look, name="otel_ml_capture", daemon=True)
 
     def start(self) -> None:
         """Begin to look."""
         self._thread.start()
 
-    def wait(self, timeout: float) -> None:
-        """Wait until all is queued: a short program ends before git does."""
+    def end(self, timeout: float) -> None:
+        """Wait until all is queued, for `timeout` seconds: a short program ends before git does.
+
+        What is found later belongs to a run that is over, and must not get into the next one of the process.
+        """
         self._thread.join(timeout)
+        self._is_over = True
 
     def _look(self) -> None:
         for record in captured(self._role):  # each as soon as it is known: a short job may end before the last
+            if self._is_over:
+                return
             EVENTS.put("capture", partial(tuple, (record,)))
 
 

@@ -41,6 +41,11 @@ class Definition:
 
     Its reduction may still be unknown while nothing of it was folded: a library creates its
     metrics at import, and the program says `define_metric()` later. The first fold settles it.
+
+    Attributes:
+        reduction: None while it is unknown.
+        unit: in UCUM, or empty.
+        default: the reduction where nobody gives one.
     """
 
     __slots__ = ("default", "description", "name", "reduction", "unit")
@@ -67,7 +72,11 @@ class Series:
     Attributes:
         special: records of it need more than their sum: an order or weights (set by the fold).
         order: place in its ScopeMetrics, the same in every flush; `_UNSETTLED` before the first fold.
+        moments, ordered, buckets, m2: what the fold keeps of it: sums, first and last record, quantiles, deviations.
+        weighted: a record of it had a weight.
+        plain: its point is a constant prefix and two or four numbers: sums alone, and no attributes.
         ranged: a point of more than one record was sent: minimum and maximum are sent from then on.
+        short_prefix, long_prefix: those prefixes, without and with minimum and maximum; empty until first sent.
         internal: counted by otel_ml itself, not a value of the user's.
     """
 
@@ -275,6 +284,14 @@ def define_metric(
     """Say once how a metric, or all whose names match a glob such as `tokens*`, is reduced.
 
     What was defined or recorded first stays; a different reduction later is said and not used.
+
+    Args:
+        name: of the metric, or a glob.
+        reduce: how values become one across ranks, the mean by default; a tuple gives several.
+        within: how one rank's records of a step combine first.
+        over: topology dimension of which one rank per coordinate counts.
+        unit: in UCUM: `s`, `By`, `1`, `{token}`.
+        description: one sentence.
     """
     if not isinstance(name, str) or not name:
         guard.wrong("bad-name", bad_name(name))

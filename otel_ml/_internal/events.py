@@ -51,7 +51,7 @@ class EventQueue:
         self._queued: deque[tuple[str, Make]] = deque()
 
     def put(self, call: str, make: Make) -> None:
-        """Queue an event that `call` asked for, if there is a run."""
+        """Queue an event that `call` asked for; where too many wait, it is dropped and counted."""
         if len(self._queued) >= MAX_QUEUED:
             guard.drop("events_queue_full", f"{call}: more than {MAX_QUEUED} events at once; the rest is dropped.")
             return

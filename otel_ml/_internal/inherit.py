@@ -1,4 +1,4 @@
-"""What a run hands to child processes: environment variables, written by `init()` and undone by `shutdown()`."""
+"""What a run hands to other processes: the environment variables by which they join it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from otel_ml import env
 from otel_ml._internal.identity import Identity, Parent
 from otel_ml.config import Config
 
-__all__ = ["WrittenEnvironment", "child_environ", "run_environ"]
+__all__ = ["child_environ", "inherited_environ", "run_environ"]
 
 
 _OF_ONE_PROCESS = frozenset(
@@ -45,24 +45,7 @@ def child_environ(config: Config, identity: Identity, environ: Mapping[str, str]
     return variables
 
 
-class WrittenEnvironment:
-    """Variables written into this process' environment, and what was there before."""
-
-    def __init__(self) -> None:
-        self._before: dict[str, str | None] = {}
-
-    def write(self, config: Config, identity: Identity) -> None:
-        """Let child processes (fork, spawn, subprocess) join the run as children of this one."""
-        parent = Parent(identity.instance, os.getpid(), identity.place.rank, config.role)
-        for name, value in {**run_environ(config, identity), env.PARENT.name: str(parent)}.items():
-            self._before.setdefault(name, os.environ.get(name))
-            os.environ[name] = value
-
-    def undo(self) -> None:
-        """Put back what was there."""
-        for name, value in self._before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        self._before.clear()
+def inherited_environ(config: Config, identity: Identity) -> dict[str, str]:
+    """Return what makes child processes (fork, spawn, subprocess) join the run as children of this one."""
+    parent = Parent(identity.instance, os.getpid(), identity.place.rank, config.role)
+    return {**run_environ(config, identity), env.PARENT.name: str(parent)}

@@ -14,7 +14,7 @@ __all__ = ["forget_everything"]
 def forget_everything() -> None:
     """Drop records, steps, metrics, timers and counts, and record nothing. For `otel_ml.testing`."""
     recorder.enabled = False
-    recorder.after_fork_in_child()
+    recorder.forget()
     recorder.configure(RecordSettings())
     DEFINITIONS.forget()
     forget_names()

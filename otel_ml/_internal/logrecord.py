@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from otel_ml.wire import attributes as keys
@@ -20,9 +20,12 @@ _SCOPE = encode_field(1, text(1, keys.SCOPE))
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """An event; `body` is a value, or how to make it (called in the background).
+    """An event, with a body and attributes that OTLP can carry.
 
-    A body function may return attributes too, that are known only once it ran.
+    Attributes:
+        event: what happened, such as `ml.text`.
+        time_ns: since the epoch; that of the call where the record is made later.
+        is_warning: it is of severity WARN, else INFO.
     """
 
     event: str
@@ -30,9 +33,6 @@ class LogRecord:
     attributes: Mapping[str, object] = field(default_factory=dict)
     time_ns: int = field(default_factory=time.time_ns)
     is_warning: bool = False
-
-
-Body = Callable[[], tuple[object, Mapping[str, object]]]
 
 
 def encode_scope_logs(record: LogRecord, sequence: int) -> bytes:

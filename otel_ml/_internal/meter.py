@@ -140,5 +140,11 @@ class Meter:
 
 
 def get_meter(name: str = "", version: str | None = None, schema_url: str | None = None) -> Meter:
-    """Return a meter, with OpenTelemetry's signature."""
+    """Return a meter, with OpenTelemetry's signature.
+
+    Args:
+        name: who measures, such as a module's name; no part of a metric's name.
+        version: accepted as there, and not used.
+        schema_url: the same.
+    """
     return Meter(name)

@@ -26,8 +26,11 @@ class Pending:
     """What one step has gathered since the last collection.
 
     Attributes:
+        first_ns, last_ns: times of its first and its last record.
         groups: records not yet reduced, of the fold in progress.
         moments: per series; all but those of which only the order matters.
+        buckets: where quantiles or a histogram are asked for.
+        order: where the first or the last record is asked for.
         m2: sum of squared deviations from the mean, where `std` is asked for.
         weights: Σw and Σwx, where a record had a weight; one without counts as weight 1.
     """

@@ -175,8 +175,8 @@ class Recorder:
         if dropped is not None:
             dropped.points -= points
 
-    def after_fork_in_child(self) -> None:
-        """Empty the buffers, with new locks, `ml.seq` from 1 and no current step."""
+    def forget(self) -> None:
+        """Be as in a process that has recorded nothing: empty buffers, new locks, `ml.seq` from 1, no current step."""
         RECORDS.clear()
         FOLDER.forget()
         STEPS.forget()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from otel_ml._internal.answer import Transport
@@ -16,7 +16,7 @@ from otel_ml.wire.spool import PATHS, SUFFIX, Frame, Leftover, read_spool, reque
 __all__ = ["recover_spools"]
 
 
-def recover_spools(folder: Path, transport: Transport, deadline: float, say: Callable[[str, str], None]) -> bool:
+def recover_spools(folder: Path, transport: Transport, deadline: float, say: Say) -> bool:
     """Send and delete every spool file whose writer is dead; return whether none is left.
 
     Files of live writers are locked by them and left alone; two processes that recover at once share the work.

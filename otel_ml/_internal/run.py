@@ -29,6 +29,7 @@ class Run:
     Attributes:
         id: keep it in checkpoints: `init(id=…)` continues the run.
         name: display name.
+        experiment: W&B project, MLflow experiment, folder.
         dir: the run's folder, or None where the service is elsewhere.
         role: of this process.
         rank: of this process.

@@ -20,19 +20,20 @@ from otel_ml._internal.exit import ExitHooks
 from otel_ml._internal.guard import Say, guard
 from otel_ml._internal.hosts import FirstHostLink, OtherHostLink
 from otel_ml._internal.identity import Identity, identify, new_instance
-from otel_ml._internal.inherit import WrittenEnvironment, child_environ
+from otel_ml._internal.inherit import child_environ, inherited_environ
 from otel_ml._internal.link import Link, Reached, RemoteLink
 from otel_ml._internal.recorder import RecordSettings, recorder
 from otel_ml._internal.recover import recover_spools
 from otel_ml._internal.resource import encode_resource, resource_attributes
 from otel_ml._internal.run import Run
 from otel_ml._internal.send import Sender
+from otel_ml._internal.set_variables import SetVariables
 from otel_ml._internal.spool import Spool
 from otel_ml._internal.tracing import Tracing
 from otel_ml._internal.wake import is_asked_for
 from otel_ml._internal.worker import Status, Worker
 from otel_ml.config import Config
-from otel_ml.exceptions import OtelMLError
+from otel_ml.exceptions import ConfigError, OtelMLError
 from otel_ml.wire.rendezvous import Rendezvous, rendezvous_of, run_folder
 
 __all__ = ["RUNTIME", "Runtime"]
@@ -67,7 +68,7 @@ class Runtime:
         self._arguments: Mapping[str, object] = {}
         self._capture: Capture | None = None
         self._is_asleep = False  # a forked child that has not recorded yet: most DataLoader workers never do
-        self._environment = WrittenEnvironment()
+        self._environment = SetVariables()
         self._exit = ExitHooks(self._at_exit, self._at_preemption)
         self._tracing = Tracing(self._resource, self._use_tracing)
         self._pid = os.getpid()
@@ -88,7 +89,7 @@ class Runtime:
             else:
                 config = Config.from_env(**arguments)
                 if config.problems:
-                    raise_all(config)
+                    raise ConfigError(*config.problems)
                 self._start(config, identify(config, os.environ), arguments)
                 if config.is_remote and arguments.get("exporters"):
                     guard.say("exporters-unused", _exporters_unused(config, arguments["exporters"]))
@@ -135,7 +136,7 @@ class Runtime:
             return
         recorder.configure(_record_settings(config))
         self._worker = self._make_worker(config, identity)
-        self._environment.write(config, identity)
+        self._environment.set(inherited_environ(config, identity))
         recorder.enabled = True
         self._worker.start()
         guard.connect(self._worker.say)
@@ -176,7 +177,9 @@ class Runtime:
         if not new:
             return
         addition = Config.from_env(**new)
-        changed = sorted(key for key in new if key != "topology" and _differs(self._config, addition, key))
+        changed = sorted(
+            key for key in new if key != "topology" and getattr(self._config, key) != getattr(addition, key)
+        )
         if "topology" in new:
             self._config = replace(self._config, topology={**self._config.topology, **addition.topology})
             if self._worker is not None:
@@ -248,13 +251,13 @@ class Runtime:
             deadline = time.monotonic() + timeout
             capture, self._capture = self._capture, None
             if capture is not None:
-                capture.wait(min(CAPTURE_TIMEOUT, timeout))
+                capture.end(min(CAPTURE_TIMEOUT, timeout))
             if worker is not None:
                 was_fine = worker.request("end", deadline - time.monotonic(), status)
             recorder.enabled = False
             guard.connect(None)
             if worker is not None:
-                recorder.after_fork_in_child()  # a new init() is a new run: from ml.seq 1, and with no step
+                recorder.forget()  # a new init() is a new run: from ml.seq 1, and with no step
             self._tracing.deactivate()
             self._exit.uninstall()
             self._environment.undo()
@@ -284,7 +287,7 @@ class Runtime:
         self._pid = os.getpid()
         worker, self._worker = self._worker, None
         self._capture = None
-        recorder.after_fork_in_child()
+        recorder.forget()
         EVENTS.forget()
         guard.forget()
         guard.connect(None)
@@ -318,28 +321,11 @@ def _status_of(status: str) -> Literal["finished", "failed", "killed"]:
     return "failed" if status == "failed" else "killed" if status == "killed" else "finished"
 
 
-def raise_all(config: Config) -> None:
-    """Raise every problem of the environment at once.
-
-    Raises:
-        ConfigError: always.
-    """
-    from otel_ml.exceptions import ConfigError
-
-    raise ConfigError(*config.problems)
-
-
 def _exporters_unused(config: Config, given: object) -> str:
     return (
         f"init(exporters={given!r}) is not used: the service at {config.endpoint.shown} decides where the run is "
         f"written. Name them where it is started, or unset {config.endpoint.source}."
     )
-
-
-def _differs(config: Config, addition: Config, key: str) -> bool:
-    if key == "params":
-        return False
-    return bool(getattr(config, key) != getattr(addition, key))
 
 
 def _spool_folder(rendezvous: Rendezvous) -> Path:

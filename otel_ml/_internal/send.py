@@ -36,7 +36,7 @@ class Batch:
 
 
 class Sender:
-    """Sends one spool. Not thread-safe: the runtime calls it under its sending lock.
+    """Sends one spool. Not thread-safe: only the worker's background thread calls it.
 
     Attributes:
         delivered: points acknowledged.

@@ -29,7 +29,13 @@ SPANS: list[Recording] = []
 
 
 class Watch:
-    """What is measured under one name in this process; the first definition of a name holds."""
+    """What is measured under one name in this process; the first definition of a name holds.
+
+    Attributes:
+        level: it measures while `OTEL_ML_TIMER_LEVEL` is not below it.
+        span: whether a span is kept, too.
+        device: `cuda` where events on the device's stream measure, else None.
+    """
 
     __slots__ = ("device", "level", "name", "series", "span")
 
@@ -202,6 +208,8 @@ class _State:
         budget: spans kept per step; 0 keeps none.
         begin: gives a span its ids and makes it the current one.
         detach: OpenTelemetry's, once spans are visible to it.
+        next_id: returns a span's id that no other of this process has.
+        trace_high: the upper half of the ids of all traces of this process.
         collected: spans encoded since the process began.
         offset_ns: from `perf_counter_ns()` to the epoch, renewed at every collection.
     """

@@ -2,7 +2,7 @@
 
 The file (`otel_ml.wire.spool`) is what survives a `kill -9`: the next process of the job on the host, the
 embedded service or `otel-ml recover` sends it. In steady state it is truncated about once a second. Only the
-runtime's background thread, or whoever holds the runtime's sending lock, calls anything here.
+worker's background thread calls anything here.
 """
 
 from __future__ import annotations

@@ -84,6 +84,10 @@ def set_step(index: int, *, axis: str = DEFAULT_AXIS) -> None:
 
     Records without `step=` count there until the next call; a `with step()` block overrides it for
     its context. An earlier step is complete once a later one is entered.
+
+    Args:
+        index: a whole number from 0 on; anything else is said, and changes nothing.
+        axis: what is counted; each axis has a current step of its own.
     """
     if NOW.off:
         STEPS.wanted[axis] = index
@@ -98,6 +102,10 @@ def step(index: int, *, axis: str = DEFAULT_AXIS) -> StepBlock | _NoBlock:
     Several blocks may be open at once, in tasks or threads, on the same or different steps:
     a step is complete when a later one was entered and none of its blocks is open. Threads started
     inside do not inherit it; asyncio tasks do.
+
+    Args:
+        index: a whole number from 0 on; anything else is said, and the block has no step of its own.
+        axis: what is counted.
     """
     if NOW.off or not _accepted(index, axis, "step()"):
         return _NO_BLOCK

@@ -100,7 +100,7 @@ class Tracing:
             trace.set_tracer_provider(ours)
 
     def keep(self, span: ReadableSpan) -> None:
-        """Queue a finished span for sending; the oldest go if there are too many, counted."""
+        """Queue a finished span for sending; where too many wait, it is dropped and counted."""
         if not self._is_active or span.context is None or not span.context.trace_flags.sampled:
             return
         if len(self._ended) >= MAX_SPANS:

@@ -43,11 +43,14 @@ RECOVER_EVERY = 5.0
 """Seconds between looks for what dead processes of the job left on this host: a data loader's worker that the kernel
 killed, a rank that nobody starts again. In embedded mode the service looks, too."""
 
+RECOVER_AGAIN = 1.0
+"""The same, where the receiver had no room for it."""
+
 PATIENCE_WITH_NOBODY = 5.0
 """Seconds until what is to be said is printed here, while no receiver has answered at all."""
 
-RECOVER_AGAIN = 1.0
-"""The same, where the receiver had no room for it."""
+ROUND = 5.0
+"""Seconds one round may go on sending what waits; after that other requests are looked at first."""
 
 
 @dataclass(slots=True)
@@ -198,7 +201,7 @@ class Worker:
             request.is_complete = self._send_all(request.deadline, lambda: request.deadline)
         else:
             if self._is_due():
-                self._send(time.monotonic() + TICK * 50)
+                self._send(time.monotonic() + ROUND)
             if request is not None:
                 request.is_complete = True
         self._tell()

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from otel_ml._internal.guard import guard
 from otel_ml._internal.log import log
+from otel_ml.once import guard
 
 __all__ = ["MEMORY_KEYS", "DeviceMemory", "device_memory", "held_by_torch", "report_memory", "reset_peaks"]
 

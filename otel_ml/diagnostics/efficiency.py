@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from otel_ml._internal.guard import guard
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure
+from otel_ml.once import guard
 
 __all__ = ["FRACTION", "Efficiency", "thread_seconds", "wall"]
 

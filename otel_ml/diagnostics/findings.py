@@ -17,9 +17,9 @@ from dataclasses import dataclass, fields
 from types import TracebackType
 from typing import Any
 
-from otel_ml._internal.guard import guard
 from otel_ml._internal.runtime import RUNTIME
 from otel_ml.exceptions import ConfigError
+from otel_ml.once import guard
 
 __all__ = ["Finding", "Watch", "watch"]
 

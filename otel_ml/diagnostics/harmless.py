@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec
 
-from otel_ml._internal.guard import guard
+from otel_ml.once import guard
 
 __all__ = ["harmless"]
 

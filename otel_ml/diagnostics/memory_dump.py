@@ -6,8 +6,8 @@ import sys
 from typing import Any
 
 from otel_ml._internal.events import log_artifact
-from otel_ml._internal.guard import guard
 from otel_ml.diagnostics.current_run import current_run, folder_for_files
+from otel_ml.once import guard
 
 __all__ = ["dump_memory", "dump_on_out_of_memory", "record_memory_history"]
 

@@ -9,12 +9,12 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from otel_ml._internal.axes import NOW
-from otel_ml._internal.guard import guard
 from otel_ml._internal.log import log, record
 from otel_ml._internal.timed_calls import timed_calls
 from otel_ml._internal.timing import timed
 from otel_ml.diagnostics.device_memory import device_memory, reset_peaks
 from otel_ml.diagnostics.hardware.process_memory import process_memory
+from otel_ml.once import guard
 
 __all__ = ["Measurement", "Operation", "operation"]
 

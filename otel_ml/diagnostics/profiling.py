@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from otel_ml._internal.axes import current_step
 from otel_ml._internal.events import log_artifact
-from otel_ml._internal.guard import guard
 from otel_ml.diagnostics.current_run import current_run, folder_for_files
 from otel_ml.exceptions import ConfigError
+from otel_ml.once import guard
 
 __all__ = ["Window", "window"]
 

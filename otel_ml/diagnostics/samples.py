@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from otel_ml._internal.events import log_table
-from otel_ml._internal.guard import guard
 from otel_ml._internal.recorder import recorder
 from otel_ml._internal.runtime import RUNTIME
 from otel_ml._internal.step import step_for
+from otel_ml.once import guard
 from otel_ml.printable import printable
 
 __all__ = ["log_samples"]

@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from otel_ml._internal.guard import guard
 from otel_ml.diagnostics.flops import device_name, peak_flops
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure
 from otel_ml.exceptions import ConfigError
+from otel_ml.once import guard
 
 __all__ = ["MEASURES", "Throughput"]
 

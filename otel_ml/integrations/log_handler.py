@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 from otel_ml._internal.axes import Step, current_step
 from otel_ml._internal.events import EVENTS
-from otel_ml._internal.guard import guard
 from otel_ml._internal.logrecord import LogRecord
 from otel_ml._internal.recorder import recorder
+from otel_ml.once import guard
 from otel_ml.redaction import redacted
 from otel_ml.wire import attributes as keys
 

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from otel_ml import env
 from otel_ml._internal import spans
-from otel_ml._internal.guard import guard
 from otel_ml._internal.runtime import RUNTIME
 from otel_ml._internal.wake import arm, is_asked_for
 from otel_ml.exceptions import ConfigError
+from otel_ml.once import guard
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

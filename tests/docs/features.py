@@ -113,13 +113,15 @@ def markdown() -> str:
 
 def sections() -> Mapping[str, Callable[[], str]]:
     """Return the generated parts of the pages: `features`, and `features-wandb` and so on for each interface."""
-    sources = sorted((ROOT / "tests" / "unit" / "otel_ml" / "compat").glob("test_*.py"))
-    own = {f"features-{source.stem.removeprefix('test_')}": source for source in sources}
-    return {"features": markdown, **{name: (lambda source=source: _of(source)) for name, source in own.items()}}
+    own: dict[str, list[Path]] = {}
+    for source in sorted((ROOT / "tests" / "unit" / "otel_ml" / "compat").glob("test_*.py")):
+        own.setdefault(f"features-{source.stem.split('_')[1]}", []).append(source)
+    return {"features": markdown, **{name: (lambda sources=sources: _of(sources)) for name, sources in own.items()}}
 
 
-def _of(source: Path) -> str:
-    rows = sorted(markers_in(source), key=lambda marker: (marker.feature[0], int(marker.feature[1:])))
+def _of(sources: Iterable[Path]) -> str:
+    found = (marker for source in sources for marker in markers_in(source))
+    rows = sorted(found, key=lambda marker: (marker.feature[0], int(marker.feature[1:])))
     lines = (f"| {m.feature} | {FEATURES[m.feature]} | {m.verdict} | {m.note} | `{_name(m.test)}` |" for m in rows)
     return "\n".join(["| id | feature | verdict | how | shown by |", "|---|---|---|---|---|", *lines])
 

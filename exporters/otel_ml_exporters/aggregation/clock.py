@@ -79,7 +79,7 @@ class ActiveClock:
         self._resumed_at = None
 
     def state(self) -> list[object]:
-        """Return plain data for `restored`."""
+        """Return plain data for `restore`."""
         return [self.active, self.heard_at, self._now, self._resumed_at, sorted(self._awaited)]
 
     def restore(self, state: list[object]) -> None:

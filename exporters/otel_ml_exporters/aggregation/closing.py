@@ -7,12 +7,14 @@ from statistics import median
 from typing import NamedTuple
 
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
+from otel_ml_exporters.aggregation.progress import Progress
 from otel_ml_exporters.aggregation.settings import EngineSettings
-from otel_ml_exporters.aggregation.writers import Progress, Writers, WriterState
+from otel_ml_exporters.aggregation.writers import Writers, WriterState
 
 __all__ = ["STEPS_BEFORE_LEARNED", "Judge", "Verdict"]
 
 STEPS_BEFORE_LEARNED = 3
+"""Steps that close on an axis before the time between closes says how long a quiet member is waited for."""
 
 
 class Verdict(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Literal
 from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml_exporters.aggregation.lanes import PUBLISHED
 from otel_ml_exporters.aggregation.run_state import RunState
+from otel_ml_exporters.aggregation.stepless import WAITING_AXIS
 from otel_ml_exporters.aggregation.steps import Steps
 from otel_ml_exporters.aggregation.writers import WriterState
 from otel_ml_exporters.records import RunStatus, Summary
@@ -101,7 +102,7 @@ class Ending:
         self._steps.placing.settle(at_end=True)
         self._steps.settle()
         for lane in list(self._run.lanes):
-            while lane.order and lane.track.axis:
+            while lane.order and lane.track.axis != WAITING_AXIS:  # what waits there is put beside these
                 self._steps.close_oldest(lane)
         self._steps.stepless.flush()
         self._steps.late.export_all()

@@ -8,8 +8,9 @@ from typing import Any
 from otel_ml_exporters.aggregation.intervals import IntervalSet
 from otel_ml_exporters.aggregation.lanes import Lane, Tally, Track, Unit
 from otel_ml_exporters.aggregation.observation import Attributes, Goodbye, SeriesKey, Writer
+from otel_ml_exporters.aggregation.progress import Progress
 from otel_ml_exporters.aggregation.run_state import RunState
-from otel_ml_exporters.aggregation.writers import Progress, WriterState
+from otel_ml_exporters.aggregation.writers import WriterState
 
 __all__ = [
     "lane_entry",

@@ -32,6 +32,7 @@ from otel_ml_exporters.aggregation.writers import WriterState
 __all__ = ["Foreign", "Stream", "StreamKey"]
 
 StreamKey = tuple[int, str, Attributes, str | None, int | None]
+"""(writer's number, metric, attributes, axis, step)."""
 
 _KINDS: dict[str, Kind] = {"sum": "moments", "gauge": "order", "histogram": "moments", "exponential": "buckets"}
 _LEVEL = Reduction(("sum",), within="last")
@@ -47,6 +48,7 @@ _SPREAD = Reduction(("mean", "p50", "p90", "p99"))
 """What a scraped histogram is asked for."""
 
 EXPIRY_CHECK_S = 60.0
+"""Seconds from one search for idle streams to the next: it looks at all of them."""
 
 MAX_STREAMS = 200_000
 """Cumulative streams; those without a step are bounded by `scraped_series`, the others go first."""

@@ -20,7 +20,6 @@ __all__ = ["PUBLISHED", "Lane", "Lanes", "Tally", "Track", "Unit"]
 PUBLISHED = ("amended", "duplicate", "overflow", "quantile_coarse", "steps_redone", "superseded", "too_late")
 """Counts that are published in the run, as `otel_ml/<name>`, in the next row after they changed."""
 
-
 MAX_KNOWN = 1_024
 """Intervals of steps that are known to exist; who was last heard below them has passed over none."""
 
@@ -74,6 +73,7 @@ class Unit:
         waiting: late points not exported yet.
         named: a person was told whom it waits for.
         rewritten: pieces were taken out, the entries are stale.
+        size: bytes in memory of its pieces, about.
         stored, chunks: pieces already in the committed state, and in how many entries.
     """
 
@@ -155,11 +155,15 @@ class Lane:
     """One attempt's steps of a track.
 
     Attributes:
+        open: step → its unit, while it is not closed.
+        order: the open steps, ascending.
+        retained: step → its unit, after it closed and while its fold state is kept for late data.
         members: writers that ever delivered here.
         known: steps that ever held anything.
         last_closed: the highest closed step.
         horizon: closed steps up to here may have lost their fold state.
         closes: how many units closed.
+        closed_at: active time at which the last one did.
         intervals: active seconds between the last eight closes.
         begins: the step at which it opened.
         fence: the step at which a later attempt began: from there on nothing is taken here any more.
@@ -250,8 +254,10 @@ class Track:
     """A role's axis, over all attempts.
 
     Attributes:
+        lanes: attempt → its lane.
         tally: counts of its points.
         reductions: metric → reduction string → the rank that used it first.
+        combinations: (number of a shape, reduction string) of what `reductions` has; a cache.
     """
 
     __slots__ = ("axis", "combinations", "lanes", "reductions", "role", "tally")

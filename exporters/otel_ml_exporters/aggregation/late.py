@@ -8,9 +8,8 @@ from otel_ml_exporters.aggregation.contest import Contest
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
 from otel_ml_exporters.aggregation.observation import Manifest, Sent
 from otel_ml_exporters.aggregation.piece import Piece
-from otel_ml_exporters.aggregation.rows import emit_histograms, row_of
+from otel_ml_exporters.aggregation.rows import emit_histograms, emit_values, row_of
 from otel_ml_exporters.aggregation.run_state import RunState
-from otel_ml_exporters.records import StepRecord
 
 __all__ = ["Late"]
 
@@ -154,16 +153,7 @@ class Late:
         run.retained_bytes += unit.weight - before_size
         run.touch(lane, unit)
         if changed:
-            run.output.emit(
-                StepRecord,
-                role=track.role,
-                axis=track.axis,
-                step=unit.step,
-                attempt=lane.attempt,
-                time=row.time_ns / 1e9,
-                values=changed,
-                amendment=True,
-            )
+            emit_values(run.output, lane, unit, row, changed, amendment=True)
         emit_histograms(run.output, track, unit, row)
 
     def _most_crowded(self) -> Lane | None:

@@ -165,8 +165,8 @@ class ForeignPoint:
     """A point from any OTel SDK or the Collector's own receivers: no `seq`, any temporality.
 
     Attributes:
-        value: sum of a Sum, value of a Gauge, sum of a histogram.
-        partials: one row, as in `Partials`, of the point as sent (cumulative or delta).
+        partials: one row, as in `Partials`, of the point as sent (cumulative or delta); the sum of a Sum and the value
+            of a Gauge are its sum.
         monotonic: of a Sum; None for other kinds.
         start_ns: 0 where not sent.
     """

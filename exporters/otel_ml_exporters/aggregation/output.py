@@ -20,7 +20,9 @@ class Output:
 
     Attributes:
         seq: of the newest record.
+        records, notices, too_late, files: what is handed over next, see `Outcome`.
         said: every sentence ever said in this run.
+        fresh_said: whether `said` changed since it was committed.
     """
 
     def __init__(self) -> None:

@@ -72,7 +72,7 @@ class Placing:
         lane = self._run.lanes.lane(track, attempt)
         writer.lanes[track.axis] = lane.number
         # Its beginning may arrive late; where nobody counts, it may also be that of a life of which nothing was heard.
-        is_earlier = writer.writer.attempt is not None and lane.begins is not None and step < lane.begins
+        is_earlier = writer.writer.attempt is not None and step < lane.begins
         if not known or is_earlier:
             self._fence(track, lane, step)
         return lane

@@ -18,7 +18,7 @@ class Recent:
         most: digests of a generation; one that has them is over.
 
     Attributes:
-        fresh: digests added since `take()`.
+        fresh: digests added since the last commit; the snapshot empties it.
     """
 
     def __init__(self, span_s: float, most: int = 500_000) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from otel_ml.wire.reduction import Reduction
-from otel_ml_exporters.aggregation.lanes import Track, Unit
+from otel_ml_exporters.aggregation.lanes import Lane, Track, Unit
 from otel_ml_exporters.aggregation.naming import metric_name, rank_name, reduced_name
 from otel_ml_exporters.aggregation.output import Output
 from otel_ml_exporters.aggregation.piece import Piece, fold_order
 from otel_ml_exporters.aggregation.reduce import Bins, reduce_pieces
-from otel_ml_exporters.records import HistogramValue
+from otel_ml_exporters.records import HistogramValue, StepRecord
 
-__all__ = ["Row", "emit_histograms", "row_of"]
+__all__ = ["Row", "emit_histograms", "emit_values", "row_of"]
 
 
 MAX_COMBINATIONS = 65_536
@@ -83,6 +83,30 @@ def _disagreement(track: Track, name: str, used: dict[str, int]) -> str:
         f"Metric {name!r} of role {track.role!r} is reduced by {first!r} on rank {first_rank} and by {other!r} on rank "
         f"{other_rank}; each is published under its own name, such as {name}/{other}. "
         f"Use one reduction everywhere, e.g. otel_ml.define_metric({name!r}, reduce={first!r})."
+    )
+
+
+def emit_values(
+    output: Output,
+    lane: Lane,
+    unit: Unit,
+    row: Row,
+    values: Mapping[str, float],
+    *,
+    writers_missing: int = 0,
+    amendment: bool = False,
+) -> None:
+    """Emit values of a closed step, at the time of its newest record."""
+    output.emit(
+        StepRecord,
+        role=lane.track.role,
+        axis=lane.track.axis,
+        step=unit.step,
+        attempt=lane.attempt,
+        time=row.time_ns / 1e9,
+        values=values,
+        writers_missing=writers_missing,
+        amendment=amendment,
     )
 
 

@@ -25,8 +25,10 @@ class RunState:
 
     Attributes:
         now: seconds since the epoch, of the newest call.
+        started_at: the same, when anything was heard first; None before.
         origin_ns: where the axis `time` begins: the first point of the first attempt.
         left_out: reason → points for which there was no room.
+        events: log records taken.
         native: a writer of ours was heard.
         open_bytes, retained_bytes: memory of units.
         changed_units: units whose header is to be committed.

@@ -73,8 +73,8 @@ class Stepless:
         for role, axis in list(self._run.lanes.tracks):
             if axis != WAITING_AXIS:
                 continue
-            lane = self._run.lanes.tracks[role, DEFAULT_AXIS].lanes
-            newest = lane[max(lane)] if lane else None
+            track = self._run.lanes.tracks[role, DEFAULT_AXIS]
+            newest = track.newest if track.lanes else None
             for piece in self.taken(role):
                 if newest is not None and newest.last_closed is not None and newest.last_closed in newest.retained:
                     self._steps.late.join(newest, newest.last_closed, piece)

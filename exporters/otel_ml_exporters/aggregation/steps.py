@@ -11,11 +11,11 @@ from otel_ml_exporters.aggregation.late import Late
 from otel_ml_exporters.aggregation.observation import Fragment, Manifest, Sent
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.placing import Placing
-from otel_ml_exporters.aggregation.rows import emit_histograms, row_of
+from otel_ml_exporters.aggregation.progress import Progress
+from otel_ml_exporters.aggregation.rows import emit_histograms, emit_values, row_of
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.stepless import Stepless
-from otel_ml_exporters.aggregation.writers import Progress, WriterState
-from otel_ml_exporters.records import StepRecord
+from otel_ml_exporters.aggregation.writers import WriterState
 
 __all__ = ["Steps"]
 
@@ -185,16 +185,7 @@ class Steps:
         if track.axis == DEFAULT_AXIS:
             run.training.note(track.role, lane.attempt, unit.step, row.time_ns)
         unit.exported = row.values
-        run.output.emit(
-            StepRecord,
-            role=track.role,
-            axis=track.axis,
-            step=unit.step,
-            attempt=lane.attempt,
-            time=row.time_ns / 1e9,
-            values=values,
-            writers_missing=len(absent),
-        )
+        emit_values(run.output, lane, unit, row, values, writers_missing=len(absent))
         emit_histograms(run.output, track, unit, row)
         run.stragglers.publish(track)
 

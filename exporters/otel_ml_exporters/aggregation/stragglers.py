@@ -32,7 +32,16 @@ _LEVELS = {"warning": 1.0, "critical": 2.0}
 
 @dataclass(slots=True)
 class _Watch:
-    """One role and axis: the attempt that is looked at, what was found, what is to be told."""
+    """One role and axis: the attempt that is looked at, what was found, what is to be told.
+
+    Attributes:
+        over: findings that have ended, at most `_KEPT`.
+        is_published: whether the series in the last row named a slow rank.
+        closes: steps closed since the last table; at first so many that the first finding is published at once.
+        is_news: whether something was found that no table holds yet.
+        told: (rank, phase) → the level that a person was told last.
+        step, time_ns: of the step that closed last.
+    """
 
     attempt: int
     detector: Detector = field(default_factory=Detector)

@@ -10,6 +10,7 @@ from otel_ml.wire.attributes import UNNAMED_ROLES
 __all__ = ["TrainingClock"]
 
 MAX_ENTRIES = 4096
+"""Steps remembered at most; of more, the older half is forgotten: a point of the axis `time` from then has no step."""
 
 
 class TrainingClock:

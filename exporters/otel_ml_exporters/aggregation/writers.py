@@ -4,57 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from otel_ml_exporters.aggregation.intervals import IntervalSet
 from otel_ml_exporters.aggregation.observation import Goodbye, SeriesKey, Writer
 from otel_ml_exporters.aggregation.piece import Source
+from otel_ml_exporters.aggregation.progress import Progress
 
-__all__ = ["Progress", "WriterState", "Writers"]
-
-
-@dataclass(slots=True)
-class Progress:
-    """Where a writer stands on one lane.
-
-    Attributes:
-        first: the lowest step it delivered.
-        previous, current: the last two steps it delivered, as points or manifest.
-        arrived_at: active time of its newest point or manifest here.
-        left: it was quiet for too long; until it delivers two steps in a row it is no member.
-        done_through: the highest step whose manifest arrived with everything the writer sent before it.
-        manifests: (seq, step) of manifests before which something is still missing.
-    """
-
-    first: int | None = None
-    previous: int | None = None
-    current: int | None = None
-    arrived_at: float = 0.0
-    left: bool = False
-    done_through: int = -1
-    manifests: list[tuple[int, int]] = field(default_factory=list)
-
-    def deliver(self, step: int, active: float) -> None:
-        """Note a point or manifest of `step`; the last two are the two highest, in whatever order they arrive."""
-        self.arrived_at = active
-        if self.first is None or step < self.first:
-            self.first = step
-        if self.current is None or step > self.current:
-            self.previous, self.current = self.current, step
-        elif step < self.current and (self.previous is None or step > self.previous):
-            self.previous = step
-
-    def raise_to(self, floor: int) -> None:
-        """Count the manifests that had to wait for what was sent before them."""
-        reached = [step for seq, step in self.manifests if seq <= floor]
-        if reached:
-            self.manifests = [entry for entry in self.manifests if entry[0] > floor]
-            self.done_through = max(self.done_through, *reached)
-
-    def leave(self) -> None:
-        """Stop counting as a member until two further steps in a row are delivered."""
-        self.left, self.previous, self.current = True, None, None
-
+__all__ = ["WriterState", "Writers"]
 
 MAX_GAPS = 16_384
 """Gaps in a writer's running numbers that are remembered; of more, the oldest count as filled."""
@@ -65,7 +21,6 @@ MAX_PARTS = 1_024
 _SET_BACK_NS = 60 * 10**9
 """Times that are so much older than others of a writer say that its clock was set back: nothing is reordered so far."""
 
-
 _PHASE_S = 1.5
 """A heartbeat is taken once a second, and waits as long for the next request; some of a boot wait less than others."""
 
@@ -74,6 +29,10 @@ class WriterState:
     """One process incarnation.
 
     Attributes:
+        number: its place among all writers of the run, by which the engine's state refers to it.
+        writer: its resource, as it was said last.
+        source: what of that the reduction needs.
+        attempt: which its steps belong to; None before its first step.
         received: running numbers that arrived whole.
         parts: running number → series, of those a Collector has split and of which a piece is missing.
         floor: all running numbers up to here arrived, or are not waited for any more.
@@ -91,7 +50,10 @@ class WriterState:
         native: it sends running numbers: it is one of ours.
         newest: it is the newest incarnation of its (role, rank) that delivered a step.
         before: the number of the incarnation before it.
+        goodbye: its last record, once it was heard.
+        points: of it that were taken, without duplicates.
         lanes: axis → number of the lane it writes to.
+        progress: number of a lane → where it stands there.
     """
 
     __slots__ = (
@@ -274,7 +236,13 @@ def _source(number: int, writer: Writer, pool: str) -> Source:
 
 
 class Writers:
-    """All writers of the run, found by their resource."""
+    """All writers of the run, found by their resource.
+
+    Attributes:
+        all: by number.
+        dirty: numbers of those whose state is to be committed.
+        described: numbers of those whose resource is to be committed.
+    """
 
     def __init__(self) -> None:
         self.all: list[WriterState] = []

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
 from otel_ml.wire.names import sanitised
-from otel_ml_exporters.errors import ExporterClosedError, RetryableExportError
-from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.errors import ExporterClosedError, RetryableExportError, on_disk
+from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.records import (
     Artifact,
     Audio,
@@ -64,8 +64,8 @@ class JsonlExporter(Exporter):
     """
 
     def __init__(self, *, every: int = 1) -> None:
-        if every < 1:
-            raise ConfigError(f"jsonl.every: expected a number of steps from 1, got {every!r}.")
+        if problems := every_problems("jsonl", every):
+            raise ConfigError(*problems)
         self.every = every
         self._dir: Path | None = None
         self._closed = False
@@ -84,11 +84,9 @@ class JsonlExporter(Exporter):
             RetryableExportError: the folder cannot be written to.
         """
         self._dir = run.dir
-        try:
+        with on_disk(run.dir):
             self._metrics.open(run.dir)
             self._spans.open(run.dir, up_to=self._metrics.last_seq)
-        except OSError as error:
-            raise RetryableExportError(f"{run.dir} cannot be written to: {error}.") from error
 
     def position(self) -> int | None:
         """Return the `seq` of the last line of `metrics.jsonl`."""

@@ -10,6 +10,7 @@ from typing import Any
 from otel_ml.explanation import explained
 from otel_ml.wire.rendezvous import path_part, run_folder
 from otel_ml_exporters.aggregation.observation import Writer
+from otel_ml_exporters.experiments.account import account
 from otel_ml_exporters.experiments.run import ExperimentRun, RunSettings
 from otel_ml_exporters.storage.database import StorageError, private_folder, storage_errors
 from otel_ml_exporters.telemetry import Telemetry
@@ -98,7 +99,7 @@ class RunBook:
 
     def accounts(self, queued: int) -> list[Mapping[str, Any]]:
         """Return what is told about every open run; any thread may ask."""
-        return [run.account(queued) for run in self]
+        return [account(run, queued) for run in self]
 
     def _open(self, experiment: str, folder: Path) -> ExperimentRun:
         private_folder(folder / "state")

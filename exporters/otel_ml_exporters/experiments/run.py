@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from otel_ml.explanation import explained
 from otel_ml.redaction import redacted
@@ -21,6 +20,7 @@ from otel_ml_exporters.delivery.retry import RetryPolicy
 from otel_ml_exporters.experiments.artifacts import with_files
 from otel_ml_exporters.experiments.late import as_request
 from otel_ml_exporters.experiments.late_file import LateFile
+from otel_ml_exporters.experiments.name_wait import UNNAMED, may_be_named
 from otel_ml_exporters.experiments.run_log import RunLog
 from otel_ml_exporters.experiments.trouble import Trouble
 from otel_ml_exporters.exporter import Exporter
@@ -34,11 +34,6 @@ _log = logging.getLogger(__name__)
 
 _LATE = "late.otlp"
 """The fact that tells how many bytes of the file belong to what is committed."""
-
-_UNNAMED = "default"
-
-_NAME_WAIT_S = 60.0
-"""How long what a Collector scrapes waits for training to begin: whoever watches engines alone waits as long."""
 
 _FINISH_S = 60.0
 """Seconds exporters get to close when a run has ended; W&B uploads then."""
@@ -59,14 +54,14 @@ class RunSettings:
     exporters: Mapping[str, Callable[[], Exporter]]
     engine: EngineSettings = field(default_factory=EngineSettings)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
-    experiment_name: str = _UNNAMED
+    experiment_name: str = UNNAMED
     run_name: str = ""
     late_max: int = 2**30
     log: str = "service.log"
 
 
 class ExperimentRun:
-    """Owned by the engine's thread; `account` and the notices may be read by others.
+    """Owned by the engine's thread; how far it is, and the notices, may be read by others.
 
     Args:
         experiment: `ml.experiment.id`.
@@ -203,7 +198,7 @@ class ExperimentRun:
     @property
     def is_delivered(self) -> bool:
         """Whether every exporter has everything that there is."""
-        return all(self._behind(name) == 0 for name in self._settings.exporters)
+        return all(self.behind(name) == 0 for name in self._settings.exporters)
 
     @property
     def is_over(self) -> bool:
@@ -225,7 +220,7 @@ class ExperimentRun:
             limit: in bytes, why.
         """
         box = self.outbox
-        quickest = max((box.last_seq - self._behind(name) for name in self._settings.exporters), default=0)
+        quickest = max((box.last_seq - self.behind(name) for name in self._settings.exporters), default=0)
         up_to = min(quickest, box.first_seq + int((box.last_seq - box.first_seq + 1) * share))
         if up_to < box.first_seq:
             return
@@ -294,7 +289,7 @@ class ExperimentRun:
             return
         for name, make in self._settings.exporters.items():
             pipeline = self.pipelines.get(name)
-            if (anyhow or self._behind(name)) and (pipeline is None or pipeline.is_stopped):
+            if (anyhow or self.behind(name)) and (pipeline is None or pipeline.is_stopped):
                 self.pipelines[name] = self._pipeline(name, make)
                 with self.log.speaking():
                     self.pipelines[name].start()
@@ -305,15 +300,10 @@ class ExperimentRun:
         return bool(self.pipelines) or (self.outbox.last_seq > 0 and not self._waits_for_a_name())
 
     def _waits_for_a_name(self) -> bool:
-        """Whether nobody was heard yet who knows the run's name: only a Collector that scrapes, whose rows can wait.
-
-        A folder, a project, an experiment bears that name, and no backend can move a run to another one.
-        """
-        if self.status.writers or self._has_steps or self._settings.experiment_name != _UNNAMED:
+        """Whether the exporters are not to begin yet: it may still get another name than that which nobody chose."""
+        if self.status.writers or self._has_steps or self._settings.experiment_name != UNNAMED:
             return False
-        facts = self._engine.facts
-        is_early = self._now - facts.started_at < _NAME_WAIT_S
-        return is_early and not facts.experiment_name and self.status.state == "running"
+        return may_be_named(self._engine.facts, self.status, self._now)
 
     def _pipeline(self, name: str, make: Callable[[], Exporter]) -> Pipeline:
         mark = self.outbox.mark(name)
@@ -333,11 +323,6 @@ class ExperimentRun:
             retry=self._settings.retry,
         )
 
-    def _behind(self, name: str) -> int:
-        """Return how many records an exporter has still to write."""
-        pipeline = self.pipelines.get(name)
-        return self.outbox.last_seq - self.outbox.mark(name).seq if pipeline is None else pipeline.behind
-
     def _are_stopped(self) -> bool:
         return all(pipeline.is_stopped for pipeline in self.pipelines.values())
 
@@ -355,60 +340,19 @@ class ExperimentRun:
 
     # Any thread
 
-    def account(self, queued: int) -> dict[str, Any]:
-        """Return what `GET /otel_ml/runs/<id>` says.
+    @property
+    def exporters(self) -> dict[str, PipelineStatus]:
+        """How far each exporter is, also of those that have not been started."""
+        return {name: self._exporter_status(name) for name in self._settings.exporters}
 
-        Args:
-            queued: requests acknowledged that the engine has not taken yet.
-        """
-        status = self.status
-        exporters = {name: self._exporter_status(name) for name in self._settings.exporters}
-        behind = max((self._behind(name) for name in exporters), default=0)
-        lost = {**status.lost}
-        for name, exporter in exporters.items():
-            lost |= {f"{name}: {reason}": count for reason, count in exporter.lost.items()}
-        pending = behind + status.open_steps + queued
-        return {
-            "id": self.experiment,
-            "name": self.info.name,
-            "experiment": self.info.experiment,
-            "dir": str(self.folder),
-            "status": status.state,
-            "exporters": {
-                name: {"url": found.url, "delivered_seq": found.delivered, "state": found.state, "lost": found.lost}
-                for name, found in exporters.items()
-            },
-            "writers": status.writers,
-            "writers_live": status.writers_live,
-            "recorded": status.recorded,
-            "delivered": _delivered(status, behind, lost),
-            "lost": lost,
-            "pending": pending,
-            "problem": self.trouble.text or None,
-            "notices": list(self.outbox.notices),
-            "told": self.told,
-            "findings": list(self.findings),
-            "last_seq": self.outbox.last_seq,
-            "overhead_s": status.overhead_s,
-            "duration_s": status.duration_s,
-        }
+    def behind(self, name: str) -> int:
+        """Return how many records an exporter has still to write."""
+        pipeline = self.pipelines.get(name)
+        return self.outbox.last_seq - self.outbox.mark(name).seq if pipeline is None else pipeline.behind
 
     def _exporter_status(self, name: str) -> PipelineStatus:
         pipeline = self.pipelines.get(name)
         if pipeline is not None:
             return pipeline.status
         mark = self.outbox.mark(name)
-        return PipelineStatus("stopped" if self._behind(name) == 0 else "starting", mark.seq, mark.lost)
-
-
-_NEVER_RECORDED = ("bad_", "events_", "internal_", "missing_", "spans_")
-"""What the reasons begin with for which a call was refused, or which count no values: `recorded` holds none of them."""
-
-
-def _delivered(status: Status, behind: int, lost: Mapping[str, int]) -> int:
-    """Return values that are in every backend; while records are on their way, in proportion to those that are."""
-    gone = sum(count for reason, count in lost.items() if not reason.startswith(_NEVER_RECORDED))
-    arrived = max(0, status.recorded - gone)
-    if behind == 0 or status.last_seq == 0:
-        return arrived
-    return arrived * (status.last_seq - min(behind, status.last_seq)) // status.last_seq
+        return PipelineStatus("stopped" if self.behind(name) == 0 else "starting", mark.seq, mark.lost)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from otel_ml.compat.forge.metric import Metric, Reduce, Sample
-from otel_ml.compat.once import say
+from otel_ml.once import say
 
 __all__ = [
     "KNOWN",

@@ -22,7 +22,7 @@ from otel_ml.compat.forge.accumulators import (
 from otel_ml.compat.forge.metric import Metric, Reduce, held_value
 from otel_ml.compat.forge.modes import LoggingMode, modes_from, publish, stream
 from otel_ml.compat.forge.switches import are_metrics_off
-from otel_ml.compat.once import say
+from otel_ml.once import say
 
 __all__ = ["COLLECTOR", "MODES_VARIABLE", "Collector", "MetricCollector", "publish_merged"]
 

@@ -10,8 +10,8 @@ from typing import Any
 import otel_ml
 from otel_ml.compat.forge.collector import COLLECTOR, publish_merged
 from otel_ml.compat.forge.modes import LoggingMode
-from otel_ml.compat.once import say
 from otel_ml.exceptions import ConfigError
+from otel_ml.once import say
 
 __all__ = ["FLUSH_TIMEOUT_S", "Endpoint", "GlobalLoggingActor", "get_or_create_metric_logger", "start"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any
 
-from otel_ml.compat.once import say
+from otel_ml.once import say
 
 __all__ = ["DEVICE_MARKS", "DeviceMarks", "device_mark"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from otel_ml.compat.forge.metric import Reduce
 from otel_ml.compat.forge.recording import record_metric
-from otel_ml.compat.once import say
+from otel_ml.once import say
 
 __all__ = ["MemorySpan"]
 

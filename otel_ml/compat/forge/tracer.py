@@ -16,7 +16,7 @@ from otel_ml.compat.forge.memory import MemorySpan
 from otel_ml.compat.forge.metric import Reduce
 from otel_ml.compat.forge.recording import record_metric
 from otel_ml.compat.forge.switches import are_metrics_off, are_perf_metrics_off, timer_wanted
-from otel_ml.compat.once import say
+from otel_ml.once import say
 
 __all__ = ["Tracer", "trace"]
 

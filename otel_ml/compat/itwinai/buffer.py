@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from otel_ml._internal.guard import guard
+from otel_ml.once import guard
 
 __all__ = ["Buffer", "Noted", "Summary", "not_written"]
 

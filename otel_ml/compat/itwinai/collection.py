@@ -9,7 +9,6 @@ from otel_ml.compat.itwinai.backends import MLFlowLogger
 from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.compat.itwinai.kinds import KINDS
 from otel_ml.compat.itwinai.logger import Logger
-from otel_ml.compat.itwinai.record import record
 from otel_ml.exceptions import ConfigError
 
 __all__ = ["LoggersCollection", "get_mlflow_logger"]
@@ -67,28 +66,9 @@ class LoggersCollection(Logger):
                 logger.part()
         super().destroy_logger_context()
 
-    def log(
-        self,
-        item: Any,
-        identifier: str,
-        kind: str = "metric",
-        step: int | None = None,
-        batch_idx: int | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Log `item` to all loggers that let it pass; see `LogMixin.log()`.
-
-        Raises:
-            LoggerContextError: a RuntimeError; there is no context.
-        """
-        self._require_context()
-        passing = [logger for logger in self.loggers if logger.should_log(batch_idx)]
-        if not passing:
-            return
-        entry = passing[0].entry(item, identifier, kind, step, kwargs, passing)
-        for logger in passing:
-            logger.observe(entry)
-        record(entry, frozenset().union(*(logger.kinds for logger in passing)))
+    def passing(self, batch_idx: int | None) -> list[Logger]:
+        """Return the loggers that let something of this batch pass."""
+        return [logger for logger in self.loggers if logger.should_log(batch_idx)]
 
     def init_arguments(self) -> dict[str, Any]:
         """Return what the loggers of this worker say together; of one argument the first logger's counts."""

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml import Run
-from otel_ml._internal.guard import guard
 from otel_ml.compat.itwinai.buffer import Summary
 from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.exceptions import MissingDependencyError
+from otel_ml.once import guard
 from otel_ml.redaction import redacted_values
 
 __all__ = ["Document", "written"]

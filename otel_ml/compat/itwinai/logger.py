@@ -179,10 +179,17 @@ class Logger(LogMixin):
             LoggerContextError: a RuntimeError; there is no context.
         """
         self._require_context()
-        if self.should_log(batch_idx):
-            entry = self.entry(item, identifier, kind, step, kwargs, (self,))
-            self.observe(entry)
-            record(entry, self.kinds)
+        passing = self.passing(batch_idx)
+        if not passing:
+            return
+        entry = passing[0].entry(item, identifier, kind, step, kwargs, passing)
+        for logger in passing:
+            logger.observe(entry)
+        record(entry, frozenset().union(*(logger.kinds for logger in passing)))
+
+    def passing(self, batch_idx: int | None) -> Sequence[Logger]:
+        """Return the loggers that let something of this batch pass: this one, or none."""
+        return (self,) if self.should_log(batch_idx) else ()
 
     def save_hyperparameters(self, params: Mapping[str, Any]) -> None:
         """Log hyper-parameters.

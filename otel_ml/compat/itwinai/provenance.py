@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import otel_ml
-from otel_ml._internal.guard import guard
 from otel_ml.compat.itwinai import kinds
 from otel_ml.compat.itwinai.buffer import Buffer, Noted, not_written
 from otel_ml.compat.itwinai.document import Document, written
 from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.compat.itwinai.logger import Logger
 from otel_ml.compat.itwinai.session import Joined
+from otel_ml.once import guard
 
 __all__ = ["Prov4MLLogger"]
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.guard import RecordingError, guard
 from otel_ml.compat.itwinai import measure
 from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.compat.itwinai.files import described, is_path
 from otel_ml.compat.itwinai.kinds import KINDS
 from otel_ml.compat.itwinai.models import model_file
 from otel_ml.compat.itwinai.watch import watch
+from otel_ml.once import RecordingError, guard
 
 __all__ = ["record"]
 

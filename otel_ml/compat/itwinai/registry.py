@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml import Run
-from otel_ml._internal.guard import guard
+from otel_ml.once import guard
 from otel_ml.wire.names import sanitised
 
 __all__ = ["ToRegister", "register"]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.guard import guard
 from otel_ml._internal.runtime import RUNTIME
+from otel_ml._internal.set_variables import SetVariables
 from otel_ml.config import Config
+from otel_ml.once import guard
 
 __all__ = ["SESSION", "Joined"]
 
@@ -39,7 +39,7 @@ class Session:
         self._open = 0
         self._run: otel_ml.Run | None = None  # that we began
         self._exporters: frozenset[str] = frozenset()
-        self._environment: dict[str, str | None] = {}
+        self._variables = SetVariables()
 
     def join(
         self,
@@ -59,7 +59,7 @@ class Session:
             self._say_what_is_not_done(run, arguments, run_id or parent_run_id)
             prefix = nested
         else:
-            self._write(environment)
+            self._variables.set(environment)
             own = _of_its_own(arguments, run_id, parent_run_id, nested)
             self._run = run = otel_ml.init(**own)
             self._exporters = frozenset(own["exporters"])
@@ -75,7 +75,7 @@ class Session:
         if self._open == 0 and self._run is not None:
             run, self._run = self._run, None
             run.__exit__(*sys.exc_info())  # a context that an exception leaves is a run that failed
-            self._undo()
+            self._variables.undo()
 
     def _say_what_is_not_done(self, run: otel_ml.Run, arguments: Mapping[str, Any], wanted: str | None) -> None:
         if wanted not in (None, run.id):
@@ -91,19 +91,6 @@ class Session:
                 f"A logger for {', '.join(sorted(missing))} was added to a run that has begun without it. Expected "
                 "all loggers of a run together: put them into one LoggersCollection.",
             )
-
-    def _write(self, environment: Mapping[str, str]) -> None:
-        for name, value in environment.items():
-            self._environment.setdefault(name, os.environ.get(name))
-            os.environ[name] = value
-
-    def _undo(self) -> None:
-        for name, value in self._environment.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        self._environment.clear()
 
 
 def _of_its_own(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from otel_ml.compat.once import say
 from otel_ml.exceptions import ConfigError
+from otel_ml.once import say
 
 __all__ = ["EVENTS", "CallbackManager"]
 

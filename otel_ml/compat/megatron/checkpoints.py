@@ -9,7 +9,7 @@ from pathlib import Path
 import otel_ml
 from otel_ml import Run
 from otel_ml.compat.megatron import place
-from otel_ml.compat.once import say
+from otel_ml.once import say
 
 __all__ = ["TRACKER_FILE", "on_load_checkpoint_success", "on_save_checkpoint_success"]
 

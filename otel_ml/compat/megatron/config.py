@@ -13,8 +13,8 @@ import otel_ml
 from otel_ml import Run
 from otel_ml.compat.megatron import place
 from otel_ml.compat.megatron.log_levels import setup_logging
-from otel_ml.compat.once import say
 from otel_ml.exceptions import ConfigError
+from otel_ml.once import say
 
 __all__ = ["NO_MEANING", "LoggerConfig", "start"]
 

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Sequence
 
-from otel_ml.compat.once import say
+from otel_ml.once import say
 
 __all__ = ["setup_logging"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from otel_ml.compat.megatron import place
 from otel_ml.compat.megatron.config import LoggerConfig
-from otel_ml.compat.once import say
+from otel_ml.once import say
 
 __all__ = ["ProgressLog", "append_to_progress_log", "progress_log"]
 

@@ -11,8 +11,8 @@ import otel_ml
 from otel_ml.compat.megatron import place
 from otel_ml.compat.megatron.names import published
 from otel_ml.compat.megatron.timer_text import text_of
-from otel_ml.compat.once import say
 from otel_ml.exceptions import ConfigError
+from otel_ml.once import say
 
 __all__ = ["DummyTimer", "Timer", "Timers"]
 

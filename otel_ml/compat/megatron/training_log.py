@@ -16,7 +16,7 @@ from otel_ml.compat.megatron.memory import device_memory
 from otel_ml.compat.megatron.names import published, published_names
 from otel_ml.compat.megatron.rates import Throughput, runtime
 from otel_ml.compat.megatron.timers import Timers
-from otel_ml.compat.once import say
+from otel_ml.once import say
 
 __all__ = ["SAMPLES_AXIS", "TrainingLog"]
 

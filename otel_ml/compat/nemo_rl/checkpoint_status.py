@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from otel_ml.compat.nemo_rl.say import say
+from otel_ml.once import say
 
 __all__ = ["write_checkpoint_status"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from otel_ml.compat.nemo_rl.say import say
 from otel_ml.exceptions import ConfigError
+from otel_ml.once import say
 
 __all__ = ["Settings", "settings_from"]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import otel_ml
+from otel_ml._internal.set_variables import SetVariables
 from otel_ml.compat.nemo_rl import jsonl, timelines, token_errors
 from otel_ml.compat.nemo_rl.config import settings_from
-from otel_ml.compat.nemo_rl.environment import SetVariables
-from otel_ml.compat.nemo_rl.say import say
 from otel_ml.compat.nemo_rl.step_metrics import StepMetrics
 from otel_ml.compat.nemo_rl.values import values_of
 from otel_ml.exceptions import ConfigError
+from otel_ml.once import say
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,7 +88,8 @@ class Logger(LoggerInterface):
         self.num_val_samples_to_print = settings.num_val_samples_to_print
         self._step = -1
         self._step_metrics = StepMetrics()
-        self._variables = SetVariables(settings.environment)
+        self._variables = SetVariables()
+        self._variables.set(settings.environment)
         try:
             self.run = otel_ml.init(
                 settings.experiment,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import otel_ml
-from otel_ml.compat.nemo_rl.say import say
+from otel_ml.once import say
 
 __all__ = ["ThreadSafeTimer", "Timer"]
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 import otel_ml
-from otel_ml.compat.once import say
 from otel_ml.compat.roll.reducing import is_several, reduce_metrics
 from otel_ml.compat.roll.tags import published, reduction_of
 from otel_ml.exceptions import ConfigError
+from otel_ml.once import say
 
 __all__ = ["BaseTracker", "create_tracker"]
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.guard import guard
 from otel_ml.compat.tracking.said import call_site
+from otel_ml.once import guard
 
 __all__ = ["StepCounts", "own_axis", "whole"]
 

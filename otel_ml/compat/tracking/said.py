@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec
 
-from otel_ml._internal.guard import guard
+from otel_ml.once import guard
 
 __all__ = ["call_site", "never_raises", "not_kept"]
 

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from otel_ml.compat.tracking.said import not_kept
+from otel_ml.compat.wandb.values_by_name import ValuesByName
 
 __all__ = ["Config", "as_mapping"]
 
 
-class Config:
+class Config(ValuesByName):
     """Parameters by key or by attribute. Before `init()` they are kept, and recorded with it."""
 
-    _values: dict[str, Any]
     _record: Callable[[Mapping[str, Any]], None] | None
 
     def __init__(self) -> None:
-        object.__setattr__(self, "_values", {})
+        super().__init__()
         object.__setattr__(self, "_record", None)
 
     def _connect(self, record: Callable[[Mapping[str, Any]], None]) -> None:
@@ -50,50 +50,13 @@ class Config:
         """Return a copy as a plain dictionary."""
         return dict(self._values)
 
-    def get(self, key: str, default: Any = None) -> Any:
-        """Return a value, or `default`."""
-        return self._values.get(key, default)
-
-    def keys(self) -> Iterable[str]:
-        """Return the names."""
-        return self._values.keys()
-
     def values(self) -> Iterable[Any]:
         """Return the values."""
         return self._values.values()
 
-    def items(self) -> Iterable[tuple[str, Any]]:
-        """Return names and values."""
-        return self._values.items()
-
-    def __getattr__(self, key: str) -> Any:
-        if key.startswith("_"):  # a copy that is being made has no values yet
-            raise AttributeError(key)
-        if key not in self._values:
-            known = ", ".join(map(str, self._values)) or "nothing"
-            raise AttributeError(f"wandb.config has no {key!r}; it has {known}")
-        return self._values[key]
-
-    def __setattr__(self, key: str, value: Any) -> None:
-        self.update({key: value})
-
-    def __getitem__(self, key: str) -> Any:
-        return self._values[key]
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        self.update({key: value})
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._values
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __repr__(self) -> str:
-        return repr(self._values)
+    def _missing(self, key: str) -> str:
+        known = ", ".join(map(str, self._values)) or "nothing"
+        return f"wandb.config has no {key!r}; it has {known}"
 
 
 def as_mapping(given: Any) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.guard import guard
 from otel_ml.compat.tracking.counts import WITHIN, StepCounts, own_axis, whole
 from otel_ml.compat.tracking.said import not_kept
 from otel_ml.compat.wandb.artifact import Artifact
@@ -21,6 +20,7 @@ from otel_ml.compat.wandb.final_values import Summary
 from otel_ml.compat.wandb.media import keep
 from otel_ml.compat.wandb.parameters import Config
 from otel_ml.compat.wandb.values import are_numbers, flattened, parted, plain_numbers
+from otel_ml.once import guard
 
 __all__ = ["Asked", "DisabledRun", "Run"]
 

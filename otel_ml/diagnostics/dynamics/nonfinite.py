@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 from otel_ml._internal.axes import current_step
-from otel_ml._internal.guard import guard
+from otel_ml.once import guard
 
 __all__ = ["NonFiniteWatch"]
 

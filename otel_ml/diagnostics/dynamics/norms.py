@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from otel_ml._internal.guard import guard
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
 from otel_ml.diagnostics.dynamics.shards import copies_of, held, shards_of
 from otel_ml.diagnostics.dynamics.shards import world_size as size_of_world
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure
 from otel_ml.exceptions import ConfigError
+from otel_ml.once import guard
 
 __all__ = ["Norms", "measures"]
 

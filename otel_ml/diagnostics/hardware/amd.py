@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from otel_ml._internal.guard import guard
 from otel_ml.diagnostics.hardware.counters import Counters
 from otel_ml.diagnostics.hardware.nvml_probes import GPU, memory_values
 from otel_ml.diagnostics.hardware.source import Reading, SourceLostError, UnavailableError
+from otel_ml.once import guard
 
 __all__ = ["Amd", "AmdDevice"]
 

@@ -14,12 +14,12 @@ from otel_ml._internal.axes import NOW, current_step
 from otel_ml._internal.definition import DEFINITIONS, Series
 from otel_ml._internal.device import Deferred
 from otel_ml._internal.events import log_summary
-from otel_ml._internal.guard import guard
 from otel_ml.diagnostics.current_run import current_run
 from otel_ml.diagnostics.hardware.amd import AmdDevice
 from otel_ml.diagnostics.hardware.gpu import Gpus, of_this_process, open_gpus
 from otel_ml.diagnostics.hardware.ledger import Ledger
 from otel_ml.diagnostics.hardware.nvml import NvmlDevice
+from otel_ml.once import guard
 from otel_ml.wire.reduction import Reduction
 
 __all__ = ["Energy"]

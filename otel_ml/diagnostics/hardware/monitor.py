@@ -15,7 +15,6 @@ from types import TracebackType
 from otel_ml._internal.api import child_env
 from otel_ml._internal.axes import NOW
 from otel_ml._internal.events import log_params, log_summary
-from otel_ml._internal.guard import guard
 from otel_ml._internal.meter import Metric, get_meter
 from otel_ml.diagnostics.hardware.election import HostFolder
 from otel_ml.diagnostics.hardware.measures import MEASURES
@@ -23,6 +22,7 @@ from otel_ml.diagnostics.hardware.source import Reading
 from otel_ml.diagnostics.hardware.watch import KINDS, Watch
 from otel_ml.env import EXPERIMENT_ID
 from otel_ml.exceptions import ConfigError
+from otel_ml.once import guard
 from otel_ml.wire.attributes import TIME_AXIS
 
 __all__ = ["Monitor", "start_monitor"]

@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from otel_ml._internal.guard import guard
 from otel_ml.diagnostics.hardware.counters import Counters
 from otel_ml.diagnostics.hardware.nvml_probes import COUNTED, PROBES
 from otel_ml.diagnostics.hardware.source import Reading, SourceLostError, UnavailableError
 from otel_ml.diagnostics.hardware.xid import XidEvents
+from otel_ml.once import guard
 
 __all__ = ["Nvml", "NvmlDevice"]
 

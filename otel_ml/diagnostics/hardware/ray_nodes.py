@@ -8,8 +8,8 @@ import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from otel_ml._internal.guard import guard
 from otel_ml.diagnostics.hardware.source import Reading, UnavailableError
+from otel_ml.once import guard
 
 __all__ = ["RayNodes", "node_readings"]
 

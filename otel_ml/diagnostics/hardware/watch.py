@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from otel_ml._internal.guard import guard
 from otel_ml.diagnostics.hardware.election import Election, HostFolder
 from otel_ml.diagnostics.hardware.gpu import open_gpus
 from otel_ml.diagnostics.hardware.host import Host
 from otel_ml.diagnostics.hardware.ray_nodes import RayNodes
 from otel_ml.diagnostics.hardware.source import Reading, Source, SourceLostError, UnavailableError
+from otel_ml.once import guard
 
 __all__ = ["KINDS", "Kind", "Watch"]
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from otel_ml._internal.guard import guard
+from otel_ml.once import guard
 
 __all__ = ["Dump", "copied"]
 

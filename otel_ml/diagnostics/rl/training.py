@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from otel_ml._internal.axes import STEPS
-from otel_ml._internal.guard import guard
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.rl.extent import extent_of
 from otel_ml.diagnostics.rl.table import measure
+from otel_ml.once import guard
 
 __all__ = [
     "PolicyUpdates",

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import otel_ml
-from otel_ml._internal.guard import guard
 from otel_ml.integrations.lightning.checkpoints import Checkpoints
 from otel_ml.integrations.lightning.framework import LOGGER, global_rank
+from otel_ml.once import guard
 
 __all__ = ["OtelMLLogger"]
 

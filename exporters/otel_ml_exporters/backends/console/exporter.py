@@ -11,7 +11,7 @@ from otel_ml_exporters.backends.console.choice import significant
 from otel_ml_exporters.backends.console.line import Lines, place
 from otel_ml_exporters.backends.console.table import LiveTable
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError
-from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.records import JsonValue, Params, Record, RunInfo, RunStatus, StepRecord, Summary
 
 __all__ = ["ConsoleExporter"]
@@ -55,7 +55,7 @@ class ConsoleExporter(Exporter):
         stream: TextIO | None = None,
     ) -> None:
         problems = [
-            *([f"console.every: expected a number of steps from 1, got {every!r}."] if every < 1 else []),
+            *every_problems("console", every),
             *([f"console.digits: expected 1 to 17, got {digits!r}."] if not 1 <= digits <= 17 else []),
             *([f"console.width: expected at least 20, got {width!r}."] if width is not None and width < 20 else []),
             *([f"console.style: expected auto, lines or table, got {style!r}."] if style not in _STYLES else []),

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from otel_ml.exceptions import OtelMLError
 from otel_ml_exporters.errors import ExportError, PermanentExportError, RetryableExportError
 
-__all__ = ["export_error", "translated"]
+__all__ = ["export_error"]
 
 # Request timeout, conflict (ABORTED: a concurrent transaction), too early, too many requests, cancelled.
 _PASSING_STATUS = frozenset({408, 409, 425, 429, 499})
@@ -37,14 +33,3 @@ def _is_permanent(error: Exception) -> bool:
         status: int = error.get_http_status_code()
         return status == _NOT_IMPLEMENTED or (400 <= status < 500 and status not in _PASSING_STATUS)
     return isinstance(error, (FileNotFoundError, TypeError, ValueError, AttributeError, LookupError))
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Raise `export_error` of whatever is raised inside; our own errors pass."""
-    try:
-        yield
-    except OtelMLError:
-        raise
-    except Exception as error:
-        raise export_error(error) from error

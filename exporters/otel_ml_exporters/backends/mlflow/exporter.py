@@ -26,11 +26,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from otel_ml.exceptions import ConfigError
-from otel_ml_exporters.backends.mlflow.errors import translated
+from otel_ml_exporters.backends.mlflow.errors import export_error
 from otel_ml_exporters.backends.mlflow.session import Session
 from otel_ml_exporters.backends.mlflow.tracking import load_mlflow, open_run, run_page, tracking_uri
-from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError
-from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, translated
+from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
 
 __all__ = ["MlflowExporter"]
@@ -48,11 +48,9 @@ class MlflowExporter(Exporter):
     max_delay = 2.0
 
     def __init__(self, *, tracking_uri: str | None = None, every: int = 1) -> None:
-        problems = []
+        problems = every_problems("mlflow", every)
         if tracking_uri is not None and (not isinstance(tracking_uri, str) or not tracking_uri):
             problems.append(f"mlflow.tracking_uri: expected text such as 'http://host:5000', got {tracking_uri!r}.")
-        if not isinstance(every, int) or every < 1:
-            problems.append(f"mlflow.every: expected a number of steps from 1, got {every!r}.")
         if problems:
             raise ConfigError(*problems)
         self.every = every
@@ -66,7 +64,7 @@ class MlflowExporter(Exporter):
         load_mlflow()
         uri = tracking_uri(run, self._tracking_uri)
         try:
-            with translated():
+            with translated(export_error):
                 opened = open_run(run, uri)
         except PermanentExportError as error:
             raise ConfigError(
@@ -85,7 +83,7 @@ class MlflowExporter(Exporter):
             raise ExporterClosedError("mlflow")
         if self._session is None:
             raise PermanentExportError("mlflow: export before start. Call start(run) first.", slug="exporter-order")
-        with translated():
+        with translated(export_error):
             self._session.write(records)
 
     def shutdown(self, timeout: float, status: RunStatus | None) -> None:
@@ -98,7 +96,7 @@ class MlflowExporter(Exporter):
             return
         self._closed = True
         if self._session is not None and status is not None:
-            with translated():
+            with translated(export_error):
                 self._session.set_status(status)
 
     @property

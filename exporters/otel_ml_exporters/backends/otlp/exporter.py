@@ -10,7 +10,7 @@ from otel_ml_exporters.backends.otlp.client import Client
 from otel_ml_exporters.backends.otlp.destination import destination
 from otel_ml_exporters.backends.otlp.request import encoded
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError
-from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.records import Record, RunInfo, RunStatus, StepRecord
 
 __all__ = ["OtlpExporter"]
@@ -57,9 +57,7 @@ class OtlpExporter(Exporter):
         timeout: float | None = None,
         every: int = 1,
     ) -> None:
-        problems = []
-        if not isinstance(every, int) or every < 1:
-            problems.append(f"otlp.every: expected a number of steps from 1, got {every!r}.")
+        problems = every_problems("otlp", every)
         options = {
             "endpoint": endpoint,
             "headers": headers,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.parquet.parts import Parts
 from otel_ml_exporters.backends.parquet.rows import load_pyarrow, merge_tables, table_of, write_table
-from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, RetryableExportError
-from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, on_disk
+from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.records import Record, RunInfo, RunStatus, StepRecord
 
 __all__ = ["ParquetExporter"]
@@ -40,8 +40,8 @@ class ParquetExporter(Exporter):
     max_delay = 10.0
 
     def __init__(self, *, every: int = 1) -> None:
-        if not isinstance(every, int) or every < 1:
-            raise ConfigError(f"parquet.every: expected a number of steps from 1, got {every!r}.")
+        if problems := every_problems("parquet", every):
+            raise ConfigError(*problems)
         self.every = every
         self._folder: Path | None = None
         self._parts: Parts | None = None
@@ -62,7 +62,8 @@ class ParquetExporter(Exporter):
         load_pyarrow()
         self._folder = run.dir / "parquet"
         self._parts = Parts(self._folder)
-        self._on_disk(self._parts.open)
+        with on_disk(self._folder):
+            self._parts.open()
 
     def position(self) -> int | None:
         """Return the `seq` of the last row; records after it that have no rows come again, and change nothing."""
@@ -79,7 +80,8 @@ class ParquetExporter(Exporter):
         if not any(step.values for step in steps):
             return
         write = partial(write_table, table_of(steps))
-        self._on_disk(lambda: parts.add(steps[0].seq, steps[-1].seq, write))
+        with on_disk(self._folder):
+            parts.add(steps[0].seq, steps[-1].seq, write)
         if len(parts.unmerged(_WIDE)) >= _MERGED_AT:
             self._merge(parts)
 
@@ -95,10 +97,5 @@ class ParquetExporter(Exporter):
         narrow = parts.unmerged(_WIDE)
         if len(narrow) > 1:
             write = partial(write_table, merge_tables([part.path for part in narrow]))
-            self._on_disk(lambda: parts.merge(narrow, write))
-
-    def _on_disk(self, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except OSError as error:
-            raise RetryableExportError(f"{self._folder} cannot be written to: {error}.") from error
+            with on_disk(self._folder):
+                parts.merge(narrow, write)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +10,8 @@ from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.swanlab.keys import amended_key, identifier, metric_key
 from otel_ml_exporters.backends.swanlab.messages import Messages
 from otel_ml_exporters.backends.swanlab.run_file import Mark, RunFile
-from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, RetryableExportError
-from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, on_disk
+from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.records import (
     Image,
     JsonValue,
@@ -46,8 +45,8 @@ class SwanlabExporter(Exporter):
     """
 
     def __init__(self, *, every: int = 1) -> None:
-        if not isinstance(every, int) or every < 1:
-            raise ConfigError(f"swanlab.every: expected a number of steps from 1, got {every!r}.")
+        if problems := every_problems("swanlab", every):
+            raise ConfigError(*problems)
         self.every = every
         self._writer: _Writer | None = None
         self._folder: Path | None = None
@@ -68,7 +67,7 @@ class SwanlabExporter(Exporter):
         name = f"run-{identifier(run.id)}"
         self._folder = run.dir.parent.parent / "swanlog" / name
         messages = Messages(self._folder)
-        with self._on_disk():
+        with on_disk(self._folder):
             self._writer = _Writer(run, messages, RunFile(self._folder / f"{name}.swanlab"))
 
     def position(self) -> int | None:
@@ -81,13 +80,13 @@ class SwanlabExporter(Exporter):
             raise ExporterClosedError("swanlab")
         if self._writer is None:
             raise PermanentExportError("swanlab: export before start. Call start(run) first.", slug="exporter-order")
-        with self._on_disk():
+        with on_disk(self._folder):
             self._writer.write(records)
 
     def force_flush(self, timeout: float) -> None:
         """Wait until the disk has everything; the operating system has it already."""
         if self._writer is not None and not self._closed:
-            with self._on_disk():
+            with on_disk(self._folder):
                 self._writer.file.sync()
 
     def shutdown(self, timeout: float, status: RunStatus | None) -> None:
@@ -96,15 +95,8 @@ class SwanlabExporter(Exporter):
             return
         self._closed = True
         if self._writer is not None:
-            with self._on_disk():
+            with on_disk(self._folder):
                 self._writer.close(status)
-
-    @contextmanager
-    def _on_disk(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise RetryableExportError(f"{self._folder} cannot be written to: {error}.") from error
 
 
 class _Writer:

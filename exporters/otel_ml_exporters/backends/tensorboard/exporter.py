@@ -15,7 +15,7 @@ from otel_ml_exporters.backends.tensorboard.layout import MOST_CHARTS, bands, la
 from otel_ml_exporters.backends.tensorboard.markdown import markdown_table
 from otel_ml_exporters.backends.tensorboard.notes import Notes
 from otel_ml_exporters.errors import ExporterClosedError, RetryableExportError
-from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.records import (
     Audio,
     HistogramValue,
@@ -61,8 +61,8 @@ class TensorBoardExporter(Exporter):
     """
 
     def __init__(self, *, every: int = 1) -> None:
-        if every < 1:
-            raise ConfigError(f"tensorboard.every: expected a number of steps from 1, got {every!r}.")
+        if problems := every_problems("tensorboard", every):
+            raise ConfigError(*problems)
         self.every = every
         self._closed = False
         self._run: RunInfo | None = None

@@ -10,7 +10,7 @@ from otel_ml.exceptions import ConfigError, OtelMLError
 from otel_ml_exporters.backends.trackio.rows import media_row, step_row, summary_row
 from otel_ml_exporters.backends.trackio.storage import Row, Storage
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, RetryableExportError
-from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.records import (
     Audio,
     HistogramValue,
@@ -49,8 +49,8 @@ class TrackioExporter(Exporter):
     max_delay = 0.5
 
     def __init__(self, *, every: int = 1) -> None:
-        if not isinstance(every, int) or every < 1:
-            raise ConfigError(f"trackio.every: expected a number of steps from 1, got {every!r}.")
+        if problems := every_problems("trackio", every):
+            raise ConfigError(*problems)
         self.every = every
         self._storage: Storage | None = None
         self._position = 0

@@ -8,7 +8,7 @@ from typing import Any
 from otel_ml_exporters.backends.trackio.storage import Row, Storage
 from otel_ml_exporters.records import Audio, HistogramValue, Image, JsonValue, StepRecord, Summary, Table, Text
 
-__all__ = ["AMENDMENT", "ATTEMPT", "MOST_BINS", "Media", "media_row", "merged_bins", "step_row", "summary_row"]
+__all__ = ["AMENDMENT", "ATTEMPT", "MAX_BINS", "Media", "media_row", "step_row", "summary_row"]
 
 ATTEMPT = "otel_ml/attempt"
 AMENDMENT = "otel_ml/amendment"
@@ -18,7 +18,7 @@ Media = Text | Table | Image | Audio | HistogramValue
 _RESERVED = frozenset({"project", "run", "timestamp", "step", "time", "metrics"})
 """Names that `trackio.log()` refuses; its readers write over them."""
 
-MOST_BINS = 512
+MAX_BINS = 512
 """`trackio.Histogram` takes no more."""
 
 
@@ -73,8 +73,8 @@ def _stored(record: Media, storage: Storage, step: int) -> Mapping[str, Any]:
         case Table():
             return {"_type": trackio.Table.TYPE, "_value": [_cells(record.columns, row) for row in record.rows]}
         case HistogramValue():
-            edges, counts = merged_bins(record.edges, record.counts)
-            return {"_type": trackio.Histogram.TYPE, "bins": list(edges), "values": list(counts)}
+            fitting = record.merged(MAX_BINS)
+            return {"_type": trackio.Histogram.TYPE, "bins": list(fitting.edges), "values": list(fitting.counts)}
         case Image():
             kind, file, content = trackio.Image.TYPE, f"{record.seq}.png", record.png
         case Audio():
@@ -84,19 +84,3 @@ def _stored(record: Media, storage: Storage, step: int) -> Mapping[str, Any]:
 
 def _cells(columns: Sequence[str], row: Sequence[JsonValue]) -> dict[str, JsonValue]:
     return dict(zip(columns, row, strict=True))
-
-
-def merged_bins(
-    edges: Sequence[float], counts: Sequence[float], limit: int = MOST_BINS
-) -> tuple[Sequence[float], Sequence[float]]:
-    """Return at most `limit` bins: neighbours are added up, so the total stays.
-
-    Examples:
-        >>> merged_bins([0, 1, 2, 3], [5, 6, 7], limit=2)
-        ([0, 2, 3], [11, 7])
-    """
-    width = -(-len(counts) // limit) if counts else 1
-    if width <= 1:
-        return edges, counts
-    merged = [sum(counts[at : at + width]) for at in range(0, len(counts), width)]
-    return [*edges[:-1:width], edges[-1]], merged

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from otel_ml.exceptions import OtelMLError
 from otel_ml_exporters.errors import (
     ExportError,
     PermanentExportError,
@@ -13,7 +9,7 @@ from otel_ml_exporters.errors import (
     RetryableExportError,
 )
 
-__all__ = ["export_error", "service_is_gone", "translated"]
+__all__ = ["export_error", "service_is_gone"]
 
 
 def export_error(error: Exception) -> ExportError:
@@ -43,14 +39,3 @@ def _is_permanent(error: Exception) -> bool:
     if isinstance(error, (CommError, OSError, TimeoutError)):
         return isinstance(error, FileNotFoundError)
     return isinstance(error, (TypeError, ValueError, AttributeError, LookupError))
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Raise `export_error` of whatever is raised inside; our own errors pass."""
-    try:
-        yield
-    except OtelMLError:
-        raise
-    except Exception as error:
-        raise export_error(error) from error

@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.wandb.connection import MODES
 from otel_ml_exporters.backends.wandb.core import kill_core
-from otel_ml_exporters.backends.wandb.errors import translated
+from otel_ml_exporters.backends.wandb.errors import export_error
 from otel_ml_exporters.backends.wandb.opening import OpenRun, Options, load_wandb, open_run
 from otel_ml_exporters.backends.wandb.session import Session
 from otel_ml_exporters.backends.wandb.transaction_log import LogTail
@@ -38,8 +38,9 @@ from otel_ml_exporters.errors import (
     PermanentExportError,
     RestartExporterError,
     RetryableExportError,
+    translated,
 )
-from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
 
 __all__ = ["WandbExporter"]
@@ -93,7 +94,7 @@ class WandbExporter(Exporter):
     def start(self, run: RunInfo) -> None:
         """Open or resume the run; see `Exporter.start`."""
         try:
-            with translated():
+            with translated(export_error):
                 opened = open_run(run, self._options)
                 self._session = Session(opened.run, opened.position or 0, self._names)
         except PermanentExportError as error:
@@ -112,7 +113,7 @@ class WandbExporter(Exporter):
         if self._session is None:
             raise PermanentExportError("wandb: export before start. Call start(run) first.", slug="exporter-order")
         self._check_the_disk()
-        with translated():
+        with translated(export_error):
             self._session.write(records)
         if self._awaited is None:
             self._awaited = (self._session.last_row, time.monotonic() + _ON_DISK_S)
@@ -168,7 +169,7 @@ class WandbExporter(Exporter):
         finishing = _Finishing(self._opened.run, status)
         finishing.start()
         finishing.join(timeout)
-        with translated():
+        with translated(export_error):
             finishing.check(timeout)
 
     @property
@@ -213,11 +214,9 @@ class _Finishing(threading.Thread):
 
 
 def _check(options: Options, every: int, names: int) -> None:
-    problems = []
+    problems = every_problems("wandb", every)
     if not isinstance(names, int) or names < 1:
         problems.append(f"wandb.names: expected a number of metrics from 1, got {names!r}.")
-    if not isinstance(every, int) or every < 1:
-        problems.append(f"wandb.every: expected a number of steps from 1, got {every!r}.")
     if options.mode not in MODES:
         problems.append(f"wandb.mode: expected one of {', '.join(MODES)}, got {options.mode!r}.")
     for field in fields(options):

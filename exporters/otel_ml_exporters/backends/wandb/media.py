@@ -12,7 +12,7 @@ from typing import Any
 from otel_ml_exporters.backends.wandb.names import identifier
 from otel_ml_exporters.records import Artifact, Audio, HistogramValue, Image, JsonValue, Table, Text
 
-__all__ = ["MAX_BINS", "artifact", "media", "merged_bins"]
+__all__ = ["MAX_BINS", "artifact", "media"]
 
 MAX_BINS = 512
 """`wandb.Histogram.MAX_LENGTH`; one more and the whole row is lost."""
@@ -37,24 +37,8 @@ def media(record: Text | Table | Image | Audio | HistogramValue, folder: Path) -
             path.write_bytes(record.wav)
             return wandb.Audio(str(path), sample_rate=record.sample_rate, caption=record.caption)
         case HistogramValue():
-            edges, counts = merged_bins(record.edges, record.counts)
-            return wandb.Histogram(np_histogram=(list(counts), list(edges)))
-
-
-def merged_bins(
-    edges: Sequence[float], counts: Sequence[float], limit: int = MAX_BINS
-) -> tuple[Sequence[float], Sequence[float]]:
-    """Return at most `limit` bins: neighbours are added up, so the total stays.
-
-    Examples:
-        >>> merged_bins([0, 1, 2, 3], [5, 6, 7], limit=2)
-        ([0, 2, 3], [11, 7])
-    """
-    width = -(-len(counts) // limit) if counts else 1
-    if width <= 1:
-        return edges, counts
-    merged = [sum(counts[at : at + width]) for at in range(0, len(counts), width)]
-    return [*edges[:-1:width], edges[-1]], merged
+            fitting = record.merged(MAX_BINS)
+            return wandb.Histogram(np_histogram=(list(fitting.counts), list(fitting.edges)))
 
 
 def artifact(files: Sequence[Artifact], *, continued: bool) -> Any:

@@ -12,8 +12,9 @@ import pytest
 
 import otel_ml
 from otel_ml.compat import mlflow
-from otel_ml.testing import Capture, Event, capture
+from otel_ml.testing import Capture, capture
 from tests.e2e.jobs import the_run_in
+from tests.unit.otel_ml.compat.recorded import events, steps_of
 
 
 @pytest.fixture
@@ -22,14 +23,6 @@ def captured() -> Iterator[Capture]:
         yield run
         while mlflow.active_run():
             mlflow.end_run()
-
-
-def steps_of(captured: Capture, name: str, axis: str = "step") -> dict[int, float]:
-    return {p.step: p.value for p in captured.points if p.name == name and p.axis == axis and p.step is not None}
-
-
-def events(captured: Capture, kind: str) -> dict[str | None, Event]:
-    return {event.name: event for event in captured.events if event.kind == f"ml.{kind}"}
 
 
 def params(captured: Capture) -> list[Any]:

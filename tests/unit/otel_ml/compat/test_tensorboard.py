@@ -16,6 +16,7 @@ import otel_ml
 from otel_ml.compat.tensorboard import SummaryWriter
 from otel_ml.testing import Capture, Event, capture
 from tests.e2e.jobs import the_run_in
+from tests.unit.otel_ml.compat.recorded import events, steps_of
 
 
 @pytest.fixture
@@ -28,14 +29,6 @@ def captured() -> Iterator[Capture]:
 def writer(captured: Capture) -> Iterator[SummaryWriter]:
     with SummaryWriter("runs/digits") as opened:
         yield opened
-
-
-def steps_of(captured: Capture, name: str, axis: str = "step") -> dict[int, float]:
-    return {p.step: p.value for p in captured.points if p.name == name and p.axis == axis and p.step is not None}
-
-
-def events(captured: Capture, kind: str) -> dict[str | None, Event]:
-    return {event.name: event for event in captured.events if event.kind == f"ml.{kind}"}
 
 
 def picture(event: Event) -> Any:

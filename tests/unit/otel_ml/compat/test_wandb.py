@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import argparse
 import copy
-import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from PIL import Image
 
 import otel_ml
 from otel_ml.compat import wandb
-from otel_ml.testing import Capture, Event, capture
+from otel_ml.testing import Capture, capture
 from tests.e2e.jobs import the_run_in
+from tests.unit.otel_ml.compat.recorded import events, params, steps_of
 
 
 @pytest.fixture
@@ -26,22 +23,6 @@ def captured() -> Iterator[Capture]:
     with capture() as run:
         yield run
         wandb.finish()
-
-
-def steps_of(captured: Capture, name: str, axis: str = "step") -> dict[int, float]:
-    return {p.step: p.value for p in captured.points if p.name == name and p.axis == axis and p.step is not None}
-
-
-def events(captured: Capture, kind: str) -> dict[str | None, Event]:
-    return {event.name: event for event in captured.events if event.kind == f"ml.{kind}"}
-
-
-def params(captured: Capture) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
-    for event in captured.events:
-        if event.kind == "ml.params":
-            merged.update(event.body)
-    return merged
 
 
 def summary(captured: Capture) -> dict[str, float]:
@@ -244,119 +225,6 @@ def test_values_of_all_kinds_become_what_they_are(captured: Capture) -> None:
     [said] = captured.notices
     assert "A value of type object in 'object' at test_wandb.py:" in said
     assert "tensor" not in wandb.run.summary, "a tensor would keep its graph alive"
-
-
-@pytest.mark.feature("F15", "yes", "tables of samples, also grown row by row, in every backend that has tables")
-def test_tables_are_kept_with_the_pictures_in_their_cells(captured: Capture) -> None:
-    wandb.init()
-    table = wandb.Table(columns=["id", "picture"])
-    table.add_data(1, wandb.Image(np.zeros((2, 3), np.uint8)))
-    table.add_data(2, None)
-    wandb.log({"samples": table, "frame": wandb.Table(data=[["a", "b", "c"]])}, step=4)
-    table.add_data(3, None)
-
-    kept = events(captured, "table")
-    assert kept["samples"].body == {"columns": ["id", "picture"], "rows": [[1, "samples/picture/0"], [2, None]]}
-    assert kept["frame"].body == {"columns": ["Input", "Output", "Expected"], "rows": [["a", "b", "c"]]}
-    assert kept["samples"].step == 4
-    assert "samples/picture/0" in events(captured, "image")
-
-
-def test_a_table_has_columns_rows_and_data_frames() -> None:
-    table = wandb.Table(columns=["x"], data=[[1], [2]])
-    table.add_column("y", [3, 4])
-
-    assert (table.get_column("y"), len(table), list(table.iterrows())) == ([3, 4], 2, [(0, [1, 3]), (1, [2, 4])])
-    again = wandb.Table(dataframe=table.get_dataframe())
-    assert (again.columns, again.data) == (["x", "y"], [[1, 3], [2, 4]])
-
-
-@pytest.mark.feature("N8", "yes", "figures and pictures with captions")
-def test_pictures_of_all_kinds_are_kept(captured: Capture, tmp_path: Path) -> None:
-    Image.new("RGB", (6, 4)).save(tmp_path / "a.jpg")
-    figure, _ = plt.subplots()
-    wandb.init()
-    wandb.log(
-        {
-            "array": wandb.Image(np.full((4, 6, 3), 200.0), caption="bright"),
-            "file": wandb.Image(str(tmp_path / "a.jpg")),
-            "pillow": Image.new("L", (6, 4)),
-            "figure": figure,
-            "several": [wandb.Image(np.zeros((4, 6))), wandb.Image(np.ones((4, 6)))],
-            "film": wandb.Video(np.zeros((40, 3, 4, 6), np.uint8), fps=4),
-        }
-    )
-    plt.close(figure)
-
-    kept = events(captured, "image")
-    assert set(kept) == {"array", "file", "pillow", "figure", "several/0", "several/1", "film"}
-    assert Image.open(io.BytesIO(kept["array"].body)).getpixel((0, 0)) == (200, 200, 200)
-    assert kept["array"].attributes["ml.caption"] == "bright"
-    assert "14 of its 40 frames are kept as one picture" in captured.notices[0]
-
-
-@pytest.mark.feature("N7", "better", "values or counts; real in every backend that has histograms")
-def test_histograms_of_values_and_of_counts_are_kept(captured: Capture) -> None:
-    wandb.init()
-    wandb.log({"values": wandb.Histogram([1, 2, 2, 3], num_bins=2)})
-    wandb.log({"counts": wandb.Histogram(np_histogram=(np.array([3, 1]), np.array([0.0, 1.0, 2.0])))})
-
-    kept = events(captured, "histogram")
-    assert kept["values"].body["counts"] == [1.0, 3.0]
-    assert kept["counts"].body == {"counts": [3.0, 1.0], "edges": [0.0, 1.0, 2.0]}
-
-
-def test_audio_pages_and_files_are_kept(captured: Capture, tmp_path: Path) -> None:
-    (tmp_path / "cloud.obj").write_text("v 0 0 0")
-    wandb.init()
-    wandb.log(
-        {
-            "sound": wandb.Audio(np.zeros(10), sample_rate=8000, caption="silence"),
-            "page": wandb.Html("<b>hi</b>"),
-            "cloud": wandb.Object3D(str(tmp_path / "cloud.obj")),
-        }
-    )
-
-    assert events(captured, "audio")["sound"].attributes["ml.sample_rate"] == 8000
-    assert events(captured, "text")["page"].body == "<b>hi</b>"
-    assert events(captured, "artifact")["cloud"].body == b"v 0 0 0"
-
-
-@pytest.mark.feature("I12", "yes", "files, folders, models and what is written for them, under names and aliases")
-def test_artifacts_are_kept_with_their_files_metadata_and_aliases(captured: Capture, tmp_path: Path) -> None:
-    (tmp_path / "weights.pt").write_bytes(b"w")
-    run = wandb.init()
-    artifact = wandb.Artifact("model", type="model", metadata={"acc": 0.9})
-    artifact.add_file(str(tmp_path / "weights.pt"))
-    with artifact.new_file("notes.txt") as file:
-        file.write("fine")
-    run.log_artifact(artifact, aliases=["best"]).wait()
-    wandb.save(str(tmp_path / "*.pt"))
-
-    kept = [event for event in captured.events if event.kind == "ml.artifact"]
-    shown = {(event.name, event.attributes["ml.artifact.path_in"]): event.body for event in kept}
-    assert shown == {
-        ("model", "weights.pt"): b"w", ("model", "notes.txt"): b"fine", ("weights.pt", "weights.pt"): b"w",
-    }  # fmt: skip
-    assert kept[0].attributes["ml.artifact.type"] == "model"
-    assert list(kept[0].attributes["ml.artifact.aliases"]) == ["best"]
-    assert params(captured)["artifacts"] == {"model": {"acc": 0.9}}
-
-
-def test_charts_are_kept_as_the_tables_they_are_drawn_from(captured: Capture) -> None:
-    wandb.init()
-    wandb.log(
-        {
-            "lines": wandb.plot.line_series([0, 1], [[5, 6], [7, 8]], keys=["a", "b"]),
-            "confusion": wandb.plot.confusion_matrix(y_true=[0, 1, 1], preds=[0, 1, 0], class_names=["cat", "dog"]),
-            "line": wandb.plot.line(wandb.Table(["x", "y"], [[1, 2]]), "x", "y", title="t"),
-        }
-    )
-
-    kept = events(captured, "table")
-    assert kept["lines"].body["rows"] == [[0, "a", 5], [1, "a", 6], [0, "b", 7], [1, "b", 8]]
-    assert ["dog", "cat", 1] in kept["confusion"].body["rows"]
-    assert kept["line"].body["rows"] == [[1, 2]]
 
 
 @pytest.mark.feature("F14", "yes", "said once with place and name, never raised")

@@ -165,7 +165,7 @@ def test_seeding_random_does_not_repeat_ids(recorded):
     ids = set()
     for _ in range(2):
         random.seed(0)
-        recorder.after_fork_in_child()
+        recorder.forget()
         with timed("t"):
             pass
         ids.add(spans(recorded.collect())[0].span_id)
@@ -179,7 +179,7 @@ def test_a_forked_child_does_not_finish_its_parents_spans(recorded):
     with timed("parent"):
         pid = os.fork()
         if pid == 0:
-            recorder.after_fork_in_child()
+            recorder.forget()
             with timed("child"):
                 pass
     if pid == 0:

@@ -320,7 +320,7 @@ def test_a_forked_child_has_no_step_and_none_of_the_records(recorded):
     with step(6):
         pid = os.fork()
         if pid == 0:
-            recorder.after_fork_in_child()
+            recorder.forget()
             log({"child": 1.0})
             batch = recorded.collect(final=True)
             text = repr([(point.name, point.step, point.seq) for point in points(batch)])

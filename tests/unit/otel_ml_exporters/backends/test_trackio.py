@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from otel_ml_exporters.backends.trackio.rows import merged_bins, step_row
+from otel_ml_exporters.backends.trackio.rows import step_row
 from otel_ml_exporters.backends.trackio.storage import project_name
 from tests.contract.stream import step
 
@@ -25,10 +25,3 @@ def test_names_that_trackio_writes_over_are_kept_apart() -> None:
     row = step_row(step(1, 5, {"step": 1.0, "time": 2.0, "loss": 3.0}))
 
     assert row.values == {"metric/step": 1.0, "metric/time": 2.0, "loss": 3.0}
-
-
-def test_a_fine_histogram_keeps_its_total() -> None:
-    edges, counts = merged_bins(list(range(2001)), [1.0] * 2000)
-
-    assert len(counts) <= 512
-    assert (sum(counts), edges[0], edges[-1], len(edges)) == (2000.0, 0, 2000, len(counts) + 1)

@@ -26,8 +26,8 @@ from otel_ml.compat.forge import (
     reduce_metrics_states,
 )
 from otel_ml.compat.forge.collector import COLLECTOR
-from otel_ml.compat.once import forget_said
 from otel_ml.exceptions import ConfigError
+from otel_ml.once import forget_said
 from otel_ml.testing import Capture, Point, capture
 
 VALUES = [1.0, 2.0, 4.0]

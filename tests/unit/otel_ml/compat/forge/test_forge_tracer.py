@@ -13,7 +13,7 @@ import otel_ml
 from otel_ml.compat.forge import Tracer, trace
 from otel_ml.compat.forge.collector import COLLECTOR
 from otel_ml.compat.forge.device_marks import DeviceMarks
-from otel_ml.compat.once import forget_said
+from otel_ml.once import forget_said
 from otel_ml.testing import Capture, capture
 from tests.e2e.jobs import until
 

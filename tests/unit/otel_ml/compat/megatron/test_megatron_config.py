@@ -13,8 +13,8 @@ import yaml
 
 from otel_ml.compat.megatron import CallbackManager, LoggerConfig, setup_logging, start
 from otel_ml.compat.megatron.config import NO_MEANING
-from otel_ml.compat.once import forget_said
 from otel_ml.exceptions import ConfigError
+from otel_ml.once import forget_said
 from otel_ml.testing import Capture, capture
 
 DOCUMENTED = " ".join(

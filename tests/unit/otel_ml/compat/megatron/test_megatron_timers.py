@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from otel_ml.compat.megatron import DummyTimer, Timer, Timers, across_ranks_string
-from otel_ml.compat.once import forget_said
 from otel_ml.exceptions import ConfigError
+from otel_ml.once import forget_said
 from otel_ml.testing import Capture, capture
 
 SHORT_S = 0.003

@@ -21,7 +21,7 @@ from otel_ml.compat.megatron import (
     on_save_checkpoint_success,
     progress_log,
 )
-from otel_ml.compat.once import forget_said
+from otel_ml.once import forget_said
 from otel_ml.testing import Capture, capture
 
 

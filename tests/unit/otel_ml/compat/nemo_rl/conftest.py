@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from otel_ml.once import forget_said
 from otel_ml.testing import Capture
 
 
 @pytest.fixture(autouse=True)
-def has_said_nothing(monkeypatch: pytest.MonkeyPatch, otel_ml_capture: Capture) -> None:
-    monkeypatch.setattr("otel_ml.compat.nemo_rl.say._SAID", set())
+def has_said_nothing(otel_ml_capture: Capture) -> None:
+    forget_said()

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import otel_ml
-from otel_ml.compat.once import forget_said
 from otel_ml.compat.roll import create_tracker, reduce_metrics, reduce_metrics_list, strip_at_tag_in_log
 from otel_ml.compat.roll.tracker import Tracker
+from otel_ml.once import forget_said
 from otel_ml.testing import Capture, Point, capture
 
 

@@ -5,8 +5,8 @@ import inspect
 import mlflow.exceptions as mlflow_exceptions
 import pytest
 
-from otel_ml_exporters.backends.mlflow.errors import export_error, translated
-from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, RetryableExportError
+from otel_ml_exporters.backends.mlflow.errors import export_error
+from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, RetryableExportError, translated
 
 MADE = {
     "MlflowException": (lambda kind: kind("connection refused"), RetryableExportError),
@@ -78,5 +78,5 @@ def test_a_mistake_in_the_records_is_given_up(error: Exception) -> None:
 
 
 def test_our_own_errors_pass_as_they_are() -> None:
-    with pytest.raises(ExporterClosedError), translated():
+    with pytest.raises(ExporterClosedError), translated(export_error):
         raise ExporterClosedError("mlflow")

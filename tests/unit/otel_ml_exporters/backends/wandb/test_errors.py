@@ -3,12 +3,13 @@ from __future__ import annotations
 import pytest
 from wandb import errors
 
-from otel_ml_exporters.backends.wandb.errors import export_error, translated
+from otel_ml_exporters.backends.wandb.errors import export_error
 from otel_ml_exporters.errors import (
     ExporterClosedError,
     PermanentExportError,
     RestartExporterError,
     RetryableExportError,
+    translated,
 )
 
 
@@ -36,5 +37,5 @@ def test_what_the_client_raises_is_retried_restarted_or_given_up(error: Exceptio
 
 
 def test_our_own_errors_pass_as_they_are() -> None:
-    with pytest.raises(ExporterClosedError), translated():
+    with pytest.raises(ExporterClosedError), translated(export_error):
         raise ExporterClosedError("wandb")

@@ -6,7 +6,6 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_ml_exporters.backends.wandb.media import MAX_BINS, merged_bins
 from otel_ml_exporters.backends.wandb.names import identifier
 from otel_ml_exporters.backends.wandb.rows import fitting, plain, step_row
 from otel_ml_exporters.records import StepRecord
@@ -69,19 +68,6 @@ def test_config_and_summary_keep_what_json_has_no_word_for() -> None:
         "e": True,
         "f": 0.5,
     }
-
-
-@given(st.lists(st.integers(0, 1000), min_size=1, max_size=3000))
-def test_merged_bins_keep_the_total_and_the_ends(counts: list[int]) -> None:
-    edges = list(range(len(counts) + 1))
-
-    new_edges, new_counts = merged_bins(edges, counts)
-
-    assert len(new_counts) <= MAX_BINS
-    assert len(new_edges) == len(new_counts) + 1
-    assert sum(new_counts) == sum(counts)
-    assert (new_edges[0], new_edges[-1]) == (edges[0], edges[-1])
-    assert list(new_edges) == sorted(set(new_edges))
 
 
 @given(st.text(), st.text())

@@ -1,0 +1,39 @@
+"""Saying a thing once: the one way there for what is built upon recording (`compat`, `diagnostics`, `integrations`).
+
+`guard` is for what concerns the run: it counts what is lost, and the service says each sentence once for the whole job.
+`say` is for what a program is to hear though no run may ever begin, such as a configuration of which a part has no
+meaning here: through the logger `otel_ml`, by the first rank of each host.
+
+Not for users' programs.
+"""
+
+from __future__ import annotations
+
+import os
+
+from otel_ml._internal.guard import Guard, RecordingError, guard
+
+__all__ = ["RecordingError", "forget_said", "guard", "say"]
+
+_LOCAL_RANKS = ("OTEL_ML_LOCAL_RANK", "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
+
+
+def say(slug: str, sentence: str) -> None:
+    """Log a warning the first time, or not at all; `otel-ml explain <slug>` says more."""
+    _PROGRAM.say(slug, sentence)
+
+
+def forget_said() -> None:
+    """Say everything again. For tests."""
+    _PROGRAM.forget()
+
+
+def _log(sentence: str) -> None:
+    if next((os.environ[name] for name in _LOCAL_RANKS if os.environ.get(name)), "0") == "0":
+        import logging  # where it is used: what is silent, which is nearly everything, does not load it
+
+        logging.getLogger("otel_ml").warning("%s", sentence)
+
+
+_PROGRAM = Guard()
+_PROGRAM.connect(_log)

@@ -1,0 +1,42 @@
+"""What a program hears though no run may ever begin: once, from one process of each host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from otel_ml.once import forget_said, say
+
+
+@pytest.fixture(autouse=True)
+def nothing_was_said(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("OTEL_ML_LOCAL_RANK", "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    forget_said()
+    yield
+    forget_said()
+
+
+def test_a_sentence_is_logged_the_first_time_with_the_command_that_explains_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    say("setting-unused", "One has no meaning.")
+    say("setting-unused", "One has no meaning.")
+    say("setting-unused", "Another has none.")
+
+    assert [(record.name, record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("otel_ml", "WARNING", "One has no meaning. (otel-ml explain setting-unused)"),
+        ("otel_ml", "WARNING", "Another has none. (otel-ml explain setting-unused)"),
+    ]
+
+
+@pytest.mark.parametrize(("local_rank", "sentences"), [("0", 1), ("1", 0)])
+def test_of_the_ranks_of_a_host_only_the_first_one_speaks(
+    local_rank: str, sentences: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("LOCAL_RANK", local_rank)
+
+    say("setting-unused", "One has no meaning.")
+
+    assert len(caplog.records) == sentences
