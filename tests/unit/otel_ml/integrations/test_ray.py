@@ -101,11 +101,6 @@ def test_without_a_run_the_environment_stays_as_it_is(monkeypatch: pytest.Monkey
     assert integration.runtime_env({"pip": ["x"]}) == {"pip": ["x"]}
 
 
-@pytest.fixture
-def link_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(integration.RUNTIME, "make_link", integration.RUNTIME.make_link)
-
-
 @pytest.mark.usefixtures("run")
 def test_an_actor_cannot_host_the_service_of_a_run_that_has_begun() -> None:
     with pytest.raises(otel_ml.ConfigError, match=r"came after otel_ml\.init\(\).* Call it before\."):
@@ -122,10 +117,12 @@ def test_what_is_wrong_with_a_hosted_service_is_said_at_once(monkeypatch: pytest
     assert "OTEL_EXPORTER_OTLP_ENDPOINT names a service already. Unset it" in str(error.value)
 
 
-@pytest.mark.usefixtures("link_as_it_was")
+@pytest.mark.usefixtures("run")
 def test_workers_are_told_that_an_actor_hosts_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[dict[str, object]] = []
     monkeypatch.setattr(integration, "join_worker", lambda **how: told.append(how))
+    monkeypatch.setattr(integration.RUNTIME, "make_link", integration.RUNTIME.make_link)
+    integration.ray_service.use_actor()
 
     otel_ml.instrument_ray(service="actor")
     integration.runtime_env()["worker_process_setup_hook"]()
