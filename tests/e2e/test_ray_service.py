@@ -13,8 +13,26 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.jobs import environment, finished, runs_in
+import otel_ml
+from tests.e2e.jobs import environment, finished, runs_in, the_run_in
 from tests.e2e.ray_hosted_job import STEPS
+
+SHORT = """
+import ray, otel_ml
+
+@ray.remote(num_cpus=0)
+class Worker:
+    def act(self):
+        otel_ml.log({"reward": 1.0}, step=0)
+
+otel_ml.instrument_ray(service="actor")
+with otel_ml.init("short", exporters="jsonl", role="driver"):
+    ray.init(num_cpus=1, include_dashboard=False)
+    worker = Worker.remote()
+    ray.get(worker.act.remote())
+    otel_ml.log({"asked": 1.0}, step=0)
+    ray.shutdown()
+"""
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -75,3 +93,12 @@ def test_the_run_shows_no_call_of_the_actor_that_hosts_its_service(runs: Sequenc
 
     assert "RolloutWorker.act ray.remote" in spans
     assert "ServiceHost" not in spans
+
+
+def test_a_cluster_that_ends_with_a_short_job_takes_nothing_along(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as short:
+        env = environment(OTEL_ML_DIR=tmp_path / "runs", OTEL_ML_END_SILENCE=2000, RAY_TMPDIR=short)
+        finished([sys.executable, "-c", SHORT], env, tmp_path)
+
+    shown = otel_ml.read(the_run_in(tmp_path / "runs"))
+    assert (shown["worker/reward"], shown["driver/asked"]) == (([0], [1.0]), ([0], [1.0]))
