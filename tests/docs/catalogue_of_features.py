@@ -133,7 +133,7 @@ FEATURES: Mapping[str, str] = {
     "F18": "A rank that fails does not take the others' records along",
     "F19": "Staleness, caches, queues, failures, evictions and weight transfers of RL",
     "F20": "Seen within seconds",
-    "F21": "a figure and no function: [measured](performance.md) beside torchforge's 5 %, and said by each run at its end",
+    "F21": "Little overhead",
     "F22": "What happened at the same time, and what caused it",
     "F23": "Code for a single process goes on unchanged",
     "R1": "The backend chosen in one line, or several at once",
@@ -161,7 +161,7 @@ FEATURES: Mapping[str, str] = {
 }
 
 NOT_APPLICABLE: Mapping[str, str] = {
-    "F21": "a figure and no function: [measured](performance.md) beside torchforge's 5 %, and said by each run at its end",
+    "F21": "a figure, no function: [measured](performance.md) beside torchforge's 5 %, and said by each run at its end",
     "I21": "a profiler's work: log what it wrote with `log_artifact()`",
     "M31": "a profiler's work: timers already say which step and which phase it was",
 }
