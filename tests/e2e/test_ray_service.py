@@ -88,6 +88,10 @@ def test_what_a_process_on_another_node_starts_is_in_the_same_run(rows: Sequence
     assert values(rows, name) == [(0, 1.0)]
 
 
+def test_a_hosted_service_answers_nobody_without_its_token(rows: Sequence[Mapping[str, Any]]) -> None:
+    assert values(rows, "driver/answer") == [(STEPS // 2, 401.0)]
+
+
 def test_the_run_shows_no_call_of_the_actor_that_hosts_its_service(runs: Sequence[Path]) -> None:
     spans = (runs[0] / "spans.jsonl").read_text()
 
