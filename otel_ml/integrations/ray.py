@@ -201,10 +201,10 @@ def _actor_problems(service: object) -> list[str]:
             "instrument_ray(service='actor') came after otel_ml.init(), which has begun to start a service. "
             "Call it before."
         )
-    endpoint = Config.from_env().endpoint
-    if endpoint.source and not RUNTIME.is_active:
+    config = Config.from_env()
+    if config.is_remote and not RUNTIME.is_active:
         problems.append(
-            f"instrument_ray(service='actor') found that {endpoint.source} names a service already. "
+            f"instrument_ray(service='actor') found that {config.endpoint.source} names a service already. "
             "Unset it, or leave service= out."
         )
     return problems

@@ -53,11 +53,13 @@ _START_S = 60.0
 _FIRST_S = 20.0
 """Seconds the end of a short job waits for the service that is starting: with Ray goes the one who starts it."""
 
+_KEPT = "What is recorded is kept on this host, and sent once a service runs."
+
 _known: dict[str, Service] = {}
 """Run → where its service was reached last; a forked child, which cannot use Ray, has it from its parent."""
 
-_IS_FORKED = threading.Event()
-os.register_at_fork(after_in_child=_IS_FORKED.set)
+_is_forked = threading.Event()
+"""Set in a child of a process that was connected to Ray: it seems connected, and is not."""
 
 
 def use_actor() -> None:
@@ -78,13 +80,14 @@ def wait_for_service(run_id: str) -> None:
 
 
 def _link(config: Config, identity: Identity, say: Say) -> Link:
-    return link_for(config, identity, say) if config.is_remote else ActorLink(config, identity)
+    return link_for(config, identity, say) if config.is_remote else ActorLink(config, identity, say=say)
 
 
 class ActorLink:
     """Finds the service of the run in Ray's store, or has an actor made that starts it."""
 
-    def __init__(self, config: Config, identity: Identity) -> None:
+    def __init__(self, config: Config, identity: Identity, *, say: Say) -> None:
+        self._say = say
         self._environ = run_environ(config, identity)
         self._run_id = identity.run_id
         self._reached: Service | None = None
@@ -99,7 +102,7 @@ class ActorLink:
             return self._arrived(service)
         if now >= self._ask_at and _is_connected():
             self._ask_at = now + _ASK_EVERY_S
-            _make_host(self._run_id, self._environ)
+            self._ask()
         return None
 
     @property
@@ -116,11 +119,20 @@ class ActorLink:
     def _announced(self) -> Service | None:
         if not _is_connected():
             return _known.get(self._run_id)
-        content = ray_store.kept(_announcement(self._run_id))
         try:
+            content = ray_store.kept(_announcement(self._run_id))
             return None if content is None else Service.from_json(content.decode())
         except (UnicodeDecodeError, WireError):
             return None
+        except Exception as error:  # noqa: BLE001 (the cluster may go at any time; what was reached may be there still)
+            self._say("service-not-started", f"Ray does not say where the service is: {_shown(error)}. {_KEPT}")
+            return _known.get(self._run_id)
+
+    def _ask(self) -> None:
+        try:
+            _make_host(self._run_id, self._environ)
+        except Exception as error:  # noqa: BLE001 (the same)
+            self._say("service-not-started", f"Ray makes no actor for the service: {_shown(error)}. {_KEPT}")
 
     def _arrived(self, service: Service) -> Reached:
         self._reached = _known[self._run_id] = service
@@ -136,7 +148,19 @@ class ActorLink:
 
 def _is_connected() -> bool:
     ray = sys.modules.get("ray")
-    return ray is not None and not _IS_FORKED.is_set() and bool(ray.is_initialized())
+    return ray is not None and not _is_forked.is_set() and bool(ray.is_initialized())
+
+
+def _after_fork_in_child() -> None:
+    if _is_connected():
+        _is_forked.set()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _shown(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}".rstrip(".")
 
 
 def _announcement(run_id: str) -> str:
@@ -173,15 +197,26 @@ class ServiceHost:
         self._run_id = environ[env.EXPERIMENT_ID.name]
         self._announced: Service | None = None
         self._heard_at = 0.0
+        self._trouble = ""
         threading.Thread(target=self._keep, name="otel_ml_service", daemon=True).start()
 
     def _keep(self) -> None:
         import ray
 
-        while not self._is_over():
+        while not self._look():
             time.sleep(_LOOK_EVERY_S)
         ray_store.forget(_announcement(self._run_id))
         ray.kill(ray.get_runtime_context().current_actor)
+
+    def _look(self) -> bool:
+        try:
+            return self._is_over()
+        except Exception as error:  # noqa: BLE001 (the next look may succeed; nobody else looks after the service)
+            if _shown(error) != self._trouble:
+                self._trouble = _shown(error)
+                sentence = f"The actor that hosts the service cannot look after it: {self._trouble}. It tries again."
+                sys.stderr.write(f"otel_ml: {explained(sentence, 'service-not-started')}\n")
+            return False
 
     def _is_over(self) -> bool:
         """Look after the service; return whether it has ended by itself: then it has taken its address away."""
@@ -204,7 +239,8 @@ def _have_it_started() -> None:
     """Start the service by a process that leaves, so that the service is no child of a Ray worker."""
     import ray
 
-    listen = f"{ray.util.get_node_ip_address()}:0"
+    address = ray.util.get_node_ip_address()
+    listen = f"[{address}]:0" if ":" in address else f"{address}:0"
     subprocess.run([sys.executable, "-m", __name__, listen], stdin=subprocess.DEVNULL, check=False)
 
 
