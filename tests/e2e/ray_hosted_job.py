@@ -6,6 +6,7 @@ In the middle the service is killed. The driver leaves without a word to its act
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -31,13 +32,21 @@ class RolloutWorker:
         otel_ml.set_step(step)
         otel_ml.log({"reward": float(10 * self.index + step)}, reduce=("sum", "rank"))
 
-    def have_a_child_record(self) -> None:
+    def have_children_record(self) -> None:
         assert otel_ml.flush(20)  # its service is known by then
         program = "import otel_ml; otel_ml.log({'child': 1.0}, step=0, axis='child', reduce='sum')"
         subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+        forked = multiprocessing.get_context("fork").Process(target=record_in_a_fork)
+        forked.start()
+        forked.join(60)
+        assert forked.exitcode == 0
 
     def runtime_folder(self) -> str:
         return os.environ.get("XDG_RUNTIME_DIR", "")
+
+
+def record_in_a_fork() -> None:
+    otel_ml.log({"forked": 1.0}, step=0, axis="child", reduce="sum")
 
 
 @ray.remote(num_cpus=0)
@@ -61,7 +70,7 @@ def main() -> None:
             ray.get(evaluate.options(resources={"far": 1}).remote(step))
             otel_ml.log({"queued": float(step)})
             if step == STEPS // 2:
-                ray.get(workers[0].have_a_child_record.remote())
+                ray.get(workers[0].have_children_record.remote())
                 kill_the_service(run.id)
                 otel_ml.log({"after": 1.0})
                 assert otel_ml.flush(30)  # there is a new one

@@ -82,8 +82,11 @@ def test_processes_of_all_nodes_are_one_run_although_the_service_was_killed(
     assert values(rows, "task/eval/correct") == [(step, float(step)) for step in everything]
 
 
-def test_what_a_process_on_another_node_starts_is_in_the_same_run(rows: Sequence[Mapping[str, Any]]) -> None:
-    [name] = {name for row in rows for name in row.get("values", {}) if name.endswith("child")}
+@pytest.mark.parametrize("child", ["child", "forked"])
+def test_what_a_process_on_another_node_starts_is_in_the_same_run(
+    rows: Sequence[Mapping[str, Any]], child: str
+) -> None:
+    [name] = {name for row in rows for name in row.get("values", {}) if name.endswith(f"/{child}")}
 
     assert values(rows, name) == [(0, 1.0)]
 
