@@ -17,6 +17,14 @@ import otel_ml
 from tests.e2e.jobs import environment, finished, runs_in, the_run_in
 from tests.e2e.ray_hosted_job import STEPS
 
+NOBODY_IS_LEFT = """
+import ray
+from tests.waiting import eventually
+
+ray.init(log_to_driver=False)
+eventually(lambda: not ray.util.list_named_actors(all_namespaces=True))
+"""
+
 SHORT = """
 import ray, otel_ml
 
@@ -59,7 +67,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Path]:
         env = environment(OTEL_ML_DIR=folder / "runs", OTEL_ML_END_SILENCE=2000, RAY_TMPDIR=short)
         with cluster(env, folder) as address:
             finished([sys.executable, "-m", "tests.e2e.ray_hosted_job"], {**env, "RAY_ADDRESS": address}, folder)
-            return runs_in(folder / "runs")
+            found = runs_in(folder / "runs")
+            # As the docs promise, nothing stays behind in a cluster that goes on.
+            finished([sys.executable, "-c", NOBODY_IS_LEFT], {**env, "RAY_ADDRESS": address}, folder)
+            return found
 
 
 @pytest.fixture(scope="module")
