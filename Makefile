@@ -41,7 +41,7 @@ collector:  ## The Collector of collector-config/: the one OTELCOL names, one on
 
 e2e: $(STAMP) collector  ## Real processes, the real Collector, real backends, compared value by value; needs npm
 	.ci/clients
-	python -m pytest -m e2e tests/collector tests/e2e -n 2 --dist loadfile --no-loadscope-reorder --durations=40
+	python -m pytest -m "e2e and not full" tests/collector tests/e2e -n 2 --dist loadfile --no-loadscope-reorder --durations=40
 
 browser: $(STAMP)  ## TensorBoard, MLflow and the documentation in Chromium; pictures in build/screenshots
 	.ci/browser

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import os
 
-from otel_ml._internal.guard import Guard, RecordingError, guard
+from otel_ml._internal.guard import Guard, RecordingError, Say, guard
 
-__all__ = ["RecordingError", "forget_said", "guard", "say"]
+__all__ = ["RecordingError", "Say", "forget_said", "guard", "say"]
 
 _LOCAL_RANKS = ("OTEL_ML_LOCAL_RANK", "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
 

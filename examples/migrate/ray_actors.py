@@ -46,6 +46,7 @@ def main() -> None:
             with otel_ml.timed("iteration"):
                 rewards = ray.get([worker.rollout.remote(step) for worker in workers])
                 ray.get(learner.learn.remote(step, rewards))
+        del workers, learner  # an actor that nobody can call any more ends, and says goodbye to the run
         ray.shutdown()
 
 

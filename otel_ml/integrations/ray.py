@@ -19,13 +19,15 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from otel_ml import env
 from otel_ml._internal import spans
 from otel_ml._internal.runtime import RUNTIME
 from otel_ml._internal.wake import arm, is_asked_for
+from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
+from otel_ml.integrations import ray_service, ray_store
 from otel_ml.once import guard
 
 if TYPE_CHECKING:
@@ -37,9 +39,6 @@ _HOOK = "RAY_RUNTIME_ENV_HOOK"
 _OURS = f"{__name__}.runtime_env"
 _TASKS = "task"
 """Role of a process that runs tasks: Ray gives a process to any of them."""
-
-_RANKS = b"otel_ml"
-"""Namespace of Ray's key-value store in which ranks are claimed."""
 
 _OF_THE_DRIVER = (env.SERVICE_NAME, env.RANK, env.WORLD_SIZE, env.LOCAL_RANK)
 
@@ -63,7 +62,7 @@ _ON_DISK_S = 0.25
 _before: str | None = None
 
 
-def instrument_ray() -> None:
+def instrument_ray(*, service: Literal["actor"] | None = None) -> None:
     """Make all tasks, actors (async and threaded ones too) and Ray Train workers of this driver join its run.
 
     Call it once on the driver, after `otel_ml.init()` and before `ray.init()` or the first `.remote()`::
@@ -84,14 +83,24 @@ def instrument_ray() -> None:
     200 ms before is delivered (`ray.shutdown()` waits so long), but the run then ends by silence, with the status
     `killed`.
 
+    Args:
+        service: where the job has no service to send to: None starts it beside the driver, for its host and those that
+            share `OTEL_ML_DIR`; `"actor"` on the head node, by a detached actor `otel_ml-<run id>` of the namespace
+            `otel_ml`, for all nodes of the cluster. The run lies on the head node then. Call it before `init()`::
+
+                otel_ml.instrument_ray(service="actor")
+                otel_ml.init("grpo")
+                ray.init()
+
     Raises:
-        ConfigError: there is no run yet, or Ray is initialised already.
+        ConfigError: there is no run yet, or with `service="actor"` one already; Ray is initialised already; an endpoint
+            names another service.
         ImportError: Ray is not installed.
     """
     import ray
 
-    problems = []
-    if not RUNTIME.is_active and not is_asked_for():
+    problems = _actor_problems(service) if service is not None else []
+    if service is None and not RUNTIME.is_active and not is_asked_for():
         problems.append("instrument_ray() found no run. Call otel_ml.init() first.")
     if ray.is_initialized() and os.environ.get(_HOOK) != _OURS:
         problems.append(
@@ -100,6 +109,8 @@ def instrument_ray() -> None:
         )
     if problems:
         raise ConfigError(*problems)
+    if service is not None:
+        ray_service.use_actor()
     _chain()
     _trace()
     _end_gently()
@@ -116,15 +127,23 @@ def runtime_env(given: Mapping[str, Any] | None = None) -> dict[str, Any]:
     if not ours:
         return found
     found["env_vars"] = {**_FOR_WORKERS, **ours, **(found.get("env_vars") or {})}
-    found["worker_process_setup_hook"] = _setup_hook(found.get("worker_process_setup_hook"))
+    found["worker_process_setup_hook"] = _setup_hook(
+        found.get("worker_process_setup_hook"), is_hosted=ray_service.is_hosted()
+    )
     return found
 
 
-def join_worker() -> None:
-    """Prepare this worker process: the first call that reaches it gives it a role and a rank."""
+def join_worker(*, is_hosted: bool = False) -> None:
+    """Prepare this worker process: the first call that reaches it gives it a role and a rank.
+
+    Args:
+        is_hosted: whether an actor of the job hosts the service.
+    """
     from opentelemetry import propagate
     from opentelemetry.propagators.composite import CompositePropagator
 
+    if is_hosted:
+        ray_service.use_actor()
     _trace()
     spans.configure(spans.STATE.budget, otel_tracing=True)  # also of the timer that is open when the run begins
     if not _PLACE.is_awaited:
@@ -151,7 +170,7 @@ def _end_gently() -> None:
 
     def wait() -> None:
         if ray.is_initialized():
-            time.sleep(_ON_DISK_S)
+            time.sleep(_ON_DISK_S + (_sent_after_s() if ray_service.is_hosted() else 0.0))
 
     @functools.wraps(shutdown)
     def gentle(*arguments: Any, **options: Any) -> Any:
@@ -163,6 +182,34 @@ def _end_gently() -> None:
     atexit.register(wait)  # before Ray's own, which was registered earlier
 
 
+def _sent_after_s() -> float:
+    """Wait for the hosted service, and return the seconds after which everything is sent to it.
+
+    On nodes where Ray kills every process of the job nobody is left who could bring what is on their disks.
+    """
+    if RUNTIME.is_active:  # else to ask for its id would begin a run
+        ray_service.wait_for_service(RUNTIME.child_env()[env.EXPERIMENT_ID.name])
+    return Config.from_env().flush_interval
+
+
+def _actor_problems(service: object) -> list[str]:
+    problems = []
+    if service != "actor":
+        problems.append(f"instrument_ray(service=): expected 'actor', or nothing, got {service!r}.")
+    if RUNTIME.is_active and not ray_service.is_hosted():
+        problems.append(
+            "instrument_ray(service='actor') came after otel_ml.init(), which has begun to start a service. "
+            "Call it before."
+        )
+    config = Config.from_env()
+    if config.is_remote and not RUNTIME.is_active:
+        problems.append(
+            f"instrument_ray(service='actor') found that {config.endpoint.source} names a service already. "
+            "Unset it, or leave service= out."
+        )
+    return problems
+
+
 def _given_by_others(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if not _before:
         return given or {}
@@ -172,7 +219,7 @@ def _given_by_others(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return found
 
 
-def _setup_hook(users: Callable[[], None] | str | None) -> Callable[[], None]:
+def _setup_hook(users: Callable[[], None] | str | None, *, is_hosted: bool = False) -> Callable[[], None]:
     """Return a function that Ray ships by value: a worker without otel_ml goes on without it."""
 
     def otel_ml_setup() -> None:
@@ -181,7 +228,7 @@ def _setup_hook(users: Callable[[], None] | str | None) -> Callable[[], None]:
         except ImportError:
             pass
         else:
-            join_worker()
+            join_worker(is_hosted=is_hosted)
         if isinstance(users, str):
             from ray._common.utils import load_class
 
@@ -289,19 +336,12 @@ def _claimed_rank(job: str, role: str, who: str) -> int:
     Ray's key-value store decides: a key is put by the first who puts it.
     """
     of_role = f"{job}/{role}/"
-    mine = f"{of_role}of/{who}".encode()
-    known = _kept("get", mine)
+    mine = f"{of_role}of/{who}"
+    known = ray_store.kept(mine)
     if known is not None:
         return int(known)
-    rank = len(_kept("list", f"{of_role}at/".encode()))
-    while _kept("put", f"{of_role}at/{rank}".encode(), who.encode(), overwrite=False):  # True: it was there
+    rank = len(ray_store.names(f"{of_role}at/"))
+    while ray_store.put(f"{of_role}at/{rank}", who, overwrite=False):
         rank += 1
-    _kept("put", mine, str(rank).encode())
+    ray_store.put(mine, str(rank))
     return rank
-
-
-def _kept(what: str, *arguments: bytes, **options: bool) -> Any:
-    """Call Ray's key-value store, which is public by its module only."""
-    from ray.experimental import internal_kv
-
-    return getattr(internal_kv, f"_internal_kv_{what}")(*arguments, namespace=_RANKS, **options)

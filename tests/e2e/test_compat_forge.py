@@ -84,7 +84,7 @@ def test_global_and_per_rank_values_are_exact_in_each_backend(tmp_path: Path) ->
 
 @pytest.mark.feature("F9", "yes", "an actor imports and records; nobody registers it")
 def test_the_example_is_one_run_with_the_actors_values_and_the_samples(tmp_path: Path) -> None:
-    finished([sys.executable, ROOT / "examples" / "migrate" / "forge_actor.py"], environment(), tmp_path)
+    said = finished([sys.executable, ROOT / "examples" / "migrate" / "forge_actor.py"], environment(), tmp_path)
 
     run = the_run_in(tmp_path / "otel-ml-runs")
     shown = otel_ml.read(run)
@@ -93,3 +93,4 @@ def test_the_example_is_one_run_with_the_actors_values_and_the_samples(tmp_path:
     assert sum(shown["generator/tokens"][1]) == 1280.0
     tables = [table for table in answer_of("jsonl", run)["tables"] if table[0] == "rollouts"]
     assert [[row[0] for row in table[3]] for table in tables] == [[0.75, 0.0]] * 10
+    assert (said.count("otel_ml: run "), said.count("No step is set")) == (1, 1)

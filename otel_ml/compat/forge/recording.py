@@ -11,6 +11,7 @@ from otel_ml.compat.forge.accumulators import MetricAccumulator
 from otel_ml.compat.forge.collector import COLLECTOR, MODES_VARIABLE
 from otel_ml.compat.forge.metric import Metric, Reduce, Sample
 from otel_ml.compat.forge.switches import are_metrics_off
+from otel_ml.env import CAPTURE, CONSOLE
 
 __all__ = ["child_env", "record_episode_sample", "record_metric"]
 
@@ -61,6 +62,9 @@ def _mapping(episode: Any) -> Any:
 
 
 def child_env() -> dict[str, str]:
-    """Return the variables by which a process elsewhere joins this run, and knows its logging modes."""
+    """Return the variables by which a process elsewhere joins this run, and knows its logging modes.
+
+    The lines on stderr, git and the package list stay the business of the process that calls this.
+    """
     modes = ",".join(sorted(mode.value for mode in COLLECTOR.modes))
-    return {**otel_ml.child_env(), MODES_VARIABLE: modes}
+    return {CONSOLE.name: "off", CAPTURE.name: "off", **otel_ml.child_env(), MODES_VARIABLE: modes}

@@ -86,7 +86,7 @@ def test_the_users_own_setup_hook_runs_after_ours_and_both_travel_by_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ran: list[str] = []
-    monkeypatch.setattr(integration, "join_worker", lambda: ran.append("ours"))
+    monkeypatch.setattr(integration, "join_worker", lambda **_: ran.append("ours"))
     hook = integration.runtime_env({"worker_process_setup_hook": lambda: ran.append("theirs")})
 
     hook["worker_process_setup_hook"]()
@@ -99,3 +99,32 @@ def test_without_a_run_the_environment_stays_as_it_is(monkeypatch: pytest.Monkey
     monkeypatch.delenv("OTEL_ML_DIR")
 
     assert integration.runtime_env({"pip": ["x"]}) == {"pip": ["x"]}
+
+
+@pytest.mark.usefixtures("run")
+def test_an_actor_cannot_host_the_service_of_a_run_that_has_begun() -> None:
+    with pytest.raises(otel_ml.ConfigError, match=r"came after otel_ml\.init\(\).* Call it before\."):
+        otel_ml.instrument_ray(service="actor")
+
+
+def test_what_is_wrong_with_a_hosted_service_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
+
+    with pytest.raises(otel_ml.ConfigError) as error:
+        otel_ml.instrument_ray(service="head")  # type: ignore[arg-type]
+
+    assert "expected 'actor', or nothing, got 'head'" in str(error.value)
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT names a service already. Unset it" in str(error.value)
+
+
+@pytest.mark.usefixtures("run")
+def test_workers_are_told_that_an_actor_hosts_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[dict[str, object]] = []
+    monkeypatch.setattr(integration, "join_worker", lambda **how: told.append(how))
+    monkeypatch.setattr(integration.RUNTIME, "make_link", integration.RUNTIME.make_link)
+    integration.ray_service.use_actor()
+
+    otel_ml.instrument_ray(service="actor")
+    integration.runtime_env()["worker_process_setup_hook"]()
+
+    assert told == [{"is_hosted": True}]
