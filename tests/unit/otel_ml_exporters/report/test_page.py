@@ -55,7 +55,7 @@ def test_everything_of_a_run_stands_on_one_page(content: str) -> None:
     for wanted in (
         "run-1", "finished", "59 s", "values lost", "with a rank missing", "Slow and silent ranks", "critical",
         "Where the time goes", "What every worker did in the last steps", "samples", "What is 7?", "line one",
-        "forward", "model.pt",
+        "forward", "model.pt", "ab" * 8, "cd" * 16,
         "test/accuracy", "Parameters", "model.name", "best", "12,345",
     ):  # fmt: skip
         assert wanted in read.text, wanted
