@@ -44,7 +44,7 @@ class RunState:
         self.attempts = Attempts()
         self.output = Output()
         self.newest_spans = NewestSpans()
-        self.stragglers = Stragglers(self.output, self.newest_spans)
+        self.stragglers = Stragglers(self.output, self.newest_spans, settings.top_ranks)
         self.training = TrainingClock()
         self.recent = Recent(settings.identity_memory_s, settings.identities)
         self.now = 0.0

@@ -12,8 +12,9 @@ from otel_ml_exporters.aggregation.lanes import Lane, Track, Unit
 from otel_ml_exporters.aggregation.newest_spans import NewestSpans
 from otel_ml_exporters.aggregation.output import Output
 from otel_ml_exporters.aggregation.timers import Timers
+from otel_ml_exporters.aggregation.top_ranks import TopRanks
 from otel_ml_exporters.findings.detector import Detector
-from otel_ml_exporters.findings.evidence import is_shown, linked, sentence
+from otel_ml_exporters.findings.evidence import is_shown, linked, where_shown
 from otel_ml_exporters.findings.finding import COLUMNS, Finding, Level, row_of
 from otel_ml_exporters.findings.heat import Heat
 from otel_ml_exporters.records import Image, JsonValue, Table
@@ -80,8 +81,9 @@ class _Watch:
 class Stragglers:
     """Owned by one engine. What is found survives a restart of the service, the evidence is gathered anew."""
 
-    def __init__(self, output: Output, spans: NewestSpans) -> None:
+    def __init__(self, output: Output, spans: NewestSpans, top_ranks: int) -> None:
         self._output = output
+        self._top_ranks = TopRanks(output, top_ranks)
         self._spans = spans
         self._timers = Timers()
         self._watches: dict[tuple[str, str], _Watch] = {}
@@ -94,7 +96,9 @@ class Stragglers:
             return {}
         watch.step, watch.time_ns = unit.step, time_ns
         watch.closes += 1
-        found = watch.detector.step(unit.step, self._timers.of(unit, absent))
+        timers = self._timers.of(unit, absent)
+        self._top_ranks.add(track, unit.step, time_ns, timers)
+        found = watch.detector.step(unit.step, timers)
         changes = [self._linked(track, watch, finding) for finding in found]
         watch.heat.add(unit.step, watch.detector.slowdowns)
         self._note(track, watch, changes)
@@ -123,6 +127,7 @@ class Stragglers:
             if watch is not None and watch.detector.open:
                 watch.is_news = True  # what they cost in the end
             self.publish(track, at_end=True)
+            self._top_ranks.publish(track)
 
     def found(self) -> list[dict[str, JsonValue]]:
         """Return all findings that are remembered, as plain data."""
@@ -163,6 +168,7 @@ class Stragglers:
             watch = self._watches[key] = _Watch(lane.attempt)
         elif lane.attempt > watch.attempt:
             self._note(lane.track, watch, watch.detector.finish())
+            self._top_ranks.publish(lane.track)
             watch.attempt, watch.detector, watch.heat = lane.attempt, Detector(), Heat()
         return watch
 
@@ -207,13 +213,13 @@ class Stragglers:
             self._output.say(
                 "straggler",
                 f"{who} is no longer slow in {finding.phase!r}: {track.axis} {finding.since} to {finding.last}, "
-                f"{finding.cost_s:.3g} s longer than the usual rank in all.{sentence(finding)}",
+                f"{finding.cost_s:.3g} s longer than the usual rank in all.{where_shown(finding)}",
             )
         else:
             self._output.say(
                 "straggler",
                 f"{who} is slow in {finding.phase!r} since {track.axis} {finding.since}: {finding.extra_s:.3g} s "
-                f"longer than the usual rank, {finding.slowdown:+.0%} ({finding.level}).{sentence(finding)}",
+                f"longer than the usual rank, {finding.slowdown:+.0%} ({finding.level}).{where_shown(finding)}",
             )
 
     def _values(self, track: Track, watch: _Watch) -> Iterator[tuple[str, float]]:

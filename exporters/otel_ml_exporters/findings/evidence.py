@@ -10,7 +10,7 @@ from otel_ml_exporters.findings.finding import Finding
 from otel_ml_exporters.records import Span
 from otel_ml_exporters.span_lines import SpanLines
 
-__all__ = ["is_shown", "linked", "sentence"]
+__all__ = ["is_shown", "linked", "where_shown"]
 
 
 def linked(finding: Finding, axis: str, lines: Iterable[str]) -> Finding:
@@ -42,8 +42,8 @@ def linked(finding: Finding, axis: str, lines: Iterable[str]) -> Finding:
         best = min(spans, key=lambda span: _distance(finding, span), default=None)
     if best is None:
         return finding
-    named = {"span_name": best.name, "span_step": best.step}
-    return replace(finding, trace_id=best.trace_id, span_id=best.span_id, **named)
+    shown = replace(finding, trace_id=best.trace_id, span_id=best.span_id)
+    return replace(shown, span_name=best.name, span_step=best.step)
 
 
 def is_shown(finding: Finding) -> bool:
@@ -53,12 +53,12 @@ def is_shown(finding: Finding) -> bool:
     return finding.span_name == finding.phase and _steps_off(finding, finding.span_step or 0) == 0
 
 
-def sentence(finding: Finding) -> str:
+def where_shown(finding: Finding) -> str:
     """Return where to look, for the end of a message; nothing where there is no span.
 
     Examples:
         >>> where = {"trace_id": "aa", "span_id": "b7", "span_name": "work", "span_step": 7}
-        >>> sentence(Finding("slow", 1, "work", "warning", 7, 9, **where))
+        >>> where_shown(Finding("slow", 1, "work", "warning", 7, 9, **where))
         ' Span b7 of trace aa, step 7, shows it.'
     """
     if not finding.span_id:
