@@ -24,6 +24,8 @@ class NewestSpans:
 
     def take(self, writer: WriterState, lines: Sequence[str]) -> None:
         """Keep the newest of `lines`, the spans of one request."""
+        if not lines:
+            return
         before = self._lines.pop(writer, ())
         kept = (*before, *lines[-_OF_A_WRITER:])[-_OF_A_WRITER:]
         self._lines[writer] = kept
