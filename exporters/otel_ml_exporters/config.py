@@ -85,6 +85,7 @@ class ServiceConfig:
         token: bearer token, or "".
         allowed_lateness_s: how long a step waits for a rank that is quiet.
         end_silence_s: a run of which nobody was heard for this long has ended.
+        top_ranks: so many of the slowest and of the fastest ranks of each timer are published.
         tls: certificates of both receivers, or None.
         embedded: set in embedded mode.
     """
@@ -99,6 +100,7 @@ class ServiceConfig:
     token: str = field(default="", repr=False)
     allowed_lateness_s: float = env.ALLOWED_LATENESS.default / 1000
     end_silence_s: float = env.END_SILENCE.default / 1000
+    top_ranks: int = env.TOP_RANKS.default
     scraped: ScrapedSeries = field(default_factory=ScrapedSeries)
     tls: TlsFiles | None = None
     embedded: EmbeddedRun | None = None
@@ -171,6 +173,7 @@ class ServiceConfig:
             "token": source.value(env.TOKEN, "token"),
             "allowed_lateness_s": source.value(env.ALLOWED_LATENESS, "allowed_lateness") / 1000,
             "end_silence_s": source.value(env.END_SILENCE, "end_silence", default=silence_default) / 1000,
+            "top_ranks": source.value(env.TOP_RANKS, "top_ranks"),
             "scraped": _scraped(said, file, problems),
             "tls": _tls(said, file, problems),
             "embedded": embedded,

@@ -14,7 +14,8 @@ __all__ = ["FileSettings", "read_config_file"]
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 
 _LIMITS = ("dir_max", "queue_max", "open_max", "retained_max", "late_max", "series_max")
-_TOP = ("exporters", "dir", "journal_dir", *_LIMITS, "allowed_lateness", "end_silence", "token", "listen", "scraped")
+_TIMES = ("allowed_lateness", "end_silence")
+_TOP = ("exporters", "dir", "journal_dir", *_LIMITS, *_TIMES, "top_ranks", "token", "listen", "scraped")
 _LISTEN = ("http", "grpc", "tls")
 _SCRAPED = ("allow", "deny", "max_series")
 _TLS = ("certificate", "key", "client_ca")

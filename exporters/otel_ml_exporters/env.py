@@ -73,6 +73,11 @@ SERIES_MAX: Final = Variable(
     "OTEL_ML_SERIES_MAX", integer(1), 100_000,
     "Most series (role, name, attributes) of a run; further ones are left out, counted and said.",
 )  # fmt: skip
+TOP_RANKS: Final = Variable(
+    "OTEL_ML_TOP_RANKS", integer(0), 0,
+    "So many of the slowest and of the fastest ranks of each timer are in the table `otel_ml/top_ranks` of the run, "
+    "every 100 steps and at its end; 0 for none.",
+)  # fmt: skip
 LISTEN_GRPC: Final[Variable[tuple[str, int]]] = Variable(
     "OTEL_ML_LISTEN_GRPC", address, ("127.0.0.1", 4317),
     "Where `otel-ml serve` takes OTLP/gRPC (with the extra `grpc`).", shown_default="`127.0.0.1:4317`",
@@ -100,7 +105,7 @@ EXPERIMENT_NAME: Final = Variable("OTEL_ML_EXPERIMENT_NAME", text, "default", "W
 RUN_NAME: Final = Variable("OTEL_ML_RUN_NAME", text, "", "Display name of the run.", shown_default="the id")
 
 VARIABLES: Final[Sequence[AnyVariable]] = (
-    EXPORTERS, DIR, JOURNAL_DIR, DIR_MAX, QUEUE_MAX, OPEN_MAX, RETAINED_MAX, LATE_MAX, SERIES_MAX,
+    EXPORTERS, DIR, JOURNAL_DIR, DIR_MAX, QUEUE_MAX, OPEN_MAX, RETAINED_MAX, LATE_MAX, SERIES_MAX, TOP_RANKS,
     LISTEN_GRPC, LISTEN_HTTP, TOKEN, ALLOWED_LATENESS, END_SILENCE,
     EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME,
 )  # fmt: skip

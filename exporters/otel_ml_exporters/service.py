@@ -108,6 +108,7 @@ class Service:
                 open_bytes=config.limits.open,
                 retained_bytes=config.limits.retained,
                 series=config.limits.series,
+                top_ranks=config.top_ranks,
             ),
             retry or RetryPolicy(),
             late_max=config.limits.late,

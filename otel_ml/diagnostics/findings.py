@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from types import TracebackType
 from typing import Any
 
@@ -46,6 +46,9 @@ class Finding:
             since `since` where it is over.
         extra_s: the same in seconds per step.
         cost_s: the same, summed since `since`.
+        trace_id, span_id: of the span that shows it, in hexadecimal digits; empty where its rank sent none.
+        span_name, span_step: which timer that is, and of which step: the nearest one where spans were limited, the last
+            one of a rank that fell silent.
     """
 
     kind: str
@@ -61,6 +64,10 @@ class Finding:
     slowdown: float
     extra_s: float
     cost_s: float
+    trace_id: str = ""
+    span_id: str = ""
+    span_name: str = ""
+    span_step: int | None = None
 
 
 class Watch:
@@ -152,9 +159,14 @@ def watch(callback: Callable[[Finding], object], *, every_s: float = 1.0) -> Wat
 
 
 _NAMES = tuple(field.name for field in fields(Finding))
+_REQUIRED = frozenset(field.name for field in fields(Finding) if field.default is MISSING)
 
 
 def _found(status: Mapping[str, Any] | None) -> list[Finding]:
-    """Return the findings in the service's account; a newer service may say more of each."""
+    """Return the findings in the service's account; a newer service may say more of each, an older one less."""
     entries = (status or {}).get("findings") or ()
-    return [Finding(**{name: entry[name] for name in _NAMES}) for entry in entries if entry.keys() >= set(_NAMES)]
+    return [
+        Finding(**{name: entry[name] for name in _NAMES if name in entry})
+        for entry in entries
+        if entry.keys() >= _REQUIRED
+    ]

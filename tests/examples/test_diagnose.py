@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -33,3 +34,6 @@ def test_a_slow_rank_is_told_while_the_job_runs_and_stands_in_the_report(tmp_pat
     report = (tmp_path / done.stdout.splitlines()[-1]).read_text()
     assert "Slow and silent ranks" in report
     assert "<td>forward</td>" in report
+    spans = [json.loads(line) for line in (run / "spans.jsonl").read_text().splitlines()]
+    slow = {span["span_id"] for span in spans if (span["rank"], span["name"]) == (2, "forward") and span["step"] >= 65}
+    assert any(span_id in report for span_id in slow)

@@ -246,6 +246,7 @@ class Engine:
             identity = (writer.number, event.kind, event.time_ns, event.axis, event.step, repr(event.body))
             fresh = self._run.recent.add(identity, self._run.now)
         if fresh:
+            self._ending.heard()  # or a backend that opens its run again for it would never hear how that ended
             self._run.events += 1
             self._items.take(event)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from otel_ml_exporters.aggregation.attempts import Attempts
 from otel_ml_exporters.aggregation.clock import ActiveClock
 from otel_ml_exporters.aggregation.lanes import Lane, Lanes, Unit
+from otel_ml_exporters.aggregation.newest_spans import NewestSpans
 from otel_ml_exporters.aggregation.output import Output
 from otel_ml_exporters.aggregation.recent import Recent
 from otel_ml_exporters.aggregation.settings import EngineSettings
@@ -44,7 +45,8 @@ class RunState:
         self.clock = ActiveClock(settings.quiet_s, settings.restart_wait_s)
         self.attempts = Attempts()
         self.output = Output()
-        self.stragglers = Stragglers(self.output)
+        self.newest_spans = NewestSpans()
+        self.stragglers = Stragglers(self.output, self.newest_spans, settings.top_ranks)
         self.training = TrainingClock()
         self.recent = Recent(settings.identity_memory_s, settings.identities)
         self.now = 0.0

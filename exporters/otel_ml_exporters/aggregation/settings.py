@@ -32,6 +32,7 @@ class EngineSettings:
         series: most (role, name, attributes) of the run; points of further ones are counted only.
         scraped_series: most series without a step from other SDKs and scraped engines; further ones are counted only.
         scraped_allow, scraped_deny: globs of their names; one that matches both is denied.
+        top_ranks: so many of the slowest and of the fastest ranks of each timer are published; 0 for none.
         identity_memory_s: how long points without a running number are remembered, to recognise them again.
     """
 
@@ -55,4 +56,5 @@ class EngineSettings:
     scraped_series: int = 10_000
     scraped_allow: tuple[str, ...] = ("*",)
     scraped_deny: tuple[str, ...] = ("scrape_*",)
+    top_ranks: int = 0
     identity_memory_s: float = 600.0

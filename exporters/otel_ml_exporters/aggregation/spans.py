@@ -43,6 +43,7 @@ class SpanIntake:
         self.duplicates += len(batch.spans) - len(fresh)
         self.delivered += len(fresh)
         self._pending += fresh
+        self._run.newest_spans.take(writer, fresh)
 
     def emit(self) -> None:
         """Emit what came since the last time, as one batch."""

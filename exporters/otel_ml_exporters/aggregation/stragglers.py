@@ -9,9 +9,12 @@ from typing import Any
 from otel_ml.wire.attributes import RESERVED_PREFIX, TIME_AXIS
 from otel_ml.wire.names import published_name
 from otel_ml_exporters.aggregation.lanes import Lane, Track, Unit
+from otel_ml_exporters.aggregation.newest_spans import NewestSpans
 from otel_ml_exporters.aggregation.output import Output
 from otel_ml_exporters.aggregation.timers import Timers
+from otel_ml_exporters.aggregation.top_ranks import TopRanks
 from otel_ml_exporters.findings.detector import Detector
+from otel_ml_exporters.findings.evidence import is_shown, linked, where_shown
 from otel_ml_exporters.findings.finding import COLUMNS, Finding, Level, row_of
 from otel_ml_exporters.findings.heat import Heat
 from otel_ml_exporters.records import Image, JsonValue, Table
@@ -26,6 +29,9 @@ _KEPT = 100
 
 _SAID = 8
 """Ranks that are named at one step; of more, the table tells."""
+
+_LOOKUPS = 16
+"""Findings without a span of their own that are looked up again for a table; each costs up to a millisecond."""
 
 _LEVELS = {"warning": 1.0, "critical": 2.0}
 
@@ -60,6 +66,11 @@ class _Watch:
         every = [*self.over, *self.detector.open.values()]
         return sorted(every, key=lambda one: (one.since, one.rank, one.phase))
 
+    @property
+    def is_unlinked(self) -> bool:
+        """Whether something lasts of which no span is known."""
+        return any(not finding.span_id for finding in self.detector.open.values())
+
     def tells(self, finding: Finding) -> bool:
         """Whether a person is told: when it begins, when it becomes critical first, and when it is over.
 
@@ -79,8 +90,10 @@ class _Watch:
 class Stragglers:
     """Owned by one engine. What is found survives a restart of the service, the evidence is gathered anew."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, spans: NewestSpans, top_ranks: int) -> None:
         self._output = output
+        self._top_ranks = TopRanks(output, top_ranks)
+        self._spans = spans
         self._timers = Timers()
         self._watches: dict[tuple[str, str], _Watch] = {}
 
@@ -92,7 +105,10 @@ class Stragglers:
             return {}
         watch.step, watch.time_ns = unit.step, time_ns
         watch.closes += 1
-        changes = watch.detector.step(unit.step, self._timers.of(unit, absent))
+        timers = self._timers.of(unit, absent)
+        self._top_ranks.add(track, unit.step, time_ns, timers)
+        found = watch.detector.step(unit.step, timers)
+        changes = [self._linked(track, watch, finding) for finding in found]
         watch.heat.add(unit.step, watch.detector.slowdowns)
         self._note(track, watch, changes)
         return dict(self._values(track, watch))
@@ -100,9 +116,12 @@ class Stragglers:
     def publish(self, track: Track, *, at_end: bool = False) -> None:
         """Emit the table and the picture where there is news, not more often than every ten steps."""
         watch = self._watches.get((track.role, track.axis))
-        if watch is None or not watch.is_news or (watch.closes < _EVERY and not at_end):
+        if watch is None or (watch.closes < _EVERY and not at_end) or not (watch.is_news or watch.is_unlinked):
             return
+        is_news = self._link_the_rest(track, watch) or watch.is_news
         watch.is_news, watch.closes = False, 0
+        if not is_news:
+            return
         place = {"time": watch.time_ns / 1e9, "axis": track.axis, "step": watch.step}
         rows = tuple(row_of(finding) for finding in watch.findings)
         self._output.emit(Table, **place, name=_name(track, "findings"), columns=COLUMNS, rows=rows)
@@ -117,6 +136,7 @@ class Stragglers:
             if watch is not None and watch.detector.open:
                 watch.is_news = True  # what they cost in the end
             self.publish(track, at_end=True)
+            self._top_ranks.publish(track)
 
     def found(self) -> list[dict[str, JsonValue]]:
         """Return all findings that are remembered, as plain data."""
@@ -157,8 +177,24 @@ class Stragglers:
             watch = self._watches[key] = _Watch(lane.attempt)
         elif lane.attempt > watch.attempt:
             self._note(lane.track, watch, watch.detector.finish())
+            self._top_ranks.publish(lane.track)
             watch.attempt, watch.detector, watch.heat = lane.attempt, Detector(), Heat()
         return watch
+
+    def _linked(self, track: Track, watch: _Watch, finding: Finding) -> Finding:
+        """Return the finding with the span that shows it; the detector goes on with it while it lasts."""
+        if is_shown(finding):
+            return finding
+        found = linked(finding, track.axis, self._spans.of(track.role, finding.rank, watch.attempt))
+        if not finding.is_over:
+            watch.detector.open[finding.rank, finding.phase] = found
+        return found
+
+    def _link_the_rest(self, track: Track, watch: _Watch) -> bool:
+        """Look again for the spans of what lasts: they may have come after the step had closed."""
+        unshown = [finding for finding in watch.detector.open.values() if not is_shown(finding)]
+        asked = unshown[:_LOOKUPS]
+        return [self._linked(track, watch, finding) for finding in asked] != asked
 
     def _note(self, track: Track, watch: _Watch, changes: Sequence[Finding]) -> None:
         if not changes:
@@ -186,13 +222,13 @@ class Stragglers:
             self._output.say(
                 "straggler",
                 f"{who} is no longer slow in {finding.phase!r}: {track.axis} {finding.since} to {finding.last}, "
-                f"{finding.cost_s:.3g} s longer than the usual rank in all.",
+                f"{finding.cost_s:.3g} s longer than the usual rank in all.{where_shown(finding)}",
             )
         else:
             self._output.say(
                 "straggler",
                 f"{who} is slow in {finding.phase!r} since {track.axis} {finding.since}: {finding.extra_s:.3g} s "
-                f"longer than the usual rank, {finding.slowdown:+.0%} ({finding.level}).",
+                f"longer than the usual rank, {finding.slowdown:+.0%} ({finding.level}).{where_shown(finding)}",
             )
 
     def _values(self, track: Track, watch: _Watch) -> Iterator[tuple[str, float]]:

@@ -10,7 +10,7 @@ import click
 from otel_ml.exceptions import OtelMLError
 from otel_ml_exporters.cli.figures import size
 from otel_ml_exporters.cli.parameters import RUN, dir_option
-from otel_ml_exporters.cli.screen import screen
+from otel_ml_exporters.cli.screen import Screen, screen
 from otel_ml_exporters.report.contents import read_contents
 from otel_ml_exporters.report.page import page
 from otel_ml_exporters.runs.folders import LATEST, RunFolder, find
@@ -33,7 +33,15 @@ class ReportError(OtelMLError):
     type=click.Path(path_type=Path, dir_okay=False),
     help="File to write; by default report.html in the run's folder, or here for several runs.",
 )
-def command(runs: Sequence[str], base: Path, out: Path | None) -> None:
+@click.option(
+    "--attach",
+    is_flag=True,
+    help="Also make the file an artifact, 'report', of each RUN, in the backends it was written to. They must be over.",
+)
+@click.option(
+    "--timeout", type=click.FloatRange(1), default=60.0, show_default=True, help="Seconds --attach may take for a run."
+)
+def command(runs: Sequence[str], base: Path, out: Path | None, attach: bool, timeout: float) -> None:
     """Write one HTML file that shows RUNs (the newest by default): curves, timers, slow ranks, samples, files.
 
     It needs no network and no server: send it to somebody, or open it on a phone.
@@ -54,4 +62,13 @@ def command(runs: Sequence[str], base: Path, out: Path | None) -> None:
             f"The report cannot be written to {str(file)!r}: {error.strerror or error}. Write it elsewhere with --out."
         ) from error
     output.note(f"{size(file.stat().st_size)}; open it in any browser")
+    for folder in folders if attach else ():
+        _attach(folder, file, timeout, output)
     output.line(str(file))
+
+
+def _attach(folder: RunFolder, file: Path, timeout: float, output: Screen) -> None:
+    from otel_ml_exporters.runs.attach import attach  # a service is not needed to write a file
+
+    exporters = attach(folder, file, name="report", kind="report", timeout=timeout)
+    output.note(f"artifact 'report' of {folder.id}, in {', '.join(exporters)}")

@@ -24,6 +24,9 @@ class Finding:
             since `since` where it is over; 0 for a silent rank.
         extra_s: the same in seconds per step. Where ranks wait for each other in each step, the job loses it.
         cost_s: the same, summed over all steps since `since`.
+        trace_id, span_id: of the span that shows it, in hexadecimal digits; empty where its rank sent none.
+        span_name, span_step: which timer that is, and of which step: the nearest one where spans were limited, the last
+            one of a rank that fell silent.
     """
 
     kind: Kind
@@ -36,10 +39,17 @@ class Finding:
     slowdown: float = 0.0
     extra_s: float = 0.0
     cost_s: float = 0.0
+    trace_id: str = ""
+    span_id: str = ""
+    span_name: str = ""
+    span_step: int | None = None
 
 
-COLUMNS = ("level", "kind", "rank", "phase", "since", "until", "slowdown", "s per step", "s in all")
-"""Of the table of findings; `until` is empty while the trouble lasts."""
+COLUMNS = (
+    "level", "kind", "rank", "phase", "since", "until", "slowdown", "s per step", "s in all",
+    "span of", "at step", "span", "trace",
+)  # fmt: skip
+"""Of the table of findings; `until` is empty while the trouble lasts, the last four where its rank sent no span."""
 
 
 def row_of(finding: Finding) -> tuple[str | int | float | None, ...]:
@@ -47,7 +57,7 @@ def row_of(finding: Finding) -> tuple[str | int | float | None, ...]:
 
     Examples:
         >>> row_of(Finding("slow", 3, "forward", "warning", 40, 60, True, 0.31, 0.0312, 0.624))
-        ('warning', 'slow', 3, 'forward', 40, 60, 0.31, 0.0312, 0.624)
+        ('warning', 'slow', 3, 'forward', 40, 60, 0.31, 0.0312, 0.624, None, None, None, None)
     """
     measured = finding.kind == "slow"
     return (
@@ -60,4 +70,8 @@ def row_of(finding: Finding) -> tuple[str | int | float | None, ...]:
         round(finding.slowdown, 4) if measured else None,
         round(finding.extra_s, 6) if measured else None,
         round(finding.cost_s, 6) if measured else None,
+        finding.span_name or None,
+        finding.span_step,
+        finding.span_id or None,
+        finding.trace_id or None,
     )

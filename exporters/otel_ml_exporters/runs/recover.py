@@ -20,7 +20,7 @@ from otel_ml_exporters.runs.folders import RunFolder, run_folders
 from otel_ml_exporters.runs.source import facts, is_live
 from otel_ml_exporters.service import Service
 
-__all__ = ["Recovered", "Unfinished", "recover", "send", "spools_of", "unfinished"]
+__all__ = ["Recovered", "Unfinished", "alone", "environment_of", "recover", "send", "spools_of", "unfinished"]
 
 _LOOK_S = 0.2
 """How often the run is looked at while it is finished."""
@@ -85,7 +85,7 @@ def recover(run: Unfinished, base: Path, timeout: float, progress: Callable[[Map
         ConfigError, StorageError: the service cannot start; the message says why.
     """
     try:
-        with _alone(run.rendezvous) as is_alone:
+        with alone(run.rendezvous) as is_alone:
             return _served(run, base, timeout, progress) if is_alone else Recovered(is_done=False)
     finally:
         run.rendezvous.remove()
@@ -107,7 +107,7 @@ def send(run: Unfinished, endpoint: Endpoint, timeout: float, say: Callable[[str
 
 
 def _served(run: Unfinished, base: Path, timeout: float, progress: Callable[[Mapping[str, Any]], None]) -> Recovered:
-    service = Service(ServiceConfig.load(rendezvous=run.rendezvous.folder, environ=_environment(run, base)))
+    service = Service(ServiceConfig.load(rendezvous=run.rendezvous.folder, environ=environment_of(run, base)))
     service.start()
     account: Mapping[str, Any] = {}
     deadline = time.monotonic() + timeout
@@ -166,7 +166,7 @@ def _is_served(run: Unfinished, base: Path) -> bool:
     return is_announced or is_live(RunFolder(run_folder(base, run.experiment, run.id)))
 
 
-def _environment(run: Unfinished, base: Path) -> Mapping[str, str]:
+def environment_of(run: Unfinished, base: Path) -> Mapping[str, str]:
     """Return the environment of the run's service: its identity, and the exporters it had."""
     known = facts(RunFolder(run_folder(base, run.experiment, run.id)))
     exporters = ",".join(mark.name for mark in known.exporters) if known is not None else ""
@@ -190,7 +190,7 @@ def _is_running(pid: int) -> bool:
 
 
 @contextmanager
-def _alone(rendezvous: Rendezvous) -> Iterator[bool]:
+def alone(rendezvous: Rendezvous) -> Iterator[bool]:
     """Hold the right to serve the run; False where another process has it."""
     handle = rendezvous.acquire()
     if handle is None:

@@ -15,7 +15,18 @@ from otel_ml.diagnostics.hardware.diagnosis import diagnose
 from otel_ml.diagnostics.hardware.energy import Energy
 from otel_ml.diagnostics.hardware.measures import MEASURES, Measure
 from otel_ml.diagnostics.hardware.monitor import Monitor, start_monitor
+from otel_ml.diagnostics.hardware.probe import Probe
 from otel_ml.diagnostics.hardware.stages import MemoryStages
 from otel_ml.diagnostics.hardware.visible import visible_devices
 
-__all__ = ["MEASURES", "Energy", "Measure", "MemoryStages", "Monitor", "diagnose", "start_monitor", "visible_devices"]
+__all__ = [
+    "MEASURES",
+    "Energy",
+    "Measure",
+    "MemoryStages",
+    "Monitor",
+    "Probe",
+    "diagnose",
+    "start_monitor",
+    "visible_devices",
+]

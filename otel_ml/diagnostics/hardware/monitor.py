@@ -38,19 +38,26 @@ class Monitor:
         flush_interval: seconds of the axis `time` that become one row: the mean of its samples, the sum of energy and
             errors. By default one row a sample.
         sources: which of `gpu`, `host` and `ray`; the last asks every node of the cluster, from the driver.
+        prefix: in front of the metrics' names; with `system` MLflow shows them in its tab «System metrics».
 
     Raises:
         ConfigError: an interval is not above 0, or a source has another name.
     """
 
     def __init__(
-        self, interval: float = 10.0, flush_interval: float | None = None, *, sources: Sequence[str] = ("gpu", "host")
+        self,
+        interval: float = 10.0,
+        flush_interval: float | None = None,
+        *,
+        sources: Sequence[str] = ("gpu", "host"),
+        prefix: str = "",
     ) -> None:
         names = (sources,) if isinstance(sources, str) else tuple(sources)
         _check(interval, flush_interval, names)
         self._interval = float(interval)
         self._width = max(1, math.ceil(interval if flush_interval is None else flush_interval))
         self._names = names
+        self._prefix = f"{prefix}/" if prefix else ""
         self._host = socket.gethostname()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -129,7 +136,10 @@ class Monitor:
         meter = get_meter("otel_ml.diagnostics.hardware")
         self._metrics = {
             measure.name: meter.metric(
-                measure.name, reduce=measure.reduce, unit=measure.unit, description=measure.description
+                self._prefix + measure.name,
+                reduce=measure.reduce,
+                unit=measure.unit,
+                description=measure.description,
             )
             for measure in MEASURES
         }
@@ -159,7 +169,11 @@ class Monitor:
 
 
 def start_monitor(
-    interval: float = 10.0, flush_interval: float | None = None, *, sources: Sequence[str] = ("gpu", "host")
+    interval: float = 10.0,
+    flush_interval: float | None = None,
+    *,
+    sources: Sequence[str] = ("gpu", "host"),
+    prefix: str = "",
 ) -> Monitor:
     """Start a `Monitor`, and return it: to be used with `with`, or stopped, inside the run.
 
@@ -172,7 +186,7 @@ def start_monitor(
     Raises:
         ConfigError: as for `Monitor`.
     """
-    return Monitor(interval, flush_interval, sources=sources).start()
+    return Monitor(interval, flush_interval, sources=sources, prefix=prefix).start()
 
 
 def _say(error: Exception) -> None:

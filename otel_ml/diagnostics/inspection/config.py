@@ -10,7 +10,9 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from otel_ml.diagnostics.inspection.blocks import BLOCK_STATISTIC, BlockRange
 from otel_ml.diagnostics.inspection.fp8 import FORMATS, FP8_STATISTICS, RECIPES
+from otel_ml.diagnostics.inspection.nvfp4 import NVFP4
 from otel_ml.diagnostics.inspection.schedule import EVERY_STEP, Schedule
 from otel_ml.diagnostics.inspection.statistics import STATISTICS
 from otel_ml.exceptions import ConfigError
@@ -20,7 +22,7 @@ __all__ = ["TENSORS", "Rule", "Section", "sections_of"]
 TENSORS = ("weight", "activation", "output", "gradient", "wgrad", "dgrad")
 """`activation` is a layer's input, `gradient` that of its output, `dgrad` that of its input, `wgrad` of its weight."""
 
-FEATURES = ("LogTensorStats", "LogFp8TensorStats", "DumpTensors")
+FEATURES = ("LogTensorStats", "LogFp8TensorStats", "LogNvfp4TensorStats", "DumpTensors")
 
 NUMERIC = frozenset(
     {
@@ -30,7 +32,6 @@ NUMERIC = frozenset(
         "DisableQuantizationLayer",
         "PerTensorScaling",
         "FakeQuant",
-        "LogNvfp4TensorStats",
     }
 )
 """Features of Transformer Engine that are its own to do."""
@@ -44,8 +45,8 @@ class Rule:
 
     Attributes:
         tensor: one of `weight`, `activation`, `output`, `gradient`, `wgrad`, `dgrad`.
-        stats: plain ones, and those of FP8 with or without a recipe in front (`mxfp8_mse`); none where the tensor
-            itself is saved.
+        stats: plain ones, and those of FP8 and NVFP4 with or without a recipe in front (`mxfp8_mse`); none where the
+            tensor itself is saved.
         schedule: at which steps.
         format: of FP8: `e4m3`, `e5m2`, or `hybrid`, which is `e5m2` for gradients.
     """
@@ -189,10 +190,13 @@ def _rule(where: str, feature: str, options: Mapping[str, Any], own: frozenset[s
     if tensor not in TENSORS:
         problems.append(f"{where}: {_unknown('tensor', tensor, TENSORS)}")
     known = known_statistics(feature, own)
-    stats = tuple(map(str, options.get("stats") or ()))
+    stats = tuple(_statistic(where, stat, problems) for stat in options.get("stats") or ())
     if not stats and feature != "DumpTensors":
         problems.append(f"{where}: {tensor}: expected stats, got none. Name some of {', '.join(known[:10])}.")
-    problems += [f"{where}: {tensor}: {_unknown('statistic', stat, known)}" for stat in stats if stat not in known]
+    strange = [stat for stat in stats if stat not in known and not _is_of_blocks(feature, stat)]
+    problems += [f"{where}: {tensor}: {_unknown('statistic', stat, known)}" for stat in strange]
+    if feature == "LogNvfp4TensorStats":
+        stats = tuple(f"{NVFP4}_{stat}" for stat in stats)
     kind = str(options.get("format", "hybrid"))
     if kind not in {*FORMATS, "hybrid"}:
         problems.append(f"{where}: {_unknown('format', kind, (*FORMATS, 'hybrid'))}")
@@ -204,8 +208,31 @@ def known_statistics(feature: str, own: frozenset[str]) -> tuple[str, ...]:
     if feature == "DumpTensors":
         return ()
     if feature == "LogTensorStats":
-        return (*STATISTICS, *sorted(own))
-    return (*FP8_STATISTICS, *(f"{recipe}_{stat}" for recipe in RECIPES for stat in FP8_STATISTICS))
+        return (*STATISTICS, BLOCK_STATISTIC, *sorted(own))
+    if feature == "LogNvfp4TensorStats":
+        return FP8_STATISTICS
+    return (*FP8_STATISTICS, *(f"{recipe}_{stat}" for recipe in (*RECIPES, NVFP4) for stat in FP8_STATISTICS))
+
+
+def _statistic(where: str, stat: Any, problems: list[str]) -> str:
+    """Return the name of a statistic; one with options, `{max_blockwise_dynamic_range: {…}}`, has them in its name."""
+    if not isinstance(stat, Mapping):
+        return str(stat)
+    ((name, options),) = stat.items() if len(stat) == 1 else (("", stat),)
+    given = dict(options) if isinstance(options, Mapping) else {}
+    size, dims = given.pop("block_size", 32), given.pop("dims", 1)
+    is_number = isinstance(size, int) and not isinstance(size, bool)
+    if name != BLOCK_STATISTIC or given or not is_number or size < 1 or dims not in {1, 2}:
+        problems.append(
+            f"{where}: stats: expected a name, or {{{BLOCK_STATISTIC}: {{block_size: 32, dims: 1 or 2}}}}, got "
+            f"{stat!r:.120}."
+        )
+        return BLOCK_STATISTIC
+    return BlockRange(size, dims).name
+
+
+def _is_of_blocks(feature: str, stat: str) -> bool:
+    return feature == "LogTensorStats" and BlockRange.named(stat) is not None
 
 
 def _schedule(where: str, options: Mapping[str, Any], problems: list[str]) -> Schedule:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from otel_ml.diagnostics.harmless import harmless
+from otel_ml.diagnostics.inspection.blocks import BlockRange
 from otel_ml.diagnostics.inspection.config import Rule
 from otel_ml.diagnostics.inspection.dump import copied
 from otel_ml.diagnostics.inspection.fp8 import (
@@ -15,6 +16,7 @@ from otel_ml.diagnostics.inspection.fp8 import (
     format_for,
     fp8_state_of,
 )
+from otel_ml.diagnostics.inspection.nvfp4 import NVFP4, nvfp4_state_of
 from otel_ml.diagnostics.inspection.statistics import STATISTICS, TensorState, Value, empty_values, state_of
 
 __all__ = ["Own", "Watched"]
@@ -31,10 +33,13 @@ class Watched:
         self.module = module
         self.rule = rule
         self._own = {name: own[name] for name in rule.stats if name in own}
-        self._prefixes = {_prefix(stat) for stat in rule.stats if stat not in STATISTICS and stat not in own}
+        self._blocks = {stat: found for stat in rule.stats if (found := BlockRange.named(stat)) and stat not in own}
+        others = (stat for stat in rule.stats if stat not in STATISTICS and stat not in own)
+        self._prefixes = {_prefix(stat) for stat in others if stat not in self._blocks}
         self._is_plain = any(stat in STATISTICS for stat in rule.stats)
         self._delayed = DelayedScales()
         self._plain: TensorState | None = None
+        self._ranges: dict[str, Any] = {}
         self._fp8: dict[str, Fp8State] = {}
         self._users: list[tuple[str, Value]] = []
         self._amax: Any = None
@@ -56,6 +61,8 @@ class Watched:
                 seen = state_of(tensor)
                 if seen is not None:
                     self._plain = seen if self._plain is None else self._plain.merged(seen)
+            for name, blocks in self._blocks.items():
+                self._add_range(name, blocks.of(tensor, self.rule.tensor))
             for prefix in self._prefixes:
                 self._add_fp8(prefix, tensor)
             for name, (function, reduce) in self._own.items():
@@ -73,6 +80,8 @@ class Watched:
             yield from self._plain.values(self.rule.stats, copies=copies, parts=parts)
         elif self._is_empty:
             yield from empty_values(self.rule.stats)
+        for name, found in self._ranges.items():
+            yield name, Value(found, found, None, ("max",))
         for prefix, state in self._fp8.items():
             yield from state.values(prefix, self.rule.stats)
         yield from self._users
@@ -85,10 +94,17 @@ class Watched:
         taken, self._whole = self._whole, []
         return taken
 
+    def _add_range(self, name: str, found: Any) -> None:
+        before = self._ranges.get(name)
+        self._ranges[name] = found if before is None else before.maximum(found)
+
     def _add_fp8(self, prefix: str, tensor: Any) -> None:
         recipe = prefix.removesuffix("_") or "fp8_current_scaling"
         kind = format_for(self.rule.format, self.rule.tensor)
-        seen = fp8_state_of(tensor, format=kind, recipe=recipe, delayed=self._delayed)
+        if recipe == NVFP4:
+            seen = nvfp4_state_of(tensor)
+        else:
+            seen = fp8_state_of(tensor, format=kind, recipe=recipe, delayed=self._delayed)
         if seen is None:
             return
         before = self._fp8.get(prefix)
@@ -99,8 +115,8 @@ class Watched:
 
     def _forget(self) -> None:
         self._plain, self._fp8, self._users, self._amax = None, {}, [], None
-        self._is_empty = False
+        self._is_empty, self._ranges = False, {}
 
 
 def _prefix(stat: str) -> str:
-    return next((f"{recipe}_" for recipe in RECIPES if stat.startswith(f"{recipe}_")), "")
+    return next((f"{recipe}_" for recipe in (*RECIPES, NVFP4) if stat.startswith(f"{recipe}_")), "")

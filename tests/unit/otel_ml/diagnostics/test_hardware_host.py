@@ -228,3 +228,10 @@ def test_stages_of_a_start_say_what_each_added_to_the_memory(otel_ml_capture: Ca
     assert data[0] == "data"
     assert data[3] >= len(held) * 0.9 > nothing[3]
     assert data[4:] == [None, None]  # no device: absent, not 0
+
+
+def test_a_prefix_puts_the_names_where_mlflow_looks_for_system_metrics(otel_ml_capture: Capture) -> None:
+    with hardware.start_monitor(FAST, sources="host", prefix="system"):
+        eventually(lambda: [p for p in otel_ml_capture.points if p.name == "system/system.memory.usage"])
+
+    assert all(point.name.startswith("system/") for point in otel_ml_capture.points if "memory" in point.name)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from otel_ml_exporters.records import RunStatus
-from tests.strategies import START, Rank, Service
+from otel_ml_exporters.aggregation.observation import Event
+from otel_ml_exporters.records import Artifact, RunStatus
+from tests.strategies import START, Rank, Service, writer
 
 
 def four_steps(ranks: list[Rank]) -> Service:
@@ -41,6 +42,20 @@ def test_a_run_ends_when_nobody_was_heard_for_300_seconds_and_later_data_reopens
 
     assert service.engine.status.state == "running"
     assert [r.status for r in service.records if isinstance(r, RunStatus)] == ["killed", "running"]
+
+
+def test_a_file_that_comes_after_the_end_is_followed_by_how_the_run_had_ended() -> None:
+    ranks = [Rank(rank, world_size=2) for rank in range(2)]
+    service = four_steps(ranks)
+    service.take(ranks[0].bye(), ranks[1].bye("failed"))
+
+    for _ in range(2):
+        service.take([Event(writer(9, instance="a tool"), None, "ml.artifact", 1, None, None, {}, b"report")])
+        service.restart()
+
+    ended = [record for record in service.records if isinstance(record, (RunStatus, Artifact))]
+    kinds = [record.status if isinstance(record, RunStatus) else "file" for record in ended]
+    assert kinds == ["failed", "running", "file", "failed"]  # the same file again changes nothing
 
 
 @pytest.mark.parametrize("counts", [True, False])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from otel_ml_exporters.records import RunStatus
+from otel_ml_exporters.records import RunStatus, StepRecord
 from tests.strategies import Rank, Service
 
 
@@ -135,3 +135,15 @@ def test_log_with_steps_in_the_order_5_3_4_closes_in_the_order_3_4_5() -> None:
         (5, {"x": 5.0}),
     ]
     assert_quiet(service)
+
+
+def test_the_first_part_of_a_name_is_the_section_of_its_role_in_backends_that_group_names() -> None:
+    service = Service()
+    for role in ("trainer", "generator", "replay_buffer"):
+        rank = Rank(0, role=role)
+        for axis in ("step", "rollout"):
+            service.take(rank.step(0, {"loss": 1.0, "time/forward": 1.0}, axis=axis), rank.step(1, {}, axis=axis))
+
+    names = [name for one in service.records if isinstance(one, StepRecord) for name in one.values]
+    sections = {name.partition("/")[0] if "/" in name else "" for name in names if "otel_ml" not in name}
+    assert sections == {"", "time", "rollout", "generator", "replay_buffer"}

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from otel_ml_exporters.records import Image, StepRecord, Table
+from otel_ml_exporters.aggregation.newest_spans import NewestSpans
+from otel_ml_exporters.aggregation.observation import Spans
+from otel_ml_exporters.aggregation.writers import WriterState
+from otel_ml_exporters.records import Image, Span, StepRecord, Table
+from otel_ml_exporters.span_lines import SpanLines
 from tests.strategies import Rank, Service
 
 
@@ -55,6 +59,10 @@ def test_a_slow_rank_is_in_the_row_the_table_and_the_picture_and_is_said() -> No
             "slowdown": 1.0,
             "s per step": 1.0,
             "s in all": 4.0,
+            "span of": None,
+            "at step": None,
+            "span": None,
+            "trace": None,
         }
     )
     assert [record.name for record in service.records if isinstance(record, Image)] == ["otel_ml/stragglers"]
@@ -95,7 +103,7 @@ def test_what_is_open_when_the_run_ends_is_in_its_last_table_with_all_it_cost() 
     service.settle()
 
     last = [record for record in service.records if isinstance(record, Table)][-1]
-    assert last.rows[0][-1] == pytest.approx(7.0)
+    assert last.rows[0][last.columns.index("s in all")] == pytest.approx(7.0)
 
 
 def test_a_silent_rank_is_a_finding() -> None:
@@ -143,3 +151,112 @@ def test_another_attempt_begins_without_suspicion() -> None:
 
     assert straggler_in(service.steps()[-1].values) == {}
     assert all(finding["is_over"] for finding in service.engine.findings)
+
+
+def spans_of(rank: Rank, steps: range, name: str = "forward", seconds: float = 1.0) -> Spans:
+    """Return what a rank sends of a timer: a span a step, whose id ends with the step."""
+    who = rank.writer
+    found = [
+        Span(
+            trace_id=f"{who.rank:032x}",
+            span_id=f"{who.rank << 32 | step:016x}",
+            parent_id=None,
+            name=name,
+            start_ns=step * 10**9,
+            end_ns=step * 10**9 + round(seconds * 1e9),
+            role=who.role,
+            rank=who.rank,
+            axis="step",
+            step=step,
+            attributes={"ml.timer.level": 1},
+        )
+        for step in steps
+    ]
+    return Spans(who, SpanLines.of(found), tuple(int(span.span_id, 16) for span in found))
+
+
+def rows_of(service: Service) -> list[dict[str, object]]:
+    """Return the newest table of findings."""
+    table = [record for record in service.records if isinstance(record, Table)][-1]
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+@pytest.mark.feature("M7", "better", "a finding names a span of the slow timer, to be opened in any tracing tool")
+def test_a_finding_names_the_span_that_shows_it_wherever_it_is_told() -> None:
+    service, ranks = Service(), ranks_of(4)
+    service.take([spans_of(rank, range(10, 16), seconds=1.0 + (rank is ranks[2])) for rank in ranks])
+    steps(service, ranks, range(10))
+
+    steps(service, ranks, range(10, 16), slow=2)
+
+    [row] = rows_of(service)
+    assert (row["span of"], row["at step"]) == ("forward", 10)
+    assert (row["trace"], row["span"]) == (f"{2:032x}", f"{2 << 32 | 10:016x}")
+    [finding] = service.engine.findings
+    assert (finding["span_id"], finding["span_step"]) == (row["span"], 10)
+    [said] = [notice for notice in service.notices if "slow" in notice]
+    assert f"Span {row['span']} of trace {row['trace']}, step 10, shows it." in said
+
+
+def test_spans_that_arrive_after_the_step_has_closed_are_found_for_the_next_table() -> None:
+    service, ranks = Service(), ranks_of(4)
+    steps(service, ranks, range(10))
+    steps(service, ranks, range(10, 16), slow=2)
+    assert rows_of(service)[0]["span"] is None
+
+    service.take([spans_of(ranks[2], range(10, 16))])
+    steps(service, ranks, range(16, 27), slow=2)
+
+    assert rows_of(service)[0]["at step"] == 10
+
+
+def test_where_spans_were_limited_the_nearest_one_is_named_and_said_to_be_that() -> None:
+    service, ranks = Service(), ranks_of(4)
+    steps(service, ranks, range(10))
+    service.take([spans_of(ranks[2], range(3, 7)), spans_of(ranks[2], range(8, 12), name="step")])
+
+    steps(service, ranks, range(10, 16), slow=2)
+
+    [row] = rows_of(service)
+    assert (row["span of"], row["at step"]) == ("forward", 6)
+    [said] = [notice for notice in service.notices if "slow" in notice]
+    assert "step 6, is the nearest one that was sent, 'forward'" in said
+
+
+def test_the_last_span_of_a_silent_rank_tells_what_it_did_before() -> None:
+    service, ranks = Service(), ranks_of(3)
+    steps(service, ranks, range(8))
+    service.take([spans_of(ranks[2], range(5, 8), name="load")])
+
+    for step in range(8, 12):
+        service.take(*[rank.step(step, {"time/forward": 1.0}, "sum>max") for rank in ranks[:2]])
+        service.wait(70, *ranks[:2])
+
+    [row] = rows_of(service)
+    assert (row["kind"], row["span of"], row["at step"]) == ("silent", "load", 7)
+
+
+def test_a_span_of_the_attempt_before_shows_nothing() -> None:
+    service = Service()
+    first = [Rank(rank, world_size=3, instance=f"a{rank}", attempt=0) for rank in range(3)]
+    steps(service, first, range(20))
+    service.take([spans_of(first[1], range(10, 20), seconds=9.0)])
+    second = [Rank(rank, world_size=3, instance=f"b{rank}", attempt=1, clock=service.now) for rank in range(3)]
+
+    steps(service, second, range(5, 10))
+    steps(service, second, range(10, 16), slow=1)
+
+    assert [row["span"] for row in rows_of(service)] == [None]
+
+
+def test_the_spans_of_many_ranks_are_kept_within_a_bound() -> None:
+    kept = NewestSpans()
+    for rank in range(300):
+        state = WriterState(rank, Rank(rank).writer, "")
+        state.attempt = 0
+        kept.take(state, [f"{number}" for number in range(300)])
+
+    held = [list(kept.of("trainer", rank, 0)) for rank in range(300)]
+    assert held[0] == []
+    assert held[-1] == [f"{number}" for number in range(44, 300)]
+    assert 65_000 <= sum(map(len, held)) <= 65_536

@@ -52,8 +52,9 @@ def records_of_everything(*, ranks: int = 4, steps: int = 60, step_s: float = 1.
         heat.add(step, np.array([0.0] * (ranks - 1) + [slow * 2]))
         add(StepRecord, "trainer", "step", step, 0, 1000.0 + step, values, int(step == 25))
     add(SpanBatch, spans_of(range(steps - 6, steps), ranks))
-    slow = ("critical", "slow", ranks - 1, "forward", 20, 39, 1.2, 0.5, 10.0)
-    rows = (slow, ("warning", "silent", 1, "", 25, 26, *[None] * 3))
+    shown = ("forward", 21, "ab" * 8, "cd" * 16)
+    slow = ("critical", "slow", ranks - 1, "forward", 20, 39, 1.2, 0.5, 10.0, *shown)
+    rows = (slow, ("warning", "silent", 1, "", 25, 26, *[None] * 7))
     add(Table, 1060.0, "otel_ml/findings", "step", steps - 1, COLUMNS, rows)
     picture = heat.picture(tuple(range(ranks)))
     assert picture is not None

@@ -55,7 +55,7 @@ def test_everything_of_a_run_stands_on_one_page(content: str) -> None:
     for wanted in (
         "run-1", "finished", "59 s", "values lost", "with a rank missing", "Slow and silent ranks", "critical",
         "Where the time goes", "What every worker did in the last steps", "samples", "What is 7?", "line one",
-        "forward", "model.pt",
+        "forward", "model.pt", "ab" * 8, "cd" * 16,
         "test/accuracy", "Parameters", "model.name", "best", "12,345",
     ):  # fmt: skip
         assert wanted in read.text, wanted
@@ -146,3 +146,16 @@ def test_where_the_file_cannot_be_written_the_message_says_what_to_do(
     assert main(["report", "--out", str(tmp_path / "file" / "page.html")]) == 1
 
     assert "Write it elsewhere with --out. (otel-ml explain report-not-written)" in capsys.readouterr().err
+
+
+def test_a_report_is_not_attached_to_a_run_of_which_only_a_file_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path))
+    run = write_run(tmp_path, "01abc", records_of_everything())
+    run.database.unlink()
+
+    assert main(["report", "--attach"]) == 1
+
+    assert (run.path / "report.html").exists()
+    assert "'01abc' has no database of a service (state/run.db)" in capsys.readouterr().err

@@ -1,0 +1,135 @@
+"""Give a run a file that was made of it: it goes through the run's service into every backend, as any artifact does."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import urllib.request
+from pathlib import Path
+
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+
+from otel_ml.exceptions import OtelMLError
+from otel_ml.wire import attributes as wire
+from otel_ml_exporters.config import ServiceConfig
+from otel_ml_exporters.runs.folders import RunFolder
+from otel_ml_exporters.runs.recover import Unfinished, alone, environment_of
+from otel_ml_exporters.runs.source import facts, is_live
+from otel_ml_exporters.service import Service
+
+__all__ = ["NotAttachedError", "attach"]
+
+_LOOK_S = 0.1
+"""How often a run that is being recorded is looked at."""
+
+_ANSWER_S = 10.0
+
+_INLINE = 4 * 2**20
+"""Bytes of a file that travels in the message (CONTRACT §4); a larger one is read by the service, on this host."""
+
+
+class NotAttachedError(OtelMLError):
+    """A file did not become an artifact of a run."""
+
+    slug = "report-not-attached"
+
+
+def attach(folder: RunFolder, file: Path, *, name: str, kind: str, timeout: float) -> tuple[str, ...]:
+    """Make `file` an artifact of a run that nobody records any more; return the exporters that have it.
+
+    A service is started for it, with the exporters that the run had. How the run ended stays as it is.
+
+    Args:
+        folder: of the run.
+        file: on this host.
+        name: of the artifact.
+        kind: its type.
+        timeout: seconds it may take.
+
+    Raises:
+        NotAttachedError: the run is being recorded, its database is missing, or an exporter did not take the file.
+    """
+    deadline = time.monotonic() + timeout
+    while is_live(folder) and time.monotonic() < deadline:  # the last of it may be on the way to a backend
+        time.sleep(_LOOK_S)
+    if facts(folder) is None:
+        reason = "is being recorded" if is_live(folder) else "has no database of a service (state/run.db)"
+        raise NotAttachedError(
+            f"Run {folder.id!r} {reason}. A report is attached to a run that is over: try again then."
+        )
+    run = Unfinished(folder.id, folder.experiment, folder.id, 0, has_folder=True)
+    try:
+        with alone(run.rendezvous) as is_alone:
+            if not is_alone:
+                raise NotAttachedError(
+                    f"Run {folder.id!r} is being recorded. A report is attached to a run that is over: try again then."
+                )
+            return _served(run, folder, _request(folder, file, name, kind), deadline)
+    finally:
+        run.rendezvous.remove()
+
+
+def _served(run: Unfinished, folder: RunFolder, request: bytes, deadline: float) -> tuple[str, ...]:
+    environ = environment_of(run, folder.path.parent.parent)
+    service = Service(ServiceConfig.load(rendezvous=run.rendezvous.folder, environ=environ))
+    service.start()
+    try:
+        _post(f"{service.endpoint}/v1/logs", service.token, request)
+        # Until the run is over again: its exporters have it, and have told their backends how the run had ended.
+        is_over = service.wait(max(deadline - time.monotonic(), 0.0))
+    except OSError as error:
+        raise NotAttachedError(f"The run's service did not take the report: {error}. Try again.") from error
+    finally:
+        service.stop(max(deadline - time.monotonic(), 1.0))
+    left = facts(folder)
+    assert left is not None
+    behind = [mark.name for mark in left.exporters if mark.seq < left.last_seq]
+    if behind or not is_over:
+        missing = ", ".join(behind) or "the end of the run"
+        raise NotAttachedError(
+            f"The report is in run {folder.id!r}; what is missing in time: {missing}. `otel-ml recover` does the rest."
+        )
+    return tuple(mark.name for mark in left.exporters)
+
+
+def _request(folder: RunFolder, file: Path, name: str, kind: str) -> bytes:
+    """Return one log record, as any OpenTelemetry SDK could send it: no running number, so no writer to wait for."""
+    content = file.read_bytes()
+    record = LogRecord(
+        time_unix_nano=time.time_ns(),
+        event_name=wire.EVENT_ARTIFACT,
+        body=AnyValue(bytes_value=content) if len(content) <= _INLINE else None,
+        attributes=[
+            _text(wire.NAME, name),
+            _text("ml.artifact.type", kind),
+            _text("ml.artifact.path_in", file.name),
+            _text("ml.artifact.uri", file.absolute().as_uri()),
+            _text("ml.artifact.sha256", hashlib.sha256(content).hexdigest()),
+            KeyValue(key="ml.artifact.size", value=AnyValue(int_value=len(content))),
+        ],
+    )
+    request = ExportLogsServiceRequest()
+    resource = request.resource_logs.add()
+    identity = {
+        wire.EXPERIMENT_ID: folder.id,
+        wire.EXPERIMENT_NAME: folder.experiment,
+        "service.name": "trainer",
+        "service.instance.id": "otel-ml-report",
+    }
+    resource.resource.attributes.extend(_text(key, value) for key, value in identity.items())
+    resource.scope_logs.add().log_records.append(record)
+    return request.SerializeToString()
+
+
+def _text(key: str, value: str) -> KeyValue:
+    return KeyValue(key=key, value=AnyValue(string_value=value))
+
+
+def _post(url: str, token: str, body: bytes) -> None:
+    headers = {"content-type": "application/x-protobuf", "authorization": f"Bearer {token}"}
+    request = urllib.request.Request(url, body, headers)
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is on this host
+    with direct.open(request, timeout=_ANSWER_S):
+        pass
