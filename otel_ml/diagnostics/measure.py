@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import otel_ml
@@ -40,12 +41,17 @@ class Measure:
         attributes: Mapping[str, object] | None = None,
     ) -> None:
         """Record a value as `log()` does: at the current step or at `step`; nothing waits, nothing is raised."""
-        metric = otel_ml.get_meter("otel_ml.diagnostics").metric(
-            self.name,
-            reduce=self.reduce,
-            within=self.within,
-            over=over,
-            unit=self.unit,
-            description=self.description,
-        )
-        metric.record(value, weight=weight, step=step, axis=axis, attributes=attributes)
+        _metric(self, over).record(value, weight=weight, step=step, axis=axis, attributes=attributes)
+
+
+@lru_cache(maxsize=4096)
+def _metric(measure: Measure, over: str | None) -> otel_ml.Metric:
+    """Return the metric of a measure: looking its definition up costs more than recording."""
+    return otel_ml.get_meter("otel_ml.diagnostics").metric(
+        measure.name,
+        reduce=measure.reduce,
+        within=measure.within,
+        over=over,
+        unit=measure.unit,
+        description=measure.description,
+    )
