@@ -12,8 +12,9 @@ says so.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
@@ -29,7 +30,8 @@ __all__ = ["Norms", "measures"]
 Copies = int | Callable[[str, Any], int] | None
 
 
-def measures(kind: str) -> dict[str, Measure]:
+@cache
+def measures(kind: str) -> Mapping[str, Measure]:
     """Return what is recorded of `grad` or `param`, by the last part of its name."""
     return {
         measure.name.rpartition("/")[2]: measure
@@ -141,7 +143,7 @@ class Norms:
             )
         return copies
 
-    def _record_device(self, rows: dict[str, Measure], parts: list[_Part]) -> Any:
+    def _record_device(self, rows: Mapping[str, Measure], parts: list[_Part]) -> Any:
         """Record all but the norm, and return the sum of squares, each copy once in the job."""
         import torch
 
@@ -160,7 +162,7 @@ class Norms:
                 _record_own(rows, part, squares[index])
         return mine
 
-    def _record_elements(self, rows: dict[str, Measure], parts: list[_Part], squares: Any) -> None:
+    def _record_elements(self, rows: Mapping[str, Measure], parts: list[_Part], squares: Any) -> None:
         import torch
 
         if not parts:
@@ -181,7 +183,7 @@ def _on_device(numbers: list[float], like: Any) -> Any:
     return tensor.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else tensor.to(like.device)
 
 
-def _record_own(rows: dict[str, Measure], part: _Part, square: Any) -> None:
+def _record_own(rows: Mapping[str, Measure], part: _Part, square: Any) -> None:
     """Record the norm of one parameter; its sum of squares where it is not known how many parts it has."""
     row = rows["norm" if part.shards else "sum_of_squares"]
     own = Measure(f"{row.name}/{part.name}", row.unit, row.reduce, row.description)
