@@ -121,10 +121,11 @@ def test_what_is_wrong_with_a_hosted_service_is_said_at_once(monkeypatch: pytest
 def test_workers_are_told_that_an_actor_hosts_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[dict[str, object]] = []
     monkeypatch.setattr(integration, "join_worker", lambda **how: told.append(how))
-    monkeypatch.setattr(integration.RUNTIME, "make_link", integration.RUNTIME.make_link)
-    integration.ray_service.use_actor()
 
-    otel_ml.instrument_ray(service="actor")
-    integration.runtime_env()["worker_process_setup_hook"]()
+    with monkeypatch.context() as until_the_run_ends:  # which then puts back what it has found itself
+        until_the_run_ends.setattr(integration.RUNTIME, "make_link", integration.RUNTIME.make_link)
+        integration.ray_service.use_actor()
+        otel_ml.instrument_ray(service="actor")
+        integration.runtime_env()["worker_process_setup_hook"]()
 
     assert told == [{"is_hosted": True}]
