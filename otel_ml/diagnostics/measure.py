@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import otel_ml
+from otel_ml._internal.meter import Metric
 
 __all__ = ["Measure"]
 
@@ -45,7 +46,7 @@ class Measure:
 
 
 @lru_cache(maxsize=4096)
-def _metric(measure: Measure, over: str | None) -> otel_ml.Metric:
+def _metric(measure: Measure, over: str | None) -> Metric:
     """Return the metric of a measure: looking its definition up costs more than recording."""
     return otel_ml.get_meter("otel_ml.diagnostics").metric(
         measure.name,
