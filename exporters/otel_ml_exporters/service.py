@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import secrets
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -357,6 +359,7 @@ def serve(
         started: called once the service listens.
         makers: exporters the program brings itself.
     """
+    _allow_open_files()
     service = Service(config, makers=makers)
     asked = threading.Event()
 
@@ -377,6 +380,13 @@ def serve(
 
 _POLL_S = 0.2
 """A signal handler cannot wake a wait on another event; this is how long it takes to be seen."""
+
+
+def _allow_open_files() -> None:
+    """Take as many open files as this user may have: a shell's 1,024 are fewer than the connections of a large job."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # macOS calls unlimited what it does not give
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _version() -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
+import socket
+import subprocess
 import sys
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,7 @@ from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.config import EmbeddedRun, ServiceConfig
 from otel_ml_exporters.service import Service
 from otel_ml_exporters.testing import RecordingExporter
+from tests.e2e.jobs import environment, free_port
 from tests.integration.conftest import Bench
 from tests.integration.steps import rows
 from tests.otlp import FakeWriter
@@ -97,3 +102,26 @@ def test_embedded_the_run_is_called_what_the_job_calls_it_before_anybody_said_so
 
     assert exporter.run is not None
     assert (exporter.run.experiment, exporter.run.name) == ("digits", "big")
+
+
+def test_more_ranks_can_connect_than_the_shell_allows_open_files(tmp_path: Path) -> None:
+    port = free_port()
+    command = f"ulimit -Sn 128; exec {sys.executable} -m otel_ml_exporters serve --to jsonl --http 127.0.0.1:{port}"
+    with ExitStack() as held:
+        service = held.enter_context(
+            subprocess.Popen(["bash", "-c", command], env=environment(OTEL_ML_DIR=tmp_path), stderr=subprocess.DEVNULL)
+        )
+        held.callback(service.terminate)
+        eventually(lambda: is_listening(port))
+
+        ranks = [held.enter_context(closing(http.client.HTTPConnection("127.0.0.1", port))) for _ in range(300)]
+        for rank in ranks:
+            rank.request("GET", "/healthz")
+
+        assert {rank.getresponse().status for rank in ranks} == {200}
+
+
+def is_listening(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
