@@ -41,7 +41,7 @@ collector:  ## The Collector of collector-config/: the one OTELCOL names, one on
 
 e2e: $(STAMP) collector  ## Real processes, the real Collector, real backends, compared value by value; needs npm
 	.ci/clients
-	python -m pytest -m "e2e and not full" tests/collector tests/e2e -n 2 --dist loadfile --no-loadscope-reorder --durations=40
+	python -m pytest -m "e2e and not full" tests/collector tests/e2e -n 2 --dist loadfile --no-loadscope-reorder --durations=20
 
 browser: $(STAMP)  ## TensorBoard, MLflow and the documentation in Chromium; pictures in build/screenshots
 	.ci/browser
@@ -71,7 +71,7 @@ docs: $(STAMP)  ## Read the documentation in a browser, rebuilt as you write
 	mkdocs serve
 
 full: demo test check e2e browser chaos  ## Everything there is but the measurements
-	python -m pytest -m full tests
+	python -m pytest -m full --durations=20 tests
 
 clean:  ## Remove what the other targets made, but not the runs
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -55,6 +55,7 @@ def test_a_service_killed_and_down_for_most_of_the_run(tmp_path: Path, seed: int
 
 
 @pytest.mark.e2e
+@pytest.mark.full
 def test_both_killed_in_turn_and_started_again(tmp_path: Path) -> None:
     with (
         Service(tmp_path, EVERYWHERE) as service,

@@ -84,6 +84,7 @@ def complete(shown: dict[str, dict[int, float]]) -> dict[str, dict[int, float]]:
     return shown if f"vllm/time_to_first_token_seconds/{LABELS}/p99" in shown else {}
 
 
+@pytest.mark.full
 def test_ten_thousand_series_do_not_drown_the_run(pipeline: tuple[Service, Collector, Path], tmp_path: Path) -> None:
     service, _, targets = pipeline
     with VllmMetrics(series=10_000) as engine:

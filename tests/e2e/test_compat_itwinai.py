@@ -59,6 +59,7 @@ with logger.start_logging(rank=0):
 """
 
 
+@pytest.mark.full
 @pytest.mark.feature("I6", "better", "MLflow, W&B, TensorBoard, console and provenance as one run")
 @pytest.mark.feature("I11", "yes", "offline_mode writes a folder that `wandb sync` uploads")
 @pytest.mark.feature("I2", "yes", "all 18 kinds, read back from each backend")
@@ -161,6 +162,7 @@ with ConsoleLogger().start_logging() as logger:
     assert otel_ml.read(run)["loss"] == ([0], [0.5])
 
 
+@pytest.mark.full
 def test_a_server_that_is_named_is_used_and_the_variable_is_put_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,6 +138,7 @@ def rewards_in(dump: Path) -> list[float]:
     return [reward for line in dump.read_text().splitlines() for reward in json.loads(line)["rewards"]]
 
 
+@pytest.mark.full
 @pytest.mark.feature("N2", "better", "the first run is in the experiment that was named; a crash is a failed run")
 @pytest.mark.feature("N4", "better", "steps of one family that outrun another's drop nothing")
 @pytest.mark.feature("N25", "yes", "a run id continues that run")

@@ -52,6 +52,7 @@ if __name__ == "__main__":
 STEPS = list(range(4))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("package", "strategy"), [("pytorch_lightning", "ddp"), ("lightning", "ddp_spawn")])
 def test_processes_that_lightning_starts_are_ranks_of_one_run(package: str, strategy: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
@@ -67,6 +68,7 @@ def test_processes_that_lightning_starts_are_ranks_of_one_run(package: str, stra
         assert shown[f"time/{phase}"][0] == STEPS
 
 
+@pytest.mark.full
 @pytest.mark.feature("I10", "better", "under torchrun: one run with the best checkpoint, in every backend")
 def test_the_lightning_example_is_one_run_in_every_backend(tmp_path: Path) -> None:
     command = as_documented(LIGHTNING)

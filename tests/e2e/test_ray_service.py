@@ -42,7 +42,7 @@ with otel_ml.init("short", exporters="jsonl", role="driver"):
     ray.shutdown()
 """
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.full, pytest.mark.timeout(300)]
 
 
 @contextmanager
