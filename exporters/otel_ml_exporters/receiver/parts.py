@@ -66,9 +66,20 @@ def fields_of(body: bytes, start: int, end: int) -> Iterator[tuple[int, int, int
 
 
 def head_and_rest(message: bytes) -> tuple[bytes, bytes] | None:
-    """Split a ScopeMetrics into its encoded scope and all fields behind it; None where the scope is not the first."""
+    """Split a ScopeMetrics into its encoded scope and its other fields; None where the scope is in between.
+
+    Our encoder and the SDKs write fields in ascending order: the scope comes first. The Collector (`pdata`, v0.159)
+    writes them in descending order: it comes last.
+    """
+    behind = 0
     try:
-        tag, start, end = next(fields_of(message, 0, len(message)), (0, 0, 0))
+        for tag, start, end in fields_of(message, 0, len(message)):
+            if tag != _FIRST:
+                behind = end
+            elif not behind:
+                return message[start:end], message[end:]
+            else:
+                return (message[start:end], message[:behind]) if end == len(message) else None
     except (IndexError, ValueError):
-        return None
-    return (message[start:end], message[end:]) if tag == _FIRST else None
+        pass
+    return None

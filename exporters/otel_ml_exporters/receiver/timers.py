@@ -1,6 +1,7 @@
 """The fast path of our own writers' spans: taken apart by the places of their fields, and written as JSON at once.
 
-A span of ours is ids, name, kind, times, and then what many spans of a step have in common: level, step and axis.
+A span of ours is ids, name, kind, times, and then what many spans of a step have in common: level, step and axis. The
+Collector writes fields in descending order: the same from its end to its beginning.
 """
 
 from __future__ import annotations
@@ -34,6 +35,12 @@ _TIMES = struct.Struct("<HBQBQ")
 _TAGS = (_TRACE_ID, _SPAN_ID, _NAME, 0x0130, 0x39, 0x41)
 """Tags, with the length or value where it is always the same: `_TRACE_ID` is field 1 of 16 bytes, kind is INTERNAL."""
 
+_COMMON = {9 << 3 | 2, 15 << 3 | 2}
+"""Tags of Span.attributes and Span.status: what the Collector writes before the times."""
+
+_TIMES_NAME = struct.Struct("<BQBQHBB")
+_IDS = struct.Struct(">H8sH16s")
+
 _TAILS = 4096
 """What spans have in common, remembered: one for each step and level; beyond it the cache starts anew."""
 
@@ -47,22 +54,27 @@ class Timers:
 
     def take(self, writer: Writer, message: bytes) -> Spans | None:
         """Return the spans of an encoded ScopeSpans; None where it has to be decoded."""
-        if not message.startswith(_SCOPE):
+        if message.startswith(_SCOPE):
+            first, last, line_of = len(_SCOPE), len(message), self._line
+        elif message.endswith(_SCOPE):
+            first, last, line_of = 0, len(message) - len(_SCOPE), self._line_of_collector
+        else:
             return None
         who = f',"role":{json.dumps(writer.role)},"rank":{writer.rank}'
         ids: list[int] = []
         lines: list[str] = []
         try:
-            for tag, start, end in fields_of(message, len(_SCOPE), len(message)):
+            for tag, start, end in fields_of(message, first, last):
                 if tag != _SPANS:
                     return None
-                ids.append(int.from_bytes(message[start + 20 : start + 28], "big"))
-                lines.append(self._line(message, start, end, who))
+                span_id, line = line_of(message, start, end, who)
+                ids.append(span_id)
+                lines.append(line)
         except (ValueError, IndexError, struct.error, DecodeError):
             return None
         return Spans(writer, SpanLines(lines), tuple(ids)) if ids else None
 
-    def _line(self, message: bytes, start: int, end: int, who: str) -> str:
+    def _line(self, message: bytes, start: int, end: int, who: str) -> tuple[int, str]:
         first, trace_id, second, span_id, third, parent_id, name_tag, size = _START.unpack_from(message, start)
         place, parent = start + _START.size, f'"{parent_id.hex()}"'
         if third != _PARENT_ID:
@@ -76,8 +88,28 @@ class Timers:
         if tags != _TAGS or size > 0x7F or place > end:
             raise ValueError(tags)
         tail = message[place:end]
-        return (
+        return int.from_bytes(span_id, "big"), (
             f'{{"trace_id":"{trace_id.hex()}","span_id":"{span_id.hex()}","parent_id":{parent},'
+            f'"name":{self._names.get(name) or self._name(name)},"start_ns":{start_ns},"end_ns":{end_ns}'
+            f"{who},{self._tails.get(tail) or self._tail(tail)}"
+        )
+
+    def _line_of_collector(self, message: bytes, start: int, end: int, who: str) -> tuple[int, str]:
+        place = start
+        while message[place] in _COMMON:
+            if message[place + 1] > 0x7F:
+                raise ValueError(place)
+            place += 2 + message[place + 1]
+        tail = message[start:place]
+        end_tag, end_ns, start_tag, start_ns, kind, name_tag, size = _TIMES_NAME.unpack_from(message, place)
+        place += _TIMES_NAME.size
+        name, parent = message[place : place + size], message[place + size : end - _IDS.size]
+        second, span_id, first, trace_id = _IDS.unpack_from(message, end - _IDS.size)
+        tags = (first, second, name_tag, kind, start_tag, end_tag)
+        if tags != _TAGS or size > 0x7F or place + size + len(parent) + _IDS.size != end:
+            raise ValueError(tags)
+        return int.from_bytes(span_id, "big"), (
+            f'{{"trace_id":"{trace_id.hex()}","span_id":"{span_id.hex()}","parent_id":{_parent_of(parent)},'
             f'"name":{self._names.get(name) or self._name(name)},"start_ns":{start_ns},"end_ns":{end_ns}'
             f"{who},{self._tails.get(tail) or self._tail(tail)}"
         )
@@ -109,6 +141,15 @@ class Timers:
             self._tails.clear()
         found = self._tails[tail] = json.dumps(rest, separators=(",", ":"))[1:]
         return found
+
+
+def _parent_of(encoded: bytes) -> str:
+    """Return the JSON of what the Collector writes for Span.parent_span_id; without one, that is an empty field."""
+    if encoded in {b"", b"\x22\x00"}:
+        return "null"
+    if len(encoded) != 10 or encoded[:2] != b"\x22\x08":
+        raise ValueError(encoded)
+    return f'"{encoded[2:].hex()}"'
 
 
 def _says_again(message: Any) -> bool:

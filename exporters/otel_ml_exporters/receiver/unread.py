@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from otel_ml.wire import attributes as wire
-from otel_ml.wire.protobuf import field, key_value, text
+from otel_ml.wire.protobuf import field, text
 from otel_ml_exporters.aggregation.observation import Fragment, Manifest, Observation, Position, Writer
 from otel_ml_exporters.aggregation.points import Packed, Partials
 from otel_ml_exporters.receiver.heads import Head, Heads
@@ -16,12 +18,8 @@ from otel_ml_exporters.receiver.templates import Templates
 
 __all__ = ["Unread"]
 
-_COUNT = struct.Struct("<BQBq")
-"""The only point of a manifest or a position: time_unix_nano and as_int, each behind its tag."""
-
-_TIME_TAG, _INT_TAG = 0x19, 0x31
-
-_BOOT_TIME = struct.Struct("<d")
+_NUMBERS = struct.Struct("<Qqd")
+"""What a manifest or a position says: time_unix_nano and as_int of its only point, and the time since boot."""
 
 
 class Unread:
@@ -59,14 +57,12 @@ class Unread:
 
 def _count(writer: Writer, head: Head, rest: bytes) -> Observation | None:
     """Return the manifest or the position in `rest`, if it is one."""
-    for start, boot, make in _COUNTS:
-        place = len(start) + _COUNT.size
-        size = len(boot) + _BOOT_TIME.size if boot else 0
-        if len(rest) == place + size and rest.startswith(start) and rest.startswith(boot, place):
-            time_tag, time_ns, int_tag, value = _COUNT.unpack_from(rest, len(start))
-            boot_s = seconds(_BOOT_TIME.unpack_from(rest, place + len(boot))[0]) if boot else 0.0
-            if time_tag == _TIME_TAG and int_tag == _INT_TAG and value >= 0:
-                return make(writer, head, value, time_ns, boot_s)
+    for form, make in _COUNTS.get(len(rest), ()):
+        found = form.fullmatch(rest)
+        if found is not None:
+            numbers = found["time"] + found["value"] + (found["boot"] if "boot" in form.groupindex else bytes(8))
+            time_ns, value, boot_s = _NUMBERS.unpack(numbers)
+            return make(writer, head, value, time_ns, seconds(boot_s)) if value >= 0 else None
     return None
 
 
@@ -81,17 +77,48 @@ def _position(writer: Writer, head: Head, value: int, time_ns: int, boot_s: floa
     return Position(writer, head.axis or wire.DEFAULT_AXIS, step, head.seq, time_ns, boot_s)
 
 
-def _start_of(name: str, boot: bytes = b"") -> bytes:
-    """Return the bytes of a Metric field of ScopeMetrics, whose Gauge has one point, before that point."""
-    point = b"\0" * (_COUNT.size + (len(boot) + _BOOT_TIME.size if boot else 0))
-    return field(2, text(1, name) + field(5, field(1, point)))[: -len(point)]
+_TIME, _VALUE, _BOOT = (bytes([number]) * 8 for number in (0xF1, 0xF2, 0xF3))
+"""Stand for numbers in a message of which the form is wanted."""
 
 
-_BOOT = field(7, key_value(wire.BOOT_TIME, 0.0))[: -_BOOT_TIME.size]
-"""The attribute of a heartbeat, before its value."""
+def _form_of(
+    name: str, order: Callable[[Sequence[bytes]], Iterable[bytes]], *, has_boot: bool
+) -> tuple[int, re.Pattern[bytes]]:
+    """Return the size of the Metric field of a manifest or position, a Gauge with one point, and what matches it.
 
-_COUNTS = (
-    (_start_of(wire.MANIFEST), b"", _manifest),
-    (_start_of(wire.POSITION, _BOOT), _BOOT, _position),
-    (_start_of(wire.POSITION), b"", _position),
-)
+    Args:
+        name: of the metric.
+        order: in which fields are written: as they are given, ascending, or reversed.
+        has_boot: the point has the time since boot as an attribute.
+    """
+
+    def joined(*fields: bytes) -> bytes:
+        return b"".join(order(fields))
+
+    boot = field(7, joined(text(1, wire.BOOT_TIME), field(2, b"\x21" + _BOOT)))
+    point = joined(b"\x19" + _TIME, b"\x31" + _VALUE, *[boot] * has_boot)
+    metric = field(2, joined(text(1, name), field(5, field(1, point))))
+    form = re.escape(metric)
+    for number, group in ((_TIME, b"time"), (_VALUE, b"value"), (_BOOT, b"boot")):
+        form = form.replace(re.escape(number), b"(?P<" + group + b">.{8})")
+    return len(metric), re.compile(form, re.DOTALL)
+
+
+_Make = Callable[[Writer, Head, int, int, float], Observation | None]
+
+
+def _counts() -> Mapping[int, Sequence[tuple[re.Pattern[bytes], _Make]]]:
+    found: dict[int, list[tuple[re.Pattern[bytes], _Make]]] = {}
+    kinds: Sequence[tuple[str, _Make, bool]] = (
+        (wire.MANIFEST, _manifest, False),
+        (wire.POSITION, _position, True),
+        (wire.POSITION, _position, False),
+    )
+    for name, make, has_boot in kinds:
+        for order in (iter, reversed):  # ours and the Collector's
+            size, form = _form_of(name, order, has_boot=has_boot)
+            found.setdefault(size, []).append((form, make))
+    return found
+
+
+_COUNTS = _counts()
