@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,21 @@ def test_nan_and_infinities_stay_what_they_are() -> None:
     assert isinstance(back, StepRecord)
     assert math.isnan(back.values["a"])
     assert (back.values["b"], back.values["c"]) == (math.inf, -math.inf)
+
+
+@given(st.lists(st.builds(replace, st.just(SPAN), name=st.text(), attributes=st.dictionaries(st.text(), st.text()))))
+def test_spans_of_any_text_come_back_as_they_went(spans: list[Span]) -> None:
+    assert decode(encode(SpanBatch(1, spans))) == SpanBatch(1, tuple(spans))
+
+
+def test_spans_that_an_older_service_wrote_in_one_line_are_read() -> None:
+    kind, text, media = encode(SpanBatch(1, (SPAN, SPAN)))
+
+    assert decode((kind, text.replace("\n", ""), media)) == SpanBatch(1, (SPAN, SPAN))
+
+
+def test_spans_that_were_damaged_are_not_taken_for_spans() -> None:
+    kind, text, media = encode(SpanBatch(1, (SPAN, SPAN)))
+
+    with pytest.raises(ValueError, match="Expecting"):
+        decode((kind, text.replace("},\n{", "},\n"), media))
