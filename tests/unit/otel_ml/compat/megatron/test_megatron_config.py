@@ -40,11 +40,17 @@ def loggers_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("MEGATRON_BRIDGE_LOGGING_LEVEL", "MEGATRON_LOGGING_LEVEL"):
         monkeypatch.delenv(name, raising=False)
     root = logging.getLogger()
-    before = root.level, {handler: list(handler.filters) for handler in root.handlers}
+    filters = {handler: list(handler.filters) for handler in root.handlers}
+    levels = {logger: logger.level for logger in (root, *every_logger())}
     yield
-    root.setLevel(before[0])
+    for logger in (root, *every_logger()):
+        logger.setLevel(levels.get(logger, logging.NOTSET))
     for handler in root.handlers:
-        handler.filters = before[1].get(handler, [])
+        handler.filters = filters.get(handler, [])
+
+
+def every_logger() -> list[logging.Logger]:
+    return [logging.getLogger(name) for name in list(logging.root.manager.loggerDict)]
 
 
 @pytest.fixture
