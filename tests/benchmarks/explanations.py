@@ -105,8 +105,7 @@ TRACKERS = (
 DIAGNOSTICS = (
     "The model is small and on the CPU, where its reductions are computed on the training thread; on a GPU they "
     "are launched, and read later. In otel_ml's calls a step spends {diagnostics/calls}: about half are the norms "
-    "of gradients and parameters (a dozen small calls of torch each), the rest some fifty values recorded one by "
-    "one, each of which looks its metric up by name (`Measure.record`)."
+    "of gradients and parameters (a dozen small calls of torch each), the rest some fifty values recorded one by one."
 )
 
 EXPLANATIONS: Mapping[str, str] = {
