@@ -92,7 +92,7 @@ class Answer:
             for part in outer:
                 place = place.setdefault(part, {})
             place[key] = json.loads(item.value_json)
-        known = {key for key in row if key.startswith(AXIS)} - OWN
+        known = {key for key in row if key.startswith(AXIS) and not isinstance(row[key], dict)} - OWN  # no media
         # A row of the axis `time` says the step of then as well, which is a value there and the place elsewhere.
         places = known & {f"{AXIS}time"} or known - self.drawn or known & self.axes
         axis, step = next(((key.removeprefix(AXIS), row[key]) for key in places), ("step", None))
