@@ -45,6 +45,10 @@ _TAILS = 4096
 """What spans have in common, remembered: one for each step and level; beyond it the cache starts anew."""
 
 
+_Fields = tuple[bytes, bytes, str, bytes, int, int, bytes]
+"""Ids of trace and span, the parent's as JSON, name, start and end in nanoseconds, and what spans have in common."""
+
+
 class Timers:
     """Takes the messages of timers; remembers names, and what follows the times."""
 
@@ -55,9 +59,9 @@ class Timers:
     def take(self, writer: Writer, message: bytes) -> Spans | None:
         """Return the spans of an encoded ScopeSpans; None where it has to be decoded."""
         if message.startswith(_SCOPE):
-            first, last, line_of = len(_SCOPE), len(message), self._line
+            first, last, fields = len(_SCOPE), len(message), _ours
         elif message.endswith(_SCOPE):
-            first, last, line_of = 0, len(message) - len(_SCOPE), self._line_of_collector
+            first, last, fields = 0, len(message) - len(_SCOPE), _of_collector
         else:
             return None
         who = f',"role":{json.dumps(writer.role)},"rank":{writer.rank}'
@@ -67,49 +71,17 @@ class Timers:
             for tag, start, end in fields_of(message, first, last):
                 if tag != _SPANS:
                     return None
-                span_id, line = line_of(message, start, end, who)
-                ids.append(span_id)
-                lines.append(line)
+                span = fields(message, start, end)
+                ids.append(int.from_bytes(span[1], "big"))
+                lines.append(self._line(span, who))
         except (ValueError, IndexError, struct.error, DecodeError):
             return None
         return Spans(writer, SpanLines(lines), tuple(ids)) if ids else None
 
-    def _line(self, message: bytes, start: int, end: int, who: str) -> tuple[int, str]:
-        first, trace_id, second, span_id, third, parent_id, name_tag, size = _START.unpack_from(message, start)
-        place, parent = start + _START.size, f'"{parent_id.hex()}"'
-        if third != _PARENT_ID:
-            name_tag, size = third >> 8, third & 0xFF
-            place, parent = start + _WITHOUT_PARENT, "null"
-        name = message[place : place + size]
-        place += size
-        kind, start_tag, start_ns, end_tag, end_ns = _TIMES.unpack_from(message, place)
-        place += _TIMES.size
-        tags = (first, second, name_tag, kind, start_tag, end_tag)
-        if tags != _TAGS or size > 0x7F or place > end:
-            raise ValueError(tags)
-        tail = message[place:end]
-        return int.from_bytes(span_id, "big"), (
+    def _line(self, span: _Fields, who: str) -> str:
+        trace_id, span_id, parent, name, start_ns, end_ns, tail = span
+        return (
             f'{{"trace_id":"{trace_id.hex()}","span_id":"{span_id.hex()}","parent_id":{parent},'
-            f'"name":{self._names.get(name) or self._name(name)},"start_ns":{start_ns},"end_ns":{end_ns}'
-            f"{who},{self._tails.get(tail) or self._tail(tail)}"
-        )
-
-    def _line_of_collector(self, message: bytes, start: int, end: int, who: str) -> tuple[int, str]:
-        place = start
-        while message[place] in _COMMON:
-            if message[place + 1] > 0x7F:
-                raise ValueError(place)
-            place += 2 + message[place + 1]
-        tail = message[start:place]
-        end_tag, end_ns, start_tag, start_ns, kind, name_tag, size = _TIMES_NAME.unpack_from(message, place)
-        place += _TIMES_NAME.size
-        name, parent = message[place : place + size], message[place + size : end - _IDS.size]
-        second, span_id, first, trace_id = _IDS.unpack_from(message, end - _IDS.size)
-        tags = (first, second, name_tag, kind, start_tag, end_tag)
-        if tags != _TAGS or size > 0x7F or place + size + len(parent) + _IDS.size != end:
-            raise ValueError(tags)
-        return int.from_bytes(span_id, "big"), (
-            f'{{"trace_id":"{trace_id.hex()}","span_id":"{span_id.hex()}","parent_id":{_parent_of(parent)},'
             f'"name":{self._names.get(name) or self._name(name)},"start_ns":{start_ns},"end_ns":{end_ns}'
             f"{who},{self._tails.get(tail) or self._tail(tail)}"
         )
@@ -141,6 +113,39 @@ class Timers:
             self._tails.clear()
         found = self._tails[tail] = json.dumps(rest, separators=(",", ":"))[1:]
         return found
+
+
+def _ours(message: bytes, start: int, end: int) -> _Fields:
+    first, trace_id, second, span_id, third, parent_id, name_tag, size = _START.unpack_from(message, start)
+    place, parent = start + _START.size, f'"{parent_id.hex()}"'
+    if third != _PARENT_ID:
+        name_tag, size = third >> 8, third & 0xFF
+        place, parent = start + _WITHOUT_PARENT, "null"
+    name = message[place : place + size]
+    place += size
+    kind, start_tag, start_ns, end_tag, end_ns = _TIMES.unpack_from(message, place)
+    place += _TIMES.size
+    tags = (first, second, name_tag, kind, start_tag, end_tag)
+    if tags != _TAGS or size > 0x7F or place > end:
+        raise ValueError(tags)
+    return trace_id, span_id, parent, name, start_ns, end_ns, message[place:end]
+
+
+def _of_collector(message: bytes, start: int, end: int) -> _Fields:
+    place = start
+    while message[place] in _COMMON:
+        if message[place + 1] > 0x7F:
+            raise ValueError(place)
+        place += 2 + message[place + 1]
+    tail = message[start:place]
+    end_tag, end_ns, start_tag, start_ns, kind, name_tag, size = _TIMES_NAME.unpack_from(message, place)
+    place += _TIMES_NAME.size
+    name, parent = message[place : place + size], message[place + size : end - _IDS.size]
+    second, span_id, first, trace_id = _IDS.unpack_from(message, end - _IDS.size)
+    tags = (first, second, name_tag, kind, start_tag, end_tag)
+    if tags != _TAGS or size > 0x7F or place + size + len(parent) + _IDS.size != end:
+        raise ValueError(tags)
+    return trace_id, span_id, _parent_of(parent), name, start_ns, end_ns, tail
 
 
 def _parent_of(encoded: bytes) -> str:
