@@ -63,6 +63,10 @@ def _floats(content: bytes) -> npt.NDArray[np.float32]:
 
 def _connected(address: str) -> Connection:
     deadline = time.monotonic() + _PATIENCE_S
-    while not Path(address).exists() and time.monotonic() < deadline:
+    while True:
+        try:
+            return Client(address)
+        except (FileNotFoundError, ConnectionRefusedError):  # not bound yet; bound, and not listening yet
+            if time.monotonic() > deadline:
+                raise
         time.sleep(0.02)
-    return Client(address)
