@@ -7,11 +7,11 @@ import contextlib
 import logging
 import ssl
 import threading
-from collections.abc import Callable
 from typing import cast
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.receiver.admission import MAX_REQUEST, RETRY_AFTER_S
+from otel_ml_exporters.receiver.alarm import Alarm
 from otel_ml_exporters.receiver.http_message import BadRequestError, Head, RequestParser, Response
 from otel_ml_exporters.receiver.intake import MOST_BYTES, Intake
 from otel_ml_exporters.receiver.pace import Pace
@@ -157,7 +157,8 @@ class _Connection(asyncio.Protocol):
         self._head: Head | None = None
         self._lingering = False
         self._answered = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._limit = Alarm(loop, self._timed_out)
+        self._pause = Alarm(loop, self._read_on)
         self.task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -167,21 +168,21 @@ class _Connection(asyncio.Protocol):
             self._refuse(_busy("The service has as many connections as it takes. Come back later."))
             return
         self._connections.add(self)
-        self._arm(_HEAD_S)
+        self._limit.set(_HEAD_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self in self._connections:
             self._connections.discard(self)
             self._intake.leave()
         self._release()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._limit.cancel()
+        self._pause.cancel()
 
     def data_received(self, data: bytes) -> None:
         if self._lingering:
             return
         if self._head is None and not self._parser.buffered and self._answered:
-            self._arm(_HEAD_S)
+            self._limit.set(_HEAD_S)
         self._parser.feed(data)
         if self.task is not None:
             if self._parser.buffered > _MAX_AHEAD:
@@ -199,7 +200,7 @@ class _Connection(asyncio.Protocol):
                 self._head = self._parser.head()
                 if self._head is None:
                     return
-                self._arm(_REQUEST_S)
+                self._limit.set(_REQUEST_S)
                 refusal = self._routes.refusal(self._head)
                 if refusal is not None:
                     if refusal.status == 401:
@@ -248,14 +249,15 @@ class _Connection(asyncio.Protocol):
         if wait_s:
             self._telemetry.count("slowed")
             self._transport.pause_reading()
-            self._timer = self._armed(wait_s, self._read_on)
+            self._limit.cancel()
+            self._pause.set(wait_s)
         else:
             self._read_on()
 
     def _read_on(self) -> None:
         """Go on to the next request."""
         self._transport.resume_reading()
-        self._arm(_HEAD_S if self._parser.buffered else _IDLE_S)
+        self._limit.set(_HEAD_S if self._parser.buffered else _IDLE_S)
         if self._parser.buffered:
             self._proceed()
 
@@ -266,20 +268,11 @@ class _Connection(asyncio.Protocol):
         if self._transport.can_write_eof():
             with contextlib.suppress(OSError):
                 self._transport.write_eof()
-        self._arm(_LINGER_S)
-
-    def _arm(self, seconds: float) -> None:
-        self._timer = self._armed(seconds, self._timed_out)
-
-    def _armed(self, seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
-        """Return the connection's one timer, set anew."""
-        if self._timer is not None:
-            self._timer.cancel()
-        return self._loop.call_later(seconds, then)
+        self._limit.set(_LINGER_S)
 
     def _timed_out(self) -> None:
         if self.task is not None:  # the sender waits for us, not we for it
-            self._arm(_REQUEST_S)
+            self._limit.set(_REQUEST_S)
             return
         self._transport.close()
 

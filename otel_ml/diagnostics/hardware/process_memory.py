@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import NamedTuple
 
 __all__ = ["ProcessMemory", "process_memory"]
@@ -25,7 +24,9 @@ def process_memory() -> ProcessMemory | None:
         True
     """
     try:
-        virtual, resident = Path("/proc/self/statm").read_text().split()[:2]
+        # Twice in each operation: without a Path, a buffer and a decoder it takes a quarter of the time.
+        with open("/proc/self/statm", "rb", buffering=0) as file:  # noqa: PTH123
+            virtual, resident = file.read(128).split()[:2]
         page = os.sysconf("SC_PAGE_SIZE")
         return ProcessMemory(int(resident) * page, int(virtual) * page)
     except (OSError, ValueError):
