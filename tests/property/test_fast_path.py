@@ -224,3 +224,116 @@ def test_attributes_of_others_that_are_known_already_give_what_reading_them_give
     decoder.protobuf("metrics", body)
 
     assert_same(decoder.protobuf("metrics", body), Decoder().protobuf("metrics", body))
+
+
+FORMS = ("gauge", "integer", "sum", "cumulative", "histogram", "buckets", "histogram without extremes", "exponential")
+OF_OTHERS: Sequence[dict[str, Any]] = (
+    {},
+    {"task": "math"},
+    {"task": "math", "layer": 3, "frozen": True},
+    {"ml.reduction": "max"},
+    {"ml.step.axis": "eval"},
+    {"ml.m2": 2.0},
+)
+
+
+@st.composite
+def other_sdks(draw: st.DrawFn) -> Any:
+    """Return a maker of messages of one form: the same points at another step and with other numbers."""
+    metrics = draw(st.lists(st.tuples(st.sampled_from(FORMS), st.sampled_from("abc")), min_size=1, max_size=5))
+    given = draw(st.lists(st.sampled_from(OF_OTHERS), min_size=1, max_size=3))
+    have_step = draw(st.sampled_from([True, True, True, False]))
+
+    def message(step: int, numbers: st.DataObject) -> Any:
+        request = foreign([])
+        scope = request.resource_metrics[0].scope_metrics[0]
+        for form, name in metrics:
+            for attributes in given:
+                point = point_of(scope.metrics.add(name=name), form, numbers)
+                point.start_time_unix_nano = numbers.draw(st.sampled_from([START, 2**64 - 1, START + 2**61]))
+                point.time_unix_nano = numbers.draw(st.sampled_from([START, START + 1, 2**63 - 1]))
+                set_attributes(point.attributes, attributes | ({"ml.step": step} if have_step else {}))
+        return request
+
+    return message
+
+
+def point_of(metric: Any, form: str, numbers: st.DataObject) -> Any:
+    values = numbers.draw(st.tuples(EVERY_FLOAT, EVERY_FLOAT, EVERY_FLOAT))
+    count = numbers.draw(st.sampled_from([1, 1, 0, 3, 2**64 - 1]))
+    if form == "gauge":
+        return metric.gauge.data_points.add(as_double=values[0])
+    if form == "integer":
+        return metric.gauge.data_points.add(as_int=numbers.draw(st.integers(-(2**63), 2**63 - 1)))
+    if form in {"sum", "cumulative"}:
+        metric.sum.aggregation_temporality = 1 if form == "sum" else 2
+        return metric.sum.data_points.add(as_double=values[0])
+    if form == "exponential":
+        metric.exponential_histogram.aggregation_temporality = 1
+        point = metric.exponential_histogram.data_points.add(count=1, sum=values[0], scale=2)
+        point.positive.bucket_counts.append(1)
+        return point
+    metric.histogram.aggregation_temporality = 1
+    point = metric.histogram.data_points.add(count=count, sum=values[0])
+    if form != "histogram without extremes":
+        point.min, point.max = values[1:]
+    if form == "buckets":
+        point.explicit_bounds.extend([0.0, 5.0])
+        point.bucket_counts.extend(numbers.draw(st.tuples(*[st.sampled_from([0, 1, 2**40])] * 3)))
+    return point
+
+
+@given(st.lists(other_sdks(), min_size=1, max_size=3), st.sampled_from(ENCODERS), st.data())
+def test_any_requests_of_other_sdks_give_what_decoding_gives(
+    makers: list[Any], encoded: Callable[[Any], bytes], data: st.DataObject
+) -> None:
+    decoder = Decoder()
+    for step in (7, 8, 9, 127, 128, 70_000):
+        for message in makers:
+            body = encoded(message(step, data))
+            assert_same(decoder.protobuf("metrics", body), decoded_by_upb(body))
+
+
+@given(other_sdks(), st.sampled_from(ENCODERS), CHANGES, st.data())
+def test_bytes_of_other_sdks_that_were_changed_on_the_way_give_what_decoding_gives(
+    message: Any, encoded: Callable[[Any], bytes], changes: Any, data: st.DataObject
+) -> None:
+    decoder = Decoder()
+    for step in (7, 8):
+        decoder.protobuf("metrics", encoded(message(step, data)))
+
+    assert_same_fate(decoder, changed(encoded(message(9, data)), changes), "metrics")
+
+
+@pytest.mark.parametrize("encoded", ENCODERS, ids=["directly", "through the Collector"])
+def test_the_third_message_of_another_sdk_is_not_decoded_any_more(
+    encoded: Callable[[Any], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder = Decoder()
+
+    def body(step: int, rank: int) -> bytes:
+        points = [{"name": name, "value": step + 0.5, "ml.step": step, "layer": 2} for name in ("loss", "norm")]
+        return encoded(foreign(points, {"ml.experiment.id": "run-1", "ml.rank": rank}))
+
+    for step in (7, 8):
+        decoder.protobuf("metrics", body(step, 0))
+    monkeypatch.setattr(decoder, "_add", None)  # decodes
+
+    third = decoder.protobuf("metrics", body(9, 1))
+
+    [points] = third.observations["run-1"]
+    assert isinstance(points, ForeignPoints)
+    assert (points.writer.rank, points.step, points.partials.stats[:, 1].tolist()) == (1, 9, [9.5, 9.5])
+
+
+@pytest.mark.parametrize("body", [foreign([{"name": "a", "value": 1.0, "ml.step": 3}]), FakeWriter().step(3, {"a": 1})])
+def test_fields_that_nobody_writes_any_more_are_no_obstacle(body: Any) -> None:
+    group = b"\x9b\x06\x9c\x06"  # begin and end of a group, number 99
+    scope = body.resource_metrics[0].scope_metrics[0]
+    scope.scope.MergeFromString(group)
+    scope.metrics[0].MergeFromString(group)
+    encoded, decoder = body.SerializeToString(), Decoder()
+    assert group in encoded
+
+    for _ in range(3):
+        assert_same(decoder.protobuf("metrics", encoded), decoded_by_upb(encoded))

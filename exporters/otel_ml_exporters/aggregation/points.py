@@ -106,9 +106,10 @@ class Partials(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A statistic in the messages of a layout: which points bring it, and where."""
+    """A statistic in the messages of a layout: which points bring it, as which kind of number of 8 bytes, and where."""
 
     statistic: int
+    form: type[np.generic]
     rows: Ints | slice
     offsets: Ints
 
@@ -139,9 +140,8 @@ class Layout:
         stats = np.empty((STATS, len(messages), len(self.series)))
         stats[COUNT][:, self.lone] = 1.0
         stats[M2:] = np.nan
-        for statistic, rows, offsets in self.columns:
-            found = words[starts + offsets]
-            stats[statistic][:, rows] = found.view(np.uint64) if statistic == COUNT else found.view(np.float64)
+        for statistic, form, rows, offsets in self.columns:
+            stats[statistic][:, rows] = words[starts + offsets].view(form)
         # A single value is its own minimum and maximum; a sender may leave them out.
         if self.lone.all():
             stats[MIN], stats[MAX] = stats[SUM], stats[SUM]
@@ -156,9 +156,9 @@ class Layout:
         """Return [messages × n], the sums alone."""
         words, starts = self._words(messages)
         sums = np.full((len(messages), len(self.series)), np.nan)
-        for statistic, rows, offsets in self.columns:
+        for statistic, form, rows, offsets in self.columns:
             if statistic == SUM:
-                sums[:, rows] = words[starts + offsets].view(np.float64)
+                sums[:, rows] = words[starts + offsets].view(form)
         return sums.reshape(-1)
 
     def times(self, messages: Sequence[bytes]) -> Ints:
@@ -167,6 +167,12 @@ class Layout:
         last = words[starts + self.last]
         first = np.where(self.first >= 0, words[starts + np.maximum(self.first, 0)], 0)
         return np.stack((np.where((first > 0) & (first <= last), first, last), last), axis=2).reshape(-1, 2)
+
+    def starts(self, message: bytes) -> Sequence[int]:
+        """Return the first record's time of each point of one message as it was sent, 0 where it was not."""
+        found = _words(message)[np.maximum(self.first, 0)].view(np.uint64)
+        starts: list[int] = np.where(self.first >= 0, found, np.uint64(0)).tolist()
+        return starts
 
     def newest_ns(self, message: bytes) -> int:
         """Return the time of the newest record of one message."""

@@ -6,7 +6,7 @@
                                                          ├ logs    → events.py
                                                          └ spans   → spans.py
 
-What our own writers send again and again is taken without decoding it: `unread.py`, `timers.py`.
+What writers send again and again is taken without decoding it: `unread.py`, `timers.py`.
 
 A `Decoder` keeps the interned writers and shapes, so one belongs to one service. It may be used by several
 threads: its caches are plain dictionaries of equal values, of which a race only makes one more.
@@ -15,7 +15,7 @@ threads: its caches are plain dictionaries of equal values, of which a race only
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -67,8 +67,8 @@ class Decoder:
     def __init__(self) -> None:
         self._writers = Writers()
         self._metrics = MetricsDecoder()
-        self._messages = Unread()
-        self._fast: Mapping[Signal, Callable[[Writer, bytes], Observation | None]] = {
+        self._messages = Unread(self._metrics_of)
+        self._fast: Mapping[Signal, Callable[[Writer, bytes], Sequence[Observation] | None]] = {
             "metrics": self._messages.take,
             "traces": Timers().take,
         }
@@ -119,11 +119,14 @@ class Decoder:
             for message in scopes:
                 found = take(writer, message) if isinstance(writer, Writer) else None
                 if isinstance(writer, Writer) and found is not None:
-                    decoded.observations.setdefault(writer.experiment, []).append(found)
+                    decoded.observations.setdefault(writer.experiment, []).extend(found)
                     continue
                 added = self._add(decoded, writer, _SCOPES[signal].FromString(message))
                 self._messages.learn(message, added)
         return decoded
+
+    def _metrics_of(self, writer: Writer, message: bytes) -> list[Observation]:
+        return self._metrics.scope(writer, ScopeMetrics.FromString(message), Rejections())
 
     def _add(self, decoded: Decoded, writer: Writer | str, scope: Any) -> list[Observation]:
         """Decode a scope; return its observations where all of it could be used."""

@@ -19,6 +19,9 @@ _BASE = 2.0 ** (2.0**-SCALE)
 _DOUBLINGS = 6
 """A bucket that begins at 0 is spread over this many halvings; the 1.6 % below them count as 0."""
 
+_LARGEST, _SMALLEST = 1e300, 1e-300
+"""Bounds beyond count as this one, and as 0."""
+
 Shares = tuple[tuple[int, float], ...]
 
 
@@ -37,6 +40,7 @@ def exponential(bounds: Sequence[float], counts: Sequence[int]) -> Buckets | Non
     """
     if not bounds or len(counts) != len(bounds) + 1 or not all(map(math.isfinite, bounds)):
         return None
+    bounds = [*map(_tame, bounds)]
     signs: tuple[dict[int, float], dict[int, float]] = ({}, {})
     zero = 0.0
     for place, count in enumerate(counts):
@@ -49,6 +53,12 @@ def exponential(bounds: Sequence[float], counts: Sequence[int]) -> Buckets | Non
                 into[index] = into.get(index, 0.0) + count * share
     (negative_offset, below), (positive_offset, above) = map(_dense, signs)
     return Buckets(SCALE, zero, positive_offset, above, negative_offset, below)
+
+
+def _tame(bound: float) -> float:
+    """Return a bound whose powers and differences are doubles, too: some end with the largest one there is."""
+    size = min(abs(bound), _LARGEST)
+    return math.copysign(size, bound) if size > _SMALLEST else 0.0
 
 
 def _ends(bounds: Sequence[float], place: int) -> tuple[float, float]:

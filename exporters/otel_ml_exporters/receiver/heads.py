@@ -85,7 +85,7 @@ class Heads:
         if head is None:
             return None
         forms = self._forms.get(len(scope), [])
-        numbers = _numbers(scope) if len(forms) < _SAME_LENGTH else None
+        numbers = _numbers_of(scope) if len(forms) < _SAME_LENGTH else None
         if numbers is not None:
             if self._count >= _FORMS:
                 self._forms, forms = {}, []
@@ -116,8 +116,16 @@ def _head(name: str, found: Mapping[str, JsonValue]) -> Head | None:
 _NUMBERS = {key.encode(): key for key in (wire.STEP, wire.SEQ, wire.SEQ_POINTS)}
 
 
+def _numbers_of(scope: bytes) -> Mapping[str, tuple[int, int]] | None:
+    """Return where the numbers of `Head` lie; None where a form of it would not be safe."""
+    try:
+        return _numbers(scope)
+    except WireError:  # it has fields that only a decoder skips, such as groups
+        return None
+
+
 def _numbers(scope: bytes) -> Mapping[str, tuple[int, int]] | None:
-    """Return where the numbers of `Head` lie; None where a key comes twice, or a number may be negative."""
+    """Return where the numbers lie; None where a key comes twice, or a number may be negative."""
     found: dict[str, tuple[int, int]] = {}
     keys: set[bytes] = set()
     for attribute in places(scope):

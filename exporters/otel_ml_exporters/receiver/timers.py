@@ -56,7 +56,7 @@ class Timers:
         self._names: dict[bytes, str] = {}
         self._tails: dict[bytes, str] = {}
 
-    def take(self, writer: Writer, message: bytes) -> Spans | None:
+    def take(self, writer: Writer, message: bytes) -> tuple[Spans] | None:
         """Return the spans of an encoded ScopeSpans; None where it has to be decoded."""
         if message.startswith(_SCOPE):
             first, last, fields = len(_SCOPE), len(message), _ours
@@ -76,7 +76,7 @@ class Timers:
                 lines.append(self._line(span, who))
         except (ValueError, IndexError, struct.error, DecodeError):
             return None
-        return Spans(writer, SpanLines(lines), tuple(ids)) if ids else None
+        return (Spans(writer, SpanLines(lines), tuple(ids)),) if ids else None
 
     def _line(self, span: _Fields, who: str) -> str:
         trace_id, span_id, parent, name, start_ns, end_ns, tail = span

@@ -1,16 +1,26 @@
-"""The fast path of our own writers' messages: taken without decoding them (`heads.py`, `templates.py`)."""
+"""The fast path of messages whose form is known: taken without decoding them.
+
+Ours by `heads.py` and `templates.py`, those of other SDKs by `foreign_templates.py`.
+"""
 
 from __future__ import annotations
 
 import re
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from otel_ml.wire import attributes as wire
 from otel_ml.wire.protobuf import field, text
-from otel_ml_exporters.aggregation.observation import Fragment, Manifest, Observation, Position, Writer
+from otel_ml_exporters.aggregation.observation import (
+    ForeignPoints,
+    Fragment,
+    Manifest,
+    Observation,
+    Position,
+    Writer,
+)
 from otel_ml_exporters.aggregation.points import Packed, Partials
+from otel_ml_exporters.receiver.foreign_templates import Decode, ForeignTemplates
 from otel_ml_exporters.receiver.heads import Head, Heads
 from otel_ml_exporters.receiver.parts import head_and_rest
 from otel_ml_exporters.receiver.resource import seconds
@@ -25,12 +35,13 @@ _NUMBERS = struct.Struct("<Qqd")
 class Unread:
     """Takes messages whose form is known; learns the forms of others."""
 
-    def __init__(self) -> None:
+    def __init__(self, decode: Decode) -> None:
         self._heads = Heads()
         self._templates = Templates()
+        self._foreign = ForeignTemplates(decode)
 
-    def take(self, writer: Writer, message: bytes) -> Observation | None:
-        """Return the observation of an encoded ScopeMetrics; None where it has to be decoded.
+    def take(self, writer: Writer, message: bytes) -> Sequence[Observation] | None:
+        """Return the observations of an encoded ScopeMetrics; None where it has to be decoded.
 
         Raises:
             DecodeError: its scope is not protobuf.
@@ -38,31 +49,34 @@ class Unread:
         split = head_and_rest(message)
         head = self._heads.of(split[0]) if split is not None else None
         if split is None or head is None:
-            return None
+            return self._foreign.take(writer, message)
         rest = split[1]
         layout = self._templates.find(rest)
         if layout is None:
             return _count(writer, head, rest)
         total = len(layout.series) if head.seq_points is None else head.seq_points
-        return Fragment(writer, head.axis, head.step, head.reduction, head.seq, total, Packed(layout, rest))
+        return (Fragment(writer, head.axis, head.step, head.reduction, head.seq, total, Packed(layout, rest)),)
 
-    def learn(self, message: bytes, found: list[Any]) -> None:
+    def learn(self, message: bytes, found: Sequence[Observation]) -> None:
         """Note how a ScopeMetrics was decoded."""
-        split = head_and_rest(message)
-        if split is not None and len(found) == 1:
-            [fragment] = found
-            if isinstance(fragment, Fragment) and isinstance(fragment.partials, Partials):
-                self._templates.learn(split[1], fragment.partials)
+        if not found:
+            return
+        first, split = found[0], head_and_rest(message)
+        if isinstance(first, ForeignPoints):
+            self._foreign.learn(message, found)
+        elif isinstance(first, Fragment) and isinstance(first.partials, Partials) and len(found) == 1 and split:
+            self._templates.learn(split[1], first.partials)
 
 
-def _count(writer: Writer, head: Head, rest: bytes) -> Observation | None:
+def _count(writer: Writer, head: Head, rest: bytes) -> Sequence[Observation] | None:
     """Return the manifest or the position in `rest`, if it is one."""
     for form, make in _COUNTS.get(len(rest), ()):
         found = form.fullmatch(rest)
         if found is not None:
             numbers = found["time"] + found["value"] + (found["boot"] if "boot" in form.groupindex else bytes(8))
             time_ns, value, boot_s = _NUMBERS.unpack(numbers)
-            return make(writer, head, value, time_ns, seconds(boot_s)) if value >= 0 else None
+            count = make(writer, head, value, time_ns, seconds(boot_s)) if value >= 0 else None
+            return None if count is None else (count,)
     return None
 
 

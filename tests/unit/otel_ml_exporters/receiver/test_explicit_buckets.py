@@ -51,3 +51,17 @@ def test_the_difference_of_two_scrapes_is_what_came_between(before: list[int], m
 
     assert fresh.zero_count == pytest.approx(came.zero_count, abs=1e-6)
     assert sum(fresh.positive) == pytest.approx(sum(came.positive), abs=1e-6)
+
+
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=5, unique=True).map(sorted),
+    st.lists(st.integers(0, 1000), min_size=6, max_size=6),
+)
+def test_any_bounds_keep_every_record(bounds: list[float], counts: list[int]) -> None:
+    given_counts = counts[: len(bounds) + 1]
+
+    buckets = exponential(bounds, given_counts)
+
+    assert buckets is not None
+    kept = math.fsum((buckets.zero_count, *buckets.positive, *buckets.negative))
+    assert kept == pytest.approx(sum(given_counts))

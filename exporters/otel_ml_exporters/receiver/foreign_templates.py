@@ -1,0 +1,200 @@
+"""Messages of other SDKs that differ in their numbers and their step only: taken without decoding them.
+
+An SDK sends the same points with the same attributes with every export, as our writers do (`templates.py`); only that
+its step stands in each point, and that one message becomes several observations. Which point became which row is not
+worked out again here. The decoder is asked: it gets the message once more, with the number of each point as its time.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otel_ml.exceptions import WireError
+from otel_ml_exporters.aggregation.observation import Buckets, ForeignPoints, Observation, Writer
+from otel_ml_exporters.aggregation.points import Layout, Partials, SeriesKey
+from otel_ml_exporters.receiver.explicit_buckets import exponential
+from otel_ml_exporters.receiver.point_places import PointPlaces, UnknownError, point_places
+from otel_ml_exporters.receiver.templates import SAME_LENGTH, Template, layout_of, mask_of
+
+__all__ = ["Decode", "ForeignTemplates"]
+
+_BYTES = 64 * 2**20
+"""Templates kept, in bytes of their messages; beyond it the cache starts anew."""
+
+_POSITIVE = 9
+"""Bytes of the largest step; a negative number has ten."""
+
+Decode = Callable[[Writer, bytes], Sequence[Observation]]
+"""Returns the observations of an encoded ScopeMetrics."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Histogram:
+    """Explicit buckets of a point: their bounds, and where their counts lie."""
+
+    bounds: tuple[float, ...]
+    offset: int
+    counts: struct.Struct
+
+    def read(self, message: bytes) -> Buckets | None:
+        return exponential(self.bounds, self.counts.unpack_from(message, self.offset))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Form:
+    """What the messages of a template mean.
+
+    Attributes:
+        steps: [points, digits], offsets of the bytes of each point's step.
+        groups: an observation for each group of points, as another message had it, and the points that are its rows.
+        histograms: of the points that have explicit buckets.
+    """
+
+    template: Template
+    layout: Layout
+    steps: npt.NDArray[np.int64]
+    groups: tuple[tuple[ForeignPoints, npt.NDArray[np.int64]], ...]
+    histograms: Mapping[int, _Histogram]
+
+    def read(self, writer: Writer, message: bytes) -> list[Observation] | None:
+        """Return the observations; None where the points are not of one step."""
+        digits = np.frombuffer(message, np.uint8)[self.steps] & 0x7F
+        steps = digits.astype(np.int64) @ (1 << 7 * np.arange(self.steps.shape[1]))
+        if (steps != steps[0]).any():
+            return None
+        stats, times, starts = self.layout.stats([message]), self.layout.times([message]), self.layout.starts(message)
+        buckets = {point: histogram.read(message) for point, histogram in self.histograms.items()}
+        return [
+            replace(
+                like,
+                writer=writer,
+                step=int(steps[0]),
+                starts=tuple(starts[row] for row in rows),
+                partials=Partials(like.partials.series, stats[rows], times[rows], _some(buckets, rows)),
+            )
+            for like, rows in self.groups
+        ]
+
+
+class ForeignTemplates:
+    """Takes messages whose form is known; learns the forms of others at the second one."""
+
+    def __init__(self, decode: Decode) -> None:
+        self._decode = decode
+        self._known: dict[int, list[_Form]] = {}
+        self._seen: dict[object, bool] = {}
+        self._bytes = 0
+
+    def take(self, writer: Writer, message: bytes) -> list[Observation] | None:
+        """Return the observations of an encoded ScopeMetrics; None where it has to be decoded."""
+        for form in self._known.get(len(message), ()):
+            if form.template.fits(message):
+                return form.read(writer, message)
+        return None
+
+    def learn(self, message: bytes, found: Sequence[Observation]) -> None:
+        """Note how a message was decoded."""
+        forms = self._known.get(len(message), [])
+        if not all(isinstance(one, ForeignPoints) for one in found) or len(forms) >= SAME_LENGTH:
+            return
+        groups = [one for one in found if isinstance(one, ForeignPoints)]
+        key = len(message), *(id(one.partials.series) for one in groups)
+        if key not in self._seen:
+            self._make_room(len(message))
+            self._seen[key] = True
+        elif self._seen[key]:
+            self._seen[key] = False  # whether or not it has a template: it is not looked at again
+            form = self._form(message, groups)
+            if form is not None:
+                forms.insert(0, form)
+                self._known[len(message)] = forms
+
+    def _make_room(self, size: int) -> None:
+        self._bytes += size
+        if self._bytes > _BYTES:
+            self._known.clear()
+            self._seen.clear()
+            self._bytes = size
+
+    def _form(self, message: bytes, found: Sequence[ForeignPoints]) -> _Form | None:
+        try:
+            points = point_places(message)
+            steps = _steps(points)
+            groups = self._groups(found[0].writer, message, points)
+        except WireError:
+            return None
+        layout = layout_of(points, _series(groups, len(points)), len(message))
+        if layout is None:
+            return None
+        mask = mask_of(layout)
+        mask[steps] = 0x80
+        for point in points:
+            if point.counts is not None:
+                mask[point.counts.start : point.counts.end] = 0
+        form = _Form(Template.of(message, mask), layout, steps, groups, dict(_histograms(message, points)))
+        return form if _agree(form.read(found[0].writer, message), found) else None
+
+    def _groups(
+        self, writer: Writer, message: bytes, points: Sequence[PointPlaces]
+    ) -> tuple[tuple[ForeignPoints, npt.NDArray[np.int64]], ...]:
+        """Decode the message with the number of each point as its time, and return which went where."""
+        numbered = bytearray(message)
+        for number, point in enumerate(points, 1):
+            if point.time is None:
+                raise UnknownError
+            struct.pack_into("<q", numbered, point.time, number)
+        found = [one for one in self._decode(writer, bytes(numbered)) if isinstance(one, ForeignPoints)]
+        groups = tuple((one, one.partials.times[:, 1] - 1) for one in found)
+        if sorted(row for _, rows in groups for row in rows.tolist()) != list(range(len(points))):
+            raise UnknownError  # not every point is taken as it is
+        return groups
+
+
+def _steps(points: Sequence[PointPlaces]) -> npt.NDArray[np.int64]:
+    """Return the offsets of the bytes of the steps; each point has one, and all have as many bytes."""
+    places = [step for point in points for step in point.steps]
+    sizes = {step.end - step.start for step in places}
+    if any(len(point.steps) != 1 for point in points) or len(sizes) != 1 or max(sizes) > _POSITIVE:
+        raise UnknownError
+    return np.array([range(step.start, step.end) for step in places], dtype=np.int64)
+
+
+def _series(groups: Sequence[tuple[ForeignPoints, npt.NDArray[np.int64]]], count: int) -> tuple[SeriesKey, ...]:
+    """Return the series of each point, in the order of the message."""
+    by_row = {row: key for one, rows in groups for row, key in zip(rows.tolist(), one.partials.series, strict=True)}
+    return tuple(by_row[row] for row in range(count))
+
+
+def _histograms(message: bytes, points: Sequence[PointPlaces]) -> Iterator[tuple[int, _Histogram]]:
+    for number, point in enumerate(points):
+        if point.bounds is not None and point.counts is not None:
+            bounds = np.frombuffer(message[point.bounds.start : point.bounds.end], "<f8")
+            counts = struct.Struct(f"<{(point.counts.end - point.counts.start) // 8}Q")
+            yield number, _Histogram(tuple(bounds.tolist()), point.counts.start, counts)
+
+
+def _some(buckets: Mapping[int, Buckets | None], rows: npt.NDArray[np.int64]) -> tuple[Buckets | None, ...] | None:
+    found = tuple(map(buckets.get, rows.tolist())) if buckets else ()
+    return found if any(one is not None for one in found) else None
+
+
+def _agree(read: Sequence[Observation] | None, found: Sequence[ForeignPoints]) -> bool:
+    """Whether a message gives the same without decoding it."""
+    return read is not None and list(map(_plain, _of_others(read))) == list(map(_plain, found))
+
+
+def _of_others(found: Sequence[Observation]) -> Iterator[ForeignPoints]:
+    return (one for one in found if isinstance(one, ForeignPoints))
+
+
+def _plain(one: ForeignPoints) -> tuple[Any, ...]:
+    """Return what can be compared, NaN too."""
+    stats = np.ascontiguousarray(one.partials.stats)
+    numbers = (stats.tobytes(), one.partials.times.tobytes(), one.partials.buckets, one.partials.series)
+    return one.kind, one.axis, one.step, one.reduction, one.starts, numbers
