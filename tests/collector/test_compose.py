@@ -10,6 +10,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -76,8 +77,9 @@ def test_a_job_goes_through_everything_that_compose_starts(tmp_path: Path) -> No
             all_finished(started)
         until(lambda: is_delivered(service, experiment, token), seconds=120)
         wanted = expected(written_in(tmp_path / "written"))
+        assert set(wanted) - set(scalars_in("jsonl", tmp_path / "runs" / "oracle" / experiment)) == set()
         board = Board(f"http://127.0.0.1:{native.ports['6006']}", f"oracle/{experiment}/tensorboard")
-        until(lambda: board.tags() >= set(wanted), seconds=60)
+        board.has_read(set(wanted))
         served = {
             "tensorboard": board.scalars(wanted),
             "mlflow": mlflow_scalars(f"http://127.0.0.1:{native.ports['5000']}", experiment, wanted),
@@ -123,6 +125,12 @@ class Board:
         """Return the names it has read by now."""
         with urllib.request.urlopen(f"{self._url}/tags", timeout=10) as answer:
             return set(json.load(answer).get(self._run, ()))
+
+    def has_read(self, names: set[str]) -> None:
+        """Wait until it shows these names; say which it does not."""
+        with suppress(AssertionError):
+            until(lambda: self.tags() >= names, seconds=60)
+        assert names - self.tags() == set()
 
     def scalars(self, names: Iterable[str]) -> Scalars:
         return {name: self._values(name) for name in names}

@@ -47,7 +47,7 @@ class Ending:
         if self.last_goodbye is None or not self._all_said_goodbye():
             return heard_at + settings.end_silence_s
         if self._is_something_under_way():
-            return heard_at + min(settings.allowed_lateness_s, settings.end_silence_s)
+            return heard_at + min(settings.announced_wait_s, settings.end_silence_s)
         return self.last_goodbye + (0.0 if self._all_are_here() else settings.world_wait_s)
 
     def advance(self) -> None:

@@ -21,6 +21,8 @@ class EngineSettings:
         open_bytes: open units beyond it close, oldest first.
         retained_steps: complete closed steps per axis of which the fold state is kept for late data.
         retained_bytes: bound of all kept fold states.
+        announced_wait_s: how long what a goodbye announces is waited for while nobody is heard. The Collector's gRPC
+            client waits up to 120 s and a fifth of it before it connects again, for each signal by itself.
         end_silence_s: a run of which nobody was heard for this long ends (embedded mode: 30).
         time_window_s: width of a window on the axis `time`, for records of our own without a step.
         foreign_window_s: the same for points of other SDKs and scraped engines.
@@ -45,6 +47,7 @@ class EngineSettings:
     open_bytes: int = 1 << 30
     retained_steps: int = 1024
     retained_bytes: int = 256 << 20
+    announced_wait_s: float = 150.0
     end_silence_s: float = 300.0
     time_window_s: float = 1.0
     foreign_window_s: float = 10.0
