@@ -18,7 +18,7 @@ GARBAGE = b"\xa5" * 50_000
 
 
 def begun(bench: Bench, steps: range, writer: FakeWriter) -> tuple[Service, Sender]:
-    service = bench.service(exporters={"jsonl": {}})
+    service = bench.service(exporters={"jsonl": {}}, end_silence_s=10)  # what the damage took is waited for
     sender = bench.sender(service)
     for step in steps:
         assert sender.send("metrics", writer.step(step, {"loss": float(step)})).status == 200

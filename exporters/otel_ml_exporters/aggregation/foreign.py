@@ -134,15 +134,14 @@ class Foreign:
 
     def _new_rows(self, writer: WriterState, sent: ForeignPoints, axis: str, tally: Tally) -> list[int]:
         """Return the rows that there is room for, that are new, and that hold a record."""
-        partials = sent.partials
-        rows = self._room.rows(writer.writer.role, self._run.shapes.of(partials.series))
+        partials, run = sent.partials, self._run
+        shape = run.shapes.of(partials.series)
+        rows = self._room.rows(writer.writer.role, shape)
         rows = list(range(len(partials.series))) if rows is None else rows
         times, counts = partials.times[:, 1].tolist(), partials.stats[:, COUNT].tolist()
-        fresh = [
-            row
-            for row in rows
-            if self._is_new(writer, axis, partials.series[row], sent.step, sent.starts[row], times[row])
-        ]
+        digests = self._identities.of_all(writer.number, axis, shape, sent.step, sent.starts, times)
+        is_new = run.recent.add_digests([digests[row] for row in rows], run.now)
+        fresh = [row for row, new in zip(rows, is_new, strict=True) if new]
         tally.duplicate += len(rows) - len(fresh)
         filled = [row for row in fresh if counts[row] != 0]
         tally.ignored += len(fresh) - len(filled)
@@ -193,7 +192,7 @@ class Foreign:
         self, writer: WriterState, axis: str, series: SeriesKey, step: int | None, start_ns: int, time_ns: int
     ) -> bool:
         identity = self._identities.of(writer.number, axis, series, step, start_ns, time_ns)
-        return self._run.recent.add_bytes(identity, self._run.now)
+        return self._run.recent.add_digest(identity, self._run.now)
 
     def _piece(self, writer: WriterState, point: ForeignPoint, fresh: Fresh) -> Piece:
         level = point.kind == "sum" and point.temporality == "cumulative" and not point.monotonic

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from struct import Struct
 
+import numpy as np
+import numpy.typing as npt
+
+from otel_ml_exporters.aggregation.piece import Shape
 from otel_ml_exporters.aggregation.points import SeriesKey
+from otel_ml_exporters.aggregation.recent import SIZE
 
 __all__ = ["PointIdentities"]
 
@@ -16,10 +22,15 @@ _COORDINATES = Struct("<qQQ")
 
 
 class PointIdentities:
-    """Finds the bytes that identify a point; those of a series are worked out once."""
+    """Finds the digests that identify points: that of the series, worked out once, and that of the moment, by XOR.
+
+    Two points collide where two pairs of digests happen to: as improbable as with one digest of everything.
+    """
 
     def __init__(self) -> None:
         self._series: dict[tuple[int, str, SeriesKey], bytes] = {}
+        self._shapes: dict[tuple[int, str, int], npt.NDArray[np.uint8]] = {}
+        self._rows = 0
 
     def of(self, writer: int, axis: str, series: SeriesKey, step: int | None, start_ns: int, time_ns: int) -> bytes:
         """Return the identity of a point.
@@ -36,8 +47,36 @@ class PointIdentities:
         if known is None:
             if len(self._series) >= _MOST:
                 self._series.clear()
-            text = repr((writer, axis, tuple(series)))
-            known = self._series[writer, axis, series] = blake2b(
-                text.encode("utf-8", "surrogatepass"), digest_size=16
-            ).digest()
-        return known + _COORDINATES.pack(-1 if step is None else step, start_ns, time_ns)
+            known = self._series[writer, axis, series] = _of_series(writer, axis, series)
+        mixed = int.from_bytes(known, "little") ^ int.from_bytes(_of_moment(step, start_ns, time_ns), "little")
+        return mixed.to_bytes(SIZE, "little")
+
+    def of_all(
+        self, writer: int, axis: str, shape: Shape, step: int, starts_ns: Sequence[int], times_ns: Sequence[int]
+    ) -> list[bytes]:
+        """Return the identity of each point of a step."""
+        moments = list(zip(starts_ns, times_ns, strict=True))
+        digests = {moment: _of_moment(step, *moment) for moment in set(moments)}
+        joined = b"".join([digests[moment] for moment in moments] if len(digests) > 1 else digests.values())
+        mixed = (self._of_shape(writer, axis, shape) ^ np.frombuffer(joined, np.uint8).reshape(-1, SIZE)).tobytes()
+        return [mixed[start : start + SIZE] for start in range(0, len(mixed), SIZE)]
+
+    def _of_shape(self, writer: int, axis: str, shape: Shape) -> npt.NDArray[np.uint8]:
+        known = self._shapes.get((writer, axis, shape.number))
+        if known is None:
+            self._rows += len(shape.series)
+            if self._rows > _MOST:
+                self._shapes.clear()
+                self._rows = len(shape.series)
+            joined = b"".join(_of_series(writer, axis, series) for series in shape.series)
+            known = self._shapes[writer, axis, shape.number] = np.frombuffer(joined, np.uint8).reshape(-1, SIZE)
+        return known
+
+
+def _of_series(writer: int, axis: str, series: SeriesKey) -> bytes:
+    text = repr((writer, axis, tuple(series)))
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=SIZE).digest()
+
+
+def _of_moment(step: int | None, start_ns: int, time_ns: int) -> bytes:
+    return blake2b(_COORDINATES.pack(-1 if step is None else step, start_ns, time_ns), digest_size=SIZE).digest()

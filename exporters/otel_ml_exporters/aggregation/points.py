@@ -168,11 +168,10 @@ class Layout:
         first = np.where(self.first >= 0, words[starts + np.maximum(self.first, 0)], 0)
         return np.stack((np.where((first > 0) & (first <= last), first, last), last), axis=2).reshape(-1, 2)
 
-    def starts(self, message: bytes) -> Sequence[int]:
+    def starts(self, message: bytes) -> npt.NDArray[np.uint64]:
         """Return the first record's time of each point of one message as it was sent, 0 where it was not."""
         found = _words(message)[np.maximum(self.first, 0)].view(np.uint64)
-        starts: list[int] = np.where(self.first >= 0, found, np.uint64(0)).tolist()
-        return starts
+        return np.where(self.first >= 0, found, np.uint64(0))
 
     def newest_ns(self, message: bytes) -> int:
         """Return the time of the newest record of one message."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 __all__ = ["Recent"]
@@ -32,17 +33,27 @@ class Recent:
 
     def add(self, identity: object, now: float) -> bool:
         """Remember `identity`; False where it is known. Its `repr` is what counts."""
-        return self.add_bytes(repr(identity).encode("utf-8", "surrogatepass"), now)
+        text = repr(identity).encode("utf-8", "surrogatepass")
+        return self.add_digest(blake2b(text, digest_size=SIZE).digest(), now)
 
-    def add_bytes(self, identity: bytes, now: float) -> bool:
-        """Remember `identity`; False where it is known."""
+    def add_digest(self, digest: bytes, now: float) -> bool:
+        """Remember an identity by its digest of `SIZE` bytes; False where it is known."""
         self._turn(now)
-        digest = blake2b(identity, digest_size=SIZE).digest()
         if digest in self._young or digest in self._old:
             return False
         self._young.add(digest)
         self.fresh.append(digest)
         return True
+
+    def add_digests(self, digests: Sequence[bytes], now: float) -> list[bool]:
+        """Do so for each; mostly all are new, and sets tell that at once."""
+        self._turn(now)
+        several = set(digests)
+        if len(several) == len(digests) and several.isdisjoint(self._young) and several.isdisjoint(self._old):
+            self._young |= several
+            self.fresh += digests
+            return [True] * len(digests)
+        return [self.add_digest(digest, now) for digest in digests]
 
     def _turn(self, now: float) -> None:
         if self._began is None:

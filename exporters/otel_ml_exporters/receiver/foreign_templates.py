@@ -75,7 +75,7 @@ class _Form:
                 like,
                 writer=writer,
                 step=int(steps[0]),
-                starts=tuple(starts[row] for row in rows),
+                starts=tuple(starts[rows].tolist()),
                 partials=Partials(like.partials.series, stats[rows], times[rows], _some(buckets, rows)),
             )
             for like, rows in self.groups
