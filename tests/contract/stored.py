@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.contract.cases import Case
+from tests.contract.reading import answer_of
 
 __all__ = ["RUN_ID", "Stored", "environment", "read"]
 
@@ -36,10 +34,7 @@ def environment() -> dict[str, str]:
 
 def read(case: Case, run_dir: Path, run_id: str) -> Stored:
     """Run the case's reader on a run's folder."""
-    command = [sys.executable, "-m", f"tests.contract.readers.{case.reader}", str(run_dir), run_id]
-    done = subprocess.run(command, env=environment(), cwd=run_dir, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout.splitlines()[-1])
+    answer = answer_of(case.reader, run_dir, run_id, environment())
     scalars = answer.pop("scalars")
     amendments = answer.pop("amendments", [])
     return Stored(

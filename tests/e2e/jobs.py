@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
+
+from tests.contract import reading
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = ("jsonl", "tensorboard", "mlflow", "wandb")
@@ -135,11 +136,7 @@ def histograms_in(backend: str, run: Path) -> Histograms:
 
 def answer_of(backend: str, run: Path) -> dict[str, Any]:
     """Return all that a backend's reader says of a run, see `tests.contract.readers`."""
-    command = [sys.executable, "-m", f"tests.contract.readers.{backend}", str(run), run.name]
-    done = subprocess.run(command, env=environment(), cwd=run, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+    return reading.answer_of(backend, run, run.name, environment())
 
 
 def services_of(**variables: str) -> list[int]:

@@ -166,11 +166,19 @@ class WandbExporter(Exporter):
         self._closed = True
         if self._opened is None:
             return
+        deadline = time.monotonic() + timeout
         finishing = _Finishing(self._opened.run, status)
         finishing.start()
         finishing.join(timeout)
         with translated(export_error):
             finishing.check(timeout)
+        self._await_the_end(deadline)
+
+    def _await_the_end(self, deadline: float) -> None:
+        """W&B's process answers before it has written what it answers for: `wandb sync` would miss it."""
+        while self._tail is not None and not self._tail.ended and time.monotonic() < deadline:
+            self._tail.advance()
+            time.sleep(_FLUSH_POLL)
 
     @property
     def url(self) -> str | None:

@@ -70,9 +70,14 @@ def last_row(path: Path) -> int:
 
 
 class LogTail:
-    """Follows a log that W&B's service is writing."""
+    """Follows a log that W&B's service is writing.
+
+    Attributes:
+        ended: how the run ended is on disk, too.
+    """
 
     def __init__(self, path: Path) -> None:
+        self.ended = False
         self._path = path
         self._offset = 0
         self._last_row = 0
@@ -82,7 +87,9 @@ class LogTail:
         for end, content in records(self._path, self._offset) if self._path.exists() else ():
             self._offset = end
             record = _decode(content)
-            if record.WhichOneof("record_type") == "history":
+            kind = record.WhichOneof("record_type")
+            self.ended |= kind == "exit"
+            if kind == "history":
                 self._last_row = max(self._last_row, record.history.step.num)
         return self._last_row
 
