@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
@@ -31,7 +32,7 @@ def answer_of(reader: str, run: Path, run_id: str, env: Mapping[str, str]) -> di
 
 
 class _Forked:
-    """A process that has imported a reader; it ends with this one, at the end of its input."""
+    """A process that has imported a reader; it ends at the end of its input, at the latest with this one."""
 
     def __init__(self, reader: str) -> None:
         self._lock = Lock()
@@ -40,6 +41,11 @@ class _Forked:
             env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "exporters")])},
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        with self._process:  # closes its input, and waits
+            pass
 
     def ask(self, run: Path, run_id: str, env: Mapping[str, str]) -> dict[str, Any]:
         question = json.dumps({"run": str(run.resolve()), "id": run_id, "env": dict(env)})
