@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import tracemalloc
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +152,26 @@ def test_a_defect_in_a_decoder_is_a_rejection_that_is_said_and_not_a_request_tha
     assert b"internal error" in answer.body
     assert "Please report it with this log" in caplog.text
     assert sender.send("metrics", FakeWriter().step(1, {"loss": 1.0})).status == 200
+
+
+def test_a_damaged_journal_whose_entry_claims_to_be_huge_is_rescued() -> None:
+    TARGETS["journal"](zlib.decompress(base64.b85decode(_HUGE_ENTRY)))
+
+
+_HUGE_ENTRY = (
+    "c-rln&2Jk;6u@`ZU(Jh?IGfPKHbLuvP~s$(owzBn1WkfWn=~KAae;6NYwsjovLDXwx`{zmmC#B^T#>jSu2e`|kT`Maq2iDOLgIwP"
+    "0f~PAi3=xS*4|C(6(mS45{ceVyPkQoGjHB|^Tyhdz4rQ&VpDO`Fg3{*r??nL2sbN=9LELN9paAR*&Spzab?1tPJqi)NtaXU{)Owg"
+    "(=)~j1VIo4K@bE%5Cr)zcr6ef7#bpyEmc&i$W*r#yWy3=S4+jYa#1YL%`X*2uT>n;C5?*Z;#*~LWtH7GmzG9v@Zo{6F|yv&W9_Ky"
+    "+`M7YojTR4elgId)%UQedz?w5`y7c3B$H(S&8E(Gjk>8zs$1}FI^0HaM3KdXm2&ZFu_WFoEiBKK*2U|^b#d-yd39lh4OuR(l*dI&"
+    "*>ZZfIWR6(47nlBFRjiWJLR0s!=Xd2>)Xz+I)~t!4uuH_f*{Bl;`9D+h)aI=tVV59sahBi1o__(I#>;{?Rj5tw<kR0VF;2C)6@*z"
+    "t5H+Y*sEtok%b6^%(_026F%c13ZOMIs!}l}vms<4qDnS<g>0mshg6*7($jx@`pH15HN&r03SAIk>MWbq1b#3etO2=|AlBk_xEhbR"
+    "cBBHHMT4`GgZ`g#ys{AUbh-_*F<y8X2raz?`FMw4*Qlp48=dh~%!e+71ws}>7b2{P5n&j}&fCo86NU>f0;v{KknHue9Cgllon!nU"
+    "c_+w1xu5q!SvoC}IbR@C(6Lpk7iz{XHPihd_(J*6oZS}!Y>I<HZ;B7dX>(M3bCe*c8kUt_glng+RN)zjGSQ@Ry=p6lE`%UZyOb?-"
+    "L(rD2Z6ORnO|oy@>*bkIA71o~ItaocIngSJL)4<?ZKX;x&Z$G_fQW5MicU=!hCc6+qFc74I~7^zgbugIL>5|Rnv%ZF%;caCx|q0Y"
+    "n5w*CDeqC%$U{GLvqsyf8LF|>$jG&3*EsaGw`Pt83^bM6(v~Ge(*OY=lJij!z94WLB8E-X4NXn7g@{kYn;~+<jI^g%jwhy}sz%*T"
+    "L?P@vqB~A36VLf#+08;w*Iv=2y>X37dZOh7>z%0?if&tM5D~Ji)mj{Z7kasmH@<XMEACZNq&-o;zrxb_K7lu$)Y#x-#{Bt|IdYB@"
+    "#-NYcIgzWm9=B57buQ;QckeQBva8}{*MoDGT|W@m{)Yu4iHp7kV>`|f+E&Z!b(~txzI0RS<Zpj}!tw11clc<hm2hswpKw1r2{#F0"
+    "lkQ5U{O`v6ewU3oAh7mCKJ$OKUA&BPl(xn{o>#6tIo`F$2@UD_jbj&rAP9mW2!bF8f*|LIP7+8G_a6)4*7^S@j$H_XAP9mW2!bF8"
+    "f}A~u3BR11o|&oUH!n@*CiD3`m8Gmy&E_^Q%h}DT>6z>lMhQU>1UYxSf9EMH{Ceug=-rPnun2-62!fnt{sN9tUUC"
+)
+"""A journal of which one byte of an entry's length was changed: SQLite cannot allocate what it claims."""

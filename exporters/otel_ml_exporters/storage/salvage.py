@@ -91,7 +91,7 @@ def readable(connection: sqlite3.Connection, table: str, columns: str, up_to: in
                 if row[0] > after:  # a damaged tree may lead back
                     after, step = row[0], 1
                     yield row
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, MemoryError):  # a damaged length may be more than there is memory
             after, step = after + step, 2 * step  # a lost page of the tree hides many entries
         else:
             return
