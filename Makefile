@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 # A test that hangs in its own clean-up has outlived its timeout: then its stack is printed and its process ends.
-UNTIL := -o faulthandler_exit_on_timeout=true -o faulthandler_timeout
+STACK_AFTER := -o faulthandler_exit_on_timeout=true -o faulthandler_timeout
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ demo: $(STAMP)  ## The main job: real training on 5 processes, one run in Tensor
 	otel-ml demo
 
 test: $(STAMP)  ## Unit, property, contract, integration, examples, packaging, every block of the docs
-	python -m pytest -m "not e2e and not chaos and not browser and not full" -n 3 --dist loadfile $(UNTIL)=400
+	python -m pytest -m "not e2e and not chaos and not browser and not full" -n 3 --dist loadfile $(STACK_AFTER)=400
 
 check: $(STAMP)  ## ruff, mypy --strict, import-linter, typing as a user writes it, docs build
 	ruff check .
@@ -44,7 +44,7 @@ collector:  ## The Collector of collector-config/: the one OTELCOL names, one on
 
 e2e: $(STAMP) collector  ## Real processes, the real Collector, real backends, compared value by value; needs npm
 	.ci/clients
-	python -m pytest -m "e2e and not full" tests/collector tests/e2e -n 2 --dist loadfile --no-loadscope-reorder --durations=20 $(UNTIL)=1000
+	python -m pytest -m "e2e and not full" tests/collector tests/e2e -n 2 --dist loadfile --no-loadscope-reorder --durations=20 $(STACK_AFTER)=1000
 
 browser: $(STAMP)  ## TensorBoard, MLflow and the documentation in Chromium; pictures in build/screenshots
 	.ci/browser

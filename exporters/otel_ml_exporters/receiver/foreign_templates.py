@@ -20,12 +20,9 @@ from otel_ml_exporters.aggregation.observation import Buckets, ForeignPoints, Ob
 from otel_ml_exporters.aggregation.points import Layout, Partials, SeriesKey
 from otel_ml_exporters.receiver.explicit_buckets import exponential
 from otel_ml_exporters.receiver.point_places import PointPlaces, UnknownError, point_places
-from otel_ml_exporters.receiver.templates import SAME_LENGTH, Template, layout_of, mask_of
+from otel_ml_exporters.receiver.templates import Forms, layout_of, mask_of
 
 __all__ = ["Decode", "ForeignTemplates"]
-
-_BYTES = 64 * 2**20
-"""Templates kept, in bytes of their messages; beyond it the cache starts anew."""
 
 _POSITIVE = 9
 """Bytes of the largest step; a negative number has ten."""
@@ -48,7 +45,7 @@ class _Histogram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Form:
-    """What the messages of a template mean.
+    """What messages of one form mean.
 
     Attributes:
         steps: [points, digits], offsets of the bytes of each point's step.
@@ -56,7 +53,6 @@ class _Form:
         histograms: of the points that have explicit buckets.
     """
 
-    template: Template
     layout: Layout
     steps: npt.NDArray[np.int64]
     groups: tuple[tuple[ForeignPoints, npt.NDArray[np.int64]], ...]
@@ -87,58 +83,37 @@ class ForeignTemplates:
 
     def __init__(self, decode: Decode) -> None:
         self._decode = decode
-        self._known: dict[int, list[_Form]] = {}
-        self._seen: dict[object, bool] = {}
-        self._bytes = 0
+        self._forms = Forms[_Form]()
 
     def take(self, writer: Writer, message: bytes) -> list[Observation] | None:
         """Return the observations of an encoded ScopeMetrics; None where it has to be decoded."""
-        for form in self._known.get(len(message), ()):
-            if form.template.fits(message):
-                return form.read(writer, message)
-        return None
+        form = self._forms.find(message)
+        return None if form is None else form.read(writer, message)
 
     def learn(self, message: bytes, found: Sequence[Observation]) -> None:
         """Note how a message was decoded."""
-        forms = self._known.get(len(message), [])
-        if not all(isinstance(one, ForeignPoints) for one in found) or len(forms) >= SAME_LENGTH:
-            return
         groups = [one for one in found if isinstance(one, ForeignPoints)]
-        key = len(message), *(id(one.partials.series) for one in groups)
-        if key not in self._seen:
-            self._make_room(len(message))
-            self._seen[key] = True
-        elif self._seen[key]:
-            self._seen[key] = False  # whether or not it has a template: it is not looked at again
-            form = self._form(message, groups)
-            if form is not None:
-                forms.insert(0, form)
-                self._known[len(message)] = forms
+        if len(groups) == len(found) and self._forms.is_second(message, tuple(one.partials.series for one in groups)):
+            self._learn(message, groups)
 
-    def _make_room(self, size: int) -> None:
-        self._bytes += size
-        if self._bytes > _BYTES:
-            self._known.clear()
-            self._seen.clear()
-            self._bytes = size
-
-    def _form(self, message: bytes, found: Sequence[ForeignPoints]) -> _Form | None:
+    def _learn(self, message: bytes, found: Sequence[ForeignPoints]) -> None:
         try:
             points = point_places(message)
             steps = _steps(points)
             groups = self._groups(found[0].writer, message, points)
         except WireError:
-            return None
+            return
         layout = layout_of(points, _series(groups, len(points)), len(message))
         if layout is None:
-            return None
+            return
         mask = mask_of(layout)
         mask[steps] = 0x80
         for point in points:
             if point.counts is not None:
                 mask[point.counts.start : point.counts.end] = 0
-        form = _Form(Template.of(message, mask), layout, steps, groups, dict(_histograms(message, points)))
-        return form if _agree(form.read(found[0].writer, message), found) else None
+        form = _Form(layout, steps, groups, dict(_histograms(message, points)))
+        if _agree(form.read(found[0].writer, message), found):
+            self._forms.add(message, mask, form)
 
     def _groups(
         self, writer: Writer, message: bytes, points: Sequence[PointPlaces]

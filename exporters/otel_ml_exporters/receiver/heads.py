@@ -16,7 +16,7 @@ from otel_ml.exceptions import WireError
 from otel_ml.wire import attributes as wire
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.receiver.coordinates import DEFAULT_REDUCTION, coordinates
-from otel_ml_exporters.receiver.places import places
+from otel_ml_exporters.receiver.places import key_and_value, places
 from otel_ml_exporters.receiver.values import attributes
 from otel_ml_exporters.records import JsonValue
 
@@ -28,8 +28,8 @@ _FORMS = 1024
 _SAME_LENGTH = 16
 """Forms of one length: each is tried, so that a sender with ever new ones would slow the others down."""
 
-_ATTRIBUTE, _KEY, _VALUE, _INTEGER = 0x1A, 0x0A, 0x12, 0x18
-"""Tags: InstrumentationScope.attributes, KeyValue.key and value, AnyValue.int_value."""
+_ATTRIBUTE, _INTEGER = 0x1A, 0x18
+"""Tags: InstrumentationScope.attributes, AnyValue.int_value."""
 
 
 class Head(NamedTuple):
@@ -131,12 +131,7 @@ def _numbers(scope: bytes) -> Mapping[str, tuple[int, int]] | None:
     for attribute in places(scope):
         if attribute.tag != _ATTRIBUTE:
             continue
-        key, value = b"", None
-        for part in places(scope, attribute.start, attribute.end):
-            if part.tag == _KEY:
-                key = scope[part.start : part.end]
-            elif part.tag == _VALUE:
-                value = part
+        key, value = key_and_value(scope, attribute)
         if key in keys:
             return None
         keys.add(key)

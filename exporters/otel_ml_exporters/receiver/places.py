@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 from otel_ml.exceptions import WireError
 
-__all__ = ["FIXED64", "LENGTH", "Place", "places"]
+__all__ = ["FIXED64", "LENGTH", "VARINT", "Place", "key_and_value", "places"]
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 """Protobuf's wire types."""
+
+_KEY, _VALUE = 1 << 3 | LENGTH, 2 << 3 | LENGTH  # of KeyValue
 
 
 class Place(NamedTuple):
@@ -44,6 +46,21 @@ def places(body: bytes, start: int = 0, end: int | None = None) -> Iterator[Plac
             raise WireError("A protobuf message ends inside a field. Expected a whole OTLP message.")
         yield Place(tag, start, stop)
         start = stop
+
+
+def key_and_value(body: bytes, attribute: Place) -> tuple[bytes, Place | None]:
+    """Return the key of a KeyValue, and where its AnyValue lies; None where it has none.
+
+    Raises:
+        WireError: it is not a protobuf message.
+    """
+    key, value = b"", None
+    for part in places(body, attribute.start, attribute.end):
+        if part.tag == _KEY:
+            key = body[part.start : part.end]
+        elif part.tag == _VALUE:
+            value = part
+    return key, value
 
 
 def _varint(body: bytes, start: int, end: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from otel_ml.exceptions import WireError
 from otel_ml.wire import attributes as wire
 from otel_ml_exporters.aggregation.fold import COUNT, M2, MAX, MIN, SUM, WSUM, WXSUM
-from otel_ml_exporters.receiver.places import FIXED64, LENGTH, VARINT, Place, places
+from otel_ml_exporters.receiver.places import FIXED64, LENGTH, VARINT, Place, key_and_value, places
 
 __all__ = ["PointPlaces", "UnknownError", "point_places"]
 
@@ -34,7 +34,6 @@ _ATTRIBUTES: Mapping[int, int] = {
     _HISTOGRAM: 9 << 3 | LENGTH,
 }
 _FLAGS: Mapping[int, int] = {_GAUGE: 8 << 3, _SUM: 8 << 3, _HISTOGRAM: 10 << 3}
-_KEY, _VALUE = 1 << 3 | LENGTH, 2 << 3 | LENGTH  # of KeyValue
 _INT_VALUE, _DOUBLE_VALUE = 3 << 3 | VARINT, 4 << 3 | FIXED64  # of AnyValue
 _VALUE_ATTRIBUTES = {wire.M2.encode(): M2, wire.WSUM.encode(): WSUM, wire.WXSUM.encode(): WXSUM}
 _STEP = wire.STEP.encode()
@@ -129,12 +128,7 @@ def _point(message: bytes, point: Place, kind: int) -> PointPlaces:
 
 
 def _attribute(message: bytes, attribute: Place, found: PointPlaces) -> None:
-    key, value = b"", None
-    for part in places(message, attribute.start, attribute.end):
-        if part.tag == _KEY:
-            key = message[part.start : part.end]
-        elif part.tag == _VALUE:
-            value = part
+    key, value = key_and_value(message, attribute)
     found.keys.add(key)
     if value is None:
         return

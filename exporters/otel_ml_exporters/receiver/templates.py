@@ -9,7 +9,7 @@ may hold anything; so the message can be acknowledged unread.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +20,18 @@ from otel_ml_exporters.aggregation.points import Column, Layout, Partials, Serie
 from otel_ml_exporters.receiver.coordinates import COORDINATES
 from otel_ml_exporters.receiver.point_places import PointPlaces, point_places
 
-__all__ = ["SAME_LENGTH", "Template", "Templates", "layout_of", "mask_of"]
+__all__ = ["Forms", "Templates", "layout_of", "mask_of"]
 
 _BYTES = 64 * 2**20
 """Templates kept, in bytes of their messages; beyond it the cache starts anew."""
 
-SAME_LENGTH = 16
+_SAME_LENGTH = 16
 """Templates of one length: each is tried, so more would cost more than decoding."""
+
+T = TypeVar("T")
+
+_Shapes = tuple[tuple[SeriesKey, ...], ...]
+"""The interned series of each observation that a message became."""
 
 _COORDINATES = frozenset(key.encode() for key in COORDINATES)
 
@@ -47,37 +52,35 @@ class Template(NamedTuple):
         return (np.frombuffer(message, np.uint8) & self.mask).tobytes() == self.constant
 
 
-class Templates:
-    """Finds the layout of a message: the fields of a ScopeMetrics after its scope."""
+class Forms(Generic[T]):
+    """What messages of each known form mean: found by their template, learnt at the second one, bounded in bytes."""
 
     def __init__(self) -> None:
-        self._known: dict[int, list[tuple[Template, Layout]]] = {}
-        self._seen: dict[tuple[int, int], tuple[SeriesKey, ...]] = {}
+        self._known: dict[int, list[tuple[Template, T]]] = {}
+        self._seen: dict[tuple[int, ...], tuple[_Shapes, bool]] = {}
         self._bytes = 0
 
-    def find(self, message: bytes) -> Layout | None:
-        """Return the layout of a message whose template is known."""
-        for template, layout in self._known.get(len(message), ()):
+    def find(self, message: bytes) -> T | None:
+        """Return what the messages of this one's form mean; None where the form is not known."""
+        for template, meaning in self._known.get(len(message), ()):
             if template.fits(message):
-                return layout
+                return meaning
         return None
 
-    def learn(self, message: bytes, partials: Partials) -> None:
-        """Note how a message was decoded; at the second one of a form make its template."""
-        templates = self._known.get(len(message), [])
-        if not partials.series or len(templates) >= SAME_LENGTH:
-            return
-        form = (len(message), id(partials.series))
-        seen = self._seen.get(form)
+    def is_second(self, message: bytes, shapes: _Shapes) -> bool:
+        """Note what a message was decoded to; whether that happened once before, and its template is wanted."""
+        if len(self._known.get(len(message), ())) >= _SAME_LENGTH:
+            return False
+        form = (len(message), *map(id, shapes))  # they are kept, so that no other one gets the id
+        seen, is_over = self._seen.get(form, (None, False))
         if seen is None:
             self._make_room(len(message))
-            self._seen[form] = partials.series
-        elif seen is partials.series:
-            self._seen[form] = ()  # whether or not it has a template: it is not looked at again
-            layout = _layout(message, partials.series)
-            if layout is not None and _agrees(layout, message, partials):
-                templates.insert(0, (Template.of(message, mask_of(layout)), layout))
-                self._known[len(message)] = templates
+        self._seen[form] = (shapes, seen is not None)
+        return seen is not None and not is_over
+
+    def add(self, message: bytes, mask: npt.NDArray[np.uint8], meaning: T) -> None:
+        """Keep what messages mean that differ from this one only where `mask` is 0."""
+        self._known.setdefault(len(message), []).insert(0, (Template.of(message, mask), meaning))
 
     def _make_room(self, size: int) -> None:
         self._bytes += size
@@ -85,6 +88,25 @@ class Templates:
             self._known.clear()
             self._seen.clear()
             self._bytes = size
+
+
+class Templates:
+    """Finds the layout of a message: the fields of a ScopeMetrics after its scope."""
+
+    def __init__(self) -> None:
+        self._forms = Forms[Layout]()
+
+    def find(self, message: bytes) -> Layout | None:
+        """Return the layout of a message whose template is known."""
+        return self._forms.find(message)
+
+    def learn(self, message: bytes, partials: Partials) -> None:
+        """Note how a message was decoded; at the second one of a form make its template."""
+        if not partials.series or not self._forms.is_second(message, (partials.series,)):
+            return
+        layout = _layout(message, partials.series)
+        if layout is not None and _agrees(layout, message, partials):
+            self._forms.add(message, mask_of(layout), layout)
 
 
 def _layout(message: bytes, series: tuple[SeriesKey, ...]) -> Layout | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -71,8 +70,8 @@ class Iterations:
             skipped_samples: left out by the job, because of bad data or while it ramps up.
             skipped: whether the optimizer made no update; a 0-d tensor such as a gradient scaler's `found_inf` works.
         """
-        loss, skip = _number(loss), _number(skipped)
         bad = _is_bad(loss)
+        skip = _number(skipped)
         good = (1 - bad) * (1 - skip)
         self._consumed += samples
         self._skipped_samples += skipped_samples
@@ -101,15 +100,16 @@ class Iterations:
 
 
 def _number(value: Any) -> Any:
-    """Return a number; a tensor where reading one would wait for its device."""
-    if hasattr(value, "detach") and value.device.type != "cpu":
-        return value.detach().float()
-    return float(value)
+    return value.detach().float() if hasattr(value, "detach") else float(value)
 
 
 def _is_bad(loss: Any) -> Any:
-    return float(not math.isfinite(loss)) if isinstance(loss, float) else (~loss.isfinite()).float()
+    if hasattr(loss, "detach"):
+        return (~loss.detach().isfinite()).float()
+    return float(not abs(float(loss)) < float("inf"))
 
 
 def _zero_where(bad: Any, loss: Any) -> Any:
-    return (0.0 if bad else loss) if isinstance(loss, float) else loss.nan_to_num(0.0, 0.0, 0.0)
+    if hasattr(loss, "detach"):
+        return loss.detach().float().nan_to_num(0.0, 0.0, 0.0)
+    return 0.0 if bad else float(loss)

@@ -23,10 +23,16 @@ def main() -> None:
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
-            with open(answers, "w", encoding="utf-8") as file:  # noqa: PTH123 - it is no path
-                file.write(json.dumps(answer(reader, json.loads(line))) + "\n")
+            tell(answers, answer(reader, json.loads(line)))
             os._exit(0)
-        os.waitpid(child, 0)
+        _, status = os.waitpid(child, 0)
+        if status:
+            tell(answers, {"error": f"The reader ended by itself: status {status}."})
+
+
+def tell(answers: int, told: dict[str, object]) -> None:
+    with open(answers, "w", encoding="utf-8", closefd=False) as file:
+        file.write(json.dumps(told) + "\n")
 
 
 def answer(reader: ModuleType, question: dict[str, Any]) -> dict[str, object]:

@@ -129,6 +129,15 @@ def test_skipped_and_nan_iterations_are_counted_and_leave_the_average_alone(otel
     assert otel_ml_capture.values("train/loss_average") == [2.0]
 
 
+@pytest.mark.filterwarnings("error")  # torch warns where a tensor with a gradient becomes a number
+def test_a_loss_that_still_has_its_graph_is_taken_without_a_warning(otel_ml_capture: Capture) -> None:
+    otel_ml.set_step(0)
+
+    dynamics.Iterations(interval=1).step(torch.tensor(2.0, requires_grad=True) * 3)
+
+    assert otel_ml_capture.values("train/loss_average") == [6.0]
+
+
 def test_counts_go_on_after_a_restart(otel_ml_capture: Capture) -> None:
     before = dynamics.Iterations()
     otel_ml.set_step(0)
