@@ -18,7 +18,8 @@ from urllib.request import urlopen
 
 import psutil
 
-from tests.e2e.jobs import environment, free_port, until
+from tests.e2e.jobs import environment, until
+from tests.ports import free_port
 
 RANK = """
 import sys, otel_ml

@@ -14,7 +14,7 @@ from typing import Any
 from tests.chaos.layout import Layout
 from tests.chaos.proxy import Proxy
 from tests.collector.pipeline import Collector, Program
-from tests.e2e.jobs import free_port
+from tests.ports import free_port
 
 COLLECTOR_RETRY_S = 6.0
 """The Collector tries again after at most 5 s; when nothing has come for longer, it has nothing."""

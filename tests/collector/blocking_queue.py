@@ -24,7 +24,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 
 from tests.collector.pipeline import Collector
-from tests.e2e.jobs import free_port
+from tests.ports import free_port
 
 SENDERS, SECONDS = 100, 30.0
 QUEUE_BYTES = 40_000

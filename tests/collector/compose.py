@@ -17,7 +17,8 @@ from typing import Any
 import yaml
 
 from tests.collector.pipeline import CONFIG, OTELCOL
-from tests.e2e.jobs import ROOT, environment, free_port, until
+from tests.e2e.jobs import ROOT, environment, until
+from tests.ports import free_port
 
 COMPOSE = ROOT / "docker-compose.yml"
 DOCKERFILE = ROOT / "Dockerfile"

@@ -20,7 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from tests.e2e.jobs import BACKENDS, ROOT, all_finished, environment, finished, free_port, processes, until
+from tests.e2e.jobs import BACKENDS, ROOT, all_finished, environment, finished, processes, until
+from tests.ports import free_port
 
 OTELCOL = ROOT / ".cache" / "collector" / "otelcol"
 CONFIG = ROOT / "collector-config"

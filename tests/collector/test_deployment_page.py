@@ -21,7 +21,8 @@ from tests.collector.pipeline import CONFIG, OTELCOL, answers
 from tests.collector.test_secure import listens
 from tests.docs.page import blocks_of
 from tests.docs.test_blocks import with_commands
-from tests.e2e.jobs import ROOT, free_port, until
+from tests.e2e.jobs import ROOT, until
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.page import Block, blocks_of
-from tests.e2e.jobs import ROOT, environment, free_port
+from tests.e2e.jobs import ROOT, environment
+from tests.ports import free_port
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN = {"python", "bash"}

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tests.docs.page import blocks_of
 from tests.docs.test_blocks import with_commands
-from tests.e2e.jobs import ROOT, free_port, until
+from tests.e2e.jobs import ROOT, until
+from tests.ports import free_port
 
 
 def test_the_doctor_finds_the_service_that_the_page_starts(tmp_path: Path) -> None:

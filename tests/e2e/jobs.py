@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
 
 from tests.contract import reading
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = ("jsonl", "tensorboard", "mlflow", "wandb")
@@ -81,13 +81,6 @@ def all_finished(started: Sequence[subprocess.Popen]) -> list[str]:
     said = [process.communicate(timeout=280)[1] for process in started]
     assert [process.returncode for process in started] == [0] * len(started), "\n".join(said)
     return said
-
-
-def free_port() -> int:
-    """Return a TCP port that nobody listens on."""
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def torchrun(processes: int, *program: object) -> list[object]:

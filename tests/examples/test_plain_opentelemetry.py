@@ -10,8 +10,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import otel_ml
-from tests.e2e.jobs import environment, finished, free_port, processes, until
+from tests.e2e.jobs import environment, finished, processes, until
 from tests.examples.running import EXAMPLES
+from tests.ports import free_port
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 
-from tests.e2e.jobs import free_port
+from tests.ports import free_port
 
 
 class UnreliableNetwork:

@@ -88,6 +88,11 @@ class Job:
                 self.waits.add(answer.headers.get("retry-after"))
                 time.sleep(0.05)
 
+    def done_or_refused(self, until: int) -> bool:
+        """Send as much as two seconds allow, and tell whether that was all, or something was refused."""
+        self.send(until, 2)
+        return self.done == until or bool(self.refused)
+
 
 def states(account: dict[str, Any]) -> set[str]:
     return {found["state"] for found in account.get("exporters", {}).values()}
@@ -120,8 +125,7 @@ def main() -> None:
         job.send(BEFORE, 30)
         eventually(lambda: states(job.sender.run()) == {"running"}, timeout=60)
     with full(disk) if kind == "full" else read_only(disk):
-        job.send(UNTIL, 2)
-        eventually(lambda: job.done == UNTIL or job.refused)
+        eventually(lambda: job.done_or_refused(UNTIL), timeout=60)
         account = job.sender.run() or {}
         during = {"problem": account.get("problem"), "states": sorted(states(account)), "acknowledged": job.done}
     job.send(UNTIL, 60)

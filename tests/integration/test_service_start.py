@@ -15,10 +15,11 @@ from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.config import EmbeddedRun, ServiceConfig
 from otel_ml_exporters.service import Service
 from otel_ml_exporters.testing import RecordingExporter
-from tests.e2e.jobs import environment, free_port
+from tests.e2e.jobs import environment
 from tests.integration.conftest import Bench
 from tests.integration.steps import rows
 from tests.otlp import FakeWriter
+from tests.ports import free_port
 from tests.waiting import eventually
 
 

@@ -15,6 +15,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from otel_ml.wire.spool import read_spool, request_body
 from tests.integration.worker_process import environment, run, start
 from tests.otlp_server import OtlpServer, Reply, eventually, otlp_server, points_of
+from tests.ports import free_port
 
 
 @pytest.fixture
@@ -34,12 +35,6 @@ def status(server: OtlpServer) -> list[str]:
 def ready(process: subprocess.Popen[str]) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port: int = unused.getsockname()[1]
-        return port
 
 
 def test_a_program_that_just_ends_delivers_everything(server: OtlpServer, tmp_path: Path) -> None:

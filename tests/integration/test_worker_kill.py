@@ -12,9 +12,9 @@ import pytest
 import otel_ml
 from otel_ml.wire import attributes as keys
 from tests.integration.left_behind import STEPPING, kill_while_stepping, points_left
-from tests.integration.test_worker_exit import free_port
 from tests.integration.worker_process import environment, run, start
 from tests.otlp_server import OtlpServer, eventually, otlp_server
+from tests.ports import free_port
 
 SPOOLED = """
     def wait_until_spooled(name):

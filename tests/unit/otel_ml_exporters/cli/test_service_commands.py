@@ -23,9 +23,9 @@ from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.runs.history import history
 from otel_ml_exporters.runs.source import records
-from tests.e2e.jobs import free_port
 from tests.otlp import FakeWriter, write_spool
 from tests.otlp_server import otlp_server
+from tests.ports import free_port
 from tests.recorded_run import digits_records, write_run
 
 PROGRAM = [sys.executable, "-m", "otel_ml_exporters"]
