@@ -18,6 +18,7 @@ from tests.chaos.layout import AXES, RANKS
 from tests.chaos.pulse import lateness_s
 from tests.chaos.stalls import Stall, stalls_in
 from tests.chaos.steps import begun_in, file_of
+from tests.chaos.stolen import absences_in
 from tests.e2e.jobs import BACKENDS, answer_of
 
 SAFE_S = 0.2
@@ -82,11 +83,13 @@ class Expected:
 def compare(job: Job) -> Table:
     table = Table()
     expected = Expected()
+    absences = absences_in(job.steps)
     for life in job.lives:
         expect(job, life, expected, table)
-        stalls = stalls_in(file_of(job.steps, life.role, life.rank, life.process.pid).with_suffix(".stalls"))
+        file = file_of(job.steps, life.role, life.rank, life.process.pid).with_suffix(".stalls")
+        stalls = stalls_in(file, absences)
         table.stalls += [stall for stall in stalls if not is_within(stall.at, life.stopped, 0.5)]
-    table.control = stalls_in(job.steps / CONTROL)
+    table.control = stalls_in(job.steps / CONTROL, absences)
     runs = sorted({path.parent for path in job.runs.glob("*/*/metrics.jsonl")})
     if len(runs) != 1:
         table.wrong.append(f"{len(runs)} runs in {job.runs}, expected 1: {[run.name for run in runs]}")

@@ -73,11 +73,13 @@ class Job:
         self.log = (folder / "log").open("ab")
         install(folder / "plug-in")
         self.hops = Hops(folder, self.layout, seed, self.runs, self.environment())
-        self.control: subprocess.Popen[bytes] | None = None
+        self.beside: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
         self.hops.start()
-        self.control = self._run("tests.chaos.control", self.steps, PAUSE_S, env=self.environment())
+        self.beside.append(self._run("tests.chaos.control", self.steps, PAUSE_S, env=self.environment()))
+        for cpu in os.sched_getaffinity(0):
+            self.beside.append(self._run("tests.chaos.stolen", self.steps, cpu, env=self.environment()))
         for role, ranks in RANKS.items():
             for rank in range(ranks):
                 self.launch(role, rank, "0")
@@ -154,7 +156,7 @@ class Job:
 
     def close(self) -> None:
         """End whatever still runs."""
-        for process in [*(life.process for life in self.lives), *filter(None, [self.control])]:
+        for process in [*(life.process for life in self.lives), *self.beside]:
             process.kill()
             process.wait()
         self.hops.close()

@@ -88,4 +88,5 @@ def longest(stalls: list[Stall]) -> Stall:
 def sentence_of(stall: Stall) -> str:
     took = f"{stall.wall_ms:.1f} ms, of which {stall.work_ms:.1f} ms work, {stall.queue_ms:.1f} ms waiting for a core"
     others = f", its other threads {stall.others_ms:.1f} ms" if stall.others_ms >= 1.0 else ""
-    return f"{stall.own_ms:.1f} ms ({took}{others}; {stall.call} {stall.call_ms:.1f} ms)"
+    stolen = f", a processor was away for {stall.stolen_ms:.1f} ms" if stall.stolen_ms >= 1.0 else ""
+    return f"{stall.own_ms:.1f} ms ({took}{others}{stolen}; {stall.call} {stall.call_ms:.1f} ms)"

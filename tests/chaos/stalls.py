@@ -1,7 +1,8 @@
 """How long a training thread was held up: by our code, not by what the machine did meanwhile.
 
 The time a thread could run and another program had the core is in the kernel's `schedstat`; what is left of the wall
-time is the thread's own work and its waiting: for a lock, a disk, the interpreter.
+time is the thread's own work and its waiting: for a lock, a disk, the interpreter, or for a processor that the machine
+lost (`tests.chaos.stolen`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from pathlib import Path
 from time import monotonic, perf_counter_ns, thread_time_ns
 from types import TracebackType
 from typing import NamedTuple
+
+from tests.chaos.stolen import Absence, stolen_ms
 
 WORTH_WRITING_NS = 1_000_000
 
@@ -29,6 +32,8 @@ class Stall(NamedTuple):
         others_ms: the same of the other threads of the process; one of them may have held the interpreter.
         call: its longest call.
         call_ms: how long that took.
+        stolen_ms: how long a processor was away meanwhile; the kernel counts it as none of the above, or once more in
+            `queue_ms`.
     """
 
     at: float
@@ -38,11 +43,12 @@ class Stall(NamedTuple):
     others_ms: float
     call: str
     call_ms: float
+    stolen_ms: float = 0.0
 
     @property
     def own_ms(self) -> float:
         """What the machine had no part in."""
-        return self.wall_ms - min(self.queue_ms, self.wall_ms - self.work_ms)
+        return self.wall_ms - min(max(self.queue_ms, self.stolen_ms), self.wall_ms - self.work_ms)
 
 
 class Watch:
@@ -99,9 +105,10 @@ def _took(began_ns: int, calls: Sequence[tuple[str, int]]) -> Iterator[tuple[int
         began_ns = ended_ns
 
 
-def stalls_in(file: Path) -> list[Stall]:
-    """Return what a `Watch` wrote down."""
+def stalls_in(file: Path, absences: Sequence[Absence] = ()) -> list[Stall]:
+    """Return what a `Watch` wrote down, and how much of it a processor was away."""
     if not file.exists():
         return []
     lines = [line.split() for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
-    return [Stall(*map(float, line[:5]), line[5], float(line[6])) for line in lines]
+    stalls = [Stall(*map(float, line[:5]), line[5], float(line[6])) for line in lines]
+    return [stall._replace(stolen_ms=stolen_ms(absences, stall.at - stall.wall_ms / 1e3, stall.at)) for stall in stalls]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import signal
+import subprocess
+import sys
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -14,6 +17,8 @@ from tests.chaos.layout import LAYOUTS
 from tests.chaos.pulse import EVERY_S, lateness_s
 from tests.chaos.schedule import KINDS, schedule
 from tests.chaos.stalls import Stall, Watch, stalls_in
+from tests.chaos.stolen import absences_in, stolen_ms
+from tests.e2e.jobs import ROOT, until
 
 modes = pytest.mark.parametrize("mode", LAYOUTS)
 
@@ -128,3 +133,30 @@ def test_time_in_which_another_program_had_the_core_is_not_the_loops_own() -> No
     assert Stall(
         0.0, wall_ms=30.0, work_ms=2.0, queue_ms=28.0, others_ms=0.0, call="log", call_ms=30.0
     ).own_ms == pytest.approx(2.0)
+
+
+def test_time_in_which_the_machine_lost_a_processor_is_not_the_loops_own(tmp_path: Path) -> None:
+    (tmp_path / "cpu-0.stolen").write_text("0 9.0 9.9\n0 9.98 10.02\n")
+    (tmp_path / "cpu-1.stolen").write_text("1 9.99 10.0\n1 9.99")
+    (tmp_path / "stalls").write_text("10.0 30.0 2.0 5.0 0.0 log 28.0\n")
+
+    [stall] = stalls_in(tmp_path / "stalls", absences_in(tmp_path))
+
+    assert stall.stolen_ms == pytest.approx(20.0)
+    assert stall.own_ms == pytest.approx(10.0)
+
+
+def test_a_watcher_that_could_not_run_for_a_while_says_when(tmp_path: Path) -> None:
+    program = f"from pathlib import Path; from tests.chaos.stolen import watch; watch(Path({str(tmp_path)!r}), 0)"
+    watcher = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT)
+    until(lambda: (tmp_path / "cpu-0.stolen").exists())
+
+    watcher.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    time.sleep(0.05)
+    ended = time.monotonic()
+    watcher.send_signal(signal.SIGCONT)
+
+    until(lambda: stolen_ms(absences_in(tmp_path), began, ended) > 45.0)
+    (tmp_path / "stop").touch()
+    assert watcher.wait(20) == 0

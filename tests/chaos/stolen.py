@@ -1,0 +1,74 @@
+"""When a processor did nothing for anybody: `python -m tests.chaos.stolen FOLDER CPU`.
+
+A virtual machine loses its processors to others now and then. To a thread that is neither work nor waiting for a core,
+so that it looks like waiting for a lock. A process that goes before all others on its processor, and wakes every
+millisecond, is late only when the processor itself is away (or its kernel busy); `steal` in `/proc/stat` says that in
+steps of 10 ms.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import NamedTuple
+
+PERIOD_S = 0.001
+LATE_S = 0.001
+
+
+class Absence(NamedTuple):
+    """From when to when (monotonic seconds) a processor was away."""
+
+    cpu: int
+    began: float
+    ended: float
+
+
+def file_of(folder: Path, cpu: int) -> Path:
+    return folder / f"cpu-{cpu}.stolen"
+
+
+def absences_in(folder: Path) -> list[Absence]:
+    """Return what the watchers of all processors wrote down."""
+    lines = [line for file in folder.glob("*.stolen") for line in file.read_text().splitlines(keepends=True)]
+    parts = [line.split() for line in lines if line.endswith("\n")]
+    return [Absence(int(cpu), float(began), float(ended)) for cpu, began, ended in parts]
+
+
+def stolen_ms(absences: Iterable[Absence], began: float, ended: float) -> float:
+    """Return for how long the processor that was away longest between two moments was away between them."""
+    away: dict[int, float] = {}
+    for absence in absences:
+        shared = min(ended, absence.ended) - max(began, absence.began)
+        away[absence.cpu] = away.get(absence.cpu, 0.0) + max(0.0, shared)
+    return max(away.values(), default=0.0) * 1e3
+
+
+def watch(folder: Path, cpu: int) -> None:
+    """Write down each time this process, which sleeps for a millisecond again and again, woke late."""
+    with file_of(folder, cpu).open("w", buffering=1) as file:
+        due = monotonic() + PERIOD_S
+        while not (folder / "stop").exists():
+            time.sleep(PERIOD_S)
+            now = monotonic()
+            if now - due > LATE_S:
+                file.write(f"{cpu} {due} {now}\n")
+            due = monotonic() + PERIOD_S
+
+
+def main() -> None:
+    folder, cpu = Path(sys.argv[1]), int(sys.argv[2])
+    os.sched_setaffinity(0, {cpu})
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    if os.sched_getscheduler(0) == os.SCHED_FIFO:  # else other programs make it late
+        watch(folder, cpu)
+
+
+if __name__ == "__main__":
+    main()
