@@ -1,4 +1,7 @@
-"""A driver that trains with Ray Train: two workers on the CPU, as a user of `TorchTrainer` has it."""
+"""A driver that trains with Ray Train: two workers on the CPU, as a user of `TorchTrainer` has it.
+
+`python -m tests.e2e.ray_train_job FOLDER STEPS`
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,6 @@ import ray.train
 from ray.train.torch import TorchTrainer, prepare_model
 
 import otel_ml
-
-STEPS = 4
 
 
 def train(config: Mapping[str, Any]) -> None:
@@ -36,7 +37,7 @@ def main() -> None:
         ray.init(num_cpus=3, include_dashboard=False)
         trainer = TorchTrainer(
             train,
-            train_loop_config={"steps": STEPS},
+            train_loop_config={"steps": int(sys.argv[2])},
             scaling_config=ray.train.ScalingConfig(num_workers=2),
             run_config=ray.train.RunConfig(storage_path=sys.argv[1], name="train"),
         )

@@ -10,7 +10,8 @@ import pytest
 
 import otel_ml
 from tests.e2e.jobs import environment, finished, the_run_in
-from tests.e2e.ray_train_job import STEPS
+
+STEPS = 4
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full, pytest.mark.timeout(300)]
 
@@ -18,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.full, pytest.mark.timeout(300)]
 def test_workers_of_ray_train_are_the_ranks_of_the_trainer_in_the_drivers_run(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as short:
         env = environment(OTEL_ML_DIR=tmp_path / "runs", OTEL_ML_END_SILENCE=2000, RAY_TMPDIR=short)
-        finished([sys.executable, "-m", "tests.e2e.ray_train_job", tmp_path / "storage"], env, tmp_path)
+        finished([sys.executable, "-m", "tests.e2e.ray_train_job", tmp_path / "storage", STEPS], env, tmp_path)
 
     shown = otel_ml.read(the_run_in(tmp_path / "runs"))
     steps = list(range(STEPS))

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from mlflow import MlflowClient
 
 from tests.e2e.jobs import environment, the_run_in
 
@@ -38,6 +37,8 @@ def test_an_attached_report_is_in_every_backend_and_the_run_ended_as_it_did(tmp_
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     kinds = [row.get("status", row.get("type")) for row in rows if row.get("type") in {"status", "artifact"}]
     assert kinds[-4:] == ["failed", "running", "artifact", "failed"]
+    from mlflow import MlflowClient
+
     client = MlflowClient(f"sqlite:///{tmp_path / 'runs' / 'mlflow.db'}")
     [experiment] = [one for one in client.search_experiments() if one.name == "reported"]
     [stored] = client.search_runs([experiment.experiment_id])

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from accelerate import Accelerator
-from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
 import otel_ml
 from otel_ml.integrations.huggingface import OtelMLCallback, OtelMLTracker
 from otel_ml.testing import Capture
+
+if TYPE_CHECKING:
+    from transformers import Trainer
 
 STEPS = 4
 
@@ -20,6 +21,8 @@ def rows(count: int) -> list[dict[str, Any]]:
 
 
 def trainer(folder: Path, callback: OtelMLCallback, **more: Any) -> Trainer:
+    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+
     config = BertConfig(
         vocab_size=8, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8, num_labels=2
     )
@@ -89,6 +92,8 @@ def test_checkpoints_are_kept_where_asked_for(otel_ml_capture: Capture, tmp_path
 
 
 def test_what_accelerate_logs_is_in_the_run(otel_ml_capture: Capture) -> None:
+    from accelerate import Accelerator
+
     accelerator = Accelerator(log_with=OtelMLTracker("digits"), cpu=True)
     accelerator.init_trackers("digits", config={"lr": 0.1})
 
