@@ -61,6 +61,9 @@ def buckets_of(values: Sequence[float], scale: int = 6) -> Buckets:
 
 def stats_of(values: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
     """Fold one writer's records of a metric as a worker does."""
+    if len(values) == 1 and weights is None:  # a tenth of the time, in tests that record 300,000 times
+        [value] = values
+        return [1, value, value, value, (value - value) ** 2, math.nan, math.nan]
     data = np.array(values, dtype=float)
     with np.errstate(invalid="ignore"):
         mean = data.mean()
@@ -103,9 +106,10 @@ class Rank:
         rows: list[list[float]] = []
         keys: list[SeriesKey] = []
         buckets: list[Buckets | None] = []
+        kinds = self._kinds(reduction)
         for name, value in values.items():
             records = [value] if isinstance(value, (int, float)) else list(value)
-            for kind in self._kinds(reduction):
+            for kind in kinds:
                 keys.append(SeriesKey(name, attributes, kind))  # type: ignore[arg-type]
                 rows.append(self._row(kind, records, weights))
                 buckets.append(buckets_of(records) if kind == "buckets" else None)

@@ -130,15 +130,16 @@ def test_a_child_forked_while_another_thread_records_is_not_locked_out(server: O
                 level.add(1)
 
         threading.Thread(target=record, daemon=True).start()
+        children = []
         for number in range(60):
-            pid = os.fork()
-            if pid == 0:
+            children.append(os.fork())
+            if children[-1] == 0:
                 otel_ml.log({"child": number, f"new{number}": 1}, step=2)
                 level.add(1)
                 otel_ml.log(values, step=2)
                 otel_ml.shutdown(20)
                 os._exit(0)
-            assert os.waitpid(pid, 0)[1] == 0
+        assert [os.waitpid(child, 0)[1] for child in children] == [0] * 60
     """
     run(program, environment(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url}), tmp_path)
 

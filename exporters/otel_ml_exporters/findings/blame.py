@@ -34,8 +34,8 @@ def own_extra(seconds: Floats, usual: Floats) -> Floats:
         >>> own_extra(seconds, low_median(seconds)).round(3).tolist()
         [[0.0, 0.0], [0.3, 0.0]]
     """
-    taken = np.cumsum(np.nan_to_num(seconds), axis=1)
-    begun = np.column_stack((np.zeros(len(seconds)), taken[:, :-1]))
+    begun = np.zeros_like(seconds)
+    np.cumsum(np.where(np.isnan(seconds), 0.0, seconds)[:, :-1], axis=1, out=begun[:, 1:])
     alone = seconds - (begun.max(axis=0) - begun)
     extra: Floats = np.minimum(seconds - usual, alone - low_median(alone, least=2))
     return extra

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -11,6 +11,9 @@ import numpy.typing as npt
 __all__ = ["Cells"]
 
 Floats = npt.NDArray[np.float64]
+
+Places = tuple[npt.NDArray[np.int64], ...]
+"""What `np.ix_` makes."""
 
 T = TypeVar("T", bound=np.generic)
 
@@ -45,6 +48,8 @@ class Cells:
             setattr(self, name, np.zeros((0, 0)))
         self.since: npt.NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
         self.is_open: npt.NDArray[np.bool_] = np.zeros((0, 0), dtype=bool)
+        self._known: tuple[Sequence[int], Sequence[str]] = (), ()
+        self._places: tuple[Places, Places] = (), ()
 
     evidence: Floats
     relief: Floats
@@ -65,6 +70,7 @@ class Cells:
                 self.ranks[rank] = len(self.ranks)
         if shape == (len(self.ranks), len(self.phases)):
             return False
+        self._known = (), ()  # a phase that had no room may have found one
         for name, empty in _FIELDS.items():
             setattr(self, name, self._larger(getattr(self, name), empty))
         self.since, self.is_open = self._larger(self.since, 0), self._larger(self.is_open, 0)
@@ -75,12 +81,19 @@ class Cells:
         larger[: matrix.shape[0], : matrix.shape[1]] = matrix
         return larger
 
-    def spread(self, ranks: Iterable[int], phases: Iterable[str], seconds: Floats) -> Floats:
+    def spread(self, ranks: Sequence[int], phases: Sequence[str], seconds: Floats) -> Floats:
         """Return `seconds` in the places of this matrix; NaN where nothing was given, or no time."""
-        rows = np.array([self.ranks.get(rank, -1) for rank in ranks], dtype=np.int64)
-        columns = np.array([self.phases.get(phase, -1) for phase in phases], dtype=np.int64)
+        if self._known != (ranks, phases):  # else as in the step before: nearly always
+            self._known, self._places = (ranks, phases), self._found(ranks, phases)
         spread = np.full((len(self.ranks), len(self.phases)), np.nan)
-        known_rows, known_columns = np.flatnonzero(rows >= 0), np.flatnonzero(columns >= 0)
-        spread[np.ix_(rows[known_rows], columns[known_columns])] = seconds[np.ix_(known_rows, known_columns)]
+        places, given = self._places
+        spread[places] = seconds[given]
         spread[~((spread >= 0) & (spread <= LONGEST_S))] = np.nan
         return spread
+
+    def _found(self, ranks: Sequence[int], phases: Sequence[str]) -> tuple[Places, Places]:
+        """Return where ranks and phases are in these matrices, and where those that are there were given."""
+        rows = np.array([self.ranks.get(rank, -1) for rank in ranks], dtype=np.int64)
+        columns = np.array([self.phases.get(phase, -1) for phase in phases], dtype=np.int64)
+        known_rows, known_columns = np.flatnonzero(rows >= 0), np.flatnonzero(columns >= 0)
+        return np.ix_(rows[known_rows], columns[known_columns]), np.ix_(known_rows, known_columns)

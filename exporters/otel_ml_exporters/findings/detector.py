@@ -65,6 +65,7 @@ class Detector:
         self._cells = Cells()
         self._scatter = np.zeros(0)
         self._looks = np.zeros(0)
+        self._take_scatter(self._scatter)
         self.open: dict[tuple[int, str], Finding] = {(one.rank, one.phase): one for one in open_findings}
         self.slowdowns: Floats = np.zeros(0)
 
@@ -122,7 +123,7 @@ class Detector:
         if not cells.grow(timers.ranks, timers.phases):
             return
         new = len(cells.phases) - len(self._scatter)
-        self._scatter = np.concatenate((self._scatter, np.full(new, _SCATTER_AT_FIRST)))
+        self._take_scatter(np.concatenate((self._scatter, np.full(new, _SCATTER_AT_FIRST))))
         self._looks = np.concatenate((self._looks, np.full(new, 4.0)))
         for (rank, phase), finding in self.open.items():  # of before a restart of the service, or known anyway
             place = cells.ranks.get(rank, -1), cells.phases.get(phase, -1)
@@ -135,41 +136,43 @@ class Detector:
     def _learn_scatter(self, slow: Floats) -> None:
         """A culprit that stays slow does not scatter more, and the median over ranks does not mind one that does."""
         found = median(np.abs(slow - self._cells.before), least=2) / _OF_DIFFERENCES
-        known = ~np.isnan(found)
         found = np.minimum(found, 3 * self._scatter + 0.01)
-        self._looks[known] = np.minimum(self._looks[known] + 1, _SCATTER_STEPS)
-        self._scatter[known] += (found[known] - self._scatter[known]) / self._looks[known]
+        known = ~np.isnan(found)
+        self._looks = np.where(known, np.minimum(self._looks + 1, _SCATTER_STEPS), self._looks)
+        self._take_scatter(self._scatter + np.where(known, (found - self._scatter) / self._looks, 0.0))
         self._cells.before = np.where(np.isnan(slow), self._cells.before, slow)
 
-    @property
-    def _slack(self) -> Floats:
-        slack: Floats = np.maximum(self._thresholds.warning / 2, self._scatter)
-        return slack
-
-    @property
-    def _needed(self) -> Floats:
-        needed: Floats = np.maximum(self._thresholds.steps * self._slack, self._thresholds.sigmas * self._scatter)
-        return needed
+    def _take_scatter(self, scatter: Floats) -> None:
+        """Set what depends on each phase's scatter: the slow-down that is none, and the evidence that is needed."""
+        self._scatter = scatter
+        self._slack: Floats = np.maximum(self._thresholds.warning / 2, scatter)
+        self._needed: Floats = np.maximum(self._thresholds.steps * self._slack, self._thresholds.sigmas * scatter)
+        self._enough: Floats = self._needed * (1 - 1e-9)
 
     def _weigh(self, step: int, slow: Floats, extra: Floats) -> None:
         cells, slack, needed = self._cells, self._slack, self._needed
         seen = ~np.isnan(slow)
-        begins = seen & (cells.evidence == 0) & ~cells.is_open & (slow > slack)
-        cells.since[begins] = step
-        cells.seconds[begins] = cells.total[begins] = 0.0
-        cells.recent[begins], cells.extra[begins] = slow[begins], extra[begins]
+        begins = (slow > slack) & (cells.evidence == 0) & ~cells.is_open
+        if begins.any():
+            cells.since[begins] = step
+            cells.seconds[begins] = cells.total[begins] = 0.0
+            cells.recent[begins], cells.extra[begins] = slow[begins], extra[begins]
         share = needed / self._thresholds.steps
-        gain = np.clip(slow - slack, -share, share)
-        cells.evidence = np.where(seen, np.clip(cells.evidence + gain, 0.0, needed), cells.evidence)
-        cells.relief = np.where(seen & cells.is_open, np.clip(cells.relief - gain, 0.0, needed), cells.relief)
+        gain = np.where(seen, np.minimum(np.maximum(slow - slack, -share), share), 0.0)
+        cells.evidence = np.minimum(np.maximum(cells.evidence + gain, 0.0), needed)
+        if self.open:
+            relief = np.minimum(np.maximum(cells.relief - gain, 0.0), needed)
+            cells.relief = np.where(seen & cells.is_open, relief, cells.relief)
         cells.recent += np.where(seen, _SMOOTHING * (slow - cells.recent), 0.0)
         cells.extra += np.where(seen, _SMOOTHING * (extra - cells.extra), 0.0)
         cells.seconds += np.where(seen, np.maximum(extra, 0.0), 0.0)
         cells.total += np.where(seen, np.maximum(slow, 0.0), 0.0)
 
     def _ended(self, step: int) -> list[Finding]:
+        if not self.open:
+            return []
         cells = self._cells
-        relieved = cells.is_open & (cells.relief >= self._needed * (1 - 1e-9))
+        relieved = cells.is_open & (cells.relief >= self._enough)
         found = []
         for rank, phase in self._names(relieved):
             place = self._place(rank, phase)
@@ -197,7 +200,9 @@ class Detector:
 
     def _begun(self, step: int, usual: Floats) -> list[Finding]:
         cells = self._cells
-        suspects = cells.evidence >= self._needed * (1 - 1e-9)
+        suspects = cells.evidence >= self._enough
+        if not suspects.any():
+            return []
         begun = without_containers(suspects, cells.extra, usual) & ~cells.is_open
         found = []
         for rank, phase in self._names(begun):

@@ -36,6 +36,6 @@ def _ordered(values: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
 
 
 def _picked(ordered: Floats, counts: npt.NDArray[np.int64], place: npt.NDArray[np.int64], least: int) -> Floats:
-    chosen = np.take_along_axis(ordered, np.maximum(place, 0)[None, :], axis=0)[0]
+    chosen = ordered[np.maximum(place, 0), np.arange(len(place))]
     picked: Floats = np.where(counts >= max(least, 1), chosen, np.nan)
     return picked
