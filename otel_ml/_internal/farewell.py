@@ -112,9 +112,14 @@ class Farewell:
         points = sum(frame.points for frame in self._sender.spool.pending)
         why = f" ({self._sender.last_error})" if self._sender.last_error else ""
         if identity.place.local_rank == 0:
+            brought_by = (
+                "The service that still starts brings them into the run; if it does not: otel-ml recover"
+                if self._link.is_starting
+                else "The next start of this run sends them, or: otel-ml recover"
+            )
             sentence = (
                 f"{points:,} points of rank {identity.place.rank} are not acknowledged{why}; they are kept on "
-                "this host. The next start of this run sends them, or: otel-ml recover"
+                f"this host. {brought_by}"
             )
             self._console.line(explained(sentence, "not-acknowledged"))
 

@@ -112,6 +112,14 @@ def test_a_service_that_never_answers_is_waited_for_five_seconds(tmp_path: Path)
     assert 4.0 < time.monotonic() - begun < 12.0
 
 
+def test_what_a_job_leaves_to_a_service_that_still_starts_is_brought_by_it_and_that_is_said(tmp_path: Path) -> None:
+    _, errors = run(SHORT, slow_machine(tmp_path, 7), tmp_path)
+
+    assert "The service that still starts brings them into the run" in errors
+    rows = tmp_path / "runs" / "short" / "one" / "metrics.jsonl"
+    assert eventually(lambda: rows.exists() and delivered(tmp_path)) == [0.0, 1.0, 2.0, 3.0]
+
+
 def test_a_job_that_died_before_its_service_was_there_and_is_started_again_counts_no_step_twice(
     slow_service: Mapping[str, str], tmp_path: Path
 ) -> None:
