@@ -246,15 +246,15 @@ def _embedded(rendezvous: Path, source: _Source, problems: list[str]) -> Embedde
 
 
 def _scraped(said: FileSettings, file: Path | None, problems: list[str]) -> ScrapedSeries:
-    found = dict(said.scraped)
+    found = {key: value for key, value in said.scraped.items() if value is not None}
     for key in ("allow", "deny"):
-        globs = found.get(key, ())
-        if isinstance(globs, str) or not all(isinstance(glob, str) for glob in globs):
+        globs = found.get(key, [])
+        if not isinstance(globs, list) or not all(isinstance(glob, str) for glob in globs):
             problems.append(f"{file}: scraped.{key}: expected a list of globs, such as ['vllm/*'], got {globs!r}.")
         elif key in found:
             found[key] = tuple(globs)
     most = found.get("max_series", 1)
-    if not isinstance(most, int) or most < 1:
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
         problems.append(f"{file}: scraped.max_series: expected a whole number of at least 1, got {most!r}.")
     return ScrapedSeries() if problems else ScrapedSeries(**found)
 

@@ -81,6 +81,8 @@ CASES = {
     "service.json nested without end": ("rendezvous", b"[" * 100_000),
     "a line that is a number": ("rows", b"2\n"),
     "a line nested without end": ("rows", b"[" * 100_000 + b"\n"),
+    "patterns of scraped series that are nothing": ("yaml", b"scraped: {allow: ['vllm/*'], deny: }\n"),
+    "patterns of scraped series that are a number": ("yaml", b"scraped: {deny: 5}\n"),
     "a size of 400 digits": ("settings", b'{"OTEL_ML_DIR_MAX": "' + b"9" * 400 + b'"}'),
 }  # fmt: skip
 

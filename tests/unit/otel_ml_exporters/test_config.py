@@ -136,12 +136,19 @@ def test_the_budget_of_scraped_series_comes_from_the_file(tmp_path: Path) -> Non
     assert config.scraped == ScrapedSeries(allow=("vllm/*",), max_series=7)
 
 
+def test_a_setting_of_the_file_without_a_value_says_nothing(tmp_path: Path) -> None:
+    assert load(tmp_path, "scraped: {allow: , max_series: 7}").scraped == ScrapedSeries(max_series=7)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("scraped: {alow: ['vllm/*']}", "Did you mean 'allow'?"),
         ("scraped: {deny: 'vllm/*'}", "scraped.deny: expected a list of globs, such as ['vllm/*'], got 'vllm/*'."),
+        ("scraped: {deny: 5}", "scraped.deny: expected a list of globs, such as ['vllm/*'], got 5."),
+        ("scraped: {allow: {}}", "scraped.allow: expected a list of globs, such as ['vllm/*'], got {}."),
         ("scraped: {max_series: none}", "scraped.max_series: expected a whole number of at least 1, got 'none'."),
+        ("scraped: {max_series: yes}", "scraped.max_series: expected a whole number of at least 1, got True."),
     ],
 )
 def test_a_wrong_budget_is_named(tmp_path: Path, text: str, said: str) -> None:
