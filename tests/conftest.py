@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -35,6 +36,11 @@ LAUNCHERS = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin the longest files first: they decide when two processes are done."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Exempt what was collected from the garbage collector: 800,000 objects, 0.7 s each time, and all of them stay."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

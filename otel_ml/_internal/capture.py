@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import sys
 import threading
@@ -19,6 +20,8 @@ from otel_ml.redaction import redacted, redacted_arguments
 from otel_ml.wire import attributes as keys
 
 __all__ = ["Capture", "captured"]
+
+_NAME_AND_VERSION = re.compile(r"^(Name|Version): *(\S+)", re.MULTILINE)
 
 
 class Capture:
@@ -55,8 +58,7 @@ def captured(role: str) -> Iterator[LogRecord]:
     diff = _run_git("diff", "HEAD", "--no-ext-diff", "--no-color")
     if diff:
         yield _artifact("git-diff.patch", redacted(diff) + "\n")
-    packages = sorted(f"{item.metadata['Name']}=={item.version}" for item in distributions() if item.metadata["Name"])
-    yield _artifact("packages.txt", "\n".join(dict.fromkeys(packages)) + "\n")
+    yield _artifact("packages.txt", "\n".join(sorted(set(_packages()))) + "\n")
 
 
 def _program() -> Mapping[str, object]:
@@ -87,6 +89,15 @@ def _run_git(*arguments: str) -> str:
         ).stdout.decode("utf-8", "replace").strip()  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return ""
+
+
+def _packages() -> Iterator[str]:
+    """Yield `name==version` of all that is installed, without parsing the description of each as an e-mail."""
+    for item in distributions():
+        text = item.read_text("METADATA") or item.read_text("PKG-INFO") or item.read_text("") or ""
+        found = dict(_NAME_AND_VERSION.findall(text.partition("\n\n")[0]))
+        if len(found) == 2:
+            yield f"{found['Name']}=={found['Version']}"
 
 
 def _artifact(name: str, text: str) -> LogRecord:

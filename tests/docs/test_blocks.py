@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.page import Block, blocks_of
-from tests.e2e.jobs import ROOT, environment
+from tests.e2e.jobs import ROOT, environment, finished
 from tests.ports import free_port
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -23,7 +23,7 @@ COMMANDS = {
     "otel-ml": 'exec "{python}" -m otel_ml_exporters "$@"',
     "torchrun": 'exec "{python}" -m torch.distributed.run --master-port "{port}" "$@"',
     # Resolves the extras for real, against this checkout and what `make setup` installed of them; nothing is installed.
-    "pip": 'exec "{python}" -m pip "${{@/#otel-ml/{root}}}" --quiet --dry-run --no-index --no-build-isolation',
+    "pip": 'exec "{python}" -m pip "${{@/#otel-ml/{wheel}}}" --quiet --dry-run --no-index',
 }
 READ = {"text", "yaml", "toml", "mermaid"}
 
@@ -36,21 +36,41 @@ def runs_here(block: Block) -> bool:
     return block.language in RUN and block.marker in {None, "when written"}
 
 
-def with_commands(folder: Path) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build this checkout once: pip would have each page ask the build backend for what it needs."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        folder,
+    ]
+    finished([*build, ROOT], environment(), folder)
+    [built] = folder.glob("otel_ml-*.whl")
+    return built
+
+
+def with_commands(folder: Path, wheel: Path) -> dict[str, str]:
     """Return an environment in which `otel-ml`, `python` and what `pip` finds as otel-ml are those of this checkout."""
     commands = folder / ".bin"
     commands.mkdir()
     for name, program in COMMANDS.items():
         command = commands / name
-        filled = program.format(python=sys.executable, root=ROOT, port=free_port())
+        filled = program.format(python=sys.executable, wheel=wheel, port=free_port())
         command.write_text(f"#!/usr/bin/env bash\n{filled}\n")
         command.chmod(0o755)
     return environment(PATH=f"{commands}{os.pathsep}{os.environ['PATH']}", DOCS_PAGE=folder)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(map(runs_here, blocks_of(page)))], ids=relative)
-def test_every_block_of_the_page_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
-    env = with_commands(tmp_path)
+def test_every_block_of_the_page_runs_and_prints_what_the_page_says(page: Path, wheel: Path, tmp_path: Path) -> None:
+    env = with_commands(tmp_path, wheel)
     env.pop("OTEL_ML_DIR")  # the page's readers have the default
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     command = [sys.executable, "-m", "tests.docs.runner", str(page)]

@@ -63,10 +63,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install it as the README says, and return the environment's `bin`."""
+    """Install it as the README says, and return the environment's `bin`.
+
+    The pip is that of this environment: to give each its own, and to compile what nobody imports, took 14 seconds.
+    """
     folder = tmp_path_factory.mktemp("minimal")
-    succeeded([sys.executable, "-m", "venv", "venv"], folder)
-    succeeded(["venv/bin/python", "-m", "pip", "install", "--quiet", wheel], folder)  # pip install otel-ml
+    succeeded([sys.executable, "-m", "venv", "--without-pip", "venv"], folder)
+    pip = [sys.executable, "-m", "pip", "--python", "venv/bin/python"]
+    succeeded([*pip, "install", "--quiet", "--no-compile", wheel], folder)  # pip install otel-ml
     return folder / "venv" / "bin"
 
 

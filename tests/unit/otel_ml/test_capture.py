@@ -1,12 +1,13 @@
-"""What a run was started from belongs to that run, however long git takes."""
+"""What a run was started from belongs to that run, however long git takes; packages are told by their headers."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from otel_ml._internal.capture import Capture
+from otel_ml._internal.capture import Capture, captured
 from otel_ml._internal.events import EVENTS
 
 
@@ -25,3 +26,22 @@ def test_what_is_found_after_the_run_has_ended_is_not_put_into_the_next_one(
     capture.end(30.0)
 
     assert list(EVENTS.take()) == []
+
+
+def test_packages_are_told_by_their_headers_whatever_their_descriptions_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, file in {
+        "new-2.0.dist-info/METADATA": "Name: New.Name\nVersion: 2.0\n\nName: wrong\nVersion: 9\n",
+        "old-1.0.egg-info/PKG-INFO": "Version: 1.0\nName: old\nDescription: it says\n        Name: wrong\n",
+        "older-0.9.egg-info": "Name: older\nVersion: 0.9\n",
+        "broken-1.0.dist-info/METADATA": "Metadata-Version: 2.1\n\nName: broken\nVersion: 1.0\n",
+        "empty-1.0.dist-info/RECORD": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(file)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+
+    *_, packages = captured("trainer")
+
+    assert packages.body == b"New.Name==2.0\nold==1.0\nolder==0.9\n"
