@@ -54,6 +54,10 @@ class Forked:
         self._control.sendall(json.dumps(life).encode() + b"\n")
         self._id = int(self._answers.readline())
 
+    def is_alive(self) -> bool:
+        """Whether it has not ended yet."""
+        return self.returncode is None and not select.select([self._control], [], [], 0.0)[0]
+
     def kill(self) -> None:
         """End it with SIGKILL; the id is its own until `wait`."""
         if self.returncode is None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
 from collections import Counter
@@ -14,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import psutil
 import pytest
 
 from otel_ml_exporters.backends.mlflow import MlflowExporter
@@ -35,43 +32,30 @@ def address(tmp_path_factory: pytest.TempPathFactory, mlflow_database: Path) -> 
     shutil.copy(mlflow_database, folder / "server.db")
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    command += [
-        "--backend-store-uri",
-        f"sqlite:///{folder / 'server.db'}",
-        "--artifacts-destination",
-        str(folder / "files"),
-    ]
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(command, env={**environment(), **QUIET}, cwd=folder, stdout=log, stderr=log)
+    arguments = [str(folder), str(port)]
+    env = {**environment(), **QUIET}
+    server = Forked("mlflow", "tests.integration.mlflow_server", arguments, env=env, cwd=folder)
     try:
         wait_until_healthy(f"http://127.0.0.1:{port}/health", server)
         yield f"http://127.0.0.1:{port}"
     finally:
-        end(server)
+        server.kill()
+        server.communicate()
 
 
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 
 
-def wait_until_healthy(url: str, server: subprocess.Popen[bytes]) -> None:
+def wait_until_healthy(url: str, server: Forked) -> None:
     deadline = time.monotonic() + WAIT
     while True:
         try:
             with urllib.request.urlopen(url, timeout=1.0):
                 return
         except OSError:
-            assert server.poll() is None, "the server ended"
+            assert server.is_alive(), "the server ended"
             assert time.monotonic() < deadline, "the server does not answer"
             time.sleep(0.1)
-
-
-def end(server: subprocess.Popen[bytes]) -> None:
-    processes = [*psutil.Process(server.pid).children(recursive=True), psutil.Process(server.pid)]
-    for process in processes:
-        process.kill()
-    psutil.wait_procs(processes)
-    server.wait()
 
 
 @pytest.fixture
