@@ -1,7 +1,7 @@
 """Processes of Python that begin with their slow imports done: each is forked from one that does nothing else.
 
-It is what `python -m` would start, some seconds of imports later: with streams, an environment and a folder of its own,
-of the same parent process group, and ended by SIGKILL like any other.
+It is what `python -m` would be after seconds of imports: with streams, an environment and a folder of its own, with
+nothing of another test in its memory, and ended by SIGKILL like any other.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _Resident:
         with its_socket:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.resident", *imports],
-                env={**os.environ, "PYTHONPATH": path, "MLFLOW_DISABLE_TELEMETRY": "true"},  # its thread
+                env={**os.environ, "PYTHONPATH": path, "MLFLOW_DISABLE_TELEMETRY": "true"},  # which would be a thread
                 cwd=ROOT,
                 stdin=its_socket,
                 stdout=subprocess.DEVNULL,
