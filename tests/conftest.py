@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import signal
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.forked import Forked
 
 # Loaded machines are slow, not wrong: the deadline of one example would measure the neighbours.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -52,3 +55,19 @@ def clean_environ(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path / "otel-ml-runs"))
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
+
+
+@pytest.fixture(scope="session")
+def mlflow_database(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """Return a database of MLflow with no run, to be copied; the processes of one pytest share it."""
+    folder = tmp_path_factory.getbasetemp()
+    database = (folder if worker_id == "master" else folder.parent) / "mlflow.db"
+    with database.with_suffix(".lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not database.exists():
+            unfinished = database.with_suffix(".new")
+            maker = Forked("mlflow", "tests.mlflow_database", [str(unfinished)], env=os.environ, cwd=folder)
+            maker.communicate()
+            assert maker.wait() == 0
+            unfinished.replace(database)
+    return database

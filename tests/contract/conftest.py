@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,15 +9,6 @@ import pytest
 
 from tests.contract.otlp_sink import otlp_sink
 from tests.contract.stored import RUN_ID
-
-
-@pytest.fixture(scope="session")
-def mlflow_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a database as MLflow makes it, with no run: its migrations take seconds, for each test again."""
-    database = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
-    made = "import mlflow, sys; mlflow.MlflowClient(sys.argv[1]).search_experiments()"
-    subprocess.run([sys.executable, "-c", made, f"sqlite:///{database}"], check=True, capture_output=True)
-    return database
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,6 +17,7 @@ from tests.contract import stream
 from tests.contract.cases import CASES, Case
 from tests.contract.stored import RUN_ID, Stored, environment, read
 from tests.contract.stream import AT, every_kind, run_info, step, training
+from tests.forked import Forked
 
 TIMEOUT = 30.0
 ENDLESS = 1_000_000
@@ -142,7 +141,8 @@ def test_a_writer_killed_again_and_again_stores_every_scalar_exactly_once(case: 
     last = 0
     for _ in range(3):
         last = killed_after(case, run_dir, last + targets.randint(1, 150))
-    finish = subprocess.run(driver(case, run_dir, last + 500), env=environment(), cwd=run_dir, check=False)
+    finish = driver(case, run_dir, last + 500)
+    finish.communicate()
 
     stored = read(case, run_dir, RUN_ID)
     expected = points(case, map(training, range(1, last + 501)))
@@ -150,16 +150,14 @@ def test_a_writer_killed_again_and_again_stores_every_scalar_exactly_once(case: 
     assert Counter(as_text(stored.scalars + stored.amendments)) == Counter(expected)
 
 
-def driver(case: Case, run_dir: Path, until: int) -> list[str]:
-    return [sys.executable, "-m", "tests.contract.driver", case.id, str(run_dir), RUN_ID, str(until)]
+def driver(case: Case, run_dir: Path, until: int) -> Forked:
+    arguments = [case.id, str(run_dir), RUN_ID, str(until)]
+    return Forked(case.id, "tests.contract.driver", arguments, env=environment(), cwd=run_dir)
 
 
 def killed_after(case: Case, run_dir: Path, seq: int) -> int:
     """Run the driver and kill it while it writes on, past `seq`; return the last one it said it had exported."""
-    process = subprocess.Popen(
-        driver(case, run_dir, ENDLESS), env=environment(), cwd=run_dir, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
+    process = driver(case, run_dir, ENDLESS)
     said = 0
     for line in process.stdout:
         said = int(line)
@@ -167,8 +165,7 @@ def killed_after(case: Case, run_dir: Path, seq: int) -> int:
             break
     process.kill()
     rest = process.stdout.read().splitlines()
-    process.wait()
-    process.stdout.close()
+    process.communicate()
     assert said >= seq, "the driver ended by itself"
     return int(rest[-1]) if rest else said
 

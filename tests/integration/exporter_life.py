@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from otel_ml_exporters.records import RunStatus
 from otel_ml_exporters.registry import exporter_class
 from tests.contract.stored import environment
 from tests.contract.stream import AT, run_info, training
+from tests.forked import Forked
 
 __all__ = ["ENDLESS", "RUN_ID", "begin", "live"]
 
@@ -27,16 +27,10 @@ RUN_ID = "01JLIFE"
 
 def begin(
     exporter: str, run_dir: Path, until: int, *, options: Mapping[str, object] = {}, env: Mapping[str, str] = {}
-) -> subprocess.Popen[str]:
+) -> Forked:
     """Start a life in another process."""
-    command = [sys.executable, "-m", "tests.integration.exporter_life", exporter, json.dumps(options)]
-    return subprocess.Popen(
-        [*command, str(run_dir), RUN_ID, str(until)],
-        env={**environment(), **env},
-        cwd=run_dir,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    arguments = [exporter, json.dumps(options), str(run_dir), RUN_ID, str(until)]
+    return Forked(exporter, "tests.integration.exporter_life", arguments, env={**environment(), **env}, cwd=run_dir)
 
 
 def live(exporter: str, options: str, run_dir: str, run_id: str, until: str) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
 from collections import Counter
@@ -13,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import psutil
 import pytest
 
 from otel_ml_exporters.backends.mlflow import MlflowExporter
@@ -22,53 +20,42 @@ from otel_ml_exporters.errors import PermanentExportError, RetryableExportError
 from otel_ml_exporters.records import Params, RunStatus, StepRecord, Summary
 from tests.contract.stored import environment
 from tests.contract.stream import AT, run_info, scalars, step, training
+from tests.forked import Forked
 from tests.integration.exporter_life import ENDLESS, RUN_ID, begin
 
 WAIT = 110.0
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(tmp_path_factory: pytest.TempPathFactory, mlflow_database: Path) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("mlflow-server")
+    shutil.copy(mlflow_database, folder / "server.db")
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    command += [
-        "--backend-store-uri",
-        f"sqlite:///{folder / 'server.db'}",
-        "--artifacts-destination",
-        str(folder / "files"),
-    ]
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(command, env={**environment(), **QUIET}, cwd=folder, stdout=log, stderr=log)
+    arguments = [str(folder), str(port)]
+    env = {**environment(), **QUIET}
+    server = Forked("mlflow", "tests.integration.mlflow_server", arguments, env=env, cwd=folder)
     try:
         wait_until_healthy(f"http://127.0.0.1:{port}/health", server)
         yield f"http://127.0.0.1:{port}"
     finally:
-        end(server)
+        server.kill()
+        server.communicate()
 
 
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 
 
-def wait_until_healthy(url: str, server: subprocess.Popen[bytes]) -> None:
+def wait_until_healthy(url: str, server: Forked) -> None:
     deadline = time.monotonic() + WAIT
     while True:
         try:
             with urllib.request.urlopen(url, timeout=1.0):
                 return
         except OSError:
-            assert server.poll() is None, "the server ended"
+            assert server.is_alive(), "the server ended"
             assert time.monotonic() < deadline, "the server does not answer"
             time.sleep(0.1)
-
-
-def end(server: subprocess.Popen[bytes]) -> None:
-    processes = [*psutil.Process(server.pid).children(recursive=True), psutil.Process(server.pid)]
-    for process in processes:
-        process.kill()
-    psutil.wait_procs(processes)
-    server.wait()
 
 
 @pytest.fixture
@@ -94,7 +81,6 @@ def test_over_http_a_writer_killed_twice_stores_every_scalar_exactly_once(addres
     last = 0
     for batches in (2, 9):
         life = begin("mlflow", run_dir, ENDLESS, options={"tracking_uri": address})
-        assert life.stdout is not None
         last = [int(line) for line, _ in zip(life.stdout, range(batches + 1), strict=False)][-1]
         life.kill()
         life.communicate()
@@ -112,24 +98,10 @@ def test_over_http_a_writer_killed_twice_stores_every_scalar_exactly_once(addres
     assert {ms - round(AT * 1000) - at * 1000 for key, at, ms, _ in found if key == "tokens"} == {0}
 
 
-OPEN = """
-import sys
-from pathlib import Path
-from otel_ml_exporters.backends.mlflow import MlflowExporter
-from tests.contract.stream import run_info
-exporter = MlflowExporter()
-sys.stdin.readline()
-exporter.start(run_info(Path(sys.argv[1]), sys.argv[2]))
-"""
-
-
 def test_exporters_that_open_one_run_at_once_get_the_same_run_and_the_same_new_database(run_dir: Path) -> None:
-    command = [sys.executable, "-c", OPEN, str(run_dir), RUN_ID]
-    racers = [
-        subprocess.Popen(command, env=environment(), cwd=run_dir, stdin=subprocess.PIPE, text=True) for _ in range(3)
-    ]
+    arguments = [str(run_dir), RUN_ID]
+    racers = [Forked("mlflow", "tests.integration.racer", arguments, env=environment(), cwd=run_dir) for _ in range(3)]
     for racer in racers:
-        assert racer.stdin is not None
         racer.stdin.write("go\n")
         racer.stdin.flush()
     for racer in racers:
@@ -164,7 +136,8 @@ def test_a_server_that_is_away_is_worth_another_try_at_once(run_dir: Path) -> No
 
 
 @pytest.fixture
-def exporter(run_dir: Path) -> MlflowExporter:
+def exporter(run_dir: Path, mlflow_database: Path) -> MlflowExporter:
+    shutil.copy(mlflow_database, run_dir.parents[1] / "mlflow.db")
     made = MlflowExporter()
     made.start(run_info(run_dir, RUN_ID))
     return made

@@ -15,6 +15,7 @@ from otel_ml_exporters.runs.folders import RunFolder
 from tests.contract.stored import environment
 from tests.contract.stream import training
 from tests.fakes.wandb_server import API_KEY, FakeRun, FakeWandb
+from tests.forked import Forked
 from tests.integration.exporter_life import ENDLESS, RUN_ID, begin
 
 WAIT = 60.0
@@ -112,23 +113,15 @@ def test_the_api_key_is_in_no_file(run_dir: Path) -> None:
     assert [path for path in files if API_KEY.encode() in path.read_bytes()] == []
 
 
-def scenario(name: str, run_dir: Path, env: Mapping[str, str] = {}) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.integration.wandb_scenarios", name, str(run_dir)],
-        env={**environment(), **env},
-        cwd=run_dir,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def scenario(name: str, run_dir: Path, env: Mapping[str, str] = {}) -> Forked:
+    arguments = [name, str(run_dir)]
+    return Forked("wandb", "tests.integration.wandb_scenarios", arguments, env={**environment(), **env}, cwd=run_dir)
 
 
 def test_a_run_that_began_online_waits_for_its_server(run_dir: Path) -> None:
     begin("wandb", run_dir, 5).communicate(timeout=WAIT)
 
-    said, _ = scenario("the_server_is_away", run_dir, {"WANDB_BASE_URL": "http://127.0.0.1:9"}).communicate(
-        timeout=WAIT
-    )
+    said = scenario("the_server_is_away", run_dir, {"WANDB_BASE_URL": "http://127.0.0.1:9"}).communicate(timeout=WAIT)
 
     assert said.splitlines() == [
         "RetryableExportError: W&B: http://127.0.0.1:9 does not answer; the run is on the server and waits for it. "
@@ -150,8 +143,8 @@ def test_without_key_or_network_the_run_is_kept_offline_and_stays_so(
     server: FakeWandb, run_dir: Path, env: dict[str, str], reason: str
 ) -> None:
     no_netrc = {"NETRC": str(run_dir / "none")}
-    first, _ = scenario("a_start_without_a_key", run_dir, {**no_netrc, **env}).communicate(timeout=WAIT)
-    second, _ = scenario("a_start_without_a_key", run_dir).communicate(timeout=WAIT)
+    first = scenario("a_start_without_a_key", run_dir, {**no_netrc, **env}).communicate(timeout=WAIT)
+    second = scenario("a_start_without_a_key", run_dir).communicate(timeout=WAIT)
 
     assert first == f"W&B: {reason}; the run is kept offline. (otel-ml explain wandb-offline)\n"
     assert second == "W&B: the run goes on offline, as it began. (otel-ml explain wandb-offline)\n"
@@ -163,7 +156,7 @@ def test_what_a_broken_server_did_not_take_is_delivered_by_the_next_start(server
     first = scenario("the_upload_is_slow", run_dir)
     until(lambda: RUN_ID in server.runs and len(server.runs[RUN_ID].history) == 30)
     server.broken.set()
-    said, _ = first.communicate("go on\n", timeout=WAIT)
+    said = first.communicate("go on\n", timeout=WAIT)
     server.broken.clear()
 
     begin("wandb", run_dir, 90).communicate(timeout=WAIT)
@@ -178,7 +171,6 @@ def test_after_an_outage_the_run_catches_up_within_two_requests_a_second(server:
     life = begin("wandb", run_dir, ENDLESS)
     until(lambda: RUN_ID in server.runs and len(server.runs[RUN_ID].history) >= 30)
     server.broken.set()
-    assert life.stdout is not None
     missed = next(seq for seq in map(int, life.stdout) if seq > len(server.runs[RUN_ID].history) + 1500)
     began = len(server.sent)
     server.broken.clear()
@@ -197,7 +189,7 @@ def test_after_an_outage_the_run_catches_up_within_two_requests_a_second(server:
 def test_metrics_beyond_the_budget_of_names_are_left_out_and_the_rows_stay_whole(
     server: FakeWandb, run_dir: Path
 ) -> None:
-    said, _ = scenario("too_many_names", run_dir).communicate(timeout=WAIT)
+    said = scenario("too_many_names", run_dir).communicate(timeout=WAIT)
 
     assert said.splitlines() == [
         "W&B: the run has 3 metrics (option `names`); values of further ones are not written there, the other "
@@ -210,7 +202,7 @@ def test_metrics_beyond_the_budget_of_names_are_left_out_and_the_rows_stay_whole
 
 @pytest.mark.full
 def test_the_death_of_the_client_s_own_process_asks_for_a_restart(server: FakeWandb, run_dir: Path) -> None:
-    said, _ = scenario("the_service_dies", run_dir).communicate(timeout=WAIT)
+    said = scenario("the_service_dies", run_dir).communicate(timeout=WAIT)
 
     assert "the process wandb-core is gone" in said
     assert rows_of(server.runs[RUN_ID]) == expected(60)
@@ -230,7 +222,6 @@ def test_the_files_of_a_run_killed_offline_are_synchronised_exactly_once(server:
     last = 0
     for batches in (3, 7):
         life = begin("wandb", run_dir, ENDLESS, options={"mode": "offline"})
-        assert life.stdout is not None
         last = [int(line) for line, _ in zip(life.stdout, range(batches), strict=False)][-1]
         life.kill()
         life.communicate()
