@@ -100,7 +100,7 @@ class _Resident:
                 [sys.executable, "-m", "tests.resident", *imports],
                 env={**os.environ, "PYTHONPATH": path, "MLFLOW_DISABLE_TELEMETRY": "true"},  # which would be a thread
                 cwd=ROOT,
-                stdin=its_socket,
+                stdin=its_socket.fileno(),
                 stdout=subprocess.DEVNULL,
             )
         atexit.register(self._end)
