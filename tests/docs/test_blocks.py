@@ -23,7 +23,7 @@ COMMANDS = {
     "otel-ml": 'exec "{python}" -m otel_ml_exporters "$@"',
     "torchrun": 'exec "{python}" -m torch.distributed.run --master-port "{port}" "$@"',
     # Resolves the extras for real, against this checkout and what `make setup` installed of them; nothing is installed.
-    "pip": 'exec "{python}" -m pip "${{@/#otel-ml/{wheel}}}" --quiet --dry-run --no-index',
+    "pip": 'exec "{python}" -m pip "${{@/#otel-ml/{source}}}" --quiet --dry-run --no-index --no-build-isolation',
 }
 READ = {"text", "yaml", "toml", "mermaid"}
 
@@ -40,29 +40,19 @@ def runs_here(block: Block) -> bool:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build this checkout once: pip would have each page ask the build backend for what it needs."""
     folder = tmp_path_factory.mktemp("wheel")
-    build = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--wheel-dir",
-        folder,
-    ]
-    finished([*build, ROOT], environment(), folder)
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    finished([*build, "--wheel-dir", folder, ROOT], environment(), folder)
     [built] = folder.glob("otel_ml-*.whl")
     return built
 
 
-def with_commands(folder: Path, wheel: Path) -> dict[str, str]:
+def with_commands(folder: Path, *, source: Path = ROOT) -> dict[str, str]:
     """Return an environment in which `otel-ml`, `python` and what `pip` finds as otel-ml are those of this checkout."""
     commands = folder / ".bin"
     commands.mkdir()
     for name, program in COMMANDS.items():
         command = commands / name
-        filled = program.format(python=sys.executable, wheel=wheel, port=free_port())
+        filled = program.format(python=sys.executable, source=source, port=free_port())
         command.write_text(f"#!/usr/bin/env bash\n{filled}\n")
         command.chmod(0o755)
     return environment(PATH=f"{commands}{os.pathsep}{os.environ['PATH']}", DOCS_PAGE=folder)
@@ -70,7 +60,7 @@ def with_commands(folder: Path, wheel: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(map(runs_here, blocks_of(page)))], ids=relative)
 def test_every_block_of_the_page_runs_and_prints_what_the_page_says(page: Path, wheel: Path, tmp_path: Path) -> None:
-    env = with_commands(tmp_path, wheel)
+    env = with_commands(tmp_path, source=wheel)
     env.pop("OTEL_ML_DIR")  # the page's readers have the default
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     command = [sys.executable, "-m", "tests.docs.runner", str(page)]
