@@ -3,18 +3,23 @@ from __future__ import annotations
 import pickle
 from argparse import Namespace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
-from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.loggers import Logger
 
 import otel_ml
 from otel_ml.compat.itwinai import ItwinaiLogger, LoggersCollection, MLFlowLogger
-from otel_ml.integrations.lightning import OtelMLLogger, OtelMLTiming
 from otel_ml.testing import Capture, Event
-from tests.unit.otel_ml.integrations.line import BATCHES, Line, loader, trainer
+
+
+@pytest.fixture
+def line() -> ModuleType:
+    """Return what needs Lightning; not at the top, where each process that collects tests would import it."""
+    from tests.unit.otel_ml.integrations import line
+
+    return line
 
 
 def artifacts(capture: Capture) -> dict[str, Event]:
@@ -25,44 +30,50 @@ def aliases(event: Event) -> list[str]:
     return list(event.attributes["ml.artifact.aliases"])
 
 
-def test_what_lightning_logs_is_in_the_run_under_lightnings_steps(otel_ml_capture: Capture) -> None:
-    fitted = trainer(logger=OtelMLLogger(log_model=False), callbacks=[OtelMLTiming()], enable_checkpointing=False)
+def test_what_lightning_logs_is_in_the_run_under_lightnings_steps(line: ModuleType, otel_ml_capture: Capture) -> None:
+    fitted = line.trainer(
+        logger=line.OtelMLLogger(log_model=False), callbacks=[line.OtelMLTiming()], enable_checkpointing=False
+    )
 
-    fitted.fit(Line(), loader(), loader())
-    fitted.test(Line(), loader(), verbose=False)
+    fitted.fit(line.Line(), line.loader(), line.loader())
+    fitted.test(line.Line(), line.loader(), verbose=False)
 
-    assert otel_ml_capture.values("loss") == [float(step) for step in range(BATCHES)]
+    assert otel_ml_capture.values("loss") == [float(step) for step in range(line.BATCHES)]
     assert otel_ml_capture.values("val_loss") == [0.25]
     assert otel_ml_capture.values("test_loss") == [0.125]
-    assert otel_ml_capture.values("epoch")[:BATCHES] == [0.0] * BATCHES
+    assert otel_ml_capture.values("epoch")[: line.BATCHES] == [0.0] * line.BATCHES
     params = [event.body for event in otel_ml_capture.events if event.kind == "ml.params"]
     assert params == [{"width": 1}] * 2
 
 
-def test_each_phase_of_a_batch_is_timed_at_the_step_under_which_lightning_logs(otel_ml_capture: Capture) -> None:
-    fitted = trainer(logger=OtelMLLogger(log_model=False), callbacks=[OtelMLTiming()], enable_checkpointing=False)
+def test_each_phase_of_a_batch_is_timed_at_the_step_under_which_lightning_logs(
+    line: ModuleType, otel_ml_capture: Capture
+) -> None:
+    fitted = line.trainer(
+        logger=line.OtelMLLogger(log_model=False), callbacks=[line.OtelMLTiming()], enable_checkpointing=False
+    )
 
-    fitted.fit(Line(), loader(), loader())
+    fitted.fit(line.Line(), line.loader(), line.loader())
 
     for phase in ("data", "batch", "forward", "backward", "optimizer"):
         steps = sorted(point.step for point in otel_ml_capture.points if point.name == f"time/{phase}")
-        assert steps == list(range(BATCHES)), phase
-        assert [point.count for point in otel_ml_capture.points if point.name == f"time/{phase}"] == [1] * BATCHES
+        assert steps == list(range(line.BATCHES)), phase
+        assert [point.count for point in otel_ml_capture.points if point.name == f"time/{phase}"] == [1] * line.BATCHES
     times = {point.name: point for point in otel_ml_capture.points if point.step == 1}
     phases = sum(times[f"time/{phase}"].value for phase in ("forward", "backward", "optimizer"))
     assert 0 < phases <= times["time/batch"].value
     assert [point.count for point in otel_ml_capture.points if point.name == "time/validation"] == [1]
 
 
-def test_with_gradient_accumulation_the_batches_of_a_step_add_up(otel_ml_capture: Capture) -> None:
-    fitted = trainer(
-        logger=OtelMLLogger(log_model=False),
-        callbacks=[OtelMLTiming()],
+def test_with_gradient_accumulation_the_batches_of_a_step_add_up(line: ModuleType, otel_ml_capture: Capture) -> None:
+    fitted = line.trainer(
+        logger=line.OtelMLLogger(log_model=False),
+        callbacks=[line.OtelMLTiming()],
         enable_checkpointing=False,
         accumulate_grad_batches=2,
     )
 
-    fitted.fit(Line(), loader())
+    fitted.fit(line.Line(), line.loader())
 
     counts: dict[int | None, int] = {}
     for point in otel_ml_capture.points:
@@ -71,36 +82,40 @@ def test_with_gradient_accumulation_the_batches_of_a_step_add_up(otel_ml_capture
     assert counts == {0: 2, 1: 2, 2: 1}
 
 
-def test_what_the_module_records_itself_is_at_the_same_step(otel_ml_capture: Capture) -> None:
-    class Recording(Line):
+def test_what_the_module_records_itself_is_at_the_same_step(line: ModuleType, otel_ml_capture: Capture) -> None:
+    class Recording(line.Line):
         def training_step(self, batch: Any, batch_idx: int) -> Any:
             otel_ml.log({"mine": batch_idx * 2.0})
             return super().training_step(batch, batch_idx)
 
-    fitted = trainer(logger=OtelMLLogger(log_model=False), callbacks=[OtelMLTiming()], enable_checkpointing=False)
-    fitted.fit(Recording(), loader())
+    fitted = line.trainer(
+        logger=line.OtelMLLogger(log_model=False), callbacks=[line.OtelMLTiming()], enable_checkpointing=False
+    )
+    fitted.fit(Recording(), line.loader())
 
     assert otel_ml_capture.values("mine") == [0.0, 2.0, 4.0, 6.0, 8.0]
 
 
-def test_a_batch_that_fails_stops_its_timers_and_the_run_says_so(otel_ml_capture: Capture) -> None:
-    class Failing(Line):
+def test_a_batch_that_fails_stops_its_timers_and_the_run_says_so(line: ModuleType, otel_ml_capture: Capture) -> None:
+    class Failing(line.Line):
         def training_step(self, batch: Any, batch_idx: int) -> Any:
             raise ZeroDivisionError
 
-    fitted = trainer(logger=OtelMLLogger(), callbacks=[OtelMLTiming()], enable_checkpointing=False)
+    fitted = line.trainer(logger=line.OtelMLLogger(), callbacks=[line.OtelMLTiming()], enable_checkpointing=False)
     with pytest.raises(ZeroDivisionError):
-        fitted.fit(Failing(), loader())
+        fitted.fit(Failing(), line.loader())
 
     assert [point.count for point in otel_ml_capture.points if point.name == "time/batch"] == [1]
     [ended] = [event for event in otel_ml_capture.events if event.kind == "lightning.finalize"]
     assert ended.attributes["status"] == "failed"
 
 
-def test_every_method_of_lightnings_logger_does_something_or_says_why_not(otel_ml_capture: Capture) -> None:
-    logger = OtelMLLogger(prefix="train", log_model=False)
+def test_every_method_of_lightnings_logger_does_something_or_says_why_not(
+    line: ModuleType, otel_ml_capture: Capture
+) -> None:
+    logger = line.OtelMLLogger(prefix="train", log_model=False)
 
-    assert isinstance(logger, Logger)
+    assert isinstance(logger, line.Logger)
     run = logger.experiment
     assert (logger.name, logger.version) == (run.experiment, run.id)
     assert logger.log_dir == str(run.dir)
@@ -109,7 +124,7 @@ def test_every_method_of_lightnings_logger_does_something_or_says_why_not(otel_m
     logger.log_metrics({"loss": 0.5}, step=3)
     logger.log_hyperparams(Namespace(lr=0.1))
     logger.log_hyperparams({"depth": 2}, more=True)
-    model = Line()
+    model = line.Line()
     logger.log_graph(model)
     logger.log_graph(model)
     logger.save()
@@ -124,17 +139,17 @@ def test_every_method_of_lightnings_logger_does_something_or_says_why_not(otel_m
 
 @pytest.mark.feature("I10", "better", "checkpoint, metadata, aliases; the best, the last or all; timers of all ranks")
 def test_the_checkpoints_that_remain_are_kept_with_metadata_and_aliases(
-    otel_ml_capture: Capture, tmp_path: Path
+    line: ModuleType, otel_ml_capture: Capture, tmp_path: Path
 ) -> None:
-    class Worse(Line):
+    class Worse(line.Line):
         def validation_step(self, batch: Any, batch_idx: int) -> None:
             self.log("val_loss", 1.0 + self.current_epoch)
 
-    saving = ModelCheckpoint(tmp_path / "saved", "{epoch}", monitor="val_loss", save_top_k=1, save_last=True)
-    fitted = trainer(logger=OtelMLLogger(), callbacks=[saving])
+    saving = line.ModelCheckpoint(tmp_path / "saved", "{epoch}", monitor="val_loss", save_top_k=1, save_last=True)
+    fitted = line.trainer(logger=line.OtelMLLogger(), callbacks=[saving])
     fitted.fit_loop.max_epochs = 2
 
-    fitted.fit(Worse(), loader(), loader())
+    fitted.fit(Worse(), line.loader(), line.loader())
 
     kept = artifacts(otel_ml_capture)
     assert set(kept) == {"epoch=0", "epoch=0/metadata", "last", "last/metadata"}
@@ -148,9 +163,9 @@ def test_the_checkpoints_that_remain_are_kept_with_metadata_and_aliases(
     assert (metadata["ModelCheckpoint"]["monitor"], metadata["ModelCheckpoint"]["save_top_k"]) == ("val_loss", 1)
 
 
-def test_all_checkpoints_are_kept_as_they_are_saved(otel_ml_capture: Capture, tmp_path: Path) -> None:
-    saving = ModelCheckpoint(tmp_path / "saved", "{step}", save_top_k=-1, every_n_train_steps=2)
-    trainer(logger=OtelMLLogger(log_model="all"), callbacks=[saving]).fit(Line(), loader())
+def test_all_checkpoints_are_kept_as_they_are_saved(line: ModuleType, otel_ml_capture: Capture, tmp_path: Path) -> None:
+    saving = line.ModelCheckpoint(tmp_path / "saved", "{step}", save_top_k=-1, every_n_train_steps=2)
+    line.trainer(logger=line.OtelMLLogger(log_model="all"), callbacks=[saving]).fit(line.Line(), line.loader())
 
     kept = [
         event for event in otel_ml_capture.events if event.kind == "ml.artifact" and "metadata" not in str(event.name)
@@ -159,22 +174,24 @@ def test_all_checkpoints_are_kept_as_they_are_saved(otel_ml_capture: Capture, tm
     assert all("latest" in aliases(event) for event in kept)
 
 
-def test_a_logger_survives_being_sent_to_another_process(otel_ml_capture: Capture) -> None:
-    logger = OtelMLLogger(prefix="train")
+def test_a_logger_survives_being_sent_to_another_process(line: ModuleType, otel_ml_capture: Capture) -> None:
+    logger = line.OtelMLLogger(prefix="train")
 
     sent = pickle.loads(pickle.dumps(logger))
 
     assert sent.version == logger.version
 
 
-def test_lightning_logs_through_the_loggers_of_itwinai(otel_ml_capture: Capture, tmp_path: Path) -> None:
+def test_lightning_logs_through_the_loggers_of_itwinai(
+    line: ModuleType, otel_ml_capture: Capture, tmp_path: Path
+) -> None:
     collection = LoggersCollection([MLFlowLogger(log_freq="epoch")])
     logger = ItwinaiLogger(collection, log_model=True)
-    saving = ModelCheckpoint(tmp_path / "saved", "best", monitor="val_loss")
+    saving = line.ModelCheckpoint(tmp_path / "saved", "best", monitor="val_loss")
 
-    trainer(logger=logger, callbacks=[saving]).fit(Line(width=3), loader(), loader())
+    line.trainer(logger=logger, callbacks=[saving]).fit(line.Line(width=3), line.loader(), line.loader())
 
-    assert otel_ml_capture.values("loss") == [float(step) for step in range(BATCHES)]
+    assert otel_ml_capture.values("loss") == [float(step) for step in range(line.BATCHES)]
     assert [event.body for event in otel_ml_capture.events if event.kind == "ml.params"] == [{"width": 3}]
     assert set(artifacts(otel_ml_capture)) == {"best", "best/metadata"}
     assert aliases(artifacts(otel_ml_capture)["best"]) == ["latest", "best"]
