@@ -111,6 +111,10 @@ class EmbeddedLink:
         """Whether the service was started, by this process or by another one that holds the lock."""
         return self._process is not None or self._is_locked_out
 
+    @property
+    def starts_here(self) -> bool:
+        return self.is_starting
+
     def close(self) -> None:
         self._release()
 

@@ -114,7 +114,7 @@ class Farewell:
         if identity.place.local_rank == 0:
             brought_by = (
                 "The service that still starts brings them into the run; if it does not: otel-ml recover"
-                if self._link.is_starting
+                if self._link.starts_here
                 else "The next start of this run sends them, or: otel-ml recover"
             )
             sentence = (

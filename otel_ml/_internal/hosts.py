@@ -110,6 +110,10 @@ class OtherHostLink:
     def is_starting(self) -> bool:
         return self._joined is None if self._own is None else self._own.is_starting
 
+    @property
+    def starts_here(self) -> bool:
+        return self._own is not None and self._own.starts_here
+
     def close(self) -> None:
         if self._own is not None:
             self._own.close()

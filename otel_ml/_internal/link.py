@@ -47,6 +47,10 @@ class Link(Protocol):
     def is_starting(self) -> bool:
         """Whether a service that does not answer yet is about to: worth waiting for at the end of a short job."""
 
+    @property
+    def starts_here(self) -> bool:
+        """Whether that service is one of this host: it takes up what processes of the host leave behind."""
+
     def close(self) -> None:
         """Let go of what is held."""
 
@@ -87,6 +91,10 @@ class RemoteLink:
     @property
     def is_starting(self) -> bool:
         return False  # it is not ours to start, and may never be there
+
+    @property
+    def starts_here(self) -> bool:
+        return False
 
     def close(self) -> None:
         """The transport is closed by who uses it."""

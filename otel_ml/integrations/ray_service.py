@@ -110,6 +110,11 @@ class ActorLink:
         """Whether the actor is still to say where the service is."""
         return self._reached is None and _is_connected()
 
+    @property
+    def starts_here(self) -> bool:
+        """Whether that service would take up what this process leaves: it may be on another host."""
+        return False
+
     def close(self) -> None:
         """Take back what children of this process were told."""
         for name in self._written:
