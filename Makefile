@@ -29,7 +29,7 @@ demo: $(STAMP)  ## The main job: real training on 5 processes, one run in Tensor
 	otel-ml demo
 
 test: $(STAMP)  ## Unit, property, contract, integration, examples, packaging, every block of the docs
-	python -m pytest -m "not e2e and not chaos and not browser and not full" -n 3 --dist loadfile $(STACK_AFTER)=400
+	python -m pytest -m "not e2e and not chaos and not browser and not full" -n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
 
 check: $(STAMP)  ## ruff, mypy --strict, import-linter, typing as a user writes it, docs build
 	ruff check .

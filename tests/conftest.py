@@ -22,6 +22,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell without job control starts what it puts in the background so, and our processes would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+TESTS = Path(__file__).parent
+
 LAUNCHERS = (
     "RANK",
     "WORLD_SIZE",
@@ -37,8 +39,13 @@ LAUNCHERS = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin the longest files first: they decide when two processes are done."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    """Begin with the longest files, go on with what starts processes: they decide when all is done."""
+    items.sort(key=lambda item: (item.get_closest_marker("long") is None, is_quick(item)))
+
+
+def is_quick(item: pytest.Item) -> bool:
+    """Whether it is a doctest, or a test of a unit."""
+    return not item.path.is_relative_to(TESTS) or item.path.is_relative_to(TESTS / "unit")
 
 
 def pytest_collection_finish() -> None:

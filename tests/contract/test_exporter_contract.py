@@ -25,9 +25,12 @@ ENDLESS = 1_000_000
 FOUR = {"jsonl", "tensorboard", "mlflow", "wandb"}
 """The exporters on which every change is tried; the others pass the same suite in `make full`."""
 
-pytestmark = pytest.mark.parametrize(
-    "case", [pytest.param(case, id=case.id, marks=[] if case.id in FOUR else pytest.mark.full) for case in CASES]
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.parametrize(
+        "case", [pytest.param(case, id=case.id, marks=[] if case.id in FOUR else pytest.mark.full) for case in CASES]
+    ),
+]
 
 
 def started(case: Case, run_dir: Path) -> Exporter:

@@ -27,6 +27,8 @@ COMMANDS = {
 }
 READ = {"text", "yaml", "toml", "mermaid"}
 
+pytestmark = pytest.mark.long
+
 
 def relative(page: Path) -> str:
     return str(page.relative_to(ROOT))

@@ -16,6 +16,8 @@ from tests.integration.worker_process import environment, run, start
 from tests.otlp_server import OtlpServer, eventually, otlp_server
 from tests.ports import free_port
 
+pytestmark = pytest.mark.long
+
 SPOOLED = """
     def wait_until_spooled(name):
         import glob, time

@@ -28,6 +28,8 @@ from tests.otlp_server import otlp_server
 from tests.ports import free_port
 from tests.recorded_run import digits_records, write_run
 
+pytestmark = pytest.mark.long
+
 PROGRAM = [sys.executable, "-m", "otel_ml_exporters"]
 
 
