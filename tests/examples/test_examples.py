@@ -13,8 +13,6 @@ import otel_ml
 from tests.e2e.jobs import BACKENDS, environment, finished, scalars_in, the_run_in, torchrun
 from tests.examples.running import EXAMPLES, run_of
 
-pytestmark = pytest.mark.long
-
 
 def in_tensorboard(run: Path) -> dict[str, list[int]]:
     """Return tag → steps, as TensorBoard's own loader reads the event file."""
