@@ -83,6 +83,7 @@ def live(module: str, arguments: list[str], env: dict[str, str], cwd: str) -> No
     os.environ.clear()
     os.environ.update(env)
     sys.argv[1:] = arguments
+    sys.modules.pop(module, None)  # imported for what it imports; `runpy` warns of it
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

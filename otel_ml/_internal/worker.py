@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, Literal
 
+from otel_ml._internal.aside_link import AsideLink
 from otel_ml._internal.aside_transport import AsideTransport
 from otel_ml._internal.console import Console, started_line
 from otel_ml._internal.events import EVENTS
@@ -72,7 +73,7 @@ class Worker:
     """One run of this process.
 
     Args:
-        link: where the transport comes from; called by the thread only.
+        link: where the transport comes from; asked on a thread of its own (`AsideLink`), one thing at a time.
         recover: sends what dead writers of the job left, and says whether nothing is left; called from time to time
             once a receiver takes ours.
     """
@@ -96,13 +97,13 @@ class Worker:
         spool.on_lost = self._on_lost
         self.reached: Reached | None = None
         self._recorder = recorder
-        self._link = link
+        self._link = AsideLink(link)
         self._recover = recover
         self._extra_spans = extra_spans
         self._console = Console(is_quiet=config.is_quiet)
         self._requests: SimpleQueue[Request] = SimpleQueue()
         self._notices = Notices(self._console, identity)
-        self._farewell = Farewell(recorder, sender, link, self._notices, self._console, ask=self._ask)
+        self._farewell = Farewell(recorder, sender, self._link, self._notices, self._console, ask=self._ask)
         self._started = time.monotonic()
         self._last_send = self._started
         self._boundary = 0
@@ -151,7 +152,7 @@ class Worker:
         if self.sender.transport is not None:
             self.sender.transport.forget()
         self.spool.close()
-        self._link.close()
+        self._link.forget()
 
     def say(self, sentence: str) -> None:
         """Say something once for the job."""

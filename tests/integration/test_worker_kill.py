@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ import pytest
 
 import otel_ml
 from otel_ml.wire import attributes as keys
+from otel_ml.wire.rendezvous import Service, rendezvous_of
 from tests.integration.left_behind import STEPPING, kill_while_stepping, points_left
 from tests.integration.worker_process import environment, run, start
 from tests.otlp_server import OtlpServer, eventually, otlp_server
@@ -93,6 +96,25 @@ def recover(environ: dict[str, str], folder: Path, *, code: int = 0, timeout: in
     done = subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
+
+
+def test_what_is_recorded_while_a_stopped_service_is_asked_whether_it_lives_survives_a_kill(tmp_path: Path) -> None:
+    environ = environment(tmp_path, {"OTEL_ML_EXPERIMENT_ID": "one"})
+    rendezvous = rendezvous_of("one", environ)
+    lock = rendezvous.acquire()
+    assert lock is not None
+    patient = """
+    import otel_ml._internal.embedded
+    otel_ml._internal.embedded.HEALTH_TIMEOUT = 30.0  # not 0.25: the kill comes while it is asked
+    """
+    with socket.create_server(("127.0.0.1", 0)) as stopped:
+        address = f"http://127.0.0.1:{stopped.getsockname()[1]}"
+        rendezvous.publish(Service(address, "t0k", os.getpid(), str(tmp_path), ("jsonl",)))
+        safe = kill_while_stepping(start(patient + STEPPING, environ, tmp_path), seconds=2.0)
+    os.close(lock)
+
+    assert safe
+    assert safe <= {point.step for point in points_left(tmp_path)}
 
 
 def test_what_is_recorded_while_a_backlog_is_sent_survives_a_kill(tmp_path: Path) -> None:
