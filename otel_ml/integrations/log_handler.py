@@ -67,6 +67,7 @@ class LogHandler(logging.Handler):
         self._text_name = name
         self._busy = threading.local()
         self._lines: deque[_Line] = deque()
+        self._is_asked = False
         self._asked = 0.0
         self.setFormatter(logging.Formatter(LINE))
         forget = weakref.WeakMethod(self._forget)
@@ -89,17 +90,22 @@ class LogHandler(logging.Handler):
     def _keep(self, record: logging.LogRecord) -> None:
         if len(self._lines) >= _MOST_LINES:
             guard.drop("events_queue_full", f"LogHandler: more than {_MOST_LINES} lines at once; the rest is dropped.")
-            return
-        text = self.format(record)
-        self._lines.append(_Line(current_step(), int(record.created * 1e9), text[:_LONGEST]))
+        else:
+            text = self.format(record)
+            self._lines.append(_Line(current_step(), int(record.created * 1e9), text[:_LONGEST]))
+        self._ask()
+
+    def _ask(self) -> None:
+        """Have the lines taken, unless that is asked for."""
         now = time.monotonic()
-        # Asked again after a second too: what was asked for before a fork, or in an earlier run, is gone.
-        if len(self._lines) == 1 or now - self._asked > 1.0:
-            self._asked = now
+        # After a second again: what was asked for before a fork, or in an earlier run, is gone.
+        if not self._is_asked or now - self._asked > 1.0:
+            self._is_asked, self._asked = True, now
             EVENTS.put("LogHandler", self._records)
 
     def _records(self) -> Iterator[LogRecord]:
         """Yield what is there as texts; called by the background thread."""
+        self._is_asked = False  # before a line is taken: one that comes meanwhile asks again
         taken = [self._lines.popleft() for _ in range(len(self._lines))]
         by_step: dict[Step, list[_Line]] = {}
         for line in taken:
@@ -114,7 +120,7 @@ class LogHandler(logging.Handler):
     def _forget(self) -> None:
         """Drop the parent's lines, in a forked child."""
         self._lines.clear()
-        self._asked = 0.0
+        self._is_asked = False
 
 
 def _is_our_thread() -> bool:

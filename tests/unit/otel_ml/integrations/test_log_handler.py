@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import re
+import threading
+from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -108,6 +111,24 @@ def test_a_flood_is_counted_and_what_comes_after_it_is_kept(captured: Capture, l
     assert kept[0] == "0"
     assert kept[-1] == "after"
     assert "more than 1000 lines at once" in captured.notices[0]
+
+
+def test_a_line_that_comes_while_others_are_taken_is_looked_for_too(
+    captured: Capture, handler: LogHandler, logger: logging.Logger
+) -> None:
+    class Overtaken(deque[Any]):
+        def popleft(self) -> Any:
+            handler._lines = deque(self)  # this happens once
+            meanwhile = threading.Thread(target=logger.info, args=("meanwhile",))
+            meanwhile.start()
+            meanwhile.join()
+            return handler._lines.popleft()
+
+    handler._lines = Overtaken()
+    logger.info("first")
+
+    lines(captured)  # they are taken
+    assert [line.rpartition(": ")[2] for _, line in lines(captured)] == ["first", "meanwhile"]
 
 
 def test_without_a_run_nothing_is_kept(logger: logging.Logger) -> None:
