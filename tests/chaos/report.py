@@ -82,11 +82,11 @@ def by_backend(counts: Counter[str]) -> str:
 
 
 def longest(stalls: list[Stall]) -> Stall:
-    return max(stalls, key=lambda stall: stall.own_ms, default=Stall(0.0, 0.0, 0.0, 0.0, 0.0, "-", 0.0))
+    return max(stalls, key=lambda stall: stall.own_ms, default=Stall(0.0, 0.0, 0.0, 0.0, 0.0, "-", 0.0, 0))
 
 
 def sentence_of(stall: Stall) -> str:
     took = f"{stall.wall_ms:.1f} ms, of which {stall.work_ms:.1f} ms work, {stall.queue_ms:.1f} ms waiting for a core"
     others = f", its other threads {stall.others_ms:.1f} ms" if stall.others_ms >= 1.0 else ""
-    stolen = f", a processor was away for {stall.stolen_ms:.1f} ms" if stall.stolen_ms >= 1.0 else ""
+    stolen = f", its processor was away for {stall.stolen_ms:.1f} ms" if stall.stolen_ms >= 1.0 else ""
     return f"{stall.own_ms:.1f} ms ({took}{others}{stolen}; {stall.call} {stall.call_ms:.1f} ms)"

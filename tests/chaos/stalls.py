@@ -32,8 +32,8 @@ class Stall(NamedTuple):
         others_ms: the same of the other threads of the process; one of them may have held the interpreter.
         call: its longest call.
         call_ms: how long that took.
-        stolen_ms: how long a processor was away meanwhile; the kernel counts it as none of the above, or once more in
-            `queue_ms`.
+        cpu: the processor it was on at its end.
+        stolen_ms: how long that was away meanwhile; the kernel counts it as none of the above, or as work, or waiting.
     """
 
     at: float
@@ -43,12 +43,14 @@ class Stall(NamedTuple):
     others_ms: float
     call: str
     call_ms: float
+    cpu: int
     stolen_ms: float = 0.0
 
     @property
     def own_ms(self) -> float:
         """What the machine had no part in."""
-        return self.wall_ms - min(max(self.queue_ms, self.stolen_ms), self.wall_ms - self.work_ms)
+        queued_ms = min(self.queue_ms, self.wall_ms - self.work_ms)
+        return self.wall_ms - max(queued_ms, self.stolen_ms)
 
 
 class Watch:
@@ -61,6 +63,7 @@ class Watch:
     def __init__(self, file: Path) -> None:
         self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._queue = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
+        self._stat = os.open(f"/proc/self/task/{threading.get_native_id()}/stat", os.O_RDONLY)
         self._calls: list[tuple[str, int]] = []
 
     def __enter__(self) -> Watch:
@@ -86,7 +89,11 @@ class Watch:
         call_ns, call = max(_took(self._began_ns, self._calls), default=(0, "-"))
         times = (wall_ns, work_ns, queue_ns, self._queued_elsewhere_ns() - self._others_ns)
         shown = " ".join(f"{ns / 1e6:.3f}" for ns in times)
-        os.write(self._file, f"{monotonic()} {shown} {call} {call_ns / 1e6:.3f}\n".encode())
+        os.write(self._file, f"{monotonic()} {shown} {call} {call_ns / 1e6:.3f} {self._cpu()}\n".encode())
+
+    def _cpu(self) -> int:
+        """Return the processor this thread is on: field 39 of `stat`, proc_pid_stat(5)."""
+        return int(os.pread(self._stat, 1000, 0).rpartition(b")")[2].split()[36])
 
     def _queued_ns(self) -> int:
         return int(os.pread(self._queue, 100, 0).split()[1])
@@ -110,5 +117,8 @@ def stalls_in(file: Path, absences: Sequence[Absence] = ()) -> list[Stall]:
     if not file.exists():
         return []
     lines = [line.split() for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
-    stalls = [Stall(*map(float, line[:5]), line[5], float(line[6])) for line in lines]
-    return [stall._replace(stolen_ms=stolen_ms(absences, stall.at - stall.wall_ms / 1e3, stall.at)) for stall in stalls]
+    stalls = [Stall(*map(float, line[:5]), line[5], float(line[6]), int(line[7])) for line in lines]
+    return [
+        stall._replace(stolen_ms=stolen_ms(absences, stall.cpu, stall.at - stall.wall_ms / 1e3, stall.at))
+        for stall in stalls
+    ]

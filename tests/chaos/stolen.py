@@ -1,9 +1,9 @@
 """When a processor did nothing for anybody: `python -m tests.chaos.stolen FOLDER CPU`.
 
 A virtual machine loses its processors to others now and then. To a thread that is neither work nor waiting for a core,
-so that it looks like waiting for a lock. A process that goes before all others on its processor, and wakes every
-millisecond, is late only when the processor itself is away (or its kernel busy); `steal` in `/proc/stat` says that in
-steps of 10 ms.
+so that it looks like waiting for a lock, or it is counted as work. A process that goes before all others on its
+processor, and wakes every millisecond, is late only when the processor itself is away (or its kernel busy); `steal` in
+`/proc/stat` says that in steps of 10 ms.
 """
 
 from __future__ import annotations
@@ -40,13 +40,10 @@ def absences_in(folder: Path) -> list[Absence]:
     return [Absence(int(cpu), float(began), float(ended)) for cpu, began, ended in parts]
 
 
-def stolen_ms(absences: Iterable[Absence], began: float, ended: float) -> float:
-    """Return for how long the processor that was away longest between two moments was away between them."""
-    away: dict[int, float] = {}
-    for absence in absences:
-        shared = min(ended, absence.ended) - max(began, absence.began)
-        away[absence.cpu] = away.get(absence.cpu, 0.0) + max(0.0, shared)
-    return max(away.values(), default=0.0) * 1e3
+def stolen_ms(absences: Iterable[Absence], cpu: int, began: float, ended: float) -> float:
+    """Return for how long a processor was away between two moments."""
+    shared = (min(ended, one.ended) - max(began, one.began) for one in absences if one.cpu == cpu)
+    return sum(max(0.0, seconds) for seconds in shared) * 1e3
 
 
 def watch(folder: Path, cpu: int) -> None:
