@@ -48,7 +48,7 @@ class Cells:
             setattr(self, name, np.zeros((0, 0)))
         self.since: npt.NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
         self.is_open: npt.NDArray[np.bool_] = np.zeros((0, 0), dtype=bool)
-        self._known: tuple[Sequence[int], Sequence[str]] = (), ()
+        self._known: tuple[Sequence[int], Sequence[str]] | None = None
         self._places: tuple[Places, Places] = (), ()
 
     evidence: Floats
@@ -70,7 +70,7 @@ class Cells:
                 self.ranks[rank] = len(self.ranks)
         if shape == (len(self.ranks), len(self.phases)):
             return False
-        self._known = (), ()  # a phase that had no room may have found one
+        self._known = None  # a phase that had no room may have found one
         for name, empty in _FIELDS.items():
             setattr(self, name, self._larger(getattr(self, name), empty))
         self.since, self.is_open = self._larger(self.since, 0), self._larger(self.is_open, 0)
