@@ -218,6 +218,12 @@ def test_a_run_that_is_opened_again_within_a_second_writes_over_nothing(run_dir:
     assert len(logs) == 3
 
 
+def test_an_offline_run_whose_end_is_nowhere_to_be_read_is_said_not_to_be_finished(run_dir: Path) -> None:
+    said = scenario("the_log_is_removed", run_dir, {"WANDB_MODE": "offline"}).communicate(timeout=WAIT)
+
+    assert f"run-{RUN_ID}.wandb' has no end yet" in said
+
+
 def test_the_files_of_a_run_killed_offline_are_synchronised_exactly_once(server: FakeWandb, run_dir: Path) -> None:
     last = 0
     for batches in (3, 7):

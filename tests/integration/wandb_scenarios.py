@@ -115,6 +115,19 @@ def a_start_in_the_second_of_another(run_dir: Path) -> None:
     a_start_without_a_key(run_dir)
 
 
+def the_log_is_removed(run_dir: Path) -> None:
+    """Finish an offline run whose log somebody removed: W&B writes on, and its end is nowhere to be read."""
+    exporter = opened(run_dir)
+    exporter.export([training(seq) for seq in range(1, 31)])
+    exporter.force_flush(WAIT)
+    (log,) = run_dir.parents[1].glob("**/*.wandb")
+    log.unlink()
+    try:
+        exporter.shutdown(3.0, RunStatus(31, AT, "finished"))
+    except RetryableExportError as error:
+        print(error)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](Path(sys.argv[2]))
     sys.stdout.flush()

@@ -172,13 +172,8 @@ class WandbExporter(Exporter):
         finishing.join(timeout)
         with translated(export_error):
             finishing.check(timeout)
-        self._await_the_end(deadline)
-
-    def _await_the_end(self, deadline: float) -> None:
-        """W&B's process answers before it has written what it answers for: `wandb sync` would miss it."""
-        while self._tail is not None and not self._tail.ended and time.monotonic() < deadline:
-            self._tail.advance()
-            time.sleep(_FLUSH_POLL)
+        if self._tail is not None:
+            _await_the_end(self._tail, deadline)
 
     @property
     def url(self) -> str | None:
@@ -191,6 +186,20 @@ class WandbExporter(Exporter):
     def notice(self) -> str | None:
         """Why the run is offline, if it is."""
         return self._opened.notice if self._opened else None
+
+
+def _await_the_end(tail: LogTail, deadline: float) -> None:
+    """W&B's process answers before it has written what it answers for.
+
+    Raises:
+        RetryableExportError: it is not written by `deadline`, and `wandb sync` would miss it.
+    """
+    tail.advance()
+    while not tail.ended:
+        if time.monotonic() > deadline:
+            raise RetryableExportError(f"W&B: {str(tail.path)!r} has no end yet, which `wandb sync` needs.")
+        time.sleep(_FLUSH_POLL)
+        tail.advance()
 
 
 class _Finishing(threading.Thread):

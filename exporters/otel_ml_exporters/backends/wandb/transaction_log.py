@@ -73,18 +73,19 @@ class LogTail:
     """Follows a log that W&B's service is writing.
 
     Attributes:
+        path: of the log.
         ended: how the run ended is on disk, too.
     """
 
     def __init__(self, path: Path) -> None:
         self.ended = False
-        self._path = path
+        self.path = path
         self._offset = 0
         self._last_row = 0
 
     def advance(self) -> int:
         """Read what was written since the last call; return the `_step` of the newest row on disk, or 0."""
-        for end, content in records(self._path, self._offset) if self._path.exists() else ():
+        for end, content in records(self.path, self._offset) if self.path.exists() else ():
             self._offset = end
             record = _decode(content)
             kind = record.WhichOneof("record_type")
