@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from otel_ml_exporters.aggregation.folded import Folded
 from otel_ml_exporters.aggregation.intervals import IntervalSet
 from otel_ml_exporters.aggregation.piece import Piece
 
@@ -73,6 +74,7 @@ class Unit:
         waiting: late points not exported yet.
         named: a person was told whom it waits for.
         rewritten: pieces were taken out, the entries are stale.
+        folded: what its pieces are reduced to, where that is known already.
         size: bytes in memory of its pieces, about.
         stored, chunks: pieces already in the committed state, and in how many entries.
     """
@@ -83,6 +85,7 @@ class Unit:
         "excused",
         "exported",
         "first_done",
+        "folded",
         "histograms",
         "late_since",
         "manifests",
@@ -104,6 +107,7 @@ class Unit:
         self.step = step
         self.opened = opened
         self.pieces: list[Piece] = []
+        self.folded: Folded | None = None
         self.points: dict[int, int] = {}
         self.manifests: dict[int, tuple[int, int]] = {}
         self.first_done: float | None = None
@@ -123,6 +127,7 @@ class Unit:
     def add(self, piece: Piece) -> None:
         """Keep a piece."""
         self.pieces.append(piece)
+        self.folded = None
         self.size += piece.size
         piece.shape.users += 1
 
@@ -137,6 +142,7 @@ class Unit:
             self.pieces.remove(piece)
             self.size -= piece.size
             piece.shape.users -= 1
+        self.folded = None
         self.rewritten = True
         self.stored = 0
 

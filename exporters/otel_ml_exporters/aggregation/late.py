@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from otel_ml_exporters.aggregation.contest import Contest
+from otel_ml_exporters.aggregation.folded import fold
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
 from otel_ml_exporters.aggregation.observation import Manifest, Sent
-from otel_ml_exporters.aggregation.piece import Piece
+from otel_ml_exporters.aggregation.piece import Piece, fold_order
 from otel_ml_exporters.aggregation.rows import emit_histograms, emit_values, row_of
 from otel_ml_exporters.aggregation.run_state import RunState
 
@@ -144,7 +145,8 @@ class Late:
         self._waiting.pop(unit.number, None)
         before_size = unit.weight
         self._contest.replace_dead(lane, unit)
-        row = row_of(unit, track, run.output.say)
+        (folded,) = fold([sorted(unit.pieces, key=fold_order)])
+        row = row_of(folded, track, run.output.say)
         before = unit.exported or {}
         changed = {name: value for name, value in row.values.items() if not _same(before.get(name), value)}
         track.tally.amended += sum(name in before for name in changed)

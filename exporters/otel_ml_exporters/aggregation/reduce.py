@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -16,9 +17,10 @@ from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.quantiles import FULL_SCALE, Distribution, Part, merged, nearest_rank
 from otel_ml_exporters.aggregation.table import Table, tabulate
 
-__all__ = ["Bins", "Reduced", "Value", "reduce_pieces"]
+__all__ = ["Bins", "Reduced", "Value", "reduce_units"]
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 Found = Iterator[tuple[int, float]]
 """(column, value) of the columns that have a value."""
 
@@ -43,33 +45,35 @@ class Bins(NamedTuple):
     counts: tuple[float, ...]
 
 
-class Reduced(NamedTuple):
+@dataclass(slots=True)
+class Reduced:
     """All values of one reduction at one step; `coarse` quantiles came from buckets wider than 0.6 %."""
 
-    values: list[Value]
-    histograms: list[Bins]
-    coarse: int
+    values: list[Value] = field(default_factory=list)
+    histograms: list[Bins] = field(default_factory=list)
+    coarse: int = 0
 
 
-def reduce_pieces(reduction: Reduction, pieces: Sequence[Piece]) -> Reduced:
-    """Reduce `pieces`, which are in fold order and all of `reduction`."""
-    table = tabulate(reduction, pieces)
+def reduce_units(reduction: Reduction, units: Sequence[Sequence[Piece]]) -> list[Reduced]:
+    """Reduce the pieces of each unit: all of `reduction`, and laid out as `tabulate` asks for."""
+    table = tabulate(reduction, units)
     if reduction.within is not None:
         table = _combined_within(table, reduction.within)
     folded = fold_rows(table.rows, {_NEEDS[across] for across in reduction.across if across in _NEEDS})
-    result = Reduced([], [], 0)
+    results = [Reduced() for _ in units]
     for place, across in enumerate(reduction.across):
         if across == "histogram" or is_quantile(across):
-            result = _spread(result, table, across, place)
+            _spread(results, table, across, place)
         elif across == "rank":
-            _each_rank(result, table, place)
+            _each_rank(results, table, place)
         else:
             found = _ordered(table, across) if across in {"last", "first"} else _plain(across, folded, table)
             wanted = table.order if across in {"last", "first"} else table.moments
             for column, value in found:
-                if wanted[column]:
-                    result.values.append(Value(*table.series[column], place, value))
-    return result
+                unit, number = divmod(column, table.width)
+                if wanted[number]:
+                    results[unit].values.append(Value(*table.series[number], place, value))
+    return results
 
 
 def _plain(across: str, folded: Floats, table: Table) -> Found:
@@ -138,14 +142,15 @@ def _ordered(table: Table, across: str) -> Found:
         yield from zip(columns[lone].tolist(), rows.stats[chosen[lone], SUM].tolist(), strict=True)
 
 
-def _each_rank(result: Reduced, table: Table, place: int) -> None:
+def _each_rank(results: Sequence[Reduced], table: Table, place: int) -> None:
     rows, column, rank = table.by_rank()
     means, present = mean_of(folded := fold_rows(rows, {WSUM}))
     present &= folded[:, COUNT] > 0
     for row in np.flatnonzero(present).tolist():
-        if table.moments[column[row]]:
-            name, attributes = table.series[column[row]]
-            result.values.append(Value(name, attributes, place, float(means[row]), int(rank[row])))
+        unit, number = divmod(int(column[row]), table.width)
+        if table.moments[number]:
+            value = Value(*table.series[number], place, float(means[row]), int(rank[row]))
+            results[unit].values.append(value)
 
 
 def _combined_within(table: Table, within: str) -> Table:
@@ -161,35 +166,35 @@ def _combined_within(table: Table, within: str) -> Table:
     return table.of_values(per_writer.outer, values, present)
 
 
-def _spread(result: Reduced, table: Table, across: str, place: int) -> Reduced:
+def _spread(results: Sequence[Reduced], table: Table, across: str, place: int) -> None:
     """Quantiles and the histogram itself: from exact values after `within`, else from buckets."""
-    coarse = 0
-    for column, series in enumerate(table.series):
-        if not table.moments[column]:
+    for column, rows in enumerate(table.rows_by_column()):
+        unit, number = divmod(column, table.width)
+        if not table.moments[number]:
             continue
+        value, result = Value(*table.series[number], place, 0.0), results[unit]
         if table.exact:
-            values = table.rows.stats[table.rows.column == column, SUM]
-            if len(values):
-                _spread_exact(result, Value(*series, place, 0.0), values, across)
-            continue
-        distribution = _distribution(table, column)
-        if distribution is None:
-            continue
-        coarse += distribution.scale < FULL_SCALE
-        if across != "histogram":
-            result.values.append(Value(*series, place, distribution.quantile(quantile_of(across))))
-        elif (bins := distribution.bins())[0]:
-            result.histograms.append(Bins(*series, place, *bins))
-    return result._replace(coarse=result.coarse + coarse)
+            if len(rows):
+                _spread_exact(result, value, table.rows.stats[rows, SUM], across)
+        elif (distribution := _distribution(table, rows)) is not None:
+            _spread_buckets(result, value, distribution, across)
 
 
-def _distribution(table: Table, column: int) -> Distribution | None:
+def _distribution(table: Table, rows: Ints) -> Distribution | None:
     parts = [
         Part(buckets, *table.rows.stats[row, [COUNT, SUM, MIN, MAX]].tolist())
-        for row in table.rows_of(column)
+        for row in (rows.tolist() if table.buckets else ())
         if (buckets := table.buckets[row]) is not None
     ]
     return merged(parts) if parts else None
+
+
+def _spread_buckets(result: Reduced, value: Value, distribution: Distribution, across: str) -> None:
+    result.coarse += distribution.scale < FULL_SCALE
+    if across != "histogram":
+        result.values.append(value._replace(value=distribution.quantile(quantile_of(across))))
+    elif (bins := distribution.bins())[0]:
+        result.histograms.append(Bins(value.name, value.attributes, value.place, *bins))
 
 
 def _spread_exact(result: Reduced, value: Value, values: Floats, across: str) -> None:

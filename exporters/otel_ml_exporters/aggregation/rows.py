@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from otel_ml.wire.reduction import Reduction
+from otel_ml_exporters.aggregation.folded import Folded
 from otel_ml_exporters.aggregation.lanes import Lane, Track, Unit
 from otel_ml_exporters.aggregation.naming import metric_name, rank_name, reduced_name
 from otel_ml_exporters.aggregation.output import Output
-from otel_ml_exporters.aggregation.piece import Piece, fold_order
-from otel_ml_exporters.aggregation.reduce import Bins, reduce_pieces
+from otel_ml_exporters.aggregation.piece import Piece
+from otel_ml_exporters.aggregation.reduce import Bins, Reduced
 from otel_ml_exporters.records import HistogramValue, StepRecord
 
 __all__ = ["Row", "emit_histograms", "emit_values", "row_of"]
@@ -29,22 +30,17 @@ class Row(NamedTuple):
     time_ns: int
 
 
-def row_of(unit: Unit, track: Track, say: Callable[[str, str], None]) -> Row:
-    """Reduce all pieces of `unit`."""
-    pieces = sorted(unit.pieces, key=fold_order)
-    _learn_reductions(pieces, track, say)
-    groups: dict[Reduction, list[Piece]] = {}
-    for piece in pieces:
-        groups.setdefault(piece.reduction, []).append(piece)
-    with_role = all(piece.source.with_role for piece in pieces)
-    row = Row({}, {}, 0, max((piece.newest_ns for piece in pieces), default=0))
-    for reduction in sorted(groups, key=str):
-        row = _add(row, track, reduction, groups[reduction], with_role=with_role)
+def row_of(folded: Folded, track: Track, say: Callable[[str, str], None]) -> Row:
+    """Give the values of a unit the names that they have in its track by now."""
+    _learn_reductions(folded.pieces, track, say)
+    with_role = all(piece.source.with_role for piece in folded.pieces)
+    row = Row({}, {}, 0, max((piece.newest_ns for piece in folded.pieces), default=0))
+    for reduction, reduced in folded.results:
+        row = _add(row, track, reduction, reduced, with_role=with_role)
     return row
 
 
-def _add(row: Row, track: Track, reduction: Reduction, pieces: list[Piece], *, with_role: bool) -> Row:
-    reduced = reduce_pieces(reduction, pieces)
+def _add(row: Row, track: Track, reduction: Reduction, reduced: Reduced, *, with_role: bool) -> Row:
     reductions, role, axis = track.reductions, track.role, track.axis
     for name, attributes, place, value, rank in reduced.values:
         series = metric_name(role, axis, name, attributes, with_role)
@@ -59,7 +55,7 @@ def _add(row: Row, track: Track, reduction: Reduction, pieces: list[Piece], *, w
     return row._replace(coarse=row.coarse + reduced.coarse)
 
 
-def _learn_reductions(pieces: list[Piece], track: Track, say: Callable[[str, str], None]) -> None:
+def _learn_reductions(pieces: Sequence[Piece], track: Track, say: Callable[[str, str], None]) -> None:
     """Note who reduces which metric how; say once where two disagree."""
     for piece in pieces:
         combination = (piece.shape.number, str(piece.reduction))

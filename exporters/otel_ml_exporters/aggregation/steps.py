@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, RESERVED_PREFIX, TIME_AXIS
 from otel_ml.wire.names import published_name
+from otel_ml_exporters.aggregation.ahead import fold_with_next
 from otel_ml_exporters.aggregation.closing import Judge
 from otel_ml_exporters.aggregation.contest import Contest
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
@@ -166,7 +167,7 @@ class Steps:
 
     def _export(self, lane: Lane, unit: Unit) -> None:
         run, track = self._run, lane.track
-        row = row_of(unit, track, run.output.say)
+        row = row_of(fold_with_next(lane, unit), track, run.output.say)
         track.tally.closed += unit.count
         track.tally.quantile_coarse += row.coarse
         if not row.values and not row.histograms:

@@ -1,8 +1,9 @@
-"""The points of many fragments as one table of rows in fold order, each with its series, rank and writer."""
+"""The points of many fragments as one table of rows in fold order, each with its unit, series, rank and writer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.aggregation.fold import MAX, Rows, layers
 from otel_ml_exporters.aggregation.piece import ColumnId, Piece
-from otel_ml_exporters.aggregation.points import Attributes, Buckets, stats_of, times_of
+from otel_ml_exporters.aggregation.points import Attributes, Buckets, Points, stats_of, times_of
 
 __all__ = ["Table", "tabulate"]
 
@@ -28,18 +29,22 @@ class PerWriter(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows of one reduction.
+    """Rows of one reduction, of one unit or of several in which the same writers sent the same.
+
+    Column c of the rows is the series `c % width` of unit `c // width`.
 
     Attributes:
-        series: (name, attributes) of each column.
-        order: columns that `last` and `first` may use.
-        moments: columns that every other reduction may use.
+        width: how many series a unit has.
+        series: [width], (name, attributes).
+        order: [width], series that `last` and `first` may use.
+        moments: [width], series that every other reduction may use.
         pool: [rows], which writer (with its children) a row is from.
         lone, lone_ranks: every writer, or rank, has at most one row a column.
         exact: rows are single values, after `within`.
         buckets: one entry a row; empty where no row has buckets.
     """
 
+    width: int
     series: Sequence[tuple[str, Attributes]]
     order: Flags
     moments: Flags
@@ -50,12 +55,10 @@ class Table(NamedTuple):
     exact: bool
     buckets: Sequence[Buckets | None]
 
-    def rows_of(self, column: int) -> Iterable[int]:
-        """Return the row numbers of a column that may have buckets."""
-        if not self.buckets:
-            return ()
-        numbers: list[int] = np.flatnonzero(self.rows.column == column).tolist()
-        return numbers
+    def rows_by_column(self) -> Sequence[Ints]:
+        """Return the row numbers of each column."""
+        counts = np.bincount(self.rows.column, minlength=self.rows.columns)
+        return np.split(np.argsort(self.rows.column, kind="stable"), np.cumsum(counts))[:-1]
 
     def by_rank(self) -> tuple[Rows, Ints, Ints]:
         """Return rows with a column for each (series, rank), and the series and rank of each such column."""
@@ -89,7 +92,8 @@ class Table(NamedTuple):
         stats[:, 1 : MAX + 1] = values[kept, None]
         rows = Rows(stats, outer.times[kept], outer.rank[kept], outer.column[kept], outer.columns, False)
         everything = np.ones(len(self.series), dtype=bool)
-        return Table(self.series, everything, everything, rows, np.arange(len(kept)), True, False, True, ())
+        pool = np.arange(len(kept))
+        return Table(self.width, self.series, everything, everything, rows, pool, True, False, True, ())
 
     def _keyed(self, label: Ints, *, distinct: bool) -> tuple[Rows, Ints, Ints]:
         """Split each column by `label`; return the rows, and the (old column, label) of each new column."""
@@ -110,46 +114,49 @@ def _edge_rows(rows: Rows, *, last: bool) -> Ints:
     return chosen
 
 
-def tabulate(reduction: Reduction, pieces: Sequence[Piece]) -> Table:
-    """Lay out `pieces`, which are in fold order.
+def tabulate(reduction: Reduction, units: Sequence[Sequence[Piece]]) -> Table:
+    """Lay out the pieces of `units`: each in fold order, at each place of the same shape and from the same source.
 
     A metric that is reduced by moments and by order (`mean,last`) arrives as two points of the same name, a
     Histogram and a Gauge: two columns. Otherwise each kind of point yields what it can, in one column.
     """
     if reduction.over is not None:
-        pieces = _one_per_coordinate(pieces, reduction.over)
+        units = [_one_per_coordinate(pieces, reduction.over) for pieces in units]
+    places = units[0]
     split = reduction.needs_order and reduction.needs_moments
-    ids = {id(piece.shape): piece.shape.split if split else piece.shape.joined for piece in pieces}
+    ids = {id(piece.shape): piece.shape.split if split else piece.shape.joined for piece in places}
     numbers: dict[ColumnId, int] = {}
     columns = {
         shape: np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
         for shape, keys in ids.items()
     }
     distinct = all(len(set(keys)) == len(keys) for keys in ids.values())
-    sizes = [len(piece.partials.series) for piece in pieces]
+    sizes = [len(units) * len(piece.partials.series) for piece in places]
     pools: dict[str, int] = {}
-    pool = [pools.setdefault(piece.source.pool, len(pools)) for piece in pieces]
-    points = [piece.partials for piece in pieces]
+    pool = [pools.setdefault(piece.source.pool, len(pools)) for piece in places]
+    points = [piece.partials for piece in chain.from_iterable(zip(*units, strict=True))]
     stats = stats_of(points)
+    begins = np.arange(0, len(units) * len(numbers), len(numbers))[:, None]
     rows = Rows(
         stats,
         times_of(points) if reduction.is_by_time else np.broadcast_to(np.int64(0), (len(stats), 2)),
-        np.repeat(np.array([piece.source.rank for piece in pieces], dtype=np.int64), sizes),
-        np.concatenate([columns[id(piece.shape)] for piece in pieces]),
-        len(numbers),
+        np.repeat(np.array([piece.source.rank for piece in places], dtype=np.int64), sizes),
+        np.concatenate([(begins + columns[id(piece.shape)]).reshape(-1) for piece in places]),
+        len(units) * len(numbers),
         distinct and len(columns) == 1,
     )
     order, moments = _families(numbers)
     return Table(
+        len(numbers),
         [(name, attributes) for name, attributes, _ in numbers],
         order if split else np.ones(len(numbers), dtype=bool),
         moments if split else np.ones(len(numbers), dtype=bool),
         rows,
         np.repeat(np.array(pool, dtype=np.int64), sizes),
-        distinct and len(pools) == len(pieces),
-        distinct and len({piece.source.rank for piece in pieces}) == len(pieces),
+        distinct and len(pools) == len(places),
+        distinct and len({piece.source.rank for piece in places}) == len(places),
         False,
-        _buckets(pieces),
+        _buckets(points),
     )
 
 
@@ -161,10 +168,10 @@ def _families(columns: Iterable[ColumnId]) -> tuple[Flags, Flags]:
     return np.array(order, dtype=bool), np.array(moments, dtype=bool)
 
 
-def _buckets(pieces: Sequence[Piece]) -> Sequence[Buckets | None]:
-    if all(piece.partials.buckets is None for piece in pieces):
+def _buckets(every: Sequence[Points]) -> Sequence[Buckets | None]:
+    if all(points.buckets is None for points in every):
         return ()
-    return [bucket for piece in pieces for bucket in piece.partials.buckets or [None] * len(piece.partials.series)]
+    return [bucket for points in every for bucket in points.buckets or [None] * len(points.series)]
 
 
 def _one_per_coordinate(pieces: Sequence[Piece], dimension: str) -> Sequence[Piece]:

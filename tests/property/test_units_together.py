@@ -1,0 +1,107 @@
+"""Units that are folded together give, bit by bit, what each of them gives alone."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from otel_ml.wire.reduction import Reduction
+from otel_ml_exporters.aggregation.ahead import fold_with_next
+from otel_ml_exporters.aggregation.folded import Folded, fold
+from otel_ml_exporters.aggregation.lanes import Lane, Track, Unit
+from otel_ml_exporters.aggregation.piece import Piece, Shape, Source, fold_order
+from otel_ml_exporters.aggregation.reduce import Bins
+from tests.strategies import Rank, anything
+
+STEPS = 4
+REDUCTIONS = (
+    *("mean", "sum", "min", "max", "count", "std", "last", "first", "p50", "histogram", "rank", "argmax", "argmin"),
+    *("sum>max", "last>rank", "mean,last", "max>p90", "sum>histogram", "mean@dp", "min,max,argmin"),
+)
+
+
+class Writers:
+    """Ranks with two metrics, of which each sends at every step as many records as at the others."""
+
+    def __init__(self, counts: Sequence[tuple[int, int]], reduce: str) -> None:
+        self._counts = counts
+        self._reduce = reduce
+        self._ranks = [Rank(number, topology=(("dp", number // 2, 4),)) for number in range(len(counts))]
+        self._sources = [
+            Source(number, number, rank.writer.instance, rank.writer.instance, {"dp": number // 2})
+            for number, rank in enumerate(self._ranks)
+        ]
+        self._shapes: dict[tuple[object, ...], Shape] = {}
+
+    def pieces(self, step: int, values: Iterator[float]) -> Iterator[Piece]:
+        """Yield what the ranks send of a step."""
+        for rank, source, counts in zip(self._ranks, self._sources, self._counts, strict=True):
+            rank.clock += 1
+            records = {name: [next(values) for _ in range(count)] for name, count in zip("ab", counts, strict=True)}
+            for sent in rank.record(step, records, self._reduce):
+                series = sent.partials.series
+                shape = self._shapes.setdefault(series, Shape(len(self._shapes), series))
+                yield Piece(source, sent.seq, sent.reduction, shape, sent.partials, sent.partials.newest_ns)
+
+
+def bits(folded: Folded) -> list[object]:
+    """Return all that was found, numbers as their bytes: NaN is NaN, and 0 is not -0."""
+
+    def of(bins: Bins) -> tuple[object, ...]:
+        return (*bins[:3], struct.pack(f"{len(bins.edges)}d", *bins.edges), bins.counts)
+
+    return [
+        (
+            str(reduction),
+            [(*value._replace(value=0.0), struct.pack("d", value.value)) for value in result.values],
+            [of(bins) for bins in result.histograms],
+            result.coarse,
+        )
+        for reduction, result in folded.results
+    ]
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@given(
+    counts=st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=1, max_size=4),
+    values=st.lists(anything, min_size=STEPS * 24, max_size=STEPS * 24),
+)
+@settings(max_examples=25, deadline=None)
+def test_together_is_as_each_alone(reduce: str, counts: list[tuple[int, int]], values: list[float]) -> None:
+    writers, source = Writers(counts, reduce), iter(values)
+    units = [sorted(writers.pieces(step, source), key=fold_order) for step in range(STEPS)]
+
+    together = fold(units)
+
+    assert [bits(folded) for folded in together] == [bits(*fold([pieces])) for pieces in units]
+
+
+@given(
+    kinds=st.lists(st.sampled_from((((1, 1), (2, 1)), ((1, 1),), ())), min_size=1, max_size=8),
+    late=st.integers(0, 7),
+    values=st.lists(anything, min_size=60, max_size=60),
+)
+@settings(max_examples=100, deadline=None)
+def test_what_was_folded_ahead_is_what_the_unit_holds_when_it_closes(
+    kinds: list[Sequence[tuple[int, int]]], late: int, values: list[float]
+) -> None:
+    lane, source = Lane(0, Track("trainer", "step"), 0), iter(values)
+    writers = {kind: Writers(kind, str(Reduction.parse("mean,max"))) for kind in kinds}
+    for step, kind in enumerate(kinds):
+        unit = Unit(step, step, 0.0)
+        for piece in writers[kind].pieces(step, source):
+            unit.add(piece)
+        lane.insert(unit)
+    more = Writers([(1, 1)], "sum")
+
+    for step in range(len(kinds)):
+        unit = lane.remove_oldest()
+        if step == late:  # comes after the units before it were folded, and this one perhaps with them
+            for piece in more.pieces(step, source):
+                unit.add(piece)
+        alone = fold([sorted(unit.pieces, key=fold_order)])
+        assert bits(fold_with_next(lane, unit)) == bits(*alone)
