@@ -86,7 +86,9 @@ def longest(stalls: list[Stall]) -> Stall:
 
 
 def sentence_of(stall: Stall) -> str:
-    took = f"{stall.wall_ms:.1f} ms, of which {stall.work_ms:.1f} ms work, {stall.queue_ms:.1f} ms waiting for a core"
+    garbage = f" ({stall.garbage_ms:.1f} ms of it for garbage)" if stall.garbage_ms >= 1.0 else ""
+    work = f"{stall.work_ms:.1f} ms work{garbage}, {stall.queue_ms:.1f} ms waiting for a core"
     others = f", its other threads {stall.others_ms:.1f} ms" if stall.others_ms >= 1.0 else ""
     stolen = f", its processor was away for {stall.stolen_ms:.1f} ms" if stall.stolen_ms >= 1.0 else ""
-    return f"{stall.own_ms:.1f} ms ({took}{others}{stolen}; {stall.call} {stall.call_ms:.1f} ms)"
+    took = f"{stall.wall_ms:.1f} ms, of which {work}{others}{stolen}"
+    return f"{stall.own_ms:.1f} ms ({took}; {stall.call} {stall.call_ms:.1f} ms)"

@@ -7,9 +7,10 @@ lost (`tests.chaos.stolen`).
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, perf_counter_ns, thread_time_ns
@@ -33,6 +34,7 @@ class Stall(NamedTuple):
         call: its longest call.
         call_ms: how long that took.
         cpu: the processor it was on at its end.
+        garbage_ms: in which the interpreter looked for garbage on this thread, part of the work.
         stolen_ms: how long that was away meanwhile; the kernel counts it as none of the above, or as work, or waiting.
     """
 
@@ -44,6 +46,7 @@ class Stall(NamedTuple):
     call: str
     call_ms: float
     cpu: int
+    garbage_ms: float = 0.0
     stolen_ms: float = 0.0
 
     @property
@@ -51,6 +54,22 @@ class Stall(NamedTuple):
         """What the machine had no part in."""
         queued_ms = min(self.queue_ms, self.wall_ms - self.work_ms)
         return self.wall_ms - max(queued_ms, self.stolen_ms)
+
+
+class Garbage:
+    """How long the interpreter has looked for garbage on this thread."""
+
+    def __init__(self) -> None:
+        self.took_ns = self._began_ns = 0
+        self._thread = threading.get_ident()
+        gc.callbacks.append(self._note)
+
+    def _note(self, phase: str, _: Mapping[str, int]) -> None:
+        if threading.get_ident() == self._thread:
+            if phase == "start":
+                self._began_ns = perf_counter_ns()
+            else:
+                self.took_ns += perf_counter_ns() - self._began_ns
 
 
 class Watch:
@@ -65,11 +84,13 @@ class Watch:
         self._queue = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
         self._stat = os.open(f"/proc/self/task/{threading.get_native_id()}/stat", os.O_RDONLY)
         self._calls: list[tuple[str, int]] = []
+        self._garbage = Garbage()
 
     def __enter__(self) -> Watch:
         self._calls.clear()
         self._others_ns = self._queued_elsewhere_ns()
         self._queue_ns = self._queued_ns()
+        self._garbage_ns = self._garbage.took_ns
         self._work_ns = thread_time_ns()
         self._began_ns = perf_counter_ns()
         return self
@@ -89,7 +110,9 @@ class Watch:
         call_ns, call = max(_took(self._began_ns, self._calls), default=(0, "-"))
         times = (wall_ns, work_ns, queue_ns, self._queued_elsewhere_ns() - self._others_ns)
         shown = " ".join(f"{ns / 1e6:.3f}" for ns in times)
-        os.write(self._file, f"{monotonic()} {shown} {call} {call_ns / 1e6:.3f} {self._cpu()}\n".encode())
+        garbage_ms = (self._garbage.took_ns - self._garbage_ns) / 1e6
+        line = f"{monotonic()} {shown} {call} {call_ns / 1e6:.3f} {self._cpu()} {garbage_ms:.3f}\n"
+        os.write(self._file, line.encode())
 
     def _cpu(self) -> int:
         """Return the processor this thread is on: field 39 of `stat`, proc_pid_stat(5)."""
@@ -117,7 +140,7 @@ def stalls_in(file: Path, absences: Sequence[Absence] = ()) -> list[Stall]:
     if not file.exists():
         return []
     lines = [line.split() for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
-    stalls = [Stall(*map(float, line[:5]), line[5], float(line[6]), int(line[7])) for line in lines]
+    stalls = [Stall(*map(float, line[:5]), line[5], float(line[6]), int(line[7]), float(line[8])) for line in lines]
     return [
         stall._replace(stolen_ms=stolen_ms(absences, stall.cpu, stall.at - stall.wall_ms / 1e3, stall.at))
         for stall in stalls

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from tests.chaos.compare import Expected, Table, check_backends, check_sums, is_on_disk, owner
 from tests.chaos.layout import LAYOUTS
 from tests.chaos.pulse import EVERY_S, lateness_s
+from tests.chaos.report import sentence_of
 from tests.chaos.schedule import KINDS, schedule
 from tests.chaos.stalls import Stall, Watch, stalls_in
 from tests.chaos.stolen import absences_in, stolen_ms
@@ -129,6 +131,20 @@ def test_a_loop_that_waits_is_held_up_by_its_own_doing_and_the_call_is_named(tmp
     assert stall.wall_ms >= stall.call_ms >= 10.0
 
 
+def test_what_the_interpreter_took_to_look_for_garbage_is_said(tmp_path: Path) -> None:
+    watch = Watch(tmp_path / "stalls")
+    kept = [[number] for number in range(200_000)]
+
+    with watch:
+        gc.collect()
+        watch.call_ended("log")
+    del kept
+
+    [stall] = stalls_in(tmp_path / "stalls")
+    assert 0.0 < stall.garbage_ms <= stall.wall_ms
+    assert f"{stall.garbage_ms:.1f} ms of it for garbage" in sentence_of(stall)
+
+
 def test_time_in_which_another_program_had_the_core_is_not_the_loops_own() -> None:
     assert Stall(
         0.0, wall_ms=30.0, work_ms=2.0, queue_ms=28.0, others_ms=0.0, call="log", call_ms=30.0, cpu=0
@@ -138,7 +154,7 @@ def test_time_in_which_another_program_had_the_core_is_not_the_loops_own() -> No
 def test_time_in_which_the_machine_lost_a_processor_is_not_the_loops_own(tmp_path: Path) -> None:
     (tmp_path / "cpu-0.stolen").write_text("0 9.0 9.9\n0 9.98 10.02\n")
     (tmp_path / "cpu-1.stolen").write_text("1 9.99 10.0\n1 9.99")
-    (tmp_path / "stalls").write_text("10.0 30.0 28.0 1.0 0.0 log 28.0 0\n10.0 30.0 28.0 1.0 0.0 log 28.0 1\n")
+    (tmp_path / "stalls").write_text("10.0 30.0 28.0 1.0 0.0 log 28.0 0 0.0\n10.0 30.0 28.0 1.0 0.0 log 28.0 1 0.0\n")
 
     on_first, on_second = stalls_in(tmp_path / "stalls", absences_in(tmp_path))
 

@@ -14,37 +14,64 @@ from otel_ml_exporters.aggregation.fold import STATS, SUM
 from otel_ml_exporters.aggregation.piece import Piece, Shape, Source
 from otel_ml_exporters.aggregation.points import Buckets, Partials, stats_of, times_of
 
-__all__ = ["bucket_of", "decode_pieces", "encode_pieces"]
+__all__ = ["bucket_of", "decode_pieces", "encode_units"]
 
 _VALUES, _NAN, _SUM, _ONE = "v", "n", "s", "1"
 
 
-def encode_pieces(pieces: Sequence[Piece]) -> bytes:
-    """Return `pieces` as bytes; those of equal shape and reduction share their columns."""
-    groups: dict[tuple[int, str], list[Piece]] = {}
-    for piece in pieces:
-        groups.setdefault((piece.shape.number, str(piece.reduction)), []).append(piece)
-    headers, body = [], []
-    for (shape, reduction), members in groups.items():
-        points = [piece.partials for piece in members]
-        stats = stats_of(points).reshape(len(members), -1, STATS)
-        times = times_of(points).reshape(len(members), -1, 2)
-        columns = [_mode(stats, column) for column in range(stats.shape[2])]
-        shared = bool((times == times[:, :1]).all())
-        headers.append(
-            {
-                "shape": shape,
-                "reduction": reduction,
-                "writers": [piece.source.number for piece in members],
-                "seqs": [piece.seq for piece in members],
-                "columns": "".join(columns),
-                "shared": shared,
-                "buckets": _stored([piece.partials.buckets for piece in members]),
-            }
-        )
-        body += [stats[:, :, column].tobytes() for column, mode in enumerate(columns) if mode == _VALUES]
-        body.append((times[:, :1] if shared else times).tobytes())
-    return json.dumps(headers, separators=(",", ":")).encode() + b"\n" + b"".join(body)
+MAX_POINTS = 16_384
+"""Points that are encoded together, as in `ahead`."""
+
+
+def encode_units(units: Sequence[Sequence[Piece]]) -> list[bytes]:
+    """Return the pieces of each unit as bytes; units that look alike are encoded together."""
+    alike: dict[tuple[tuple[int, str], ...], list[int]] = {}
+    for number, pieces in enumerate(units):
+        form = tuple((piece.shape.number, str(piece.reduction)) for piece in pieces)
+        alike.setdefault(form, []).append(number)
+    found = [b""] * len(units)
+    for form, numbers in alike.items():
+        points = sum(len(piece.shape.series) for piece in units[numbers[0]])
+        together = max(1, MAX_POINTS // max(1, points))
+        for begin in range(0, len(numbers), together):
+            some = numbers[begin : begin + together]
+            for number, data in zip(some, _encode(form, [units[number] for number in some]), strict=True):
+                found[number] = data
+    return found
+
+
+def _encode(form: Sequence[tuple[int, str]], units: Sequence[Sequence[Piece]]) -> Iterator[bytes]:
+    """Encode units of one form; pieces of equal shape and reduction share their columns."""
+    groups: dict[tuple[int, str], list[int]] = {}
+    for place, kind in enumerate(form):
+        groups.setdefault(kind, []).append(place)
+    headers: list[list[dict[str, object]]] = [[] for _ in units]
+    bodies: list[list[bytes]] = [[] for _ in units]
+    for (shape, reduction), places in groups.items():
+        points = [pieces[place].partials for place in places for pieces in units]
+        size = len(places), len(units), len(points[0].series)
+        stats, times = stats_of(points).reshape(*size, STATS), times_of(points).reshape(*size, 2)
+        columns = [_mode(stats, column) for column in range(STATS)]
+        shared = bool((times == times[:, :, :1]).all())
+        kept = times[:, :, :1] if shared else times
+        values = [stats[:, :, :, column] for column, mode in enumerate(columns) if mode == _VALUES]
+        for number, pieces in enumerate(units):
+            members = [pieces[place] for place in places]
+            headers[number].append(
+                {
+                    "shape": shape,
+                    "reduction": reduction,
+                    "writers": [piece.source.number for piece in members],
+                    "seqs": [piece.seq for piece in members],
+                    "columns": "".join(columns),
+                    "shared": shared,
+                    "buckets": _stored([piece.partials.buckets for piece in members]),
+                }
+            )
+            bodies[number] += [column[:, number].tobytes() for column in values]
+            bodies[number].append(kept[:, number].tobytes())
+    for header, body in zip(headers, bodies, strict=True):
+        yield json.dumps(header, separators=(",", ":")).encode() + b"\n" + b"".join(body)
 
 
 def decode_pieces(data: bytes, shape: Callable[[int], Shape], source: Callable[[int], Source]) -> Iterator[Piece]:
@@ -86,15 +113,15 @@ def _stored(buckets: list[tuple[Buckets | None, ...] | None]) -> list[tuple[Buck
 
 def _mode(stats: npt.NDArray[np.float64], column: int) -> str:
     """Return how a column is told; its first value says which ways are worth trying."""
-    values = stats[:, :, column]
+    values = stats[..., column]
     if column == SUM or not values.size:
         return _VALUES
-    first = values[0, 0]
+    first = values[0, 0, 0]
     if first != first and np.isnan(values).all():
         return _NAN
     if first == 1.0 and (values == 1.0).all():
         return _ONE
-    if first == stats[0, 0, SUM] and _same_bits(values, stats[:, :, SUM]):
+    if first == stats[0, 0, 0, SUM] and _same_bits(values, stats[..., SUM]):
         return _SUM
     return _VALUES
 

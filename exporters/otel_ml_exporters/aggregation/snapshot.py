@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any
 
 from otel_ml_exporters.aggregation.attempts import Attempts
-from otel_ml_exporters.aggregation.chunks import bucket_of, decode_pieces, encode_pieces
+from otel_ml_exporters.aggregation.chunks import bucket_of, decode_pieces, encode_units
 from otel_ml_exporters.aggregation.ending import Ending
 from otel_ml_exporters.aggregation.entries import (
     lane_entry,
@@ -126,14 +126,17 @@ class Snapshot:
             yield f"unit/{number}", None
             yield from ((f"unit/{number}/{chunk}", None) for chunk in range(chunks))
         run.gone_units.clear()
+        fresh = []
         for number, (lane, unit) in run.changed_units.items():
             if unit.rewritten:
                 yield from ((f"unit/{number}/{chunk}", None) for chunk in range(unit.chunks))
                 unit.rewritten, unit.chunks = False, 0
             if unit.stored < len(unit.pieces):
-                yield f"unit/{number}/{unit.chunks}", encode_pieces(unit.pieces[unit.stored :])
-                unit.stored, unit.chunks = len(unit.pieces), unit.chunks + 1
+                fresh.append(unit)
             yield f"unit/{number}", _dump(unit_entry(lane, unit))
+        for unit, data in zip(fresh, encode_units([unit.pieces[unit.stored :] for unit in fresh]), strict=True):
+            yield f"unit/{unit.number}/{unit.chunks}", data
+            unit.stored, unit.chunks = len(unit.pieces), unit.chunks + 1
         run.changed_units.clear()
 
     def _streams(self) -> Iterator[tuple[str, bytes | None]]:
