@@ -17,7 +17,6 @@ from typing import Any, Literal
 
 from otel_ml._internal.aside_link import AsideLink
 from otel_ml._internal.aside_transport import AsideTransport
-from otel_ml._internal.cadence import TICK, sooner_at, until_tick
 from otel_ml._internal.console import Console, started_line
 from otel_ml._internal.events import EVENTS
 from otel_ml._internal.farewell import Farewell, Status
@@ -37,6 +36,9 @@ from otel_ml.wire.protobuf import field as encode_field
 from otel_ml.wire.spool import Frame, Kind
 
 __all__ = ["Request", "Status", "Worker"]
+
+TICK = 0.1
+"""Seconds between looks; what a `kill -9` may cost (CONTRACT §3: the spool is written every 100 ms)."""
 
 RECOVER_EVERY = 5.0
 """Seconds between looks for what dead processes of the job left on this host: a data loader's worker that the kernel
@@ -104,7 +106,6 @@ class Worker:
         self._farewell = Farewell(recorder, sender, self._link, self._notices, self._console, ask=self._ask)
         self._started = time.monotonic()
         self._last_send = self._started
-        self._sooner_at = sooner_at(time.time(), config.flush_interval)
         self._boundary = 0
         self._points = 0
         self._values = 0
@@ -178,7 +179,7 @@ class Worker:
         if self._postponed:
             return self._postponed.popleft()
         with suppress(Empty):
-            return self._requests.get(timeout=until_tick(time.time()))
+            return self._requests.get(timeout=TICK)
         return None
 
     def _fail_loudly(self, error: Exception) -> None:
@@ -270,12 +271,11 @@ class Worker:
         now = time.monotonic()
         since = now - self._last_send
         boundary = self._recorder.step_boundary()
-        wall = time.time()
-        # A wall clock that jumps ahead sends once too often; one that jumps back leaves the interval.
-        is_due = since >= self.config.flush_interval or (boundary != self._boundary and wall >= self._sooner_at)
+        is_due = since >= self.config.flush_interval or (
+            boundary != self._boundary and since >= self.config.flush_interval / 2
+        )
         if is_due:
             self._last_send = now
-            self._sooner_at = sooner_at(wall, self.config.flush_interval)
             self._boundary = boundary
         return is_due
 

@@ -1,7 +1,7 @@
 """Folds the unit that closes, and with it those that come next and look like it.
 
 A request brings tens of steps: as many units close one after the other, and most often the same writers sent the same
-series in each. Folding them together costs little more than folding one, because numpy's price is the call (ADR 0015).
+series in each. Folding them together costs little more than folding one, because numpy's price is the call.
 """
 
 from __future__ import annotations
