@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from functools import lru_cache
 
 __all__ = ["is_address", "is_loopback"]
 
@@ -24,6 +25,7 @@ def is_loopback(host: str) -> bool:
     return bool(found) and all(is_address(address) and ipaddress.ip_address(address).is_loopback for address in found)
 
 
+@lru_cache(maxsize=1024)  # asked of every request, about the host that it names
 def is_address(host: str) -> bool:
     """Whether `host` is an address and no name.
 
