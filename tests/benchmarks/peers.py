@@ -22,13 +22,14 @@ Peer = Callable[[], tuple[str, Mapping[str, Any]]]
 def measure(size: Size) -> Found:
     """Measure beside each peer."""
     figures: dict[str, Figure] = {}
+    peers = [peer for peer in PEERS if peer not in size.left_out]
     with sink() as url:
-        for peer in PEERS:
+        for peer in peers:
             ours, theirs = answer_of(beside, env=sending_to(url), peer=peer, pairs=size.pairs, turn_s=size.turn_s)
             figures[f"{peer}.call"] = middle(theirs, "µs", better="neither")
             figures[f"{peer}.otel_ml"] = middle(ours, "µs")
             figures[f"{peer}.ratio"] = ratio(ours, theirs)
-    calls = {"otel_ml": figures[f"{peer}.otel_ml"], **{peer: figures[f"{peer}.call"] for peer in PEERS}}
+    calls = {"otel_ml": figures[f"{peers[-1]}.otel_ml"], **{peer: figures[f"{peer}.call"] for peer in peers}}
     lines = {name: [(0.0, figure.value or 0.0)] for name, figure in calls.items()}
     return Found(figures, {"log_10": Curve("Logging ten values", "", "µs a call, logarithmic", lines)})
 

@@ -30,6 +30,7 @@ class Size:
         profile_s: how long a profile looks.
         curve_s: load of the service for one point of a curve.
         writers: a line each in the curve of steps a request.
+        left_out: programs to compare with, loops and jobs that are not measured, by their names in the figures.
         ranks, metrics, per_request, attributes, open_steps, late, reductions: the points of the curves.
     """
 
@@ -59,6 +60,7 @@ class Size:
     open_steps: Sequence[int]
     late: Sequence[int]
     reductions: Sequence[str]
+    left_out: frozenset[str] = frozenset()
 
 
 QUICK = Size(
@@ -74,7 +76,7 @@ QUICK = Size(
     collective_ranks=(2,),
     service_s=3,
     hop_s=1,
-    job_s={1024: 5, 4096: 3},
+    job_s={1024: 5},
     memory_steps=5_000,
     starts=3,
     rows=20,
@@ -88,6 +90,13 @@ QUICK = Size(
     open_steps=(20,),
     late=(10,),
     reductions=("p99",),
+    left_out=frozenset(
+        {
+            *("mlflow.log_metrics (sqlite)", "mlflow log_batch (sqlite)", "torch SummaryWriter"),
+            *("mlflow.log_metrics, 10 keys", "wandb run.log, 10 keys"),
+            *("50ms", "4096"),
+        }
+    ),
 )
 
 FULL = Size(

@@ -55,8 +55,8 @@ def open_database(path: Path, schema: str, patience_s: float = 0.0) -> sqlite3.C
 
     `synchronous=FULL`: a commit is on the disk when it returns, because an acknowledgement follows it.
     `locking_mode=EXCLUSIVE`: two services can never write one file, and WAL needs no shared memory.
-    `cache_size` 16 MiB: a commit of a large job is more than the usual 2 MiB hold, and would be written twice (the job of
-    `tests.benchmarks.ranks` with 512 ranks took 0.85 cores, and 0.76 since).
+    `cache_size` 16 MiB: a commit of a large job is more than the usual 2 MiB hold, and would be written twice (the job
+    of `tests.benchmarks.ranks` with 512 ranks took 0.85 cores, and 0.76 since).
 
     Args:
         path: of the file.
