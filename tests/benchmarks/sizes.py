@@ -101,11 +101,11 @@ QUICK = Size(
 
 FULL = Size(
     name="full",
-    pairs=30,
+    pairs=24,
     cold_pairs=10,
     turn_s=0.01,
     cold_steps=120,
-    loop_pairs=14,
+    loop_pairs=12,
     loop_block_s=1.5,
     diagnosed_pairs=200,
     collective_pairs=15,
