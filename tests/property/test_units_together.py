@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_ml.wire.reduction import Reduction
-from otel_ml_exporters.aggregation.ahead import fold_with_next
+from otel_ml_exporters.aggregation.ahead import MAX_UNITS, fold_with_next
 from otel_ml_exporters.aggregation.folded import Folded, fold
 from otel_ml_exporters.aggregation.lanes import Lane, Track, Unit
 from otel_ml_exporters.aggregation.piece import Piece, Shape, Source, fold_order
@@ -105,3 +105,27 @@ def test_what_was_folded_ahead_is_what_the_unit_holds_when_it_closes(
                 unit.add(piece)
         alone = fold([sorted(unit.pieces, key=fold_order)])
         assert bits(fold_with_next(lane, unit)) == bits(*alone)
+
+
+def test_a_piece_without_a_single_point_is_folded_like_any_other() -> None:
+    writers = Writers([(1, 1)], "sum")
+    (piece,) = writers.pieces(0, iter((1.0, 2.0)))
+    empty = piece.some([])
+
+    (folded,) = fold([[empty]])
+
+    assert [result.values for _, result in folded.results] == [[]]
+
+
+def test_no_more_units_than_a_request_brings_are_looked_at_ahead() -> None:
+    """Else the open steps of a job that waits for a rank would all be looked at whenever one of them closes."""
+    writers, lane = Writers([(1, 1)], "sum"), Lane(0, Track("trainer", "step"), 0)
+    for step in range(3 * MAX_UNITS):
+        unit = Unit(step, step, 0.0)
+        for piece in writers.pieces(step, iter((1.0, 2.0))):
+            unit.add(piece)
+        lane.insert(unit)
+
+    fold_with_next(lane, lane.remove_oldest())
+
+    assert sum(unit.folded is not None for unit in lane.open.values()) == MAX_UNITS

@@ -18,6 +18,10 @@ __all__ = ["fold_with_next"]
 MAX_POINTS = 16_384
 """Points that are folded together: more gain little, and each takes some 100 bytes meanwhile."""
 
+MAX_UNITS = 64
+"""Units looked at ahead: about what a request brings. Where many steps are open and none is like another, each would be
+looked at whenever one closes; and what is folded ahead is in memory beside the pieces."""
+
 
 def fold_with_next(lane: Lane, unit: Unit) -> Folded:
     """Return a unit that was taken out of its lane, folded; what that makes known of open ones is kept there."""
@@ -34,7 +38,7 @@ def fold_with_next(lane: Lane, unit: Unit) -> Folded:
 def _alike(lane: Lane, pieces: Sequence[Piece]) -> Iterator[tuple[Unit, Sequence[Piece]]]:
     """Yield those of the lane's next units that look like `pieces`, with theirs in fold order."""
     points = sum(len(piece.partials.series) for piece in pieces)
-    for step in islice(lane.order, MAX_POINTS // max(points, 1)):
+    for step in islice(lane.order, min(MAX_UNITS, MAX_POINTS // max(points, 1))):
         unit = lane.open[step]
         if unit.folded is None and len(unit.pieces) == len(pieces):
             ordered = sorted(unit.pieces, key=fold_order)

@@ -136,7 +136,7 @@ def tabulate(reduction: Reduction, units: Sequence[Sequence[Piece]]) -> Table:
     pool = [pools.setdefault(piece.source.pool, len(pools)) for piece in places]
     points = [piece.partials for piece in chain.from_iterable(zip(*units, strict=True))]
     stats = stats_of(points)
-    begins = np.arange(0, len(units) * len(numbers), len(numbers))[:, None]
+    begins = len(numbers) * np.arange(len(units))[:, None]
     rows = Rows(
         stats,
         times_of(points) if reduction.is_by_time else np.broadcast_to(np.int64(0), (len(stats), 2)),
