@@ -59,7 +59,7 @@ night: $(STAMP) collector  ## The same for ten hours, and every kill with ten se
 	python -m tests.chaos --minutes 600
 	python -m pytest -m chaos -n 2 -rP
 
-endurance: $(STAMP)  ## A million steps, and what the worker and the service hold at each twentieth; forty minutes
+endurance: $(STAMP)  ## A million steps, and what the worker and the service hold at each twentieth; a quarter of an hour
 	python -m tests.chaos.endurance --steps 1000000
 
 fuzz: $(STAMP)  ## Every decoder of foreign bytes, coverage-guided, FUZZ_SECONDS (20) each; findings in build/fuzz

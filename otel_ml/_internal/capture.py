@@ -15,6 +15,7 @@ from pathlib import Path
 
 from otel_ml._internal.artifacts import MAX_INLINE
 from otel_ml._internal.events import EVENTS
+from otel_ml._internal.give_way import give_way
 from otel_ml._internal.logrecord import LogRecord
 from otel_ml.redaction import redacted, redacted_arguments
 from otel_ml.wire import attributes as keys
@@ -98,6 +99,7 @@ def _packages() -> Iterator[str]:
         found = dict(_NAME_AND_VERSION.findall(text.partition("\n\n")[0]))
         if len(found) == 2:
             yield f"{found['Name']}=={found['Version']}"
+        give_way()
 
 
 def _artifact(name: str, text: str) -> LogRecord:

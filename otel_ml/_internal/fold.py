@@ -77,9 +77,11 @@ class Folder:
                 continue
             group = groups.get(series)
             if group is None:
-                groups[series] = [value]
-            else:
+                groups[series] = value
+            elif isinstance(group, list):
                 group.append(value)
+            else:
+                groups[series] = [group, value]
         pending.last_ns = max(pending.last_ns, last)
         self._reduce(touched)
 

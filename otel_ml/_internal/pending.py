@@ -7,7 +7,11 @@ from typing import NamedTuple
 from otel_ml._internal.buckets import ExponentialBuckets
 from otel_ml._internal.definition import Series
 
-__all__ = ["Moments", "Order", "Pending"]
+__all__ = ["Group", "Moments", "Order", "Pending"]
+
+Group = float | list[float]
+"""Records of a series: the only one itself, for most have one a step. A list each would be the interpreter's garbage
+collector's to look at, which stops all threads: `tests/unit/otel_ml/record/test_garbage.py`."""
 
 Moments = tuple[int, float, float, float]
 """count, sum, min, max"""
@@ -39,7 +43,7 @@ class Pending:
 
     def __init__(self, first_ns: int) -> None:
         self.first_ns = self.last_ns = first_ns
-        self.groups: dict[Series, list[float]] = {}
+        self.groups: dict[Series, Group] = {}
         self.moments: dict[Series, Moments] = {}
         self.m2: dict[Series, float] = {}
         self.buckets: dict[Series, ExponentialBuckets] = {}
@@ -56,14 +60,23 @@ class Pending:
         if series.ordered:
             self._add_order(series, value, time_ns)
         if series.moments or series.buckets:
-            self.groups.setdefault(series, []).append(value)
+            self._add(series, value)
+
+    def _add(self, series: Series, value: float) -> None:
+        group = self.groups.get(series)
+        if group is None:
+            self.groups[series] = value
+        elif isinstance(group, list):
+            group.append(value)
+        else:
+            self.groups[series] = [group, value]
 
     def _add_weight(self, series: Series, value: float, weight: float) -> None:
         sums = self.weights.get(series)
         if sums is None:
             # Records of this step that came before the first weight count as weight 1.
             count, total, _, _ = self.moments.get(series, (0, 0.0, 0.0, 0.0))
-            group = self.groups.get(series, ())
+            group = _listed(self.groups.get(series, []))
             sums = (float(count + len(group)), total + sum(group))
         self.weights[series] = (sums[0] + weight, sums[1] + weight * value)
 
@@ -79,16 +92,12 @@ class Pending:
     def reduce(self) -> None:
         """Merge the groups into the partials and let the records go."""
         moments = self.moments
-        for series, values in self.groups.items():
-            if len(values) == 1:
-                value = values[0]
-                new = (1, value, value, value)
-            else:
-                new = _moments(values)
+        for series, group in self.groups.items():
+            new = _moments(group) if isinstance(group, list) else (1, group, group, group)
             if series.m2:
-                self._merge_m2(series, values, new)
+                self._merge_m2(series, _listed(group), new)
             if series.buckets:
-                self.buckets.setdefault(series, ExponentialBuckets()).add(values)
+                self.buckets.setdefault(series, ExponentialBuckets()).add(_listed(group))
             old = moments.get(series)
             moments[series] = new if old is None else _merged(old, new)
         self.groups = {}
@@ -113,6 +122,10 @@ class Pending:
         """How many records it holds, at least: of those reduced by order alone, one a series."""
         alone = sum(1 for series in self.order if series not in self.moments)
         return alone + sum(moments[0] for moments in self.moments.values())
+
+
+def _listed(group: Group) -> list[float]:
+    return group if isinstance(group, list) else [group]
 
 
 def _moments(values: list[float]) -> Moments:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -14,6 +15,7 @@ from otel_ml._internal.buffer import RECORDS
 from otel_ml._internal.definition import DEFINITIONS, QUANTILE_COARSE
 from otel_ml._internal.encode import encoded_gauge, encoded_scopes, scope_bytes
 from otel_ml._internal.fold import FOLDER
+from otel_ml._internal.give_way import give_way
 from otel_ml._internal.guard import guard
 from otel_ml._internal.manifest import is_done
 from otel_ml._internal.pending import Pending
@@ -105,19 +107,21 @@ class Recorder:
             if final:
                 self._wait_for_device()
             folder.fold()
-            collected = [(step, step.pending) for step in folder.steps if step.pending is not None]
+            collected = deque((step, step.pending) for step in folder.steps if step.pending is not None)
             for step, _ in collected:
                 step.pending = None
             folder.steps, folder.points = {}, 0
             values, folder.values = folder.values, 0
         scopes: list[bytes] = []
         holds: list[Holds] = []
-        for step, pending in collected:
-            self._encode(step, pending, scopes, holds)
+        while collected:  # what is encoded is let go at once: training records meanwhile
+            give_way()
+            self._encode(*collected.popleft(), scopes, holds)
         points = sum(count for _, _, count in holds)
         self._say_manifests(now_ns, scopes, final=final)
         self._say_positions(now_ns, scopes, final=final)
         holds += [(None, None, 0)] * (len(scopes) - len(holds))
+        give_way()
         return Batch(tuple(scopes), spans.collect(), points, values, tuple(holds))
 
     def _wait_for_device(self) -> None:

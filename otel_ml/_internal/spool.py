@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from otel_ml._internal.give_way import give_way
 from otel_ml._internal.guard import Say
 from otel_ml.wire.spool import HEADER, SUFFIX, Frame, Kind, encode_frame
 
@@ -284,6 +285,7 @@ class Spool:
                     frame = Frame(pending.kind, pending.payload(), pending.points)
                     offset = segment.append(encode_frame(frame), frame.payload)
                     pending = pending._replace(segment=segment, offset=offset)  # noqa: PLW2901 (the same, elsewhere)
+                    give_way()
                 moved.append(pending)
         except OSError:
             if segment is not None:

@@ -85,10 +85,14 @@ class Tracking:
         if self._prints:
             sys.stdout.write(_line(recordable, step))
 
-    def finish(self) -> None:
-        """End the run that this began; without it the process ends it, and nothing is lost."""
+    def finish(self, exit_code: int = 0) -> None:
+        """End the run that this began; without it the process ends it, and nothing is lost.
+
+        Args:
+            exit_code: other than 0: the run has failed.
+        """
         if not self._joins:
-            self._run.__exit__(None, None, None)
+            self._run.__exit__(SystemExit, SystemExit(exit_code), None)
 
     def __enter__(self) -> Tracking:
         return self

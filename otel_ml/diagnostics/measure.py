@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -30,6 +30,7 @@ class Measure:
     reduce: tuple[str, ...]
     description: str
     within: str | None = None
+    _metrics: dict[str | None, Metric] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def record(
         self,
@@ -42,12 +43,18 @@ class Measure:
         attributes: Mapping[str, object] | None = None,
     ) -> None:
         """Record a value as `log()` does: at the current step or at `step`; nothing waits, nothing is raised."""
-        _metric(self, over).record(value, weight=weight, step=step, axis=axis, attributes=attributes)
+        metric = self._metrics.get(over)
+        if metric is None:
+            metric = self._metrics[over] = _metric(self, over)
+        metric.record(value, weight=weight, step=step, axis=axis, attributes=attributes)
 
 
 @lru_cache(maxsize=4096)
 def _metric(measure: Measure, over: str | None) -> Metric:
-    """Return the metric of a measure: looking its definition up costs more than recording."""
+    """Return the metric of a measure, also of one that is made anew each time: to define it costs more than to record.
+
+    Its hash costs as much as recording, too: those that live for long keep their metrics.
+    """
     return otel_ml.get_meter("otel_ml.diagnostics").metric(
         measure.name,
         reduce=measure.reduce,

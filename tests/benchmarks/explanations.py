@@ -103,8 +103,9 @@ TRACKERS = (
 
 DIAGNOSTICS = (
     "The model is small and on the CPU, where its reductions are computed on the training thread; on a GPU they "
-    "are launched, and read later. In otel_ml's calls a step spends {diagnostics/calls}: about half are the norms "
-    "of gradients and parameters (three small calls of torch a tensor), the rest some fifty values recorded one by one."
+    "are launched, and read later. In otel_ml's calls a step spends {diagnostics/calls}: over a third are the norms "
+    "of eight small tensors, the rest some fifty values recorded one by one. Training pushes their code out of the "
+    "caches: a call that takes 2 µs in a loop takes 20 between two steps."
 )
 
 EXPLANATIONS: Mapping[str, str] = {

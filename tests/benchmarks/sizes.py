@@ -93,7 +93,10 @@ QUICK = Size(
     left_out=frozenset(
         {
             *("mlflow.log_metrics (sqlite)", "mlflow log_batch (sqlite)", "torch SummaryWriter"),
-            *("mlflow.log_metrics, 10 keys", "wandb run.log, 10 keys"),
+            *("mlflow.log_metrics, 10 keys", "wandb run.log, 10 keys", "Lightning's logger (TensorBoard), 10 keys"),
+            *("Hugging Face's callback (TensorBoard), 10 keys", "Accelerate's tracker (TensorBoard), 10 keys"),
+            *("Megatron's timer, start and stop", "verl Tracking.log (TensorBoard), 10 keys"),
+            "itwinai's logger (TensorBoard)",
             *("50ms", "4096"),
         }
     ),
@@ -101,11 +104,11 @@ QUICK = Size(
 
 FULL = Size(
     name="full",
-    pairs=24,
+    pairs=20,
     cold_pairs=10,
     turn_s=0.01,
     cold_steps=120,
-    loop_pairs=12,
+    loop_pairs=10,
     loop_block_s=1.5,
     diagnosed_pairs=200,
     collective_pairs=15,
@@ -117,7 +120,7 @@ FULL = Size(
     starts=9,
     rows=300,
     profile_s=6,
-    curve_s=1,
+    curve_s=0.7,
     writers=(64, 1024),
     ranks=(1, 16, 256, 1024, 4096),
     metrics=(1, 10, 100, 1000, 10_000),

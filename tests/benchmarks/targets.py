@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tests.benchmarks.compat import ORIGINALS
 from tests.benchmarks.figures import Figure
+from tests.benchmarks.originals import ORIGINALS
 
 __all__ = ["TARGETS", "Limit", "Target", "plain", "said", "verdict"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -180,9 +181,14 @@ def check_backends(stored: dict[str, dict[str, Any]], table: Table) -> None:
 
 
 def rows_of(answer: dict[str, Any]) -> Counter[Row]:
-    """Return what a backend holds of the job's own values; TensorBoard has them in 32 bits."""
+    """Return what a backend holds of the job's own values, as TensorBoard has them: in 32 bits."""
     rows = [*answer["scalars"], *answer.get("amendments", [])]
-    return Counter((name, step, float(f"{float(value):.6g}")) for name, _, step, value, *_ in rows if is_own(name))
+    return Counter((name, step, in_32_bits(value)) for name, _, step, value, *_ in rows if is_own(name))
+
+
+def in_32_bits(value: Any) -> float:
+    """Return a value with six digits, of 32 bits: else one that ends with a 5 is rounded up here and down there."""
+    return float(f"{struct.unpack('f', struct.pack('f', float(value)))[0]:.6g}")
 
 
 def is_own(name: str) -> bool:

@@ -86,9 +86,11 @@ def longest(stalls: list[Stall]) -> Stall:
 
 
 def sentence_of(stall: Stall) -> str:
-    garbage = f" ({stall.garbage_ms:.1f} ms of it for garbage)" if stall.garbage_ms >= 1.0 else ""
-    work = f"{stall.work_ms:.1f} ms work{garbage}, {stall.queue_ms:.1f} ms waiting for a core"
+    work = f"{stall.work_ms:.1f} ms work, {stall.queue_ms:.1f} ms waiting for a core"
     others = f", its other threads {stall.others_ms:.1f} ms" if stall.others_ms >= 1.0 else ""
     stolen = f", its processor was away for {stall.stolen_ms:.1f} ms" if stall.stolen_ms >= 1.0 else ""
-    took = f"{stall.wall_ms:.1f} ms, of which {work}{others}{stolen}"
-    return f"{stall.own_ms:.1f} ms ({took}; {stall.call} {stall.call_ms:.1f} ms)"
+    if stall.any_stolen_ms - stall.stolen_ms >= 1.0:
+        stolen += f", any processor for {stall.any_stolen_ms:.1f} ms"
+    garbage = f"; Python looked for garbage for {stall.garbage_ms:.1f} ms" if stall.garbage_ms >= 1.0 else ""
+    took = f"{stall.wall_ms:.1f} ms, of which {work}{others}{stolen}{garbage}"
+    return f"{stall.surely_own_ms:.1f} to {stall.own_ms:.1f} ms ({took}; {stall.call} {stall.call_ms:.1f} ms)"

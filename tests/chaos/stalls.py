@@ -17,7 +17,7 @@ from time import monotonic, perf_counter_ns, thread_time_ns
 from types import TracebackType
 from typing import NamedTuple
 
-from tests.chaos.stolen import Absence, stolen_ms
+from tests.chaos.stolen import Absence, any_stolen_ms, stolen_ms
 
 WORTH_WRITING_NS = 1_000_000
 
@@ -34,8 +34,9 @@ class Stall(NamedTuple):
         call: its longest call.
         call_ms: how long that took.
         cpu: the processor it was on at its end.
-        garbage_ms: in which the interpreter looked for garbage on this thread, part of the work.
+        garbage_ms: in which the interpreter looked for garbage, here or on another thread; all wait for that.
         stolen_ms: how long that was away meanwhile; the kernel counts it as none of the above, or as work, or waiting.
+        any_stolen_ms: how long any of them was: another thread of the process may have been on it.
     """
 
     at: float
@@ -48,28 +49,32 @@ class Stall(NamedTuple):
     cpu: int
     garbage_ms: float = 0.0
     stolen_ms: float = 0.0
+    any_stolen_ms: float = 0.0
 
     @property
     def own_ms(self) -> float:
-        """What the machine had no part in."""
+        """What the machine had no part in, at most."""
         queued_ms = min(self.queue_ms, self.wall_ms - self.work_ms)
         return self.wall_ms - max(queued_ms, self.stolen_ms)
 
+    @property
+    def surely_own_ms(self) -> float:
+        """What it had no part in, at least: if this thread waited for others that got no core, one after the other."""
+        return max(0.0, self.wall_ms - self.queue_ms - self.others_ms - self.any_stolen_ms)
+
 
 class Garbage:
-    """How long the interpreter has looked for garbage on this thread."""
+    """How long the interpreter has looked for garbage, on whatever thread: it lets no other one go on meanwhile."""
 
     def __init__(self) -> None:
         self.took_ns = self._began_ns = 0
-        self._thread = threading.get_ident()
         gc.callbacks.append(self._note)
 
     def _note(self, phase: str, _: Mapping[str, int]) -> None:
-        if threading.get_ident() == self._thread:
-            if phase == "start":
-                self._began_ns = perf_counter_ns()
-            else:
-                self.took_ns += perf_counter_ns() - self._began_ns
+        if phase == "start":
+            self._began_ns = perf_counter_ns()
+        else:
+            self.took_ns += perf_counter_ns() - self._began_ns
 
 
 class Watch:
@@ -108,7 +113,8 @@ class Watch:
         work_ns = thread_time_ns() - self._work_ns
         queue_ns = self._queued_ns() - self._queue_ns
         call_ns, call = max(_took(self._began_ns, self._calls), default=(0, "-"))
-        times = (wall_ns, work_ns, queue_ns, self._queued_elsewhere_ns() - self._others_ns)
+        others_ns = max(0, self._queued_elsewhere_ns() - self._others_ns)  # a thread that ended takes its time along
+        times = (wall_ns, work_ns, queue_ns, others_ns)
         shown = " ".join(f"{ns / 1e6:.3f}" for ns in times)
         garbage_ms = (self._garbage.took_ns - self._garbage_ns) / 1e6
         line = f"{monotonic()} {shown} {call} {call_ns / 1e6:.3f} {self._cpu()} {garbage_ms:.3f}\n"
@@ -142,6 +148,10 @@ def stalls_in(file: Path, absences: Sequence[Absence] = ()) -> list[Stall]:
     lines = [line.split() for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
     stalls = [Stall(*map(float, line[:5]), line[5], float(line[6]), int(line[7]), float(line[8])) for line in lines]
     return [
-        stall._replace(stolen_ms=stolen_ms(absences, stall.cpu, stall.at - stall.wall_ms / 1e3, stall.at))
+        stall._replace(
+            stolen_ms=stolen_ms(absences, stall.cpu, began, stall.at),
+            any_stolen_ms=any_stolen_ms(absences, began, stall.at),
+        )
         for stall in stalls
+        for began in [stall.at - stall.wall_ms / 1e3]
     ]

@@ -46,6 +46,15 @@ def stolen_ms(absences: Iterable[Absence], cpu: int, began: float, ended: float)
     return sum(max(0.0, seconds) for seconds in shared) * 1e3
 
 
+def any_stolen_ms(absences: Iterable[Absence], began: float, ended: float) -> float:
+    """Return for how long at least one processor was away: a thread that others waited for may have been on it."""
+    total, until = 0.0, began
+    for one in sorted(absences, key=lambda one: one.began):
+        total += max(0.0, min(one.ended, ended) - max(one.began, until))
+        until = max(until, one.ended)
+    return total * 1e3
+
+
 def watch(folder: Path, cpu: int) -> None:
     """Write down each time this process, which sleeps for a millisecond again and again, woke late."""
     with file_of(folder, cpu).open("w", buffering=1) as file:

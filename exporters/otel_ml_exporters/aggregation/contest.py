@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
+from otel_ml_exporters.aggregation.outage import LATE_S
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.writers import WriterState
 
@@ -57,7 +58,14 @@ class Contest:
 
     def is_open_question(self, writer: WriterState, before: WriterState) -> bool:
         """Whether it takes time to see if `writer`, which takes the place of `before`, belongs to a new attempt."""
-        return not self._run.is_dead(before) or any(not self._run.is_dead(peer) for peer in self._peers(writer))
+        return (
+            not self._run.is_dead(before)
+            or self._run.may_be_late(before, self._run.settings.heartbeat_s)  # what it left in its spool
+            or any(self._may_live(peer) for peer in self._peers(writer))
+        )
+
+    def _may_live(self, peer: WriterState) -> bool:
+        return self._run.may_be_late(peer, LATE_S) or not self._run.is_dead(peer)
 
     def decided(self, *, at_end: bool = False) -> Iterator[tuple[WriterState, bool]]:
         """Yield the writers of which it is known by now whether they began a new attempt, and that.
@@ -105,7 +113,7 @@ class Contest:
         is_early = not at_end and self._run.now - writer.since < self._run.settings.heartbeat_s
         if before.replaced_at is None:
             return None if is_early else False  # a twin
-        if any(self._outlives(peer, writer) for peer in self._peers(writer)):
+        if any(self._outlives(peer, writer) for peer in self._witnesses(writer)):
             return None if is_early else False  # the others go on: it came back into their attempt
         if not at_end and self.is_open_question(writer, before):
             return None
@@ -119,6 +127,21 @@ class Contest:
 
     def _peers(self, writer: WriterState) -> list[WriterState]:
         """Return the other ranks of its role that began before its predecessor died, and were not started again."""
+        return [peer for peer in self._others(writer) if peer.newest]
+
+    def _witnesses(self, writer: WriterState) -> list[WriterState]:
+        """Return those whose life says that the job goes on, also of one that was itself replaced later.
+
+        One that hangs while its rank is started again says nothing: it lives beside its successor.
+        """
+        return [peer for peer in self._others(writer) if peer.newest or self._died_before_its_successor(peer)]
+
+    def _died_before_its_successor(self, peer: WriterState) -> bool:
+        successor = self._run.writers.successor(peer)
+        return successor is not None and successor.began_after(peer)
+
+    def _others(self, writer: WriterState) -> list[WriterState]:
+        """Return the incarnations of other ranks of its role that began before its predecessor died."""
         before = self._run.writers.predecessor(writer)
         if before is None:
             return []
@@ -132,6 +155,5 @@ class Contest:
             and peer.native
             and not peer.child
             and peer.goodbye is None
-            and peer.newest  # one that hangs while its rank was started again does not say that the job goes on
             and not peer.began_after(before)
         ]

@@ -96,6 +96,7 @@ class Engine:
         if writer is None:
             return
         if not (isinstance(observation, _OF_OTHERS) and run.native):  # a scraped GPU does not tell that the job lives
+            run.outage.hear(run.now, run.clock.heard_at)
             run.clock.hear(writer.number, now, run.live)
             writer.heard_at = run.now
             writer.since = writer.since or run.now

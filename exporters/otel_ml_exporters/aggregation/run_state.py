@@ -6,6 +6,7 @@ from otel_ml_exporters.aggregation.attempts import Attempts
 from otel_ml_exporters.aggregation.clock import ActiveClock
 from otel_ml_exporters.aggregation.lanes import Lane, Lanes, Unit
 from otel_ml_exporters.aggregation.newest_spans import NewestSpans
+from otel_ml_exporters.aggregation.outage import Outage
 from otel_ml_exporters.aggregation.output import Output
 from otel_ml_exporters.aggregation.recent import Recent
 from otel_ml_exporters.aggregation.settings import EngineSettings
@@ -43,6 +44,7 @@ class RunState:
         self.lanes = Lanes()
         self.shapes = Shapes()
         self.clock = ActiveClock(settings.quiet_s, settings.restart_wait_s)
+        self.outage = Outage(settings.heartbeat_s)
         self.attempts = Attempts()
         self.output = Output()
         self.newest_spans = NewestSpans()
@@ -95,9 +97,14 @@ class RunState:
 
     def is_dead(self, writer: WriterState) -> bool:
         """Whether an older incarnation is over: a live one would have sent its heartbeat."""
-        if writer.goodbye is not None or self.now - writer.heard_at >= _UNHEARD_S:
-            return True
-        return self.writers.silent_s(writer, self.now) >= self.settings.heartbeat_s
+        return self._is_over(writer) or self.writers.silent_s(writer, self.now) >= self.settings.heartbeat_s
+
+    def may_be_late(self, writer: WriterState, late_s: float) -> bool:
+        """Whether more may come of a writer, at most `late_s` after the outage in which it was not heard."""
+        return not self._is_over(writer) and self.outage.hides(writer.heard_at, self.now, late_s)
+
+    def _is_over(self, writer: WriterState) -> bool:
+        return writer.goodbye is not None or self.now - writer.heard_at >= _UNHEARD_S
 
     @staticmethod
     def _recent(writer: WriterState, silent: float) -> bool:

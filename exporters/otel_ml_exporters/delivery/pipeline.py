@@ -216,7 +216,6 @@ class Pipeline:
     def _step(self, exporter: Exporter) -> bool:
         """Deliver one batch, or wait for one; False when it is time to shut down."""
         self._wake.clear()
-        self._note_gap()
         records = self._read(exporter)
         if self._wants_more(records, exporter):
             records = self._fill(records, exporter)
@@ -227,12 +226,6 @@ class Pipeline:
             return False
         self._wake.wait(_IDLE_S)
         return True
-
-    def _note_gap(self) -> None:
-        gone = self._source.first_seq - 1 - self.status.delivered
-        if gone > 0 and self._source.last_seq:
-            self._lose("its place was lost: the disk limit was reached", gone)
-            self._advance(self._source.first_seq - 1)
 
     def _wants_more(self, records: Sequence[Record], exporter: Exporter) -> bool:
         if not records or len(records) >= exporter.max_batch or _is_the_end(records[-1]):
@@ -253,10 +246,23 @@ class Pipeline:
     def _read(self, exporter: Exporter) -> Sequence[Record]:
         while True:
             try:
-                return self._source.read(self.status.delivered, exporter.max_batch)
+                records = self._source.read(self.status.delivered, exporter.max_batch)
             except Exception as error:  # noqa: BLE001 (a disk that fails: said, and tried again)
                 self._failed(error, state="retrying")
                 self._pause(None)
+            else:
+                self._note_gap(records)
+                return records
+
+    def _note_gap(self, records: Sequence[Record]) -> None:
+        """Count what was no longer kept when `records` were read; what has gone since then is in hand."""
+        first = self._source.first_seq
+        if records:
+            first = min(first, records[0].seq)
+        gone = first - 1 - self.status.delivered
+        if gone > 0 and self._source.last_seq:
+            self._lose("its place was lost: the disk limit was reached", gone)
+            self._advance(first - 1)
 
     def _deliver(self, exporter: Exporter, records: Sequence[Record]) -> None:
         for record in records:

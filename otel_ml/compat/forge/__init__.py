@@ -9,7 +9,15 @@ record_metric("reward/evaluate_response/avg_total_reward", 0.7, Reduce.MEAN)
 
 from __future__ import annotations
 
-from otel_ml.compat.forge.accumulators import MetricAccumulator, reduce_metrics_states
+from otel_ml.compat.forge.accumulators import (
+    MaxAccumulator,
+    MeanAccumulator,
+    MetricAccumulator,
+    MinAccumulator,
+    StdAccumulator,
+    SumAccumulator,
+    reduce_metrics_states,
+)
 from otel_ml.compat.forge.collector import MetricCollector
 from otel_ml.compat.forge.controller import GlobalLoggingActor, get_or_create_metric_logger
 from otel_ml.compat.forge.metric import Metric, Reduce, Sample
@@ -20,11 +28,16 @@ from otel_ml.compat.forge.tracer import Tracer, trace
 __all__ = [
     "GlobalLoggingActor",
     "LoggingMode",
+    "MaxAccumulator",
+    "MeanAccumulator",
     "Metric",
     "MetricAccumulator",
     "MetricCollector",
+    "MinAccumulator",
     "Reduce",
     "Sample",
+    "StdAccumulator",
+    "SumAccumulator",
     "Tracer",
     "child_env",
     "get_or_create_metric_logger",

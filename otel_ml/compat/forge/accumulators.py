@@ -1,5 +1,6 @@
 """States that merge exactly: the extension point for reductions of one's own, and the samples' heaps."""
 
+# ruff: noqa: D102 (what a method does is said once, in `MetricAccumulator`)
 from __future__ import annotations
 
 import heapq
@@ -14,9 +15,14 @@ from otel_ml.once import say
 
 __all__ = [
     "KNOWN",
+    "MaxAccumulator",
+    "MeanAccumulator",
     "MetricAccumulator",
+    "MinAccumulator",
     "SampleAccumulator",
     "State",
+    "StdAccumulator",
+    "SumAccumulator",
     "accumulator_for",
     "reduce_metrics_states",
     "say_failed",
@@ -68,7 +74,9 @@ class MetricAccumulator(ABC):
         """Forget all values."""
 
 
-class _Total(MetricAccumulator):
+class SumAccumulator(MetricAccumulator):
+    """Sum of all values; none without one."""
+
     name = "sum"
 
     def reset(self) -> None:
@@ -90,7 +98,9 @@ class _Total(MetricAccumulator):
         return math.fsum(state["sum"] for state in used) if used else None
 
 
-class _Mean(_Total):
+class MeanAccumulator(SumAccumulator):
+    """Mean of all values of all states."""
+
     name = "mean"
 
     @classmethod
@@ -99,7 +109,9 @@ class _Mean(_Total):
         return math.fsum(state["sum"] for state in states) / count if count else None
 
 
-class _Extreme(MetricAccumulator):
+class MaxAccumulator(MetricAccumulator):
+    """Largest value; NaN if any is."""
+
     name = "max"
     choose: ClassVar[Any] = max
 
@@ -126,12 +138,14 @@ class _Extreme(MetricAccumulator):
         return cls._extreme(values) if values else None
 
 
-class _Smallest(_Extreme):
+class MinAccumulator(MaxAccumulator):
+    """Smallest value; NaN if any is."""
+
     name = "min"
     choose: ClassVar[Any] = min
 
 
-class _Deviation(MetricAccumulator):
+class StdAccumulator(MetricAccumulator):
     """Of the population, by Chan's formula: sums of squares lose what small deviations of large values have."""
 
     name = "std"

@@ -163,25 +163,28 @@ class MetricCollector:
 
     async def init_backends(
         self,
-        metadata_per_primary_backend: Mapping[str, Any] | None = None,
+        metadata_per_controller_backend: Mapping[str, Any] | None = None,
         config: Mapping[str, Mapping[str, Any]] | None = None,
         global_step: int = 0,
         process_name: str | None = None,
+        *,
+        metadata_per_primary_backend: Mapping[str, Any] | None = None,
     ) -> None:
         """Take the logging modes from `config`; from now on values wait for `flush()`.
 
         Args:
-            metadata_per_primary_backend: not used: there is one run, and the environment names it.
+            metadata_per_controller_backend: not used: there is one run, and the environment names it.
             config: of each backend, as for `GlobalLoggingActor.init_backends`.
             global_step: where a resumed job goes on.
             process_name: of this process.
+            metadata_per_primary_backend: the first one's name in older versions.
 
         Raises:
             ConfigError: the configuration is wrong; everything that is, in one message.
         """
         from otel_ml.compat.forge.controller import start
 
-        del metadata_per_primary_backend
+        del metadata_per_controller_backend, metadata_per_primary_backend
         start(config or {}, process_name, global_step)
 
     def push(self, metric: Metric) -> None:

@@ -65,12 +65,12 @@ class Tracer:
             self._memory.begin()
         self._marks = [("", self._mark())]
 
-    def step(self, name: str) -> None:
-        """What ran since the start, or since the step before, was step `name`."""
+    def step(self, step_name: str) -> None:
+        """What ran since the start, or since the step before, was step `step_name`."""
         if self._marks:
-            self._marks.append((name, self._mark()))
+            self._marks.append((step_name, self._mark()))
         elif not (are_perf_metrics_off() or are_metrics_off()):
-            self._say_wrong(f"at step {name!r}, and not started", "Call start() first")
+            self._say_wrong(f"at step {step_name!r}, and not started", "Call start() first")
 
     def stop(self) -> None:
         """End, and record; on the device's clock once the device has come here."""

@@ -19,6 +19,14 @@ from __future__ import annotations
 
 from otel_ml.compat.nemo_rl.backends import MLflowLogger, SwanlabLogger, TensorboardLogger, WandbLogger
 from otel_ml.compat.nemo_rl.checkpoint_status import write_checkpoint_status
+from otel_ml.compat.nemo_rl.config_types import (
+    GPUMonitoringConfig,
+    LoggerConfig,
+    MLflowConfig,
+    SwanlabConfig,
+    TensorboardConfig,
+    WandbConfig,
+)
 from otel_ml.compat.nemo_rl.experiment_dir import get_next_experiment_dir
 from otel_ml.compat.nemo_rl.flatten import flatten_dict
 from otel_ml.compat.nemo_rl.grad_norm import warn_if_inf_grad_norm
@@ -30,14 +38,20 @@ from otel_ml.compat.nemo_rl.timeout import TimeoutChecker, convert_to_seconds
 from otel_ml.compat.nemo_rl.timer import ThreadSafeTimer, Timer
 
 __all__ = [
+    "GPUMonitoringConfig",
     "Logger",
+    "LoggerConfig",
     "LoggerInterface",
+    "MLflowConfig",
     "MLflowLogger",
+    "SwanlabConfig",
     "SwanlabLogger",
+    "TensorboardConfig",
     "TensorboardLogger",
     "ThreadSafeTimer",
     "TimeoutChecker",
     "Timer",
+    "WandbConfig",
     "WandbLogger",
     "configure_rich_logging",
     "convert_to_seconds",

@@ -31,10 +31,10 @@ class DurationTracker:
         self._lock = threading.Lock()  # guards the swap
         self._seconds: list[float] = []
 
-    def observe(self, seconds: float) -> None:
-        """Take a duration."""
+    def observe(self, duration: float) -> None:
+        """Take a duration, in seconds."""
         with self._lock:
-            self._seconds.append(seconds)
+            self._seconds.append(duration)
 
     @contextmanager
     def track(self) -> Iterator[None]:

@@ -51,11 +51,11 @@ def _stripped(values: Any) -> Any:
     return {published(key) if isinstance(key, str) else key: _stripped(value) for key, value in values.items()}
 
 
-def strip_at_tag_in_log(log: Callable[..., Any]) -> Callable[..., Any]:
+def strip_at_tag_in_log(func: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the `log(self, values, step)` of a tracker of your own, so that keys arrive without their tags."""
 
-    @functools.wraps(log)
+    @functools.wraps(func)
     def stripping(self: Any, values: Mapping[str, Any], step: int, **keywords: Any) -> Any:
-        return log(self, _stripped(values), step, **keywords)
+        return func(self, _stripped(values), step, **keywords)
 
     return stripping

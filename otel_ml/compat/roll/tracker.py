@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,14 @@ class Tracker(BaseTracker):
 
     def log(self, values: Mapping[str, Any], step: int, **keywords: Any) -> None:
         by_reduction: dict[str, dict[str, Any]] = {}
+        numbers: dict[str, Any] = {}
         for key, value in _flat(values):
+            if type(value) in (float, int):  # nearly all: nothing of it has to be looked at
+                name, reduction = _of_one_number(key)
+                by_reduction.setdefault(reduction, {})[name] = numbers[key] = value
+                continue
+            if _is_plain(value):
+                numbers[key] = value
             if isinstance(value, str):
                 otel_ml.log_text(published(key), value, step=step)
             elif (flat := _records(value)) is not None:
@@ -81,13 +89,12 @@ class Tracker(BaseTracker):
         for reduction, found in by_reduction.items():
             weight = keywords.get("weight") if reduction == "mean" else None
             otel_ml.log(found, step=step, reduce=reduction, weight=weight, over=keywords.get("over"))
-        self._remember(values, step)
+        self._remember(numbers, step)
 
     def finish(self) -> None:
         otel_ml.shutdown()
 
-    def _remember(self, values: Mapping[str, Any], step: int) -> None:
-        numbers = {key: value for key, value in _flat(values) if _is_plain(value)}
+    def _remember(self, numbers: dict[str, Any], step: int) -> None:
         reduced = reduce_metrics(numbers)
         self.log_history.append({"step": step, "metrics": reduced})
         if self._prints:
@@ -157,6 +164,12 @@ def _is_plain(value: Any) -> bool:
 
 
 def _reduction(key: str, value: Any) -> str:
-    tag = reduction_of(key)
     has_several = is_several(value) or len(getattr(value, "shape", ())) > 0
-    return tag if has_several else _REDUCED_ALREADY.get(tag, tag)
+    return reduction_of(key) if has_several else _of_one_number(key)[1]
+
+
+@lru_cache(maxsize=4096)
+def _of_one_number(key: str) -> tuple[str, str]:
+    """Return the name under which a number is published, and its reduction across ranks."""
+    tag = reduction_of(key)
+    return published(key), _REDUCED_ALREADY.get(tag, tag)

@@ -70,8 +70,8 @@ class Iterations:
             skipped_samples: left out by the job, because of bad data or while it ramps up.
             skipped: whether the optimizer made no update; a 0-d tensor such as a gradient scaler's `found_inf` works.
         """
+        loss, skip = _number(loss), _number(skipped)
         bad = _is_bad(loss)
-        skip = _number(skipped)
         good = (1 - bad) * (1 - skip)
         self._consumed += samples
         self._skipped_samples += skipped_samples
@@ -100,16 +100,18 @@ class Iterations:
 
 
 def _number(value: Any) -> Any:
-    return value.detach().float() if hasattr(value, "detach") else float(value)
+    """Return a number, or the tensor on a device that will have it."""
+    if not hasattr(value, "detach"):
+        return float(value)
+    value = value.detach()
+    return float(value) if value.device.type == "cpu" else value.float()
 
 
 def _is_bad(loss: Any) -> Any:
-    if hasattr(loss, "detach"):
-        return (~loss.detach().isfinite()).float()
-    return float(not abs(float(loss)) < float("inf"))
+    return float(not abs(loss) < float("inf")) if isinstance(loss, float) else (~loss.isfinite()).float()
 
 
 def _zero_where(bad: Any, loss: Any) -> Any:
-    if hasattr(loss, "detach"):
-        return loss.detach().float().nan_to_num(0.0, 0.0, 0.0)
-    return 0.0 if bad else float(loss)
+    if isinstance(loss, float):
+        return 0.0 if bad else loss
+    return loss.nan_to_num(0.0, 0.0, 0.0)

@@ -44,12 +44,20 @@ class NonFiniteWatch:
             self._coming.popleft()
             bad = [name for name, norm in zip(names, host.tolist(), strict=True) if not abs(norm) < float("inf")]
             if bad:
-                self._is_said = True
-                self._coming.clear()
-                where = "a step" if step is None else f"step {step}"
-                more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
-                guard.say(
-                    "gradient-not-finite",
-                    f"The gradient of {bad[0]!r}{more} is NaN or Inf at {where}. See grad/nonfinite for the steps "
-                    "after it; lower the learning rate or the loss scale if it lasts.",
-                )
+                self._say(bad, step)
+
+    def found(self, bad: list[str]) -> None:
+        """Take the names of what is known to be bad in the current step."""
+        if bad and not self._is_said:
+            self._say(bad, current_step().index)
+
+    def _say(self, bad: list[str], step: int | None) -> None:
+        self._is_said = True
+        self._coming.clear()
+        where = "a step" if step is None else f"step {step}"
+        more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+        guard.say(
+            "gradient-not-finite",
+            f"The gradient of {bad[0]!r}{more} is NaN or Inf at {where}. See grad/nonfinite for the steps after it; "
+            "lower the learning rate or the loss scale if it lasts.",
+        )

@@ -11,14 +11,15 @@ says so.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
+from otel_ml.diagnostics.dynamics.host import statistics
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
-from otel_ml.diagnostics.dynamics.shards import copies_of, held, shards_of
+from otel_ml.diagnostics.dynamics.shards import copies_of, held, is_distributed, shards_of
 from otel_ml.diagnostics.dynamics.shards import world_size as size_of_world
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure
@@ -49,8 +50,7 @@ def measures(kind: str) -> Mapping[str, Measure]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(NamedTuple):
     """What this rank holds of one tensor: 1 / copies of it, and one of so many shards, None if that is not known."""
 
     name: str
@@ -115,26 +115,30 @@ class Norms:
         with torch.no_grad():
             for part in self._parts(named):
                 by_device.setdefault(part.local.device, []).append(part)
-            squares = [self._record_device(rows, parts) for parts in by_device.values()]
+            squares = [
+                self._record_host(rows, parts) if device.type == "cpu" else self._record_device(rows, parts)
+                for device, parts in by_device.items()
+            ]
             if squares:
-                total = sum(square.to(squares[0].device, non_blocking=True) for square in squares)
-                _record_norm(rows["norm"], total * self._world)
+                _record_norm(rows["norm"], _total(squares) * self._world)
             if kind == "grad":
                 self._watch.look()
 
     def _parts(self, named: Iterable[tuple[str, Any]]) -> Iterator[_Part]:
         for name, tensor in named:
-            copies = self._copies_of(name, tensor)
+            is_cut = is_distributed(tensor)
+            copies = self._copies_of(name, tensor, is_cut=is_cut)
             if copies:
+                local = held(tensor) if is_cut else tensor
                 # Of a plain tensor whose copies the user counts, nothing tells into how many parts it is cut.
-                is_known = self._copies is None or hasattr(tensor, "placements")
-                yield _Part(name, held(tensor).detach(), 1.0 / copies, shards_of(tensor) if is_known else None)
+                shards = shards_of(tensor) if is_cut else 1 if self._copies is None else None
+                yield _Part(name, local.detach(), 1.0 / copies, shards)
 
-    def _copies_of(self, name: str, tensor: Any) -> int:
+    def _copies_of(self, name: str, tensor: Any, *, is_cut: bool) -> int:
         if callable(self._copies):
             return self._copies(name, tensor)
-        if self._copies is not None and not hasattr(tensor, "placements"):
-            return self._copies
+        if not is_cut:
+            return self._world if self._copies is None else self._copies
         copies = copies_of(tensor, self._world)
         if not copies:
             guard.say(
@@ -143,12 +147,33 @@ class Norms:
             )
         return copies
 
+    def _record_host(self, rows: Mapping[str, Measure], parts: list[_Part]) -> float:
+        """Do as `_record_device()` with tensors that lie in memory: each is looked at once, the rest is arithmetic."""
+        found = [statistics(part.local) for part in parts]
+        squares = [one.square for one in found]
+        mine = sum(square * part.share for square, part in zip(squares, parts, strict=True))
+        bad = [part.name for one, part in zip(found, parts, strict=True) if not one.largest < math.inf]
+        rows["sum_of_squares"].record(mine)
+        rows["nonfinite"].record(float(len(bad)))
+        count = sum(part.local.numel() for part in parts)
+        if count:
+            rows["mean_square"].record(sum(squares) / count, weight=count)
+            rows["abs_max"].record(_largest([one.largest for one in found]))
+            rows["zeros"].record(sum(one.zeros * part.share for one, part in zip(found, parts, strict=True)))
+            rows["zero_fraction"].record(sum(one.zeros for one in found) / count, weight=count)
+        if rows["norm"].name.startswith("grad/"):
+            self._watch.found(bad)
+        for part, square in zip(parts, squares, strict=True):
+            if part.name in self._each:
+                _record_own(rows, part, square)
+        return mine
+
     def _record_device(self, rows: Mapping[str, Measure], parts: list[_Part]) -> Any:
         """Record all but the norm, and return the sum of squares, each copy once in the job."""
         import torch
 
         # A shard may be empty, and counts with a norm of 0: the ranks of a norm are those that record it.
-        norms = torch.stack([torch.linalg.vector_norm(part.local, dtype=torch.float32) for part in parts])
+        norms = torch.stack([_norm(part.local) for part in parts])
         shares = _on_device([part.share for part in parts], norms)
         squares = norms.to(shares.dtype).square()
         mine = (squares * shares).sum()
@@ -175,21 +200,29 @@ class Norms:
         rows["zero_fraction"].record(zeros.sum() / count, weight=count)
 
 
+def _norm(local: Any) -> Any:
+    import torch
+
+    # Of a narrow type its sum of squares would be narrow, too; a wide one is not narrowed.
+    return torch.linalg.vector_norm(local, dtype=torch.promote_types(local.dtype, torch.float32))
+
+
 def _ends(local: Any) -> tuple[Any, ...]:
     """Return the smallest and the largest element; of complex ones their absolute values; nothing of none."""
     import torch
 
     if not local.numel():
         return ()
-    # On a CPU a norm of order infinity takes four to six times as long.
     return tuple(torch.aminmax(local.abs() if local.is_complex() else local))
 
 
 def _on_device(numbers: list[float], like: Any) -> Any:
     import torch
 
-    tensor = torch.tensor(numbers, dtype=torch.float32 if like.device.type == "mps" else torch.float64)
-    return tensor.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else tensor.to(like.device)
+    dtype = torch.float32 if like.device.type == "mps" else torch.float64
+    if like.is_cuda:
+        return torch.tensor(numbers, dtype=dtype).pin_memory().to(like.device, non_blocking=True)
+    return like.new_tensor(numbers, dtype=dtype)
 
 
 def _record_own(rows: Mapping[str, Measure], part: _Part, square: Any) -> None:
@@ -202,11 +235,27 @@ def _record_own(rows: Mapping[str, Measure], part: _Part, square: Any) -> None:
         own.record(square * part.share)
 
 
+def _total(squares: list[Any]) -> Any:
+    """Return the sum over devices, on the first of them that is not the host."""
+    on_devices = [square for square in squares if hasattr(square, "to")]
+    moved = [square.to(on_devices[0].device, non_blocking=True) for square in on_devices]
+    return sum(square for square in squares if not hasattr(square, "to")) + sum(moved)
+
+
+def _largest(values: list[float]) -> float:
+    """Return the largest, NaN if any is: `max()` passes over one that is not the first."""
+    return math.nan if any(value != value for value in values) else max(values)
+
+
 def _record_norm(measure: Measure, square: Any) -> None:
+    if isinstance(square, float):
+        root = math.sqrt(square)
+        measure.record([root, -root])
+        return
     import torch
 
-    root = square.sqrt()
-    measure.record(torch.stack([root, -root]))
+    on_device = square.sqrt()
+    measure.record(torch.stack([on_device, -on_device]))
 
 
 def _matching(each: str | None, names: list[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-__all__ = ["copies_of", "held", "rank_here", "shards_of", "world_size"]
+__all__ = ["copies_of", "held", "is_distributed", "rank_here", "shards_of", "world_size"]
 
 
 def world_size() -> int:
@@ -20,6 +20,13 @@ def rank_here() -> int:
     import torch.distributed as dist
 
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
+def is_distributed(tensor: Any) -> bool:
+    """Return whether a tensor is a DTensor; what a plain one lacks takes long to look for."""
+    import torch
+
+    return type(tensor) not in (torch.Tensor, torch.nn.Parameter) and hasattr(tensor, "placements")
 
 
 def held(tensor: Any) -> Any:

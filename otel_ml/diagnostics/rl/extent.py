@@ -41,16 +41,23 @@ def extent_of(values: Any, mask: Any = None) -> Extent | None:
 
 def _of_tensor(values: Any, mask: Any) -> Extent | None:
     values = values.float()
+    if values.device.type == "cpu":
+        return _of_host(values if mask is None else values[mask.bool()])
     if mask is None:
         return Extent(values.mean(), values.numel(), values.min(), values.max()) if values.numel() else None
     chosen = mask.bool()
-    if values.device.type == "cpu":
-        return _of_tensor(values[chosen], None)
     count = chosen.sum()
     total = values.masked_fill(~chosen, 0.0).sum()
     low = values.masked_fill(~chosen, float("inf")).min()
     high = values.masked_fill(~chosen, float("-inf")).max()
     return Extent(total / count.clamp(min=1), count, low, high)
+
+
+def _of_host(values: Any) -> Extent | None:
+    if not values.numel():
+        return None
+    low, high = values.aminmax()
+    return Extent(float(values.mean()), values.numel(), float(low), float(high))
 
 
 def _flat(values: Any) -> Iterator[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,3 +93,11 @@ def test_a_resumed_run_goes_on_in_its_file_and_erases_nothing(monkeypatch: pytes
             tracking.log({"loss": float(step)}, step=step)
 
     assert otel_ml.read(the_run_in(tmp_path / "otel-ml-runs"))["loss"] == ([1, 2], [1.0, 2.0])
+
+
+@pytest.mark.parametrize(("exit_code", "status"), [(0, "finished"), (1, "failed")])
+def test_a_run_ends_as_its_exit_code_says(tmp_path: Path, exit_code: int, status: str) -> None:
+    Tracking("grpo", "dev", default_backend="file").finish(exit_code=exit_code)
+
+    last_line = (the_run_in(tmp_path / "otel-ml-runs") / "metrics.jsonl").read_text().splitlines()[-1]
+    assert json.loads(last_line)["status"] == status

@@ -248,6 +248,35 @@ def test_records_that_are_no_longer_kept_are_counted_and_the_rest_goes_on(driver
     assert sum(pipeline.status.lost.values()) == 5
 
 
+class FullSource(MemorySource):
+    """One whose oldest records go while somebody reads what follows the second one: before or after it is found."""
+
+    def __init__(self, records: Sequence[Record], *, before: int, after: int) -> None:
+        super().__init__(records)
+        self._before, self._after = before, after
+
+    def read(self, after: int, limit: int) -> Sequence[Record]:
+        if after != 2:
+            return super().read(after, limit)
+        self.first_seq = max(self.first_seq, self._before)
+        found = super().read(after, limit)
+        self.first_seq = max(self.first_seq, self._after)
+        return found
+
+
+@pytest.mark.parametrize(("before", "after"), [(6, 1), (1, 6), (5, 8)])
+def test_records_that_go_while_the_exporter_reads_are_counted_or_delivered(
+    driver: Driver, before: int, after: int
+) -> None:
+    class OneByOne(RecordingExporter):
+        max_batch = 1
+
+    exporter = OneByOne()
+    pipeline = driver.drain(exporter, FullSource(steps(10), before=before, after=after))
+
+    assert len(seqs(exporter)) + sum(pipeline.status.lost.values()) == 10
+
+
 def test_an_exporter_that_hangs_is_given_up_at_the_deadline(driver: Driver) -> None:
     released = threading.Event()
 

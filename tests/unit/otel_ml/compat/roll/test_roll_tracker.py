@@ -123,7 +123,7 @@ def test_what_cannot_be_recorded_does_not_stop_training(captured: Capture) -> No
 
 
 def test_the_history_asks_no_device_for_a_value(captured: Capture, tracker: Tracker) -> None:
-    tracker._remember({"loss": OnDevice(), "losses": [OnDevice()], "lr": 0.5}, 3)
+    tracker.log({"loss": OnDevice(), "losses": [OnDevice()], "lr": 0.5}, step=3)
 
     assert tracker.log_history == [{"step": 3, "metrics": {"lr": 0.5}}]
 

@@ -1,0 +1,106 @@
+"""What is computed with numbers for tensors in memory is what is computed with tensors on a device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import otel_ml
+from otel_ml.diagnostics import dynamics, rl
+from otel_ml.diagnostics.dynamics import host
+from otel_ml.testing import Capture, otel_ml_capture
+from tests.unit.otel_ml.diagnostics.elsewhere import elsewhere
+
+__all__ = ["otel_ml_capture"]
+
+TENSORS = {
+    "weight": torch.tensor([[3.0, 0.0], [-4.0, 0.5]]),
+    "bias": torch.tensor([0.0, -7.0], dtype=torch.float64),
+    "half": torch.tensor([0.5, -0.25, 0.0], dtype=torch.bfloat16),
+    "empty": torch.zeros(0),
+}
+
+
+PLACES = {"here": torch.as_tensor, "there": elsewhere}
+"""Each records on an axis of its own."""
+
+Found = Mapping[str, tuple[float, ...]]
+
+
+def recorded(capture: Capture, axis: str) -> Found:
+    """Return what was recorded on an axis, by name and step."""
+    return {
+        f"{point.name} at {point.step}": (point.count, point.value, point.min, point.max, *point.attributes.values())
+        for point in capture.points
+        if point.axis == axis
+    }
+
+
+def assert_same(capture: Capture, *axes: str) -> None:
+    first, *others = [recorded(capture, axis) for axis in axes]
+    assert first
+    for other in others:
+        assert other.keys() == first.keys()
+        for name, values in first.items():
+            assert other[name] == pytest.approx(values, rel=1e-6, nan_ok=True), name
+
+
+@pytest.mark.parametrize("bad", [None, math.nan, math.inf])
+def test_norms(otel_ml_capture: Capture, bad: float | None) -> None:
+    tensors = dict(TENSORS) if bad is None else {**TENSORS, "bad": torch.tensor([1.0, bad])}
+    for axis, place in PLACES.items():
+        otel_ml.set_step(3, axis=axis)
+        placed = {name: place(tensor) for name, tensor in tensors.items()}
+        gradients = [(name, SimpleNamespace(grad=tensor)) for name, tensor in placed.items()]
+        dynamics.Norms(placed.items(), each="weight", world_size=2).record_parameters()
+        dynamics.Norms(gradients, each="weight", world_size=2).record_gradients()
+
+    assert_same(otel_ml_capture, *PLACES)
+
+
+def test_a_norm_of_tensors_in_both_places(otel_ml_capture: Capture) -> None:
+    otel_ml.set_step(0)
+    dynamics.Norms([("here", torch.tensor([3.0])), ("there", elsewhere([4.0]))]).record_parameters()
+
+    (norm,) = [point for point in otel_ml_capture.points if point.name == "param/norm"]
+    assert (norm.count, norm.min, norm.max) == (2, -5.0, 5.0)
+
+
+@pytest.mark.parametrize("mask", [None, torch.tensor([True, False, True, True])])
+def test_advantages(otel_ml_capture: Capture, mask: torch.Tensor | None) -> None:
+    for axis, place in PLACES.items():
+        otel_ml.set_step(0, axis=axis)
+        rl.advantages(place([1.5, -9.0, 0.0, 2.5]), None if mask is None else place(mask))
+
+    assert_same(otel_ml_capture, *PLACES)
+
+
+def test_iterations(otel_ml_capture: Capture) -> None:
+    places = {**PLACES, "number": float}
+    for axis, place in places.items():
+        iterations = dynamics.Iterations(interval=2)
+        for step, loss in enumerate([1.0, math.nan, 3.0, 100.0]):
+            otel_ml.set_step(step, axis=axis)
+            iterations.step(place(loss), samples=8, skipped=place(float(step == 3)))
+
+    assert_same(otel_ml_capture, *places)
+
+
+@given(st.lists(st.floats(-1e6, 1e6, width=32) | st.just(0.0), max_size=40))
+def test_small_tensors_and_large_ones(values: list[float]) -> None:
+    small = host.statistics(torch.tensor(values))
+    repeats = host._GRAIN + 1
+    large = host.statistics(torch.tensor(values).repeat(repeats)) if 0 < len(values) < 3 else None
+
+    assert small.square == pytest.approx(math.fsum(value * value for value in values), rel=1e-9)
+    assert small.zeros == sum(value == 0 for value in values)
+    assert small.largest == max(map(abs, values), default=0.0)
+    if large is not None:
+        assert large.square == pytest.approx(small.square * repeats, rel=1e-9)
+        assert (large.zeros, large.largest) == (small.zeros * repeats, small.largest)
