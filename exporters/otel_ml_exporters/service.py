@@ -222,22 +222,24 @@ class Service:
 
     def runs(self) -> list[Mapping[str, Any]]:
         """Return the account of every open run."""
-        return self._runs.accounts(self._loop.queued)
+        return self._runs.accounts(self._loop.undecided)
 
     def run(self, experiment: str, writer: str | None, *, speaker: bool) -> Mapping[str, Any] | None:
-        """Return the account of one run; with `last` where a writer asks whether it is the last one."""
+        """Return the account of one run; to a writer, also whether it has `left`, as the `last`."""
         run = self._runs.get(experiment)
         if run is None:
             return None
-        said = account(run, self._loop.queued)
+        said = account(run, self._loop.undecided)
         if speaker:
             run.told = len(said["notices"])
-        return said if writer is None else {**said, "last": run.status.last_writer == writer}
+        if writer is None:
+            return said
+        return {**said, "left": writer in run.status.left, "last": run.status.last_writer == writer}
 
     @property
     def is_settled(self) -> bool:
         """Whether the accounts include everything that was acknowledged."""
-        return self._loop.is_settled
+        return self._loop.undecided == 0
 
     def measures(self) -> Iterable[Measure]:
         """Return the self-telemetry of the runs, and of what waits for them."""

@@ -11,7 +11,7 @@ from typing import Any
 from otel_ml.printable import printable
 from otel_ml.redaction import redacted
 
-__all__ = ["Console", "acknowledged_line", "finished_line", "started_line"]
+__all__ = ["Console", "acknowledged_line", "finished_line", "started_line", "unwritten_line"]
 
 _CLEAR_LINE = "\r\x1b[K"
 """In a terminal a progress bar stands on the current line; it is drawn again at its next update."""
@@ -67,7 +67,21 @@ def acknowledged_line(recorded: int, where: str) -> str:
         >>> acknowledged_line(48210, "http://gateway:4318 (OTEL_EXPORTER_OTLP_ENDPOINT)")
         'finished. Rank 0 recorded 48,210 values, acknowledged by http://gateway:4318 (OTEL_EXPORTER_OTLP_ENDPOINT).'
     """
-    return f"finished. Rank 0 recorded {recorded:,} values, acknowledged by {where}."
+    return f"finished. Rank 0 recorded {_values(recorded)}, acknowledged by {where}."
+
+
+def unwritten_line(recorded: int, where: str) -> str:
+    """Return the line at the end of global rank 0, where the service is too busy to say how the run went.
+
+    Examples:
+        >>> unwritten_line(48210, "./runs/exp/one")
+        'finished. Rank 0 recorded 48,210 values, acknowledged, on their way to ./runs/exp/one. Look: otel-ml runs'
+    """
+    return f"finished. Rank 0 recorded {_values(recorded)}, acknowledged, on their way to {where}. Look: otel-ml runs"
+
+
+def _values(count: int) -> str:
+    return f"{count:,} {'value' if count == 1 else 'values'}"
 
 
 def finished_line(run: Mapping[str, Any]) -> str:
@@ -92,7 +106,7 @@ def finished_line(run: Mapping[str, Any]) -> str:
     how = _delivery(run, f"{total:,} lost{why}")
     return (
         f"finished. {writers} {'process' if writers == 1 else 'processes'}, "
-        f"{recorded:,} {'value' if recorded == 1 else 'values'} recorded, {how}. "
+        f"{_values(recorded)} recorded, {how}. "
         f"{share * 100:.2f} % of training time. Look: otel-ml open"
     )
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from otel_ml._internal.console import Console, acknowledged_line, finished_line
+from otel_ml._internal.console import Console, acknowledged_line, finished_line, unwritten_line
 from otel_ml._internal.identity import Identity
 from otel_ml._internal.link import Link, Reached
 from otel_ml._internal.logrecord import LogRecord
@@ -20,11 +20,8 @@ __all__ = ["Farewell", "Status"]
 
 Status = Literal["finished", "failed", "killed"]
 
-PATIENCE_WITH_SERVICE = 1.0
-"""Seconds a service that answers has to say whether this writer was the last."""
-
 PATIENCE_AT_EXIT = 2.0
-"""Seconds the process waits at its end for a receiver that does not answer (ARCHITECTURE «exit»).
+"""Seconds the process waits at its end for a receiver that does not answer, or does not get on (ARCHITECTURE «exit»).
 
 A service that is being started answers soon: it is waited for as long as acknowledgements arrive, to the deadline.
 """
@@ -82,30 +79,35 @@ class Farewell:
         return until
 
     def wait_for_the_run(self, identity: Identity, reached: Reached | None, deadline: float) -> None:
-        """As the writer that leaves last: wait while the exporters drain, and say how the run went."""
+        """Wait until the service has heard the goodbye; as the last writer, while exporters drain: say how it went."""
         if self._sender.notices is None:  # a Collector, or gRPC: what acknowledged it gives no account of the run
-            self._say_acknowledged(identity, reached)
+            self._say(acknowledged_line, identity, reached)
             return
-        pending: int | None = None
-        quiet_since = time.monotonic()
-        while True:
-            run = self._ask(writer=identity.instance)
-            is_last = run is not None and bool(run.get("last"))
-            pending_now = None if run is None else int(run.get("pending", 0))
-            if pending_now == 0 and not is_last:
-                break  # the service has read our goodbye, and others are live
-            left = pending_now if is_last else None
-            now = time.monotonic()
-            if left is not None and (pending is None or left < pending):
-                pending, quiet_since = left, now
-            patience = PATIENCE_WITH_SERVICE if run is not None and not is_last else PATIENCE_AT_EXIT
-            if left == 0 or now >= deadline or now - quiet_since >= patience:
-                break
-            time.sleep(0.05)
-        if run is not None and (is_last or self._notices.query):
+        run = self._account_at_the_end(identity, deadline)
+        is_last = run is not None and bool(run.get("last"))
+        if is_last or self._notices.query:
             self._notices.print_of(run)
         if run is not None and is_last:
             self._console.line(finished_line(run))
+        elif run is None or not run.get("left"):
+            self._say(unwritten_line, identity, reached)  # nobody may be left who could say more
+
+    def _account_at_the_end(self, identity: Identity, deadline: float) -> Mapping[str, Any] | None:
+        """Return the account that holds the goodbye and, of the last writer, everything; what there is in time."""
+        least: int | None = None
+        quiet_since = time.monotonic()
+        while True:
+            run = self._ask(writer=identity.instance)
+            now = time.monotonic()
+            if run is not None:
+                pending = int(run.get("pending", 0))
+                if run.get("left") and (pending == 0 or not run.get("last")):
+                    return run
+                if least is None or pending < least:
+                    least, quiet_since = pending, now
+            if now >= deadline or now - quiet_since >= PATIENCE_AT_EXIT:
+                return run
+            time.sleep(0.05)
 
     def say_left_behind(self, identity: Identity) -> None:
         """Say what was not acknowledged, and what becomes of it."""
@@ -123,9 +125,9 @@ class Farewell:
             )
             self._console.line(explained(sentence, "not-acknowledged"))
 
-    def _say_acknowledged(self, identity: Identity, reached: Reached | None) -> None:
+    def _say(self, line: Callable[[int, str], str], identity: Identity, reached: Reached | None) -> None:
         if identity.place.rank == 0 and identity.parent is None and reached is not None:
-            self._console.line(acknowledged_line(self._recorder.recorded, reached.where))
+            self._console.line(line(self._recorder.recorded, reached.where))
 
     def _dropped(self) -> Mapping[str, int]:
         """Return values and points that will not arrive, by reason."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,9 +69,15 @@ class Bench:
         self.services: list[Service] = []
         self.senders: list[Sender] = []
 
-    def service(self, makers: Mapping[str, Callable[[], Exporter]] | None = None, **settings: Any) -> Service:
+    def service(
+        self,
+        makers: Mapping[str, Callable[[], Exporter]] | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        **settings: Any,
+    ) -> Service:
         config = ServiceConfig(**{"dir": self.folder, "http": ("127.0.0.1", 0), **settings})
-        service = Service(config, makers=makers, retry=RetryPolicy(0.01, 0.1))
+        service = Service(config, makers=makers, retry=RetryPolicy(0.01, 0.1), clock=clock)
         self.services.append(service)
         service.start()
         return service

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.integration.worker_process import environment, run, start
+from tests.integration.worker_process import environment, start
+from tests.waiting import eventually
 
 WRONG = """
     import math
+    import sys
     import numpy as np
     import otel_ml
 
@@ -44,6 +46,8 @@ WRONG = """
     otel_ml.log_params({"deep": deep})
     otel_ml.set_step(1)
     otel_ml.log({f"name_{i}": float(i) for i in range(10_000)})
+    otel_ml.set_step(2)
+    sys.stdin.readline()  # a job does not wait at its end for a service that is seconds behind
 """
 
 
@@ -53,11 +57,18 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     folder = tmp_path_factory.mktemp("wrong")
     environ = environment(folder)
     ranks: Mapping[str, str] = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    second = start(WRONG.replace("CONFLICT", "max"), {**environ, **ranks, "RANK": "1", "LOCAL_RANK": "1"}, folder)
-    _, said = run(WRONG.replace("CONFLICT", "sum"), {**environ, **ranks, "RANK": "0", "LOCAL_RANK": "0"}, folder)
-    _, also_said = second.communicate(timeout=60)
-    assert second.returncode == 0, also_said
-    return folder / "runs" / "wrong" / "one", [*said.splitlines(), *also_said.splitlines()]
+    processes = [
+        start(WRONG.replace("CONFLICT", reduction), {**environ, **ranks, "RANK": rank, "LOCAL_RANK": rank}, folder)
+        for rank, reduction in (("0", "sum"), ("1", "max"))
+    ]
+    rows = folder / "runs" / "wrong" / "one" / "metrics.jsonl"
+    eventually(lambda: rows.exists() and "name_9999" in rows.read_text(), timeout=60)
+    said: list[str] = []
+    for process in processes:
+        _, errors = process.communicate("go\n", timeout=60)
+        assert process.returncode == 0, errors
+        said += errors.splitlines()
+    return rows.parent, said
 
 
 def values(run: Path) -> dict[tuple[str, int], float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence
 
 from otel_ml_exporters import (
@@ -10,6 +12,7 @@ from otel_ml_exporters import (
     StepRecord,
     Text,
 )
+from otel_ml_exporters.service import Service
 from otel_ml_exporters.telemetry import CATALOGUE
 from otel_ml_exporters.testing import RecordingExporter
 from tests.integration.conftest import Bench
@@ -51,6 +54,36 @@ def test_notices_are_counted_in_every_answer_and_told_by_the_run(bench: Bench, r
 
     assert before == "0"
     assert sender.send("metrics", writer.step(1, {"loss": 1.0})).headers["otel-ml-notices"] == "1"
+
+
+def test_what_is_acknowledged_and_not_decided_yet_is_pending_and_its_writer_has_not_left(
+    bench: Bench, recording: RecordingExporter
+) -> None:
+    services: list[Service] = []
+    may_decide = threading.Event()
+
+    def clock() -> float:  # the engine asks what time it is between taking requests and deciding them
+        if services and not services[0].is_settled:
+            may_decide.wait(20.0)
+        return time.time()
+
+    services.append(bench.service({"recording": lambda: recording}, clock=clock))
+    sender, writer = bench.sender(services[0]), FakeWriter(instance="rank-0")
+    try:
+        sender.send("metrics", writer.step(0, {"loss": 1.0}))
+        may_decide.set()
+        eventually(lambda: (sender.run() or {}).get("delivered"))
+        may_decide.clear()
+        sender.send("metrics", writer.step(1, {"loss": 1.0}))
+        sender.send("logs", writer.goodbye())
+        meanwhile = sender.run(query="?writer=rank-0")
+    finally:
+        may_decide.set()
+
+    assert meanwhile["pending"] > 0
+    assert not meanwhile["left"]
+    eventually(lambda: sender.run(query="?writer=rank-0")["left"] and sender.run()["pending"] == 0)
+    assert sender.run(query="?writer=rank-0")["last"]
 
 
 def test_health_and_metrics_are_there_for_machines(bench: Bench) -> None:

@@ -74,6 +74,7 @@ class Status(NamedTuple):
         overhead_s: seconds spent on users' threads, summed over writers that said goodbye.
         duration_s: seconds these writers ran, summed.
         last_seq: `seq` of the newest record.
+        left: instances of the writers that said goodbye.
         last_writer: instance of the writer that said goodbye last, or None while one is live.
     """
 
@@ -89,6 +90,7 @@ class Status(NamedTuple):
     overhead_s: float
     duration_s: float
     last_seq: int
+    left: frozenset[str]
     last_writer: str | None
     counts: Counts
 

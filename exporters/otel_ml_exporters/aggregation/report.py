@@ -52,7 +52,8 @@ def status_of(run: RunState, state: str, spans: SpanIntake, judge: Judge) -> Sta
         for reason, count in ((writer.goodbye.dropped or {}) if writer.goodbye is not None else {}).items():
             lost[reason] = lost.get(reason, 0) + count
     gone = [writer for writer in own if writer.goodbye is not None]
-    last = max(gone, key=lambda writer: writer.goodbye.time_ns if writer.goodbye else 0, default=None)
+    # Whose goodbye was heard last: whoever asked before that was told that others are live, and did not wait.
+    last = max(gone, key=lambda w: (w.heard_at, w.goodbye.time_ns if w.goodbye else 0), default=None)
     return Status(
         state=state,
         writers=len(own),
@@ -66,6 +67,7 @@ def status_of(run: RunState, state: str, spans: SpanIntake, judge: Judge) -> Sta
         overhead_s=sum(w.goodbye.overhead_s for w in gone if w.goodbye is not None),
         duration_s=sum(w.goodbye.duration_s for w in gone if w.goodbye is not None),
         last_seq=run.output.seq,
+        left=frozenset(writer.writer.instance for writer in run.writers if writer.goodbye is not None),
         last_writer=None if live or last is None else last.writer.instance,
         counts=counts,
     )

@@ -11,12 +11,12 @@ from otel_ml_exporters.experiments.run import ExperimentRun
 __all__ = ["account"]
 
 
-def account(run: ExperimentRun, queued: int) -> dict[str, Any]:
+def account(run: ExperimentRun, undecided: int) -> dict[str, Any]:
     """Return what `GET /otel_ml/runs/<id>` says; any thread may ask.
 
     Args:
         run: an open one.
-        queued: requests acknowledged that the engine has not taken yet.
+        undecided: requests that are acknowledged, and not decided yet.
     """
     status = run.status
     exporters = run.exporters
@@ -39,7 +39,7 @@ def account(run: ExperimentRun, queued: int) -> dict[str, Any]:
         "recorded": status.recorded,
         "delivered": _delivered(status, behind, lost),
         "lost": lost,
-        "pending": behind + status.open_steps + queued,
+        "pending": behind + status.open_steps + undecided,
         "problem": run.trouble.text or None,
         "notices": list(run.outbox.notices),
         "told": run.told,

@@ -97,9 +97,9 @@ class RunBook:
         """Return the bytes of each open run's outbox."""
         return {experiment: run.outbox.size() for experiment, run in self._runs.items()}
 
-    def accounts(self, queued: int) -> list[Mapping[str, Any]]:
+    def accounts(self, undecided: int) -> list[Mapping[str, Any]]:
         """Return what is told about every open run; any thread may ask."""
-        return [account(run, queued) for run in self]
+        return [account(run, undecided) for run in self]
 
     def _open(self, experiment: str, folder: Path) -> ExperimentRun:
         private_folder(folder / "state")

@@ -75,8 +75,10 @@ class EngineLoop:
         self._changed = threading.Condition()
         self._queue: deque[tuple[int, Decoded]] = deque()
         self._stopping = False
-        self._undecided = 0
-        self._offered = self._taken = self._committed = 0
+        self._undigested = 0
+        self._taken = 0
+        # Entries, counted: offered by the journal's thread, the others by this loop's.
+        self._offered = self._observed = self._decided = 0
         self._committed_at = 0.0
         self._disk_at = clock()
         self._defects: set[str] = set()
@@ -93,18 +95,13 @@ class EngineLoop:
         """Take entries that are in the journal."""
         with self._changed:
             self._queue.extend(entries)
-            self._offered = entries[-1][0]
+            self._offered += len(entries)
             self._changed.notify()
 
     @property
-    def queued(self) -> int:
-        """Entries not taken yet."""
-        return len(self._queue)
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether everything that was acknowledged is decided and committed."""
-        return self._committed >= self._offered
+    def undecided(self) -> int:
+        """Entries that are acknowledged, and not decided and committed yet."""
+        return self._offered - self._decided
 
     def stop(self) -> None:
         """Take what is queued, commit, and end; safe twice."""
@@ -157,8 +154,9 @@ class EngineLoop:
             for experiment in decoded.observations.keys() | decoded.rejections.experiments.keys():
                 if self._feed(number, decoded, experiment, now):
                     ended.add(experiment)
-            self._undecided += len(decoded.body)
+            self._undigested += len(decoded.body)
             self._taken = max(self._taken, number)
+        self._observed += len(entries)
         return ended
 
     def _feed(self, number: int, decoded: Decoded, experiment: str, now: float) -> bool:
@@ -232,11 +230,11 @@ class EngineLoop:
                         return  # the journal still has it
                     time.sleep(_IDLE_S)
         self._committed_at = self._clock()
-        self._committed = self._taken
+        self._decided = self._observed
         if not self._defects:
             self._drop(self._taken)
-            self._digested(self._undecided)
-            self._undecided = 0
+            self._digested(self._undigested)
+            self._undigested = 0
 
     def _is_committed(self, run: ExperimentRun) -> bool:
         try:

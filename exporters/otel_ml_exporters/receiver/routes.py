@@ -30,7 +30,9 @@ _JSON = "application/json"
 _LARGE = 256 * 1024
 """Bodies from here on are unpacked and decoded off the loop, so that small requests need not wait for them."""
 
-_SETTLE_S = 1.0
+_SETTLE_S = 0.5
+"""How long an account waits for what was just acknowledged: half of what a worker waits for the account."""
+
 _SETTLE_STEP_S = 0.01
 
 _BUSY = "As much is under way to the service as it may hold. Send the same request again later."

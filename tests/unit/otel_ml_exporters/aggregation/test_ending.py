@@ -30,6 +30,18 @@ def test_a_run_ends_when_all_writers_said_goodbye_with_the_worst_status() -> Non
     assert service.engine.status.last_writer is not None
 
 
+def test_the_last_writer_is_the_one_whose_goodbye_was_heard_last_whatever_its_clock_says() -> None:
+    ranks = [Rank(rank, world_size=2) for rank in range(2)]
+    service = four_steps(ranks)
+    for rank, set_back in zip(ranks, (0.0, 30.0), strict=True):
+        rank.clock = service.now - set_back
+        service.take(rank.bye())
+        service.wait(0.1)
+
+    assert service.engine.status.last_writer == ranks[1].writer.instance
+    assert service.engine.status.left == {rank.writer.instance for rank in ranks}
+
+
 def test_a_run_ends_when_nobody_was_heard_for_300_seconds_and_later_data_reopens_it() -> None:
     ranks = [Rank(rank, world_size=3) for rank in range(3)]
     service = four_steps(ranks)
