@@ -60,6 +60,7 @@ def remember(server: OtlpServer, folder: Path, run_id: str) -> None:
         "lost": {},
         "pending": 0 if goodbyes else 1,
         "notices": ["Rank 1 is slow."],
+        "left": bool(goodbyes),
         "last": bool(goodbyes),
     }
     text = json.dumps([[point.name, point.step, point.value, point.resource["ml.rank"]] for point in points])
