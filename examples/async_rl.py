@@ -2,9 +2,9 @@
 
     python examples/async_rl.py
 
-A small policy learns sums modulo 3 by PPO while generators go on with the version they have. Generator 1 is slowed
-down, generator 2 takes new weights seldom, and generator 0 fails once. Expected: reward rises; every name of
-`otel_ml.diagnostics.rl` is in the run; and what is wrong is found from the run alone:
+A small policy learns sums modulo 3 by PPO while generators go on with the version they have. Generator 1 takes four
+times as long, generator 2 takes new weights when it is 12 versions behind, and generator 0 fails once. Expected: reward
+rises; every name of `otel_ml.diagnostics.rl` is in the run; and what is wrong is found from the run alone:
 
     reward: 0.… → 0.…
     slow: generator 1 (… tokens/s, others …)
@@ -145,12 +145,10 @@ class Generator:
         otel_ml.shutdown()
 
     def refresh(self) -> None:
-        """Take new weights, if there are any; the stale one asks at every twelfth rollout only."""
-        if self.rank == STALE and self.rollout % 12 != 1:
-            return
+        """Take new weights, if there are any; the stale one waits until they are twelve versions newer."""
         with rl.synchronisation():
             newest = ray.get(self.buffer.version.remote())
-        if newest > self.version:
+        if newest - self.version >= (12 if self.rank == STALE and self.version >= 0 else 1):
             with rl.weight_pull():
                 self.version, (weights,) = ray.get(self.buffer.newest.remote())
                 self.policy.load_state_dict(ray.get(weights))
@@ -158,8 +156,6 @@ class Generator:
 
     def generate(self) -> list[Episode]:
         began = time.perf_counter()
-        if self.rank == SLOW:
-            time.sleep(0.15)
         temperature = max(1.0 - self.rollout / 1000, 0.7)
         rl.sampling_parameters(temperature=temperature, top_p=1.0, top_k=3, max_tokens=LONGEST)
         misses = lookups = 0
@@ -171,6 +167,8 @@ class Generator:
                 episodes.append(episode)
                 misses, lookups = misses + missed, lookups + len(episode.answers)
             rl.groups([[sum(episode.rewards) for episode in episodes[-GROUP:]]])
+        if self.rank == SLOW:
+            time.sleep(3 * (time.perf_counter() - began))
         lengths = [5 * len(episode.answers) for episode in episodes]
         rl.sequence_lengths(lengths)
         rl.requests(running=len(episodes), queued=0, replica=str(self.rank))
@@ -259,7 +257,7 @@ class Trainer:
 def train(buffer: Any, generators: list[Any]) -> None:
     trainer, watch = Trainer(), rl.ReplicaWatch()
     runs = [generator.run.remote() for generator in generators]
-    failed_at: dict[int, int] = {}  # rank → version, until it answers with that version or a later one
+    failed_at: dict[int, int] = {}  # rank → version, until it answers with a later one
     for version in range(UPDATES):
         otel_ml.set_step(version)
         otel_ml.set_step(version, axis="policy_version")
@@ -273,7 +271,7 @@ def train(buffer: Any, generators: list[Any]) -> None:
                 watch.failed(str(rank), reason_of(run))
                 failed_at[rank] = version
                 runs[rank] = generators[rank].run.remote()
-        for rank in {one.generator for one in episodes if one.version >= failed_at.get(one.generator, UPDATES)}:
+        for rank in {one.generator for one in episodes if one.version > failed_at.get(one.generator, UPDATES)}:
             watch.recovered(str(rank))
             del failed_at[rank]
         rewards = [reward for episode in episodes for reward in episode.rewards]
