@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import lru_cache
 from time import perf_counter
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from otel_ml._internal.axes import NOW
 from otel_ml._internal.log import log, record
@@ -49,35 +51,43 @@ class Measurement:
         """The operation is over."""
         self._safely(self._measure_end)
         total = perf_counter() - self._began
-        phases = {name: seconds for name, seconds in self._phases.items() if seconds}
-        self.values |= {f"time/{self.infix}/{name}": seconds for name, seconds in phases.items()}
-        self.values[f"time/{self.infix}/total"] = total
-        self.values[f"time/{self.infix}/execute"] = total - sum(phases.values())
+        names = _names(self.infix)
+        for phase, seconds in self._phases.items():
+            if seconds:
+                self.values[names.phases[phase]] = seconds
+        self.values[names.total] = total
+        self.values[names.execute] = total - sum(self._phases.values())
 
-    @contextlib.contextmanager
-    def onload(self) -> Iterator[None]:
+    def onload(self) -> _Phase:
         """The block brings states onto the device; memory is looked at after it."""
-        with self._phase("onload"):
-            yield
-        if self._began:
-            self._safely(lambda: self._snapshot("start/onload"))
+        return _Phase(self, "onload")
 
-    @contextlib.contextmanager
-    def offload(self) -> Iterator[None]:
+    def offload(self) -> _Phase:
         """The block takes states off the device; memory is looked at before it, and at the end of the operation."""
-        if self._began:
-            self._safely(lambda: self._snapshot("end/onload", with_shares=True))
-        self._offloads = True
-        with self._phase("offload"):
-            yield
+        return _Phase(self, "offload")
 
-    @contextlib.contextmanager
-    def _phase(self, name: str) -> Iterator[None]:
-        began = perf_counter()
-        try:
-            yield
-        finally:
-            self._phases[name] += perf_counter() - began
+    def before(self, phase: str) -> None:
+        """A phase begins now."""
+        if phase == "offload":
+            if self._began:
+                self._safely(self._measure_before_offload)
+            self._offloads = True
+
+    def after(self, phase: str, seconds: float, *, failed: bool) -> None:
+        """A phase has taken so long."""
+        self._phases[phase] += seconds
+        if phase == "onload" and self._began and not failed:
+            self._safely(self._measure_after_onload)
+
+    def timer(self, phase: str) -> AbstractContextManager[object]:
+        """Return what records a phase beside the operation: nothing, where the caller takes the numbers."""
+        return contextlib.nullcontext()
+
+    def _measure_after_onload(self) -> None:
+        self._snapshot("start/onload")
+
+    def _measure_before_offload(self) -> None:
+        self._snapshot("end/onload", with_shares=True)
 
     def _measure_start(self) -> None:
         # An operation inside another one begins its own peaks: what the outer has seen so far is kept for it.
@@ -121,8 +131,9 @@ class Measurement:
     def _process(self, point: str) -> None:
         memory = process_memory()
         if memory is not None:
-            self.values[f"memory/cpu/{self.infix}/{point}/rss"] = float(memory.rss)
-            self.values[f"memory/cpu/{self.infix}/{point}/vms"] = float(memory.vms)
+            rss, vms = _names(self.infix).process[point]
+            self.values[rss] = float(memory.rss)
+            self.values[vms] = float(memory.vms)
 
     @staticmethod
     def _safely(measure: Callable[[], None]) -> None:
@@ -130,6 +141,51 @@ class Measurement:
             measure()
         except Exception as error:  # noqa: BLE001 - a device in error must not end training here; training will say it
             guard.say("no-hardware", f"No memory of an operation is measured: {error}. Everything else goes on.")
+
+
+class _Names(NamedTuple):
+    """Under which names an operation is published; made once, since many are."""
+
+    total: str
+    execute: str
+    phases: Mapping[str, str]
+    process: Mapping[str, tuple[str, str]]
+
+
+@lru_cache(maxsize=1024)
+def _names(infix: str) -> _Names:
+    return _Names(
+        f"time/{infix}/total",
+        f"time/{infix}/execute",
+        {phase: f"time/{infix}/{phase}" for phase in ("onload", "offload")},
+        {point: (f"memory/cpu/{infix}/{point}/rss", f"memory/cpu/{infix}/{point}/vms") for point in ("start", "end")},
+    )
+
+
+class _Phase:
+    """The `with` block in which an operation brings states onto the device, or takes them off.
+
+    A generator in its place, and one for each layer of it, took more time where training has emptied the caches.
+    """
+
+    __slots__ = ("_began", "_measurement", "_name", "_timer")
+
+    def __init__(self, measurement: Measurement, name: str) -> None:
+        self._measurement = measurement
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._measurement.before(self._name)
+        self._timer = self._measurement.timer(self._name)
+        self._timer.__enter__()
+        self._began = perf_counter()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        seconds = perf_counter() - self._began
+        self._timer.__exit__(kind, error, trace)
+        self._measurement.after(self._name, seconds, failed=kind is not None)
 
 
 _OPEN: list[Measurement] = []
@@ -145,8 +201,8 @@ class Operation(Measurement):
 
     def __enter__(self) -> Operation:
         self._began = 0.0
-        self._timers = contextlib.ExitStack()
-        self._timers.enter_context(timed(f"{self.infix}/total", level=self._level))
+        self._timer = self.timer("total")
+        self._timer.__enter__()
         if self._level <= NOW.level:  # which is -1 while nothing is recorded
             self.begin()
         return self
@@ -157,7 +213,7 @@ class Operation(Measurement):
         is_measured = self._began > 0
         if is_measured:
             self.end()
-        self._timers.__exit__(kind, error, trace)
+        self._timer.__exit__(kind, error, trace)
         if is_measured:
             self._publish()
 
@@ -165,13 +221,12 @@ class Operation(Measurement):
         """Make every call of `function` an operation of its own: sync, async, generator or method."""
         return timed_calls(function, lambda: Operation(self.infix, self._level))
 
-    @contextlib.contextmanager
-    def _phase(self, name: str) -> Iterator[None]:
-        with timed(f"{self.infix}/{name}", level=self._level), super()._phase(name):
-            yield
+    def timer(self, phase: str) -> AbstractContextManager[object]:
+        """Return the timer of a phase, or of the whole."""
+        return timed(f"{self.infix}/{phase}", level=self._level)
 
     def _publish(self) -> None:
-        name = f"time/{self.infix}/execute"
+        name = _names(self.infix).execute
         record(name, self.values[name], reduce="max", within="sum")
         log({name: value for name, value in self.values.items() if name.startswith("memory/")}, reduce="max")
 

@@ -149,7 +149,7 @@ class Norms:
 
     def _record_host(self, rows: Mapping[str, Measure], parts: list[_Part]) -> float:
         """Do as `_record_device()` with tensors that lie in memory: each is looked at once, the rest is arithmetic."""
-        found = [statistics(part.local) for part in parts]
+        found = statistics([part.local for part in parts])
         squares = [one.square for one in found]
         mine = sum(square * part.share for square, part in zip(squares, parts, strict=True))
         bad = [part.name for one, part in zip(found, parts, strict=True) if not one.largest < math.inf]

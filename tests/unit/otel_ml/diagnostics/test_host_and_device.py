@@ -94,13 +94,32 @@ def test_iterations(otel_ml_capture: Capture) -> None:
 
 @given(st.lists(st.floats(-1e6, 1e6, width=32) | st.just(0.0), max_size=40))
 def test_small_tensors_and_large_ones(values: list[float]) -> None:
-    small = host.statistics(torch.tensor(values))
+    tensors = [torch.tensor(values)]
     repeats = host._GRAIN + 1
-    large = host.statistics(torch.tensor(values).repeat(repeats)) if 0 < len(values) < 3 else None
+    if 0 < len(values) < 3:
+        tensors.append(torch.tensor(values).repeat(repeats))
+    small, *large = host.statistics(tensors)
 
     assert small.square == pytest.approx(math.fsum(value * value for value in values), rel=1e-9)
     assert small.zeros == sum(value == 0 for value in values)
     assert small.largest == max(map(abs, values), default=0.0)
-    if large is not None:
-        assert large.square == pytest.approx(small.square * repeats, rel=1e-9)
-        assert (large.zeros, large.largest) == (small.zeros * repeats, small.largest)
+    for one in large:
+        assert one.square == pytest.approx(small.square * repeats, rel=1e-9)
+        assert (one.zeros, one.largest) == (small.zeros * repeats, small.largest)
+
+
+VALUES = st.lists(st.sampled_from([0.0, -0.0, 1.0, -2.5, 1e-30, 3e38, math.nan, math.inf, -math.inf]), max_size=6)
+
+
+@given(st.lists(VALUES, max_size=8), st.integers(1, 40))
+def test_tensors_that_are_looked_at_together_are_what_each_is_by_itself(groups: list[list[float]], room: int) -> None:
+    tensors = [torch.tensor(values, dtype=torch.float64) for values in groups]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host, "_TOGETHER", room)
+        together = host.statistics(tensors)
+
+    assert [str(one) for one in together] == [str(*host.statistics([tensor])) for tensor in tensors]
+    for one, values in zip(together, groups, strict=True):
+        assert one.square == pytest.approx(sum(value * value for value in values), nan_ok=True)
+        assert one.zeros == values.count(0.0)
+        assert one.largest == pytest.approx(max(map(abs, values), default=0.0), nan_ok=True) or math.nan in values
