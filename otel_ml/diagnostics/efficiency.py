@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure
@@ -17,11 +18,13 @@ __all__ = ["FRACTION", "Efficiency", "thread_seconds", "wall"]
 FRACTION = Measure("efficiency/fraction", "1", ("mean",), "Productive time per elapsed time, of all ranks.")
 
 
+@lru_cache(maxsize=1024)  # an equal one, made anew, would have to look for its metric in each step
 def wall(bucket: str) -> Measure:
     """Return the measure of a wall-clock bucket; `productive` is what no bucket took."""
     return Measure(f"efficiency/wall/{bucket}", "s", ("mean", "max"), f"Elapsed time of a rank in {bucket}.", "sum")
 
 
+@lru_cache(maxsize=1024)
 def thread_seconds(bucket: str) -> Measure:
     """Return the measure of a thread-seconds bucket."""
     return Measure(f"efficiency/thread_seconds/{bucket}", "s", ("sum",), f"Time of all threads in {bucket}.")

@@ -31,7 +31,7 @@ class Measurement:
     """
 
     def __init__(self, infix: str) -> None:
-        self.infix = infix
+        self.infix = str(infix)
         self.values: dict[str, float] = {}
         self._began = 0.0
         self._phases = {"onload": 0.0, "offload": 0.0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from otel_ml.diagnostics.flops import device_name, peak_flops
 from otel_ml.diagnostics.harmless import harmless
@@ -37,8 +37,9 @@ MEASURES = {
 """What is recorded, by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
+class _Done(NamedTuple):
+    """What was done until `at`, since the first call."""
+
     at: float
     batches: float
     samples: float
@@ -115,18 +116,26 @@ class Throughput:
             tokens: of this replica.
             flops: model FLOPs of forward and backward, for instance from `transformer_flops()`.
         """
-        self._done.append(_Done(self._clock(), batches, samples, tokens, flops))
+        before = self._done[-1] if self._done else _Done(0.0, 0.0, 0.0, 0.0, 0.0)
+        done = _Done(
+            self._clock(),
+            before.batches + batches,
+            before.samples + samples,
+            before.tokens + tokens,
+            before.flops + flops,
+        )
+        self._done.append(done)
         if flops:
             self._epoch_flops += flops
             MEASURES["throughput/step_tflop"].record(flops / 1e12, over=self._over)
-        elapsed = self._done[-1].at - self._done[0].at
+        first = self._done[0]  # whose own work was done before its time
+        elapsed = done.at - first.at
         if elapsed <= 0:
             return
-        counted = list(self._done)[1:]  # the first one's work was done before its time
-        self._record("batches_per_sec", sum(done.batches for done in counted) / elapsed)
-        self._record("samples_per_sec", sum(done.samples for done in counted) / elapsed)
-        self._record("tokens_per_sec", sum(done.tokens for done in counted) / elapsed)
-        flops_per_sec = sum(done.flops for done in counted) / elapsed
+        self._record("batches_per_sec", (done.batches - first.batches) / elapsed)
+        self._record("samples_per_sec", (done.samples - first.samples) / elapsed)
+        self._record("tokens_per_sec", (done.tokens - first.tokens) / elapsed)
+        flops_per_sec = (done.flops - first.flops) / elapsed
         self._record("tflops", flops_per_sec / 1e12)
         if flops_per_sec and (peak := self._peak_flops()) is not None:
             MEASURES["throughput/mfu"].record(flops_per_sec / self._devices / peak)

@@ -108,28 +108,25 @@ class Norms:
         self._record("param", self._named)
 
     def _record(self, kind: str, named: Iterable[tuple[str, Any]]) -> None:
-        import torch
-
         rows = measures(kind)
         by_device: dict[Any, list[_Part]] = {}
-        with torch.no_grad():
-            for part in self._parts(named):
-                by_device.setdefault(part.local.device, []).append(part)
-            squares = [
-                self._record_host(rows, parts) if device.type == "cpu" else self._record_device(rows, parts)
-                for device, parts in by_device.items()
-            ]
-            if squares:
-                _record_norm(rows["norm"], _total(squares) * self._world)
-            if kind == "grad":
-                self._watch.look()
+        for part in self._parts(named):
+            by_device.setdefault(part.local.device, []).append(part)
+        squares = [
+            self._record_host(rows, parts) if device.type == "cpu" else self._record_device(rows, parts)
+            for device, parts in by_device.items()
+        ]
+        if squares:
+            _record_norm(rows["norm"], _total(squares) * self._world)
+        if kind == "grad":
+            self._watch.look()
 
     def _parts(self, named: Iterable[tuple[str, Any]]) -> Iterator[_Part]:
         for name, tensor in named:
             is_cut = is_distributed(tensor)
             copies = self._copies_of(name, tensor, is_cut=is_cut)
             if copies:
-                local = held(tensor) if is_cut else tensor
+                local = _held(tensor) if is_cut else tensor
                 # Of a plain tensor whose copies the user counts, nothing tells into how many parts it is cut.
                 shards = shards_of(tensor) if is_cut else 1 if self._copies is None else None
                 yield _Part(name, local.detach(), 1.0 / copies, shards)
@@ -198,6 +195,13 @@ class Norms:
         rows["abs_max"].record(torch.stack([end for part in parts for end in _ends(part.local)]).abs().max())
         rows["zeros"].record((zeros * shares).sum())
         rows["zero_fraction"].record(zeros.sum() / count, weight=count)
+
+
+def _held(tensor: Any) -> Any:
+    import torch
+
+    with torch.no_grad():  # else what it returns begins a graph of its own
+        return held(tensor)
 
 
 def _norm(local: Any) -> Any:
