@@ -33,6 +33,14 @@ if "otel_ml_exporters" in sys.orig_argv:
     time.sleep({seconds})
 """
 
+HELD_START = """
+import os, pathlib, sys, time
+if "otel_ml_exporters" in sys.orig_argv:
+    end = time.monotonic() + 60
+    while not pathlib.Path(os.environ["OTEL_ML_DIR"], "may-start").exists() and time.monotonic() < end:
+        time.sleep(0.01)
+"""
+
 
 def delivered(folder: Path) -> list[float]:
     lines = (folder / "runs" / "short" / "one" / "metrics.jsonl").read_text().splitlines()
@@ -42,9 +50,14 @@ def delivered(folder: Path) -> list[float]:
 
 def slow_machine(tmp_path: Path, seconds: float) -> Mapping[str, str]:
     """The environment on a machine where the service needs so many seconds more to start."""
+    return machine_with(SLOW_START.format(seconds=seconds), tmp_path)
+
+
+def machine_with(beginning: str, tmp_path: Path) -> Mapping[str, str]:
+    """The environment on a machine where every program of Python begins like this."""
     slow = tmp_path / "slow"
     slow.mkdir()
-    (slow / "sitecustomize.py").write_text(SLOW_START.format(seconds=seconds))
+    (slow / "sitecustomize.py").write_text(beginning)
     return environment(tmp_path, path=slow)
 
 
@@ -121,7 +134,7 @@ def test_what_a_job_leaves_to_a_service_that_still_starts_is_brought_by_it_and_t
 
 
 def test_a_job_that_died_before_its_service_was_there_and_is_started_again_counts_no_step_twice(
-    slow_service: Mapping[str, str], tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     """The service hears first what the dead had left, then those who live: so it knows who came later."""
     program = """
@@ -136,8 +149,10 @@ def test_a_job_that_died_before_its_service_was_there_and_is_started_again_count
         sys.stdin.readline()
     """
 
+    environ = machine_with(HELD_START, tmp_path)
+
     def ranks() -> list[subprocess.Popen[str]]:
-        started = [start(program, slow_service, tmp_path) for _ in range(2)]
+        started = [start(program, environ, tmp_path) for _ in range(2)]
         for rank, process in enumerate(started):
             assert process.stdin is not None
             process.stdin.write(f"{rank}\n")
@@ -153,7 +168,9 @@ def test_a_job_that_died_before_its_service_was_there_and_is_started_again_count
     for process in first:
         process.kill()
         process.communicate()
-    for process in ranks():
+    second = ranks()
+    (tmp_path / "runs" / "may-start").touch()
+    for process in second:
         process.communicate("go\n", timeout=60)
 
     eventually(lambda: not list(tmp_path.glob("run/*/*/service.json")), within=60)
