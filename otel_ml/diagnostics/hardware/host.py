@@ -93,7 +93,8 @@ class Host:
             Reading("process.memory.virtual", virtual, {}),
         ]
         if before is not None and now > before:
-            share = cpu / (now - before) / (self._psutil.cpu_count() or 1)
+            # The kernel counts in ticks of 10 ms: of a short interval, it may have counted more than there was.
+            share = min(1.0, cpu / (now - before) / (self._psutil.cpu_count() or 1))
             readings.append(Reading("process.cpu.utilization", share, {}))
         return readings
 

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 
 from otel_ml._internal.api import child_env
@@ -93,16 +93,17 @@ class Monitor:
     def _loop(self) -> None:
         pause = 0.0
         while not self._stopped.wait(pause):
-            self._safely()
+            self._safely(self._sample)
             pause = self._interval
-        self._safely()
+        # A place that is free by now was left by one that ends, too, after its own last sample of this second.
+        self._safely(self._sample_as_before if self._run_id else self._sample)
         with contextlib.suppress(Exception):
             self._sum_up()
         self._leave()
 
-    def _safely(self) -> None:
+    def _safely(self, sample: Callable[[], None]) -> None:
         try:
-            self._sample()
+            sample()
         except Exception as error:  # noqa: BLE001 - the thread outlives whatever is wrong with a folder
             _say(error)
 
@@ -114,7 +115,14 @@ class Monitor:
             self._leave()  # another process of the job, the last as it seemed, has tidied up
         if not self._run_id:
             self._join(child_env().get(EXPERIMENT_ID.name, ""))
-        for watch in self._watches:
+        self._look_at(self._watches)
+
+    def _sample_as_before(self) -> None:
+        """Sample what this process has sampled until now."""
+        self._look_at([watch for watch in self._watches if watch.samples])
+
+    def _look_at(self, watches: Iterable[Watch]) -> None:
+        for watch in watches:
             try:
                 self._look(watch)
             except Exception as error:  # noqa: BLE001 - one source that fails takes no other with it

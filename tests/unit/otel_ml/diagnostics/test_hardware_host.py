@@ -175,6 +175,22 @@ def test_two_roles_on_one_host_record_it_once(otel_ml_capture: Capture) -> None:
     assert len(params) == 1  # who samples says what is there
 
 
+def test_who_does_not_sample_takes_no_last_sample_in_the_place_of_one_that_ends_before_it(
+    otel_ml_capture: Capture,
+) -> None:
+    def samples() -> int:
+        return sum(point.count for point in otel_ml_capture.points if point.name == "system.memory.usage")
+
+    sampler = hardware.start_monitor(60, sources=["host"])
+    each = eventually(samples)
+    other = hardware.start_monitor(60, sources=["host"])
+    eventually(lambda: other._watches)
+    sampler.stop()
+    other.stop()
+
+    assert samples() == 2 * each  # when it began, and when it ended
+
+
 def test_a_lock_whose_folder_was_removed_and_made_again_excludes_nobody() -> None:
     folder = HostFolder(new_id())
     first = Election(folder, "gpu")
