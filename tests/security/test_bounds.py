@@ -127,6 +127,8 @@ def test_grpc_calls_without_the_token_hold_no_thread(bench: Bench) -> None:
     done = threading.Event()
 
     with grpc.insecure_channel(target) as channel:
+        # A client that does not know yet how many calls it may have open has those beyond reset (UNAVAILABLE).
+        open_calls(channel, "wrong", done, 1)[0].exception()
         calls = open_calls(channel, "wrong", done, 100)
         codes = {call.exception().code() for call in calls}
         done.set()
