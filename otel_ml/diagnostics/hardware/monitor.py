@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from otel_ml._internal.api import child_env
@@ -115,16 +115,16 @@ class Monitor:
             self._leave()  # another process of the job, the last as it seemed, has tidied up
         if not self._run_id:
             self._join(child_env().get(EXPERIMENT_ID.name, ""))
-        self._look_at(self._watches)
+        self._each(self._look)
 
     def _sample_as_before(self) -> None:
-        """Sample what this process has sampled until now."""
-        self._look_at([watch for watch in self._watches if watch.samples])
+        """Sample what this process has sampled until now, though its host's folder may be gone."""
+        self._each(self._read)
 
-    def _look_at(self, watches: Iterable[Watch]) -> None:
-        for watch in watches:
+    def _each(self, look: Callable[[Watch], None]) -> None:
+        for watch in self._watches:
             try:
-                self._look(watch)
+                look(watch)
             except Exception as error:  # noqa: BLE001 - one source that fails takes no other with it
                 _say(error)
 
@@ -132,6 +132,9 @@ class Monitor:
         facts = watch.facts()
         if facts:
             log_params({"hardware": {self._host: facts}})
+        self._read(watch)
+
+    def _read(self, watch: Watch) -> None:
         for reading in watch.readings():
             self._record(reading)
 

@@ -45,11 +45,6 @@ class Watch:
         self._source: Source | None = None
         self._is_over = False
 
-    @property
-    def samples(self) -> bool:
-        """Whether this process is the one that samples."""
-        return self._source is not None
-
     def facts(self) -> Mapping[str, object]:
         """Return what does not change, right after the source was opened; nothing at any other time.
 

@@ -191,6 +191,23 @@ def test_who_does_not_sample_takes_no_last_sample_in_the_place_of_one_that_ends_
     assert samples() == 2 * each  # when it began, and when it ended
 
 
+def test_the_sampler_takes_its_last_sample_though_another_monitor_of_its_process_has_tidied_up(
+    otel_ml_capture: Capture,
+) -> None:
+    def samples() -> int:
+        return sum(point.count for point in otel_ml_capture.points if point.name == "system.memory.usage")
+
+    sampler = hardware.start_monitor(60, sources=["host"])
+    each = eventually(samples)
+    other = hardware.start_monitor(60, sources=["host"])
+    eventually(lambda: other._watches)
+    other.stop()
+    sampler.stop()
+
+    assert samples() == 2 * each
+    assert [event.body for event in otel_ml_capture.events if event.kind == "ml.notice"] == []
+
+
 def test_a_lock_whose_folder_was_removed_and_made_again_excludes_nobody() -> None:
     folder = HostFolder(new_id())
     first = Election(folder, "gpu")
