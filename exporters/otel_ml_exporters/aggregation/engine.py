@@ -222,7 +222,7 @@ class Engine:
             return
         run = self._run
         if position.boot_s:
-            run.writers.lived(writer, position.boot_s, run.now)
+            run.writers.lived(writer, position.boot_s, position.time_ns, run.now)
         else:
             writer.lived(position.time_ns, run.now)
         if writer.replaced_at is not None:

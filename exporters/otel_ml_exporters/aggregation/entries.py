@@ -35,7 +35,7 @@ _WRITER_FIELDS = tuple(Writer.__dataclass_fields__)
 _PLAIN_WRITER = (
     "attempt", "floor", "forgiven", "gap_since", "heard_at", "since", "replaced_at", "replaced_when",
     "newest_ns", "lag", "born_at", "alive_at", "contested", "first_step_seq", "before", "native", "points", "lanes",
-    "boot_lag", "boot_alive",
+    "boot_lag", "boot_alive", "boot_ns",
 )  # fmt: skip
 
 _who, _plain_writer, _progress = (

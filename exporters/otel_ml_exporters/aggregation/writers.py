@@ -21,6 +21,9 @@ MAX_PARTS = 1_024
 _SET_BACK_NS = 60 * 10**9
 """Times that are so much older than others of a writer say that its clock was set back: nothing is reordered so far."""
 
+_BEAT_S = 1.5
+"""Seconds from its last sign of life up to which a record is another one: its clock may have been set ahead."""
+
 _PHASE_S = 1.5
 """A heartbeat is taken once a second, and waits as long for the next request; some of a boot wait less than others."""
 
@@ -45,6 +48,7 @@ class WriterState:
             it left in a spool is heard later than that. From `newest_ns`, the same by its own clock, and `lag`, the
             least seconds between a time of its own and its arrival; or, where it has heartbeats with the time of its
             boot, from `writer.born`, `boot_alive` and `boot_lag`, the same of a clock that is never wrong.
+        boot_ns: what its own clock says of when the machine was started, by its newest heartbeat.
         contested: it started where its predecessor had closed, and that may still live (`contest.py`).
         first_step_seq: the lowest running number that carried a step: where it started.
         native: it sends running numbers: it is one of ours.
@@ -62,6 +66,7 @@ class WriterState:
         "before",
         "boot_alive",
         "boot_lag",
+        "boot_ns",
         "born_at",
         "contested",
         "first_step_seq",
@@ -108,6 +113,7 @@ class WriterState:
         self.newest_ns = 0
         self.lag: float | None = None
         self.boot_lag: float | None = None
+        self.boot_ns = 0
         self.boot_alive = 0.0
         self.born_at = self.alive_at = 0.0
         self.contested = False
@@ -135,6 +141,7 @@ class WriterState:
     def lived(self, time_ns: int, now: float) -> None:
         """Note that something arrived that it recorded at `time_ns`."""
         if self.boot_lag is not None:
+            self._lived_since_heartbeat((time_ns - self.boot_ns) / 1e9)
             return
         lag = now - time_ns / 1e9
         was_set_back = time_ns < self.newest_ns - _SET_BACK_NS
@@ -146,6 +153,13 @@ class WriterState:
         self.newest_ns = time_ns if was_set_back else max(self.newest_ns, time_ns)
         self.born_at = min(self.born_at, time_ns / 1e9 + self.lag)
         self.alive_at = self.newest_ns / 1e9 + self.lag
+
+    def _lived_since_heartbeat(self, boot_s: float) -> None:
+        """Note that it recorded something at `boot_s`: a heartbeat is taken once a second only."""
+        longer = boot_s - self.boot_alive
+        if 0 < longer <= _BEAT_S:
+            self.boot_alive = boot_s
+            self.alive_at += longer
 
     def date(self, least_lag: float) -> None:
         """Say when it lived, by the service's clock.
@@ -298,7 +312,7 @@ class Writers:
         newest = self._newest.get((state.writer.role, state.writer.rank))
         return newest if newest is not state else None
 
-    def lived(self, state: WriterState, boot_s: float, now: float) -> None:
+    def lived(self, state: WriterState, boot_s: float, time_ns: int, now: float) -> None:
         """Note that a heartbeat arrived that was taken at `boot_s` of the clock of the writer's boot.
 
         What arrives late, from the spool of a dead one above all, is dated by what of the same boot arrived soonest.
@@ -306,6 +320,7 @@ class Writers:
         boot, lag = state.writer.boot, now - boot_s
         state.boot_lag = lag if state.boot_lag is None else min(lag, state.boot_lag)
         state.boot_alive = max(state.boot_alive, boot_s)
+        state.boot_ns = time_ns - round(boot_s * 1e9)
         self._newest_beat[boot] = max(boot_s, self._newest_beat.get(boot, 0.0))
         dated = [state]
         if lag < self._least_lag.get(boot, math.inf):

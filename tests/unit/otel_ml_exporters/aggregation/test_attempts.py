@@ -182,6 +182,30 @@ def test_a_job_that_is_started_again_at_once_opens_the_next_attempt_and_amends_n
     assert service.engine.status.counts.superseded == 0
 
 
+def test_a_rank_that_began_after_the_last_heartbeat_of_another_is_not_taken_for_one_of_the_next_life() -> None:
+    """Heartbeats are taken once a second: a rank that hangs in its first one was last heard before others began."""
+    service = Service()
+    hangs = Rank(1, world_size=2, instance="a-1", clock=START, boot="b", born=START)
+    dies = Rank(0, world_size=2, instance="a-0", clock=START, boot="b", born=START + 0.2)
+    service.take(hangs.inside(0))
+    for step in range(10):
+        service.now += 0.06
+        hangs.clock = dies.clock = max(service.now, START + 0.25)
+        service.take(*[rank.step(step, {"x": 1.0}, "sum") for rank in (hangs, dies)], dies.inside(step))
+    second = life("b", start=service.now + 0.4, boot="b")
+    service.now += 0.8
+    service.take([*second[1].step(5, {"x": 2.0}, "sum"), *second[1].inside(5)])
+    service.now += 0.3
+    service.take([*second[0].step(5, {"x": 2.0}, "sum"), *second[0].inside(5)])
+
+    live_on(service, second, 6)
+    service.wait(20, *second)
+
+    assert [service.rows()[step]["x"] for step in range(9)] == [2.0] * 5 + [4.0] * 4
+    assert [(r.attempt, r.step) for r in service.steps()] == [(0, s) for s in range(10)] + [(1, s) for s in range(5, 9)]
+    assert service.amendments == 0
+
+
 def test_a_service_killed_before_it_knows_who_lives_decides_the_same() -> None:
     service = Service()
     second = restarted_at_once(service)
