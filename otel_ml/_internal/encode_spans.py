@@ -4,52 +4,81 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from otel_ml.wire.attributes import AXIS, SCOPE, STEP, TIMER_LEVEL
-from otel_ml.wire.protobuf import field, key_value, text
+from otel_ml.wire.protobuf import field, key_value, text, varint
 
 if TYPE_CHECKING:
     from otel_ml._internal.axes import Step
-    from otel_ml._internal.spans import Details, Recording
+    from otel_ml._internal.spans import Details, Recording, Watch
 
 __all__ = ["encoded_spans"]
 
 # Span: trace_id 1, span_id 2, parent_span_id 4, name 5, kind 6, start 7, end 8, attributes 9, events 11, status 15
-_IDS = struct.Struct(">BB16sBBQ").pack
-_PARENT = struct.Struct(">BBQ").pack
+_ROOT = struct.Struct(">BB16sBBQ").pack
+_CHILD = struct.Struct(">BB16sBBQBBQ").pack
 _KIND_TIMES = struct.Struct("<BBBQBQ").pack
 _SCOPE = field(1, text(1, SCOPE))
 _INTERNAL = 1
+_ROOT_SIZE, _CHILD_SIZE, _TIMES_SIZE = 28, 38, 20
+
+
+class _Constant(NamedTuple):
+    """What is the same of all spans of a timer in a step that have no more than others.
+
+    Attributes:
+        root, child: tag and length of the span, without and with a parent.
+        name, attributes: encoded.
+    """
+
+    root: bytes
+    child: bytes
+    name: bytes
+    attributes: bytes
 
 
 def encoded_spans(spans: Iterable[Recording], offset_ns: int) -> bytes:
     """Encode the body of a ScopeSpans; `offset_ns` is from the clock of the spans to the epoch."""
     parts = [_SCOPE]
-    known: dict[tuple[Step, int], bytes] = {}
+    known: dict[tuple[Step, Watch], _Constant] = {}
     for span in spans:
-        key = (span.step, span.watch.level)
-        attributes = known.get(key)
-        if attributes is None:
-            attributes = known[key] = _attributes(*key)
-        parts.append(field(2, _encoded(span, attributes, offset_ns)))
+        key = (span.step, span.watch)
+        constant = known.get(key)
+        if constant is None:
+            constant = known[key] = _constant(*key)
+        ids, times = (
+            _ids(span),
+            _KIND_TIMES(0x30, _INTERNAL, 0x39, span.begin_ns + offset_ns, 0x41, span.end_ns + offset_ns),
+        )
+        if span.more is not None:
+            name = text(5, span.more.name) if span.more.name else constant.name
+            parts.append(field(2, b"".join((ids, name, times, constant.attributes, _details(span.more)))))
+        else:
+            prefix = constant.child if span.parent_id else constant.root
+            parts += (prefix, ids, constant.name, times, constant.attributes)
     return b"".join(parts)
 
 
-def _attributes(step: Step, level: int) -> bytes:
-    out = field(9, key_value(TIMER_LEVEL, level))
+def _ids(span: Recording) -> bytes:
+    trace = span.trace_id.to_bytes(16, "big")
+    if span.parent_id:
+        return _CHILD(0x0A, 16, trace, 0x12, 8, span.span_id, 0x22, 8, span.parent_id)
+    return _ROOT(0x0A, 16, trace, 0x12, 8, span.span_id)
+
+
+def _constant(step: Step, watch: Watch) -> _Constant:
+    name = text(5, watch.name)
+    attributes = field(9, key_value(TIMER_LEVEL, watch.level))
     if step.axis is not None and step.index is not None:
-        out += field(9, key_value(STEP, step.index)) + field(9, key_value(AXIS, step.axis.name))
-    return out
+        attributes += field(9, key_value(STEP, step.index)) + field(9, key_value(AXIS, step.axis.name))
+    size = len(name) + len(attributes) + _TIMES_SIZE
+    return _Constant(_tag(_ROOT_SIZE + size), _tag(_CHILD_SIZE + size), name, attributes)
 
 
-def _encoded(span: Recording, attributes: bytes, offset: int) -> bytes:
-    more = span.more
-    ids = _IDS(0x0A, 16, span.trace_id.to_bytes(16, "big"), 0x12, 8, span.span_id)
-    parent = _PARENT(0x22, 8, span.parent_id) if span.parent_id else b""
-    name = text(5, span.watch.name if more is None else more.name or span.watch.name)
-    times = _KIND_TIMES(0x30, _INTERNAL, 0x39, span.begin_ns + offset, 0x41, span.end_ns + offset)
-    return b"".join((ids, parent, name, times, attributes, b"" if more is None else _details(more)))
+def _tag(size: int) -> bytes:
+    """Return what stands before a span of so many bytes in a ScopeSpans."""
+    return varint(2 << 3 | 2) + varint(size)
 
 
 def _details(more: Details) -> bytes:

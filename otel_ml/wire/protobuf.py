@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 from otel_ml.exceptions import WireError
 
@@ -26,6 +27,8 @@ def varint(number: int) -> bytes:
     """
     if 0 <= number < 128:
         return _SMALL[number]
+    if 128 <= number < 16_384:
+        return bytes((number & 127 | 128, number >> 7))
     number &= 0xFFFF_FFFF_FFFF_FFFF
     out = bytearray()
     while number > 127:
@@ -72,7 +75,12 @@ def _composite(value: object) -> bytes:
 
 def key_value(key: str, value: object) -> bytes:
     """Encode the body of a KeyValue."""
-    return text(1, key) + field(2, any_value(value))
+    return _key(key) + field(2, any_value(value))
+
+
+@lru_cache(maxsize=4096)
+def _key(key: str) -> bytes:
+    return text(1, key)
 
 
 def key_values(number: int, attributes: Mapping[str, object]) -> bytes:
