@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import NamedTuple
 
@@ -18,6 +19,46 @@ class ProcessMemory(NamedTuple):
     vms: int
 
 
+class _Statm:
+    """The kernel's numbers of this process, kept open: to open them costs three times what reading them does.
+
+    A program that becomes a daemon closes what it does not know, and a forked child has its parent's: then the file
+    is opened again. What the descriptor belongs to by then is never closed.
+    """
+
+    def __init__(self) -> None:
+        self._descriptor: int | None = None
+
+    def read(self) -> ProcessMemory:
+        """Return what stands in it now.
+
+        Raises:
+            OSError: there is none.
+        """
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError, ValueError):
+                return _parsed(os.pread(self._descriptor, 128, 0))
+        self._descriptor = os.open("/proc/self/statm", os.O_RDONLY)
+        return _parsed(os.pread(self._descriptor, 128, 0))
+
+    def forget(self) -> None:
+        """Open it anew in a forked child, where it is the parent's."""
+        self._descriptor = None
+
+
+def _parsed(numbers: bytes) -> ProcessMemory:
+    virtual, resident, *others = map(int, numbers.split())
+    if len(others) != 5:  # proc(5): seven in all; it is another file by now
+        raise ValueError(numbers)
+    return ProcessMemory(resident * _PAGE, virtual * _PAGE)
+
+
+_STATM = _Statm()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_STATM.forget)
+
+
 def process_memory() -> ProcessMemory | None:
     """Return what the kernel says, or None where it does not (no `/proc`, and no psutil).
 
@@ -27,14 +68,7 @@ def process_memory() -> ProcessMemory | None:
         True
     """
     try:
-        # Twice in each operation: without a file object it takes less time. It is not kept open: a program that becomes
-        # a daemon closes what it does not know.
-        number = os.open("/proc/self/statm", os.O_RDONLY)
-        try:
-            virtual, resident, _ = os.read(number, 128).split(None, 2)
-        finally:
-            os.close(number)
-        return ProcessMemory(int(resident) * _PAGE, int(virtual) * _PAGE)
+        return _STATM.read()
     except (OSError, ValueError):
         return _by_psutil()
 

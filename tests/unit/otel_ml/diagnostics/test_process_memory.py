@@ -1,0 +1,69 @@
+"""What the kernel says of this process' memory: right though its file was closed by the program, or is a parent's."""
+
+from __future__ import annotations
+
+import mmap
+import multiprocessing
+import os
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from otel_ml.diagnostics.hardware.process_memory import ProcessMemory, process_memory
+
+_MORE = 1 << 28
+
+
+def as_the_kernel_has_it() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
+
+
+def measured() -> ProcessMemory:
+    found = process_memory()
+    assert found is not None
+    return found
+
+
+def our_descriptors() -> list[int]:
+    return [int(link.name) for link in Path("/proc/self/fd").iterdir() if link.resolve().name == "statm"]
+
+
+def test_it_is_read_again_and_again_from_one_file() -> None:
+    measured()
+    opened = our_descriptors()
+    with mmap.mmap(-1, _MORE):
+        assert abs(measured().vms - as_the_kernel_has_it()) < _MORE // 2
+    assert abs(measured().vms - as_the_kernel_has_it()) < _MORE // 2
+    assert our_descriptors() == opened
+    assert len(opened) == 1
+
+
+def test_a_program_that_closes_what_it_does_not_know_is_measured_all_the_same_and_keeps_its_own_files(
+    tmp_path: Path,
+) -> None:
+    measured()
+    (number,) = our_descriptors()
+    os.close(number)
+    own = os.open(tmp_path / "own", os.O_RDWR | os.O_CREAT)
+    assert own == number
+    os.write(own, b"1 2 3")
+
+    assert abs(measured().vms - as_the_kernel_has_it()) < _MORE // 2
+    assert os.pread(own, 5, 0) == b"1 2 3"
+
+    os.close(own)
+
+
+def _say_in_a_child(pipe: Connection) -> None:
+    with mmap.mmap(-1, _MORE):
+        pipe.send((measured().vms, as_the_kernel_has_it()))
+
+
+def test_a_forked_child_measures_itself() -> None:
+    measured()
+    ours, theirs = multiprocessing.Pipe()
+    child = multiprocessing.get_context("fork").Process(target=_say_in_a_child, args=(theirs,))
+    child.start()
+    said, wanted = ours.recv()
+    child.join()
+
+    assert abs(said - wanted) < _MORE // 2
