@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from otel_ml._internal.axes import Step
@@ -9,23 +10,38 @@ from otel_ml._internal.buffer import LIMIT, RECORDS
 from otel_ml._internal.definition import Series
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
-from otel_ml._internal.values import Recordable, UnrecordableError, record_value, weighted_value
+from otel_ml._internal.row import Row
+from otel_ml._internal.values import Recordable, UnrecordableError, plain_numbers, record_value, weighted_value
 
-__all__ = ["append", "append_row"]
+__all__ = ["add_record", "append", "append_row"]
 
 
-def append(row: list[Any]) -> None:
+def append(records: list[Any]) -> None:
     """Append whole records to the buffer."""
-    RECORDS.extend(row)
+    RECORDS.extend(records)
     if len(RECORDS) > LIMIT:
         relieve()
 
 
-def append_row(row: list[Any], series: Series, step: Step, value: object, weight: object, time_ns: int) -> None:
-    """Add the record of any value to `row`, or say and count why it is none."""
+def append_row(row: Row, step: Step, values: dict[str, object], time_ns: int) -> bool:
+    """Append a value of each name of `row`, in their order; or nothing, where one is more than a number."""
+    numbers: Iterable[object] = values.values()
+    if [*map(type, values.values())] != row.floats:
+        converted = plain_numbers(values.values())
+        if converted is None:
+            return False
+        numbers = converted
+    RECORDS.extend((row, step, None, time_ns, *numbers))
+    if len(RECORDS) > LIMIT:
+        relieve()
+    return True
+
+
+def add_record(records: list[Any], series: Series, step: Step, value: object, weight: object, time_ns: int) -> None:
+    """Add the record of any value to `records`, or say and count why it is none."""
     try:
         item = record_value(value) if weight is None else _weighted(series, value, weight)
-        row += (series, step, item, time_ns)
+        records += (series, step, item, time_ns)
     except UnrecordableError as error:
         expected = "a number, a 0-d array or tensor, or a 1-d sequence of numbers (and a weight from 0 on)"
         guard.drop(error.reason, f"Metric {series.definition.name!r:.120}: expected {expected}, got {error}.")

@@ -1,9 +1,9 @@
 """The one flat list every recording call appends to.
 
-A record is four items: `RECORDS.extend((series, step, value, time_ns))`. `list.extend` of a tuple and taking a
-prefix (`part = RECORDS[:n]; del RECORDS[:n]`) are each one C call, atomic under the GIL, so callers take no lock.
-The list is never replaced: a caller that had loaded the old one would append to it unseen (measured: 596 of
-1.2 million records lost).
+A record is four items: `RECORDS.extend((series, step, value, time_ns))`; the values of a row (`row.Row`) follow its
+four: `(row, step, None, time_ns, *values)`. `list.extend` of a tuple and taking a prefix (`part = RECORDS[:n]; del
+RECORDS[:n]`) are each one C call, atomic under the GIL, so callers take no lock. The list is never replaced: a caller
+that had loaded the old one would append to it unseen (measured: 596 of 1.2 million records lost).
 """
 
 from __future__ import annotations

@@ -115,15 +115,21 @@ class Series:
         """Keep weighted sums from now on."""
         self.weighted = self.special = True
         self.plain = False
+        DEFINITIONS.weighted += 1
 
 
 class Definitions:
-    """All metrics and series of the process; `DEFINITIONS` is the only one."""
+    """All metrics and series of the process; `DEFINITIONS` is the only one.
+
+    Attributes:
+        weighted: how many series have ever had a weight (set by the fold).
+    """
 
     MAX_SERIES = 100_000
     """Far above any real job; what stops a step number in a metric's name from filling the memory."""
 
     def __init__(self) -> None:
+        self.weighted = 0
         self.forget()
 
     def forget(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from otel_ml._internal.aside import Aside
@@ -14,6 +15,7 @@ from otel_ml._internal.definition import Series
 from otel_ml._internal.device import Deferred
 from otel_ml._internal.guard import guard
 from otel_ml._internal.pending import Pending
+from otel_ml._internal.row import Row
 
 __all__ = ["FOLDER", "Folder", "relieve"]
 
@@ -58,7 +60,7 @@ class Folder:
     def fold(self) -> None:
         """Fold all records; the lock is held by the caller."""
         part = take()
-        self._count(len(part) // STRIDE)
+        items = 0  # of rows
         step_before: Step | None = None
         touched: dict[Pending, int] = {}
         pending = Pending(0)  # of no step
@@ -73,7 +75,10 @@ class Folder:
                 groups = pending.groups
             last = time_ns
             if type(value) is not float or series.special:
-                self._fold_special(pending, step, series, value, time_ns)
+                if type(series) is Row:
+                    items += self._fold_row(pending, step, series, records, time_ns)
+                else:
+                    self._fold_special(pending, step, series, value, time_ns)
                 continue
             group = groups.get(series)
             if group is None:
@@ -83,6 +88,7 @@ class Folder:
             else:
                 groups[series] = [group, value]
         pending.last_ns = max(pending.last_ns, last)
+        self._count((len(part) - items) // STRIDE)
         self._reduce(touched)
 
     def read_deferred(self) -> None:
@@ -124,6 +130,20 @@ class Folder:
             self.steps[step] = None
         pending.first_ns = min(pending.first_ns, time_ns)
         return pending
+
+    def _fold_row(self, pending: Pending, step: Step, row: Row, records: Iterator[Any], time_ns: int) -> int:
+        """Fold the values that follow in `records`, and return how many items the row was."""
+        values = tuple(islice(records, len(row.series)))
+        self._count(len(values))
+        if row.is_plain():
+            pending.add_row(row, values)
+            return STRIDE + len(values)
+        for series, value in zip(row.series, values, strict=True):
+            if series.special:
+                self._fold_special(pending, step, series, value, time_ns)
+            else:
+                pending.add(series, value)
+        return STRIDE + len(values)
 
     def _fold_special(self, pending: Pending, step: Step, series: Series, value: Any, time_ns: int) -> None:
         if series.internal:

@@ -6,19 +6,21 @@ from collections.abc import Mapping
 from time import time_ns
 from typing import Any
 
-from otel_ml._internal.append import append, append_row
-from otel_ml._internal.axes import NOW, current_step
+from otel_ml._internal.append import add_record, append, append_row
+from otel_ml._internal.axes import NOW, Step, current_step
+from otel_ml._internal.buffer import STRIDE
 from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, bad_name, identity, reduction_from
 from otel_ml._internal.guard import guard
+from otel_ml._internal.row import FEWEST, Table
 from otel_ml._internal.step import step_for
 
 __all__ = ["forget_names", "log", "record"]
 
-_PLAIN: dict[str, Series] = {}
-"""Series of names recorded without any option: the usual case, one look-up."""
+_PLAIN = Table()
+"""Of names recorded without any option: the usual case."""
 
-_TABLES: dict[tuple[object, ...], dict[str, Series]] = {}
-"""The same for each combination of options; a cache, emptied where attributes never repeat."""
+_TABLES: dict[tuple[object, ...], Table] = {}
+"""Of each combination of options; a cache, emptied where attributes never repeat."""
 
 _MAX_TABLES = 10_000
 
@@ -74,16 +76,12 @@ def log(
             options = (prefix, reduce, within, over, attributes)
             table = _table(options)
         now = time_ns()
-        row: list[Any] = []
-        for name, value in values.items():
-            series = table.get(name) or _series(table, name, options)
-            if series is None:
-                continue
-            if type(value) is float and weight is None:
-                row += (series, target, value, now)
-            else:
-                append_row(row, series, target, value, weight, now)
-        append(row)
+        if type(values) is dict and len(values) >= FEWEST and weight is None:
+            values = values.copy()  # another thread may write to the caller's
+            row = table.rows.get((*values,))
+            if row is not None and append_row(row, target, values, now):
+                return
+        _record_each(values, target, weight, now, table, options)
     except Exception as error:  # noqa: BLE001 - the boundary to the user's program
         if not isinstance(values, Mapping):
             guard.drop("bad_value", f"log(): expected names and values such as {{'loss': 0.5}}, got {values!r:.80}.")
@@ -126,7 +124,24 @@ def record(
 _Options = tuple[Any, Any, Any, Any, Any]
 
 
-def _table(options: _Options) -> dict[str, Series]:
+def _record_each(
+    values: Mapping[str, Any], step: Step, weight: Any, time_ns: int, table: Table, options: _Options | None
+) -> None:
+    records: list[Any] = []
+    for name, value in values.items():
+        series = table.series.get(name) or _series(table, name, options)
+        if series is None:
+            continue
+        if type(value) is float and weight is None:
+            records += (series, step, value, time_ns)
+        else:
+            add_record(records, series, step, value, weight, time_ns)
+    append(records)
+    if weight is None and len(records) == STRIDE * len(values) >= STRIDE * FEWEST and (*values,) not in table.rows:
+        table.add_row((*values,), records[::STRIDE])
+
+
+def _table(options: _Options) -> Table:
     prefix, reduce, within, over, attributes = options
     try:
         several = reduce if reduce is None or isinstance(reduce, str) else tuple(reduce)
@@ -134,25 +149,26 @@ def _table(options: _Options) -> dict[str, Series]:
         table = _TABLES.get(key)
     except TypeError:
         # Something that cannot be a key: what it means, or that it means nothing, is found out without the cache.
-        return {}
+        return Table()
     if table is None:
         if len(_TABLES) >= _MAX_TABLES:
             _TABLES.clear()
-        table = _TABLES[key] = {}
+        table = _TABLES[key] = Table()
     return table
 
 
-def _series(table: dict[str, Series], name: object, options: _Options | None) -> Series | None:
+def _series(table: Table, name: object, options: _Options | None) -> Series | None:
     prefix, reduce, within, over, attributes = options or (None, None, None, None, None)
     full = f"{prefix}/{name}" if prefix and isinstance(name, str) and name else name
     reduction = reduction_from(reduce, within, over, name)
     series = DEFINITIONS.series(full, identity(attributes) if attributes else (), reduction)
     if series is not None:
-        table[name] = series  # type: ignore[index] # a name that has a series is a str
+        table.series[name] = series  # type: ignore[index] # a name that has a series is a str
     return series
 
 
 def forget_names() -> None:
     """Look names up again."""
-    _PLAIN.clear()
+    _PLAIN.series.clear()
+    _PLAIN.rows.clear()
     _TABLES.clear()

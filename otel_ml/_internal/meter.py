@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from time import time_ns
 from typing import Any
 
-from otel_ml._internal.append import append, append_row
+from otel_ml._internal.append import add_record, append
 from otel_ml._internal.axes import NOW, current_step
 from otel_ml._internal.buffer import LIMIT, RECORDS
 from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, identity, reduction_from
@@ -73,9 +73,9 @@ class Metric:
         series = self._series if not attributes else self._with(attributes)
         if target is None or series is None:
             return
-        row: list[Any] = []
-        append_row(row, series, target, value, weight, time_ns())
-        append(row)
+        records: list[Any] = []
+        add_record(records, series, target, value, weight, time_ns())
+        append(records)
 
     def _with(self, attributes: Mapping[str, object]) -> Series | None:
         if self._series is None:

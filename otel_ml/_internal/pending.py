@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from otel_ml._internal.buckets import ExponentialBuckets
 from otel_ml._internal.definition import Series
+from otel_ml._internal.row import Row
 
 __all__ = ["Group", "Moments", "Order", "Pending"]
 
 Group = float | list[float]
 """Records of a series: the only one itself, for most have one a step. A list each would be the interpreter's garbage
 collector's to look at, which stops all threads: `tests/unit/otel_ml/record/test_garbage.py`."""
+
+Rows = tuple[float, ...] | list[tuple[float, ...]]
+"""Values of a row, in the order of its series; or several times those."""
 
 Moments = tuple[int, float, float, float]
 """count, sum, min, max"""
@@ -32,6 +37,7 @@ class Pending:
     Attributes:
         first_ns, last_ns: times of its first and its last record.
         groups: records not yet reduced, of the fold in progress.
+        rows: the same of whole rows.
         moments: per series; all but those of which only the order matters.
         buckets: where quantiles or a histogram are asked for.
         order: where the first or the last record is asked for.
@@ -39,11 +45,12 @@ class Pending:
         weights: Σw and Σwx, where a record had a weight; one without counts as weight 1.
     """
 
-    __slots__ = ("buckets", "first_ns", "groups", "last_ns", "m2", "moments", "order", "weights")
+    __slots__ = ("buckets", "first_ns", "groups", "last_ns", "m2", "moments", "order", "rows", "weights")
 
     def __init__(self, first_ns: int) -> None:
         self.first_ns = self.last_ns = first_ns
         self.groups: dict[Series, Group] = {}
+        self.rows: dict[Row, Rows] = {}
         self.moments: dict[Series, Moments] = {}
         self.m2: dict[Series, float] = {}
         self.buckets: dict[Series, ExponentialBuckets] = {}
@@ -60,9 +67,10 @@ class Pending:
         if series.ordered:
             self._add_order(series, value, time_ns)
         if series.moments or series.buckets:
-            self._add(series, value)
+            self.add(series, value)
 
-    def _add(self, series: Series, value: float) -> None:
+    def add(self, series: Series, value: float) -> None:
+        """Add one record of which only the value matters."""
         group = self.groups.get(series)
         if group is None:
             self.groups[series] = value
@@ -71,14 +79,32 @@ class Pending:
         else:
             self.groups[series] = [group, value]
 
+    def add_row(self, row: Row, values: tuple[float, ...]) -> None:
+        """Add one record of each series of a row of which only the values matter."""
+        before = self.rows.get(row)
+        if before is None:
+            self.rows[row] = values
+        elif isinstance(before, list):
+            before.append(values)
+        else:
+            self.rows[row] = [before, values]
+
     def _add_weight(self, series: Series, value: float, weight: float) -> None:
         sums = self.weights.get(series)
         if sums is None:
             # Records of this step that came before the first weight count as weight 1.
+            self._take_rows_apart()
             count, total, _, _ = self.moments.get(series, (0, 0.0, 0.0, 0.0))
             group = _listed(self.groups.get(series, []))
             sums = (float(count + len(group)), total + sum(group))
         self.weights[series] = (sums[0] + weight, sums[1] + weight * value)
+
+    def _take_rows_apart(self) -> None:
+        for row, rows in self.rows.items():
+            for values in rows if isinstance(rows, list) else [rows]:
+                for series, value in zip(row.series, values, strict=True):
+                    self.add(series, value)
+        self.rows = {}
 
     def _add_order(self, series: Series, value: float, time_ns: int) -> None:
         seen = self.order.get(series)
@@ -91,18 +117,23 @@ class Pending:
 
     def reduce(self) -> None:
         """Merge the groups into the partials and let the records go."""
+        self._merge(self.groups.items())
+        for row, rows in self.rows.items():
+            self._merge(zip(row.series, zip(*rows, strict=True) if isinstance(rows, list) else rows, strict=True))
+        self.groups, self.rows = {}, {}
+
+    def _merge(self, groups: Iterable[tuple[Series, float | Sequence[float]]]) -> None:
         moments = self.moments
-        for series, group in self.groups.items():
-            new = _moments(group) if isinstance(group, list) else (1, group, group, group)
+        for series, group in groups:
+            new = (1, group, group, group) if isinstance(group, float) else _moments(group)
             if series.m2:
                 self._merge_m2(series, _listed(group), new)
             if series.buckets:
                 self.buckets.setdefault(series, ExponentialBuckets()).add(_listed(group))
             old = moments.get(series)
             moments[series] = new if old is None else _merged(old, new)
-        self.groups = {}
 
-    def _merge_m2(self, series: Series, values: list[float], new: Moments) -> None:
+    def _merge_m2(self, series: Series, values: Sequence[float], new: Moments) -> None:
         mean = new[1] / new[0]
         m2 = sum([(value - mean) * (value - mean) for value in values])
         old = self.moments.get(series)
@@ -124,11 +155,11 @@ class Pending:
         return alone + sum(moments[0] for moments in self.moments.values())
 
 
-def _listed(group: Group) -> list[float]:
-    return group if isinstance(group, list) else [group]
+def _listed(group: float | Sequence[float]) -> Sequence[float]:
+    return [group] if isinstance(group, float) else group
 
 
-def _moments(values: list[float]) -> Moments:
+def _moments(values: Sequence[float]) -> Moments:
     total = sum(values)
     if total != total and any(value != value for value in values):
         # min() and max() skip a NaN or not depending on where it stands.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from otel_ml._internal.device import Deferred, DeviceArray, Weighted, deferred_tensor
 
-__all__ = ["Recordable", "UnrecordableError", "record_value", "weighted_value"]
+__all__ = ["Recordable", "UnrecordableError", "plain_numbers", "record_value", "weighted_value"]
 
 Recordable = float | list[float] | list[tuple[float, float]] | tuple[float, float] | Deferred
 """What stands in the buffer: one record, several, with weights, or later."""
@@ -42,6 +42,17 @@ def record_value(value: object) -> float | list[float] | Deferred:
         raise
     except Exception as error:
         raise UnrecordableError("bad_value", f"{_shown(value)}, which {error}") from error
+
+
+def plain_numbers(values: Collection[object]) -> list[float] | None:
+    """Return what `record_value()` does of each, if all are known to be numbers in CPU memory; else None."""
+    for kind in {*map(type, values)}:
+        if _READERS.get(kind) is not float:
+            return None
+    try:
+        return [*map(float, values)]  # type: ignore[arg-type] # float() reads each of these
+    except Exception:  # noqa: BLE001 - one such as 10**400 is no float; which one it is, is found out one by one
+        return None
 
 
 def weighted_value(value: object, weight: object) -> Recordable:

@@ -13,23 +13,20 @@ from typing import Any
 
 import otel_ml
 from otel_ml.diagnostics.harmless import harmless
-from otel_ml.diagnostics.measure import Measure
+from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.exceptions import ConfigError, OtelMLError
 
 __all__ = ["MEASURES", "Goodput", "GoodputReport", "goodput_of"]
 
-MEASURES = {
-    measure.name: measure
-    for measure in (
-        Measure("goodput/worked", "s", ("sum",), "Time that ranks worked in a step."),
-        Measure("goodput/ranks", "1", ("sum",), "Ranks that did a step.", "max"),
-        Measure("goodput/began", "s", ("min",), "Unix time at which this start of the job began.", "min"),
-        Measure("goodput/saved_step", "{step}", ("min", "count"), "Last step in a checkpoint that succeeded.", "max"),
-        Measure("goodput/fraction", "1", ("mean",), "Saved work per time since the first start.", "last"),
-        Measure("goodput/steps", "{step}", ("min",), "Steps in checkpoints that succeeded.", "last"),
-        Measure("goodput/lost", "s", ("max",), "Work that would be lost if the job died now.", "last"),
-    )
-}
+MEASURES = Measures(
+    Measure("goodput/worked", "s", ("sum",), "Time that ranks worked in a step."),
+    Measure("goodput/ranks", "1", ("sum",), "Ranks that did a step.", "max"),
+    Measure("goodput/began", "s", ("min",), "Unix time at which this start of the job began.", "min"),
+    Measure("goodput/saved_step", "{step}", ("min", "count"), "Last step in a checkpoint that succeeded.", "max"),
+    Measure("goodput/fraction", "1", ("mean",), "Saved work per time since the first start.", "last"),
+    Measure("goodput/steps", "{step}", ("min",), "Steps in checkpoints that succeeded.", "last"),
+    Measure("goodput/lost", "s", ("max",), "Work that would be lost if the job died now.", "last"),
+)
 """What is recorded, by name."""
 
 _STATE = ("began", "saved_seconds", "saved_steps")
@@ -69,6 +66,7 @@ class Goodput:
         self._saved_seconds = 0.0 if state is None else float(state["saved_seconds"])
         self._saved_steps = 0 if state is None else int(state["saved_steps"])
         self._unsaved: dict[int, float] = {}
+        self._lost = 0.0  # their sum: a job may do thousands of steps before it saves
         self._newest: int | None = None
 
     @contextmanager
@@ -78,20 +76,20 @@ class Goodput:
         yield
         seconds = self._clock() - began
         self._unsaved[step] = self._unsaved.get(step, 0.0) + seconds
-        MEASURES["goodput/worked"].record(seconds, step=step)
-        MEASURES["goodput/ranks"].record(1, step=step)
-        MEASURES["goodput/began"].record(self._start, step=step)
+        self._lost += seconds
         self._newest = step
-        self._record()
+        worked = {"goodput/worked": seconds, "goodput/ranks": 1.0, "goodput/began": self._start}
+        MEASURES.record(worked | self._state_now(), step=step)
 
     @harmless
     def saved(self, step: int) -> None:
         """A checkpoint that holds all steps up to `step` succeeded: they count from now on."""
         self._saved_seconds, self._saved_steps = self._until(step)
         self._unsaved = {unsaved: seconds for unsaved, seconds in self._unsaved.items() if unsaved > step}
+        self._lost = sum(self._unsaved.values())
         # At the step of the checkpoint, so that ranks meet that learn of it at different times.
         MEASURES["goodput/saved_step"].record(step, step=step)
-        self._record()
+        MEASURES.record(self._state_now(), step=self._newest)
 
     def state(self, step: int) -> dict[str, float]:
         """Return what the checkpoint of `step` keeps: it counts, since who reads it read the checkpoint."""
@@ -102,13 +100,12 @@ class Goodput:
         held = [seconds for unsaved, seconds in self._unsaved.items() if unsaved <= step]
         return self._saved_seconds + sum(held), self._saved_steps + len(held)
 
-    def _record(self) -> None:
-        step = self._newest
+    def _state_now(self) -> dict[str, float]:
+        values = {"goodput/steps": float(self._saved_steps), "goodput/lost": self._lost}
         total = self._clock() - self._began
         if total > 0:
-            MEASURES["goodput/fraction"].record(self._saved_seconds / total, step=step)
-        MEASURES["goodput/steps"].record(self._saved_steps, step=step)
-        MEASURES["goodput/lost"].record(sum(self._unsaved.values()), step=step)
+            values["goodput/fraction"] = self._saved_seconds / total
+        return values
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,22 @@
-"""What a diagnostic records under one name: its unit, its reduction and its meaning, in one row."""
+"""What a diagnostic records under one name: its unit, its reduction and its meaning."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from time import time_ns
 from typing import Any
 
 import otel_ml
+from otel_ml._internal.append import append_row
+from otel_ml._internal.axes import NOW
+from otel_ml._internal.definition import DEFINITIONS, Series, reduction_from
 from otel_ml._internal.meter import Metric
+from otel_ml._internal.row import Row
+from otel_ml._internal.step import step_for
 
-__all__ = ["Measure"]
+__all__ = ["Measure", "Measures"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,41 @@ class Measure:
         if metric is None:
             metric = self._metrics[over] = _metric(self, over)
         metric.record(value, weight=weight, step=step, axis=axis, attributes=attributes)
+
+    def series(self, over: str | None = None) -> Series | None:
+        """Return the series that is recorded without attributes; None where this process has too many."""
+        reduction = reduction_from(self.reduce, self.within, over, self.name)
+        return DEFINITIONS.series(self.name, reduction=reduction, unit=self.unit, description=self.description)
+
+
+class Measures(dict[str, Measure]):
+    """Measures by name, or by what follows `prefix` in it. Those known at the same time are one row (ADR 0017)."""
+
+    def __init__(self, *measures: Measure, prefix: str = "") -> None:
+        super().__init__({measure.name.removeprefix(prefix): measure for measure in measures})
+        self._rows: dict[tuple[str | None, ...], Row] = {}
+
+    def record(self, values: dict[str, Any], *, over: str | None = None, step: int | None = None) -> None:
+        """Record values by name, each as `Measure.record()` does."""
+        if NOW.off or not values:
+            return
+        at = step_for(step, None, "record()", len(values))
+        if at is None:
+            return
+        row = self._rows.get((over, *values)) or self._row(values, over)
+        if row is not None and append_row(row, at, values, time_ns()):
+            return
+        for name, value in values.items():
+            self[name].record(value, over=over, step=step)
+
+    def _row(self, names: Iterable[str], over: str | None) -> Row | None:
+        series = {name: self[name].series(over) for name in names}
+        known = [one for one in series.values() if one is not None]
+        if len(known) < len(series):
+            return None
+        key = (over, *series)
+        row = self._rows[key] = Row(known)
+        return row
 
 
 @lru_cache(maxsize=4096)

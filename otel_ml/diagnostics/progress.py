@@ -9,26 +9,23 @@ from typing import Any
 
 import otel_ml
 from otel_ml.diagnostics.harmless import harmless
-from otel_ml.diagnostics.measure import Measure
+from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.exceptions import ConfigError
 
 __all__ = ["MEASURES", "Progress"]
 
 _SAME = ("max",)  # every rank counts the same; of one that began later, the larger number is the job's
 
-MEASURES = {
-    measure.name: measure
-    for measure in (
-        Measure("progress/samples", "{sample}", _SAME, "Samples consumed by the job since its first start.", "last"),
-        Measure("progress/tokens", "{token}", _SAME, "Tokens consumed by the job since its first start.", "last"),
-        Measure("progress/fraction", "1", ("min",), "Part of the job that is done.", "last"),
-        Measure("progress/remaining_steps", "{step}", _SAME, "Steps still to do.", "last"),
-        Measure("progress/remaining_samples", "{sample}", _SAME, "Samples still to consume.", "last"),
-        Measure("progress/remaining_tokens", "{token}", _SAME, "Tokens still to consume.", "last"),
-        Measure("time/remaining", "s", _SAME, "Estimated time to the end, at the pace of this start.", "last"),
-        Measure("time/epoch", "s", _SAME, "Duration of an epoch on the slowest rank."),
-    )
-}
+MEASURES = Measures(
+    Measure("progress/samples", "{sample}", _SAME, "Samples consumed by the job since its first start.", "last"),
+    Measure("progress/tokens", "{token}", _SAME, "Tokens consumed by the job since its first start.", "last"),
+    Measure("progress/fraction", "1", ("min",), "Part of the job that is done.", "last"),
+    Measure("progress/remaining_steps", "{step}", _SAME, "Steps still to do.", "last"),
+    Measure("progress/remaining_samples", "{sample}", _SAME, "Samples still to consume.", "last"),
+    Measure("progress/remaining_tokens", "{token}", _SAME, "Tokens still to consume.", "last"),
+    Measure("time/remaining", "s", _SAME, "Estimated time to the end, at the pace of this start.", "last"),
+    Measure("time/epoch", "s", _SAME, "Duration of an epoch on the slowest rank."),
+)
 """What is recorded, by name."""
 
 
@@ -92,24 +89,26 @@ class Progress:
         """Count a step in which all ranks together consumed so many samples and tokens, and record what remains."""
         for name, count in {"steps": 1, "samples": samples, "tokens": tokens}.items():
             self._done[name] += count
-        for name in ("samples", "tokens"):
-            if self._done[name]:
-                MEASURES[f"progress/{name}"].record(self._done[name])
+        values: dict[str, float] = {
+            f"progress/{name}": self._done[name] for name in ("samples", "tokens") if self._done[name]
+        }
         for name, total in self._totals.items():
             if total is not None:
-                MEASURES[f"progress/remaining_{name}"].record(max(total - self._done[name], 0))
-        self._record_time()
+                values[f"progress/remaining_{name}"] = max(total - self._done[name], 0)
+        MEASURES.record(values | self._time())
 
-    def _record_time(self) -> None:
+    def _time(self) -> dict[str, float]:
+        """Return how far the job is, and what it still needs, by the first total that is known."""
         name = next((name for name, total in self._totals.items() if total is not None), None)
         if name is None:
-            return
+            return {}
         total = self._totals[name] or 0
         done_now = self._done[name] - self._at_start[name]
-        MEASURES["progress/fraction"].record(min(self._done[name] / total, 1.0))
+        values = {"progress/fraction": min(self._done[name] / total, 1.0)}
         if done_now > 0:
             pace = (self._clock() - self._began) / done_now
-            MEASURES["time/remaining"].record(max(total - self._done[name], 0) * pace)
+            values["time/remaining"] = max(total - self._done[name], 0) * pace
+        return values
 
     def log(self, values: Mapping[str, Any], **options: Any) -> None:
         """Record values as `otel_ml.log()` does, and over consumed samples and tokens on axes of those names.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from otel_ml.diagnostics.flops import device_name, peak_flops
 from otel_ml.diagnostics.harmless import harmless
-from otel_ml.diagnostics.measure import Measure
+from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import guard
 
@@ -18,22 +18,19 @@ __all__ = ["MEASURES", "Throughput"]
 _TOTAL = ("sum",)
 _DEVICE = ("mean", "min")
 
-MEASURES = {
-    measure.name: measure
-    for measure in (
-        Measure("throughput/batches_per_sec", "{batch}/s", _TOTAL, "Batches of all replicas.", "last"),
-        Measure("throughput/samples_per_sec", "{sample}/s", _TOTAL, "Samples of all replicas.", "last"),
-        Measure("throughput/tokens_per_sec", "{token}/s", _TOTAL, "Tokens of all replicas.", "last"),
-        Measure("throughput/tflops", "TFLOP/s", _TOTAL, "Model FLOPs of all replicas.", "last"),
-        Measure("throughput/device/batches_per_sec", "{batch}/s", _DEVICE, "Batches of one device.", "last"),
-        Measure("throughput/device/samples_per_sec", "{sample}/s", _DEVICE, "Samples of one device.", "last"),
-        Measure("throughput/device/tokens_per_sec", "{token}/s", _DEVICE, "Tokens of one device.", "last"),
-        Measure("throughput/device/tflops", "TFLOP/s", _DEVICE, "Model FLOPs of one device.", "last"),
-        Measure("throughput/step_tflop", "TFLOP", _TOTAL, "Model FLOPs of a step, of all replicas."),
-        Measure("throughput/epoch_tflop", "TFLOP", _TOTAL, "Model FLOPs of an epoch, of all replicas."),
-        Measure("throughput/mfu", "1", _DEVICE, "Model FLOPs of one device per peak FLOPs of it.", "last"),
-    )
-}
+MEASURES = Measures(
+    Measure("throughput/batches_per_sec", "{batch}/s", _TOTAL, "Batches of all replicas.", "last"),
+    Measure("throughput/samples_per_sec", "{sample}/s", _TOTAL, "Samples of all replicas.", "last"),
+    Measure("throughput/tokens_per_sec", "{token}/s", _TOTAL, "Tokens of all replicas.", "last"),
+    Measure("throughput/tflops", "TFLOP/s", _TOTAL, "Model FLOPs of all replicas.", "last"),
+    Measure("throughput/device/batches_per_sec", "{batch}/s", _DEVICE, "Batches of one device.", "last"),
+    Measure("throughput/device/samples_per_sec", "{sample}/s", _DEVICE, "Samples of one device.", "last"),
+    Measure("throughput/device/tokens_per_sec", "{token}/s", _DEVICE, "Tokens of one device.", "last"),
+    Measure("throughput/device/tflops", "TFLOP/s", _DEVICE, "Model FLOPs of one device.", "last"),
+    Measure("throughput/step_tflop", "TFLOP", _TOTAL, "Model FLOPs of a step, of all replicas."),
+    Measure("throughput/epoch_tflop", "TFLOP", _TOTAL, "Model FLOPs of an epoch, of all replicas."),
+    Measure("throughput/mfu", "1", _DEVICE, "Model FLOPs of one device per peak FLOPs of it.", "last"),
+)
 """What is recorded, by name."""
 
 
@@ -125,20 +122,17 @@ class Throughput:
             before.flops + flops,
         )
         self._done.append(done)
-        if flops:
-            self._epoch_flops += flops
-            MEASURES["throughput/step_tflop"].record(flops / 1e12, over=self._over)
-        first = self._done[0]  # whose own work was done before its time
-        elapsed = done.at - first.at
-        if elapsed <= 0:
-            return
-        self._record("batches_per_sec", (done.batches - first.batches) / elapsed)
-        self._record("samples_per_sec", (done.samples - first.samples) / elapsed)
-        self._record("tokens_per_sec", (done.tokens - first.tokens) / elapsed)
-        flops_per_sec = (done.flops - first.flops) / elapsed
-        self._record("tflops", flops_per_sec / 1e12)
-        if flops_per_sec and (peak := self._peak_flops()) is not None:
-            MEASURES["throughput/mfu"].record(flops_per_sec / self._devices / peak)
+        self._epoch_flops += flops
+        total = {"throughput/step_tflop": flops / 1e12} if flops else {}
+        device: dict[str, float] = {}
+        for name, rate in self._rates(done):
+            total[f"throughput/{name}"] = rate
+            device[f"throughput/device/{name}"] = rate / self._devices
+        tflops = device.get("throughput/device/tflops")
+        if tflops and (peak := self._peak_flops()) is not None:
+            device["throughput/mfu"] = tflops * 1e12 / peak
+        MEASURES.record(total, over=self._over)
+        MEASURES.record(device)
 
     @harmless
     def epoch(self, number: int) -> None:
@@ -147,10 +141,19 @@ class Throughput:
         if flops:
             MEASURES["throughput/epoch_tflop"].record(flops / 1e12, over=self._over, step=number, axis="epoch")
 
-    def _record(self, name: str, rate: float) -> None:
-        if rate:
-            MEASURES[f"throughput/{name}"].record(rate, over=self._over)
-            MEASURES[f"throughput/device/{name}"].record(rate / self._devices)
+    def _rates(self, done: _Done) -> list[tuple[str, float]]:
+        """Return the rates of this replica over the window; what is 0 is left out."""
+        first = self._done[0]  # whose own work was done before its time
+        elapsed = done.at - first.at
+        if elapsed <= 0:
+            return []
+        amounts = {
+            "batches_per_sec": done.batches - first.batches,
+            "samples_per_sec": done.samples - first.samples,
+            "tokens_per_sec": done.tokens - first.tokens,
+            "tflops": (done.flops - first.flops) / 1e12,
+        }
+        return [(name, amount / elapsed) for name, amount in amounts.items() if amount]
 
     def _peak_flops(self) -> float | None:
         if not self._is_peak_known:

@@ -6,23 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from otel_ml.diagnostics.harmless import harmless
-from otel_ml.diagnostics.measure import Measure
+from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.exceptions import ConfigError
 
 __all__ = ["MEASURES", "Iterations"]
 
 _SAME = ("max",)
 
-MEASURES = {
-    measure.name: measure
-    for measure in (
-        Measure("train/consumed_samples", "{sample}", _SAME, "Samples consumed since the first start.", "last"),
-        Measure("train/skipped_samples", "{sample}", _SAME, "Samples that were skipped.", "last"),
-        Measure("train/skipped_iterations", "{step}", _SAME, "Iterations without an update.", "last"),
-        Measure("train/nan_iterations", "{step}", _SAME, "Iterations whose loss was NaN or Inf.", "last"),
-        Measure("train/loss_average", "1", ("mean",), "Mean loss of an interval's good iterations."),
-    )
-}
+MEASURES = Measures(
+    Measure("train/consumed_samples", "{sample}", _SAME, "Samples consumed since the first start.", "last"),
+    Measure("train/skipped_samples", "{sample}", _SAME, "Samples that were skipped.", "last"),
+    Measure("train/skipped_iterations", "{step}", _SAME, "Iterations without an update.", "last"),
+    Measure("train/nan_iterations", "{step}", _SAME, "Iterations whose loss was NaN or Inf.", "last"),
+    Measure("train/loss_average", "1", ("mean",), "Mean loss of an interval's good iterations."),
+)
 """What is recorded, by name."""
 
 
@@ -88,10 +85,14 @@ class Iterations:
         return {name: float(count) for name, count in zip(self._COUNTS, counts, strict=True)}
 
     def _record(self) -> None:
-        MEASURES["train/consumed_samples"].record(self._consumed)
-        MEASURES["train/skipped_samples"].record(self._skipped_samples)
-        MEASURES["train/skipped_iterations"].record(self._skipped)
-        MEASURES["train/nan_iterations"].record(self._nan)
+        MEASURES.record(
+            {
+                "train/consumed_samples": self._consumed,
+                "train/skipped_samples": self._skipped_samples,
+                "train/skipped_iterations": self._skipped,
+                "train/nan_iterations": self._nan,
+            }
+        )
         if self._steps % self._interval == 0:
             # Without a good iteration the weight is 0, and the average absent.
             at_least_one = self._good.clamp(min=1) if hasattr(self._good, "clamp") else max(self._good, 1)

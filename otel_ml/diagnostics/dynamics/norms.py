@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
 from otel_ml.diagnostics.dynamics.shards import copies_of, held, is_distributed, shards_of
 from otel_ml.diagnostics.dynamics.shards import world_size as size_of_world
 from otel_ml.diagnostics.harmless import harmless
-from otel_ml.diagnostics.measure import Measure
+from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import guard
 
@@ -32,22 +32,18 @@ Copies = int | Callable[[str, Any], int] | None
 
 
 @cache
-def measures(kind: str) -> Mapping[str, Measure]:
+def measures(kind: str) -> Measures:
     """Return what is recorded of `grad` or `param`, by the last part of its name."""
-    return {
-        measure.name.rpartition("/")[2]: measure
-        for measure in (
-            Measure(
-                f"{kind}/norm", "1", ("std",), "L2 norm over all ranks: the deviation of ±√(ranks/copies)·‖shard‖."
-            ),
-            Measure(f"{kind}/sum_of_squares", "1", ("sum",), "Sum of squares over all ranks, each copy once."),
-            Measure(f"{kind}/mean_square", "1", ("mean",), "Mean square of the elements, over all ranks."),
-            Measure(f"{kind}/abs_max", "1", ("max",), "Largest absolute element, over all ranks."),
-            Measure(f"{kind}/zeros", "{element}", ("sum",), "Elements that are 0, over all ranks, each copy once."),
-            Measure(f"{kind}/zero_fraction", "1", ("mean",), "Elements that are 0, per element."),
-            Measure(f"{kind}/nonfinite", "{tensor}", ("max",), "Tensors of a rank with a NaN or Inf."),
-        )
-    }
+    return Measures(
+        Measure(f"{kind}/norm", "1", ("std",), "L2 norm over all ranks: the deviation of ±√(ranks/copies)·‖shard‖."),
+        Measure(f"{kind}/sum_of_squares", "1", ("sum",), "Sum of squares over all ranks, each copy once."),
+        Measure(f"{kind}/mean_square", "1", ("mean",), "Mean square of the elements, over all ranks."),
+        Measure(f"{kind}/abs_max", "1", ("max",), "Largest absolute element, over all ranks."),
+        Measure(f"{kind}/zeros", "{element}", ("sum",), "Elements that are 0, over all ranks, each copy once."),
+        Measure(f"{kind}/zero_fraction", "1", ("mean",), "Elements that are 0, per element."),
+        Measure(f"{kind}/nonfinite", "{tensor}", ("max",), "Tensors of a rank with a NaN or Inf."),
+        prefix=f"{kind}/",
+    )
 
 
 class _Part(NamedTuple):
@@ -144,20 +140,20 @@ class Norms:
             )
         return copies
 
-    def _record_host(self, rows: Mapping[str, Measure], parts: list[_Part]) -> float:
+    def _record_host(self, rows: Measures, parts: list[_Part]) -> float:
         """Do as `_record_device()` with tensors that lie in memory: each is looked at once, the rest is arithmetic."""
         found = statistics([part.local for part in parts])
         squares = [one.square for one in found]
         mine = sum(square * part.share for square, part in zip(squares, parts, strict=True))
         bad = [part.name for one, part in zip(found, parts, strict=True) if not one.largest < math.inf]
-        rows["sum_of_squares"].record(mine)
-        rows["nonfinite"].record(float(len(bad)))
+        values = {"sum_of_squares": mine, "nonfinite": float(len(bad))}
         count = sum(part.local.numel() for part in parts)
         if count:
+            values["abs_max"] = _largest([one.largest for one in found])
+            values["zeros"] = sum(one.zeros * part.share for one, part in zip(found, parts, strict=True))
             rows["mean_square"].record(sum(squares) / count, weight=count)
-            rows["abs_max"].record(_largest([one.largest for one in found]))
-            rows["zeros"].record(sum(one.zeros * part.share for one, part in zip(found, parts, strict=True)))
             rows["zero_fraction"].record(sum(one.zeros for one in found) / count, weight=count)
+        rows.record(values)
         if rows["norm"].name.startswith("grad/"):
             self._watch.found(bad)
         for part, square in zip(parts, squares, strict=True):
@@ -165,7 +161,7 @@ class Norms:
                 _record_own(rows, part, square)
         return mine
 
-    def _record_device(self, rows: Mapping[str, Measure], parts: list[_Part]) -> Any:
+    def _record_device(self, rows: Measures, parts: list[_Part]) -> Any:
         """Record all but the norm, and return the sum of squares, each copy once in the job."""
         import torch
 
@@ -184,7 +180,7 @@ class Norms:
                 _record_own(rows, part, squares[index])
         return mine
 
-    def _record_elements(self, rows: Mapping[str, Measure], parts: list[_Part], shares: Any, squares: Any) -> None:
+    def _record_elements(self, rows: Measures, parts: list[_Part], shares: Any, squares: Any) -> None:
         import torch
 
         count = sum(part.local.numel() for part in parts)
@@ -229,7 +225,7 @@ def _on_device(numbers: list[float], like: Any) -> Any:
     return like.new_tensor(numbers, dtype=dtype)
 
 
-def _record_own(rows: Mapping[str, Measure], part: _Part, square: Any) -> None:
+def _record_own(rows: Measures, part: _Part, square: Any) -> None:
     """Record the norm of one parameter; its sum of squares where it is not known how many parts it has."""
     row = rows["norm" if part.shards else "sum_of_squares"]
     own = Measure(f"{row.name}/{part.name}", row.unit, row.reduce, row.description)

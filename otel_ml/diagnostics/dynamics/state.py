@@ -5,24 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from otel_ml.diagnostics.harmless import harmless
-from otel_ml.diagnostics.measure import Measure
+from otel_ml.diagnostics.measure import Measure, Measures
 
 __all__ = ["MEASURES", "record_state"]
 
 _SAME = ("max",)
 
-MEASURES = {
-    measure.name: measure
-    for measure in (
-        Measure("train/learning_rate", "1", _SAME, "Learning rate of the first group, or of each named one.", "last"),
-        Measure("train/decoupled_learning_rate", "1", _SAME, "That of embedding and output, where decoupled.", "last"),
-        Measure("train/weight_decay", "1", _SAME, "Weight decay of the first group.", "last"),
-        Measure("train/loss_scale", "1", ("min", "max"), "Loss scale.", "last"),
-        Measure("train/batch_size", "{sample}", _SAME, "Samples of the job in a step.", "last"),
-        Measure("train/micro_batch_size", "{sample}", _SAME, "Samples of a rank in one forward.", "last"),
-        Measure("train/world_size", "{rank}", _SAME, "Ranks in the job.", "last"),
-    )
-}
+MEASURES = Measures(
+    Measure("train/learning_rate", "1", _SAME, "Learning rate of the first group, or of each named one.", "last"),
+    Measure("train/decoupled_learning_rate", "1", _SAME, "That of embedding and output, where decoupled.", "last"),
+    Measure("train/weight_decay", "1", _SAME, "Weight decay of the first group.", "last"),
+    Measure("train/loss_scale", "1", ("min", "max"), "Loss scale.", "last"),
+    Measure("train/batch_size", "{sample}", _SAME, "Samples of the job in a step.", "last"),
+    Measure("train/micro_batch_size", "{sample}", _SAME, "Samples of a rank in one forward.", "last"),
+    Measure("train/world_size", "{rank}", _SAME, "Ranks in the job.", "last"),
+)
 """What is recorded, by name."""
 
 
@@ -47,23 +44,17 @@ def record_state(
     """
     groups = [] if optimizer is None else list(optimizer.param_groups)
     plain = [group for group in groups if not group.get("is_decoupled_lr")]
-    for group in groups:
-        if group.get("is_decoupled_lr"):
-            MEASURES["train/decoupled_learning_rate"].record(group["lr"])
-            break
-    for group in plain[:1]:
-        MEASURES["train/learning_rate"].record(group["lr"])
-        if "weight_decay" in group:
-            MEASURES["train/weight_decay"].record(group["weight_decay"])
+    decoupled = [group for group in groups if group.get("is_decoupled_lr")]
+    given = {
+        "train/decoupled_learning_rate": decoupled[0]["lr"] if decoupled else None,
+        "train/learning_rate": plain[0]["lr"] if plain else None,
+        "train/weight_decay": plain[0].get("weight_decay") if plain else None,
+        "train/loss_scale": loss_scale,
+        "train/batch_size": batch_size,
+        "train/micro_batch_size": micro_batch_size,
+        "train/world_size": world_size,
+    }
+    MEASURES.record({name: value for name, value in given.items() if value is not None})
     for group in plain:
         if "name" in group:
             MEASURES["train/learning_rate"].record(group["lr"], attributes={"group": group["name"]})
-    given = {
-        "loss_scale": loss_scale,
-        "batch_size": batch_size,
-        "micro_batch_size": micro_batch_size,
-        "world_size": world_size,
-    }
-    for name, value in given.items():
-        if value is not None:
-            MEASURES[f"train/{name}"].record(value)
