@@ -37,7 +37,7 @@ DISABLED = (
 )
 
 COLD = (
-    "With evicted caches every object of the 120 series comes from memory again. The SDK's step, "
+    "With evicted caches names, numbers, timers and the code itself come from memory again. The SDK's step, "
     "measured in turns with ours, takes {cold_step/sdk.p50}: the ratio is {cold_step/ratio}. Of so few steps "
     "p99 is the slowest or the one after it."
 )
