@@ -48,7 +48,7 @@ class WriterState:
             it left in a spool is heard later than that. From `newest_ns`, the same by its own clock, and `lag`, the
             least seconds between a time of its own and its arrival; or, where it has heartbeats with the time of its
             boot, from `writer.born`, `boot_alive` and `boot_lag`, the same of a clock that is never wrong.
-        boot_ns: what its own clock says of when the machine was started, by its newest heartbeat.
+        boot_ns: when the machine was started by its own clock, as the heartbeat says that was heard last.
         contested: it started where its predecessor had closed, and that may still live (`contest.py`).
         first_step_seq: the lowest running number that carried a step: where it started.
         native: it sends running numbers: it is one of ours.

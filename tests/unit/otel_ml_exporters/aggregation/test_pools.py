@@ -1,0 +1,98 @@
+"""A pool of actors of which some are replaced is no restart of the job (CONTRACT §5 «Attempts», ADR 0011)."""
+
+from __future__ import annotations
+
+from tests.strategies import Rank, Service
+from tests.unit.otel_ml_exporters.aggregation.lives import life, live_on
+
+
+def test_a_rank_that_comes_back_alone_does_not_fence_those_that_go_on() -> None:
+    """A pool of actors: one dies, is replaced, and its first records arrive when the others are past that step."""
+    service, actors = Service(), life("a", world=2)
+    for step in range(10):
+        service.take(*[rank.step(step, {"x": 1.0}, "sum") for rank in actors])
+    service.wait(2, actors[0])
+    for step in range(10, 16):
+        service.take(actors[0].step(step, {"x": 1.0}, "sum"))
+    service.wait(20, actors[0])  # rank 1 is given up
+    back = Rank(1, world_size=2, instance="b-1", clock=service.now)
+
+    service.take(back.step(9, {"x": 5.0}, "sum"))  # once more
+    for step in range(10, 20):
+        service.now += 0.5
+        actors[0].clock = back.clock = service.now
+        live = actors[0].step(step, {"x": 1.0}, "sum") if step >= 16 else actors[0].inside(15)
+        service.take(back.step(step, {"x": 5.0}, "sum"), live)
+    service.wait(20, actors[0], back)
+
+    rows = service.rows()
+    assert [rows[step]["x"] for step in range(8, 20)] == [2.0] + [6.0] * 11
+    assert {record.attempt for record in service.steps()} == {0}
+
+
+def a_pool_at_work(service: Service) -> list[Rank]:
+    """Return two actors on a machine that have done ten steps."""
+    actors = life("a", world=2, boot="b")
+    for step in range(10):
+        service.now += 0.5
+        for rank in actors:
+            rank.clock = service.now
+        service.take(*[[*rank.step(step, {"x": 1.0}, "sum"), *rank.inside(step)] for rank in actors])
+    return actors
+
+
+def test_ranks_that_are_heard_late_after_an_outage_are_not_taken_for_dead() -> None:
+    """A pool of actors: one dies in an outage; its successor, which has just begun, is the first to be heard after it.
+
+    The others wait up to five seconds with their next request, as after every outage (`_internal/send.py`).
+    """
+    service = Service()
+    actors = a_pool_at_work(service)
+    back = Rank(0, world_size=2, instance="b-0", clock=service.now + 1, boot="b", born=service.now + 1)
+    unheard = []
+    for step in range(10, 20):  # nobody is heard for five seconds
+        service.now += 0.5
+        actors[1].clock = service.now
+        unheard += [*actors[1].step(step, {"x": 1.0}, "sum"), *actors[1].inside(step)]
+
+    for step in range(9, 19):
+        service.now += 0.5
+        back.clock = service.now
+        service.take([*back.step(step, {"x": 5.0}, "sum"), *back.inside(step)])
+    service.take(unheard)
+    live_on(service, [back, actors[1]], 20)
+    service.wait(20, back, actors[1])
+
+    assert {record.attempt for record in service.steps()} == {0}
+    assert service.engine.status.counts.superseded <= 1  # what it had done of step 9 before it died
+    rows = service.rows()
+    assert [rows[step]["x"] for step in range(10, 19)] == [6.0] * 9
+
+
+def test_a_pool_that_is_replaced_one_by_one_in_an_outage_is_no_restart() -> None:
+    """Each rank is killed while another goes on; all of it is heard after the outage, of the dead by their spools."""
+    service = Service()
+    actors = a_pool_at_work(service)
+    began = service.now
+    # Rank 0 is killed at once and replaced after half a second; rank 1 goes on for 4 s, and is replaced 0.5 s later.
+    first = Rank(0, world_size=2, instance="b-0", clock=began, boot="b", born=began + 0.5)
+    second = Rank(1, world_size=2, instance="b-1", clock=began, boot="b", born=began + 4.5)
+    unheard: dict[Rank, list[object]] = {actors[1]: [], first: [], second: []}
+    for tick in range(12):
+        service.now += 0.5
+        # Who lives from tick to tick, and the step of its first one.
+        for rank, begins, ends, step in ((actors[1], 0, 8, 10), (first, 1, 12, 9), (second, 9, 12, 19)):
+            if begins <= tick < ends:
+                rank.clock = service.now
+                now_at = step + tick - begins
+                unheard[rank] += [*rank.step(now_at, {"x": 5.0}, "sum"), *rank.inside(now_at)]
+
+    service.take(unheard[first])
+    service.take(unheard[second])
+    service.take(unheard[actors[1]])  # its spool, sent by its successor
+    live_on(service, [first, second], 22)
+    service.wait(20, first, second)
+
+    assert {record.attempt for record in service.steps()} == {0}
+    rows = service.rows()
+    assert [rows[step]["x"] for step in range(10, 18)] == [10.0] * 8
