@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import NamedTuple
 
-__all__ = ["ProcessMemory", "process_memory"]
+__all__ = ["ProcessMemory", "Statm", "process_memory"]
 
 
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
@@ -19,14 +19,15 @@ class ProcessMemory(NamedTuple):
     vms: int
 
 
-class _Statm:
+class Statm:
     """The kernel's numbers of this process, kept open: to open them costs three times what reading them does.
 
     A program that becomes a daemon closes what it does not know, and a forked child has its parent's: then the file
     is opened again. What the descriptor belongs to by then is never closed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, path: str = "/proc/self/statm") -> None:
+        self._path = path
         self._descriptor: int | None = None
 
     def read(self) -> ProcessMemory:
@@ -34,12 +35,19 @@ class _Statm:
 
         Raises:
             OSError: there is none.
+            ValueError: it has another form.
         """
         if self._descriptor is not None:
             with contextlib.suppress(OSError, ValueError):
                 return _parsed(os.pread(self._descriptor, 128, 0))
-        self._descriptor = os.open("/proc/self/statm", os.O_RDONLY)
-        return _parsed(os.pread(self._descriptor, 128, 0))
+        descriptor = os.open(self._path, os.O_RDONLY)
+        try:
+            found = _parsed(os.pread(descriptor, 128, 0))
+        except ValueError:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+        return found
 
     def forget(self) -> None:
         """Open it anew in a forked child, where it is the parent's."""
@@ -53,7 +61,7 @@ def _parsed(numbers: bytes) -> ProcessMemory:
     return ProcessMemory(resident * _PAGE, virtual * _PAGE)
 
 
-_STATM = _Statm()
+_STATM = Statm()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_STATM.forget)

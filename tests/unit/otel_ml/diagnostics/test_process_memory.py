@@ -8,7 +8,9 @@ import os
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from otel_ml.diagnostics.hardware.process_memory import ProcessMemory, process_memory
+import pytest
+
+from otel_ml.diagnostics.hardware.process_memory import ProcessMemory, Statm, process_memory
 
 _MORE = 1 << 28
 
@@ -51,6 +53,17 @@ def test_a_program_that_closes_what_it_does_not_know_is_measured_all_the_same_an
     assert os.pread(own, 5, 0) == b"1 2 3"
 
     os.close(own)
+
+
+def test_a_kernel_that_says_it_in_another_form_is_asked_without_keeping_files_open(tmp_path: Path) -> None:
+    path = tmp_path / "statm"
+    path.write_text("1 2 3")
+    statm = Statm(str(path))
+    for _ in range(3):
+        with pytest.raises(ValueError, match="3"):
+            statm.read()
+
+    assert [link for link in Path("/proc/self/fd").iterdir() if link.resolve() == path] == []
 
 
 def _say_in_a_child(pipe: Connection) -> None:
