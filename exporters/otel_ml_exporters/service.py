@@ -16,9 +16,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import FrameType
@@ -42,7 +42,7 @@ from otel_ml_exporters.experiments.self_telemetry import run_measures
 from otel_ml_exporters.experiments.trouble import Trouble
 from otel_ml_exporters.experiments.unreadable import UnreadableRequests
 from otel_ml_exporters.exporter import Exporter
-from otel_ml_exporters.receiver.admission import Admission
+from otel_ml_exporters.receiver.admission import Admission, Stored
 from otel_ml_exporters.receiver.decode import Decoded, Signal
 from otel_ml_exporters.receiver.grpc import GrpcReceiver, ServerCertificate
 from otel_ml_exporters.receiver.http import HttpReceiver
@@ -50,6 +50,7 @@ from otel_ml_exporters.receiver.refusals import Refusals
 from otel_ml_exporters.receiver.rejection import UndecodableError
 from otel_ml_exporters.receiver.routes import Routes
 from otel_ml_exporters.receiver.tls import server_context
+from otel_ml_exporters.storage.database import StorageError
 from otel_ml_exporters.storage.filesystem import network_file_system
 from otel_ml_exporters.storage.journal import Journal
 from otel_ml_exporters.telemetry import Measure, Telemetry
@@ -253,21 +254,18 @@ class Service:
 
     # Inside
 
-    def _store(self, decoded: Decoded) -> Future[int]:
-        stored = self._journal.append(decoded.signal, decoded.body, decoded)
-        stored.add_done_callback(self._note_storing)
-        return stored
+    def _store(self, decoded: Decoded, stored: Stored) -> None:
+        self._journal.append(decoded.signal, decoded.body, decoded, partial(self._settle, decoded, stored))
+
+    def _settle(self, decoded: Decoded, stored: Stored, done: int | StorageError) -> None:
+        error = done if isinstance(done, StorageError) else None
+        if error is not None and not self._stopped.is_set():
+            self._telemetry.count("refused", reason="not stored")
+            self._trouble.note(error)
+        stored(decoded, error)
 
     def _has_room(self, experiments: Iterable[str]) -> bool:
         return self._runs.has_room(experiments)
-
-    def _note_storing(self, stored: Future[int]) -> None:
-        error = stored.exception()
-        if error is None:
-            self._tell_all("storage", self._trouble.over())
-        elif isinstance(error, Exception) and not self._stopped.is_set():
-            self._telemetry.count("refused", reason="not stored")
-            self._trouble.note(error)
 
     def _tell_all(self, slug: str, sentence: str | None) -> None:
         if sentence is not None:
@@ -275,6 +273,7 @@ class Service:
                 run.say(slug, sentence)
 
     def _committed(self, entries: Iterable[tuple[int, Decoded]]) -> None:
+        self._tell_all("storage", self._trouble.over())
         self._loop.offer(list(entries))
 
     def _recover(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import queue
 import sqlite3
 import tempfile
 import zlib
@@ -20,6 +21,7 @@ from otel_ml_exporters.backends.jsonl import JsonlExporter
 from otel_ml_exporters.receiver.decode import response
 from otel_ml_exporters.receiver.rejection import Rejections
 from otel_ml_exporters.records import RunInfo
+from otel_ml_exporters.storage.database import StorageError
 from otel_ml_exporters.storage.journal import Journal
 from tests.otlp import FakeWriter, foreign, write_spool
 
@@ -129,9 +131,11 @@ def journals() -> Sequence[bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal.db"
         journal: Journal[None] = Journal(path, lambda _: None)
+        stored: queue.SimpleQueue[int | StorageError] = queue.SimpleQueue()
         journal.start()
         for body in (*metrics(), bytes(5000)):
-            journal.append("metrics", body, None).result(10)
+            journal.append("metrics", body, None, stored.put)
+            assert isinstance(stored.get(timeout=10), int)
         journal.close()
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA journal_mode=DELETE")

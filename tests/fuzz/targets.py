@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import queue
 import socket
 import string
 import tempfile
@@ -28,12 +29,12 @@ from otel_ml_exporters.aggregation.engine import Engine
 from otel_ml_exporters.config import ServiceConfig
 from otel_ml_exporters.experiments.late import as_request
 from otel_ml_exporters.experiments.leftovers import requests_of
-from otel_ml_exporters.receiver.admission import Admission
+from otel_ml_exporters.receiver.admission import Admission, Stored
 from otel_ml_exporters.receiver.compression import decompressed
 from otel_ml_exporters.receiver.decode import Decoded, Decoder, Signal, response
-from otel_ml_exporters.receiver.http_message import BadRequestError, Head, RequestParser
+from otel_ml_exporters.receiver.http_message import BadRequestError, Head, RequestParser, Response
 from otel_ml_exporters.receiver.rejection import UndecodableError
-from otel_ml_exporters.receiver.routes import Routes
+from otel_ml_exporters.receiver.routes import Routes, signal_of
 from otel_ml_exporters.records import StepRecord
 from otel_ml_exporters.runs.follow import Follower, UnreadableLineError
 from otel_ml_exporters.runs.recording import NoRecordingError, is_recording, read_recording
@@ -143,7 +144,7 @@ def _answers(pieces: list[bytes]) -> list[int]:
                 body = parser.body() if head is not None else None
                 if head is None or body is None:
                     break
-                answer = asyncio.run(routes.answer(head, body))
+                answer = _answer(routes, head, body)
                 answer.encode(keep_alive=head.keep_alive)
                 found.append(answer.status)
                 head = None
@@ -154,12 +155,17 @@ def _answers(pieces: list[bytes]) -> list[int]:
     return found
 
 
-def _not_stored(_decoded: Decoded) -> Any:
-    from concurrent.futures import Future
+def _answer(routes: Routes, head: Head, body: bytes) -> Response:
+    signal = signal_of(head)
+    if signal is None:
+        return asyncio.run(routes.look(head))
+    answered: queue.SimpleQueue[Callable[[], Response]] = queue.SimpleQueue()
+    routes.export(head, signal, body, answered.put)
+    return answered.get(timeout=10)()
 
-    done: Future[int] = Future()
-    done.set_result(1)
-    return done
+
+def _not_stored(decoded: Decoded, stored: Stored) -> None:
+    stored(decoded, None)
 
 
 def answer(data: bytes) -> None:

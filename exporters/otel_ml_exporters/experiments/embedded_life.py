@@ -52,7 +52,7 @@ class EmbeddedLife:
         self._rendezvous.create()
         self._spools = LeftoverSpools(
             self._rendezvous.spool,
-            lambda signal, body: self._admission.take(signal, body).stored,
+            self._admission.future,
             taken_in=lambda: self._rendezvous.publish(service),
         )
         self._spools.start()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from otel_ml.explanation import explained
 from otel_ml.wire.spool import PATHS, SUFFIX, Frame, Kind, Leftover, read_spool, request_body
-from otel_ml_exporters.receiver.decode import Signal
+from otel_ml_exporters.receiver.decode import Decoded, Signal
 from otel_ml_exporters.receiver.rejection import UndecodableError
 
 __all__ = ["LeftoverSpools", "requests_of"]
@@ -37,7 +37,7 @@ class LeftoverSpools:
     """
 
     def __init__(
-        self, folder: Path, take: Callable[[Signal, bytes], Future[int]], taken_in: Callable[[], None]
+        self, folder: Path, take: Callable[[Signal, bytes], Future[Decoded]], taken_in: Callable[[], None]
     ) -> None:
         self._folder = folder
         self._take = take

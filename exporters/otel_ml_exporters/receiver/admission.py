@@ -1,7 +1,7 @@
 """From a transport's bytes to an acknowledgement: decode, bound, store.
 
 Both transports go through here, so that both give the same verdicts. A request is acknowledged when
-the future is done: its bytes are then in the journal, on the disk.
+it is stored: its bytes are then in the journal, on the disk.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import NamedTuple
+from functools import partial
 
 from otel_ml_exporters.receiver.decode import Decoded, Decoder, Signal
 from otel_ml_exporters.telemetry import Telemetry
 
-__all__ = ["MAX_REQUEST", "Accepted", "Admission", "OverloadedError"]
+__all__ = ["MAX_REQUEST", "Admission", "OverloadedError", "Stored"]
 
 MAX_REQUEST = 64 * 2**20
 """Bytes of one request, uncompressed: what the OTLP specification recommends receivers to take."""
@@ -27,18 +27,15 @@ class OverloadedError(Exception):
     """The service holds as much as it may; the sender should come back."""
 
 
-class Accepted(NamedTuple):
-    """A request on its way to the journal."""
-
-    decoded: Decoded
-    stored: Future[int]
+Stored = Callable[[Decoded, Exception | None], None]
+"""Told that a request is in the journal, or why not."""
 
 
 class Admission:
     """Takes requests while what is acknowledged and not yet decided stays below a limit: in memory and on disk.
 
     Args:
-        store: appends a request to the journal; the future is done when it is on the disk. May raise `OverloadedError`.
+        store: appends a request to the journal, and tells when it is on the disk.
         telemetry: counts what is refused and rejected.
         has_room: tells whether the runs of a request are known, or there is room for them.
         limit: bytes of requests that are acknowledged, or about to be, and not decided.
@@ -46,7 +43,7 @@ class Admission:
 
     def __init__(
         self,
-        store: Callable[[Decoded], Future[int]],
+        store: Callable[[Decoded, Stored], None],
         telemetry: Telemetry,
         limit: int = 256 * 2**20,
         has_room: Callable[[Iterable[str]], bool] = lambda experiments: True,
@@ -60,8 +57,8 @@ class Admission:
         self._lock = threading.Lock()
         self._held = 0
 
-    def take(self, signal: Signal, body: bytes, *, json: bool = False) -> Accepted:
-        """Decode a request and send it to the journal.
+    def take(self, signal: Signal, body: bytes, stored: Stored, *, json: bool = False) -> None:
+        """Decode a request and send it to the journal; `stored` is called once, on any thread, unless this raises.
 
         Raises:
             UndecodableError: it is not OTLP.
@@ -76,7 +73,25 @@ class Admission:
             raise OverloadedError("The service has as many open runs as it may. Send again when one of them has ended.")
         for reason, points in decoded.rejections.reasons.items():
             self._telemetry.count("rejected", points, reason=reason)
-        return Accepted(decoded, self._stored(decoded))
+        if not decoded.observations and not decoded.rejections.experiments:
+            stored(decoded, None)
+            return
+        self._hold(len(decoded.body))
+        self._telemetry.count("requests", signal=decoded.signal)
+        self._store(decoded, partial(self._settle, stored))
+
+    def future(self, signal: Signal, body: bytes) -> Future[Decoded]:
+        """Do as `take` does, for who waits on a thread of its own: the future has what was stored, or why not."""
+        found: Future[Decoded] = Future()
+
+        def stored(decoded: Decoded, error: Exception | None) -> None:
+            if error is None:
+                found.set_result(decoded)
+            else:
+                found.set_exception(error)
+
+        self.take(signal, body, stored)
+        return found
 
     def again(self, signal: Signal, body: bytes) -> Decoded:
         """Decode what a predecessor has acknowledged.
@@ -97,21 +112,10 @@ class Admission:
         """Bytes acknowledged, or about to be, that are not decided and committed yet."""
         return self._held
 
-    def _stored(self, decoded: Decoded) -> Future[int]:
-        if not decoded.observations and not decoded.rejections.experiments:
-            nothing: Future[int] = Future()
-            nothing.set_result(0)
-            return nothing
-        size = len(decoded.body)
-        self._hold(size)
-        try:
-            stored = self._store(decoded)
-        except OverloadedError:
-            self._hold(-size)
-            raise
-        stored.add_done_callback(lambda future: self._hold(-size) if future.exception() else None)
-        self._telemetry.count("requests", signal=decoded.signal)
-        return stored
+    def _settle(self, stored: Stored, decoded: Decoded, error: Exception | None) -> None:
+        if error is not None:
+            self._hold(-len(decoded.body))
+        stored(decoded, error)
 
     def _hold(self, size: int) -> None:
         with self._lock:

@@ -152,14 +152,14 @@ class GrpcReceiver:
                 body = next(messages, b"")  # a call without a message is an empty request
             try:
                 with self._decoding:
-                    accepted = self._admission.take(signal, body)
-                accepted.stored.result(_STORED_S)
+                    stored = self._admission.future(signal, body)
+                decoded = stored.result(_STORED_S)
             except UndecodableError as error:
                 self._telemetry.count("refused", reason="undecodable")
                 context.abort(code.INVALID_ARGUMENT, explained(f"Cannot take this request: {error}", "bad-request"))
             except Exception as error:  # noqa: BLE001 (whatever else goes wrong may go right later)
                 context.abort(code.UNAVAILABLE, explained(f"Not stored: {error or type(error).__name__}", "not-stored"))
-            encoded: bytes = response(signal, accepted.decoded.rejections).SerializeToString()
+            encoded: bytes = response(signal, decoded.rejections).SerializeToString()
             return encoded
 
         return export

@@ -7,16 +7,19 @@ import contextlib
 import logging
 import ssl
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.receiver.admission import MAX_REQUEST, RETRY_AFTER_S
 from otel_ml_exporters.receiver.alarm import Alarm
+from otel_ml_exporters.receiver.handover import Handover
 from otel_ml_exporters.receiver.http_message import BadRequestError, Head, RequestParser, Response
 from otel_ml_exporters.receiver.intake import MOST_BYTES, Intake
 from otel_ml_exporters.receiver.pace import Pace
 from otel_ml_exporters.receiver.refusals import WRONG_TOKEN, Refusals
-from otel_ml_exporters.receiver.routes import Routes, problem
+from otel_ml_exporters.receiver.routes import Routes, problem, signal_of
 from otel_ml_exporters.telemetry import Telemetry
 
 __all__ = ["HttpReceiver"]
@@ -41,6 +44,8 @@ Closing at once would reset the connection, and the sender would see that instea
 
 _MAX_AHEAD = 64 * 1024
 """Bytes of further requests that are read while one is being answered."""
+
+_DRAIN_STEP_S = 0.01
 
 _BACKLOG = 1024
 """Connections the kernel may hold for us: all ranks of a job connect in the same second."""
@@ -91,6 +96,7 @@ class HttpReceiver:
             ConfigError: the address cannot be bound.
         """
         self._loop = asyncio.new_event_loop()
+        self._handover = Handover(self._loop)
         try:
             create = self._loop.create_server(
                 self._connection, self._host, self._port, ssl=self._tls, backlog=_BACKLOG, reuse_address=True
@@ -111,7 +117,9 @@ class HttpReceiver:
         self._thread.join(timeout + 1.0)
 
     def _connection(self) -> _Connection:
-        return _Connection(self._routes, self._loop, self._connections, self._intake, self._telemetry, self._refusals)
+        return _Connection(
+            self._routes, self._loop, self._handover, self._connections, self._intake, self._telemetry, self._refusals
+        )
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -123,9 +131,9 @@ class HttpReceiver:
     async def _drain(self, timeout: float) -> None:
         if self._server is not None:
             self._server.close()
-        answering = [connection.task for connection in self._connections if connection.task is not None]
-        if answering:
-            await asyncio.wait(answering, timeout=timeout)
+        deadline = self._loop.time() + timeout
+        while any(connection.is_answering for connection in self._connections) and self._loop.time() < deadline:
+            await asyncio.sleep(_DRAIN_STEP_S)
         for connection in list(self._connections):
             connection.close()
         # One turn of the loop, so that what was written reaches the sockets.
@@ -140,6 +148,7 @@ class _Connection(asyncio.Protocol):
         self,
         routes: Routes,
         loop: asyncio.AbstractEventLoop,
+        handover: Handover,
         connections: set[_Connection],
         intake: Intake,
         telemetry: Telemetry,
@@ -148,6 +157,7 @@ class _Connection(asyncio.Protocol):
         self._routes = routes
         self._refusals = refusals
         self._loop = loop
+        self._handover = handover
         self._connections = connections
         self._intake = intake
         self._telemetry = telemetry
@@ -159,7 +169,8 @@ class _Connection(asyncio.Protocol):
         self._answered = False
         self._limit = Alarm(loop, self._timed_out)
         self._pause = Alarm(loop, self._read_on)
-        self.task: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None  # the loop itself keeps no task alive
+        self.is_answering = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -184,7 +195,7 @@ class _Connection(asyncio.Protocol):
         if self._head is None and not self._parser.buffered and self._answered:
             self._limit.set(_HEAD_S)
         self._parser.feed(data)
-        if self.task is not None:
+        if self.is_answering:
             if self._parser.buffered > _MAX_AHEAD:
                 self._transport.pause_reading()
             return
@@ -217,7 +228,7 @@ class _Connection(asyncio.Protocol):
         if not self._hold(self._parser.buffered if body is None else len(body)):
             self._refuse(self._routes.overloaded(self._head))
         elif body is not None:
-            self.task = self._loop.create_task(self._answer(self._head, body))
+            self._serve(self._head, body)
 
     def _hold(self, size: int) -> bool:
         """Count what this connection's request takes; False where all together take too much."""
@@ -228,13 +239,27 @@ class _Connection(asyncio.Protocol):
         self._intake.shrink(self._held)
         self._held = 0
 
-    async def _answer(self, head: Head, body: bytes) -> None:
+    def _serve(self, head: Head, body: bytes) -> None:
+        self.is_answering = True
+        signal = signal_of(head)
+        if signal is None:
+            self._looking = self._loop.create_task(self._look(head))
+        else:
+            self._routes.export(head, signal, body, partial(self._handover.put, partial(self._answer, head)))
+
+    async def _look(self, head: Head) -> None:
         try:
-            response = await self._routes.answer(head, body)
-        except Exception:  # noqa: BLE001 (the sender must get an answer, and not a permanent one)
-            _log.exception("%s %s could not be answered.", head.method, head.path)
-            response = Response(503, b"The service failed to answer. Send again later.\n", headers={"retry-after": "1"})
-        self.task = None
+            response = await self._routes.look(head)
+        except Exception:  # noqa: BLE001 (whatever it is, the sender must get an answer)
+            response = _failed(head)
+        self._answer(head, lambda: response)
+
+    def _answer(self, head: Head, make: Callable[[], Response]) -> None:
+        try:
+            response = make()
+        except Exception:  # noqa: BLE001 (whatever it is, the sender must get an answer)
+            response = _failed(head)
+        self.is_answering = False
         self._answered = True
         self._release()
         if self._transport.is_closing():
@@ -271,10 +296,16 @@ class _Connection(asyncio.Protocol):
         self._limit.set(_LINGER_S)
 
     def _timed_out(self) -> None:
-        if self.task is not None:  # the sender waits for us, not we for it
+        if self.is_answering:  # the sender waits for us, not we for it
             self._limit.set(_REQUEST_S)
             return
         self._transport.close()
+
+
+def _failed(head: Head) -> Response:
+    """Log what is being handled, and return an answer that is not a permanent one."""
+    _log.exception("%s %s could not be answered.", head.method, head.path)
+    return Response(503, b"The service failed to answer. Send again later.\n", headers={"retry-after": "1"})
 
 
 def _busy(text: str) -> Response:

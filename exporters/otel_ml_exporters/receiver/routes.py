@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Protocol
 
 from google.rpc.status_pb2 import Status
 
 from otel_ml.explanation import explained
 from otel_ml_exporters.receiver.addresses import is_address
-from otel_ml_exporters.receiver.admission import MAX_REQUEST, RETRY_AFTER_S, Accepted, Admission, OverloadedError
+from otel_ml_exporters.receiver.admission import MAX_REQUEST, RETRY_AFTER_S, Admission, OverloadedError
 from otel_ml_exporters.receiver.compression import decompressed
-from otel_ml_exporters.receiver.decode import SIGNALS, Signal, response
+from otel_ml_exporters.receiver.decode import SIGNALS, Decoded, Signal, response
 from otel_ml_exporters.receiver.http_message import BadRequestError, Head, Response
 from otel_ml_exporters.receiver.rejection import UndecodableError
 from otel_ml_exporters.telemetry import Measure, Telemetry
 
-__all__ = ["NOTICES_HEADER", "Routes", "RunsView"]
+__all__ = ["NOTICES_HEADER", "Answer", "Routes", "RunsView", "problem", "signal_of"]
 
 NOTICES_HEADER = "otel-ml-notices"
 
@@ -42,6 +43,12 @@ _RPC_CODES: Mapping[int, int] = {400: 3, 401: 16, 404: 5, 413: 8, 415: 3, 500: 1
 
 _SLUGS: Mapping[int, str] = {401: "unauthenticated", 404: "not-found", 413: "request-too-large", 503: "not-stored"}
 """Status → the section of the catalogue; of all others: `bad-request`."""
+
+
+_SIGNAL_OF: Mapping[str, Signal] = {f"/v1/{signal}": signal for signal in SIGNALS}
+
+Answer = Callable[[Callable[[], Response]], None]
+"""Takes, on any thread, what makes the answer to a request, to be called on the receiver's thread."""
 
 
 class RunsView(Protocol):
@@ -111,20 +118,26 @@ class Routes:
         if not (self._any_host or head.host in {"", "localhost"} or is_address(head.host)):
             self._telemetry.count("refused", reason="misdirected")
             return _error(head, 421, f"Without OTEL_ML_TOKEN requests to localhost are answered, not to {head.host!r}.")
-        signal = _signal_of(head.path)
-        if signal is None:
+        if head.path not in _SIGNAL_OF:
             return None
         if head.method != "POST":
             return _error(head, 405, f"{head.path} takes POST, not {head.method}.")
-        if _media_type(head) not in {_PROTOBUF, _JSON}:
-            return _error(head, 415, f"content-type must be {_PROTOBUF} or {_JSON}, got {_media_type(head)!r}.")
+        if head.media_type not in {_PROTOBUF, _JSON}:
+            return _error(head, 415, f"content-type must be {_PROTOBUF} or {_JSON}, got {head.media_type!r}.")
         return None
 
-    async def answer(self, head: Head, body: bytes) -> Response:
-        """Answer a request that was not refused."""
-        signal = _signal_of(head.path)
-        if signal is not None:
-            return await self._export(head, signal, body)
+    def export(self, head: Head, signal: Signal, body: bytes, answer: Answer) -> None:
+        """Take an OTLP request that was not refused; `answer` is called once, when it is stored or cannot be."""
+        if len(body) < _LARGE:
+            self._take(head, signal, body, answer)
+            return
+        try:
+            self._large.submit(self._take, head, signal, body, answer)
+        except RuntimeError as error:  # the service is stopping
+            answer(partial(_unavailable, head, error))
+
+    async def look(self, head: Head) -> Response:
+        """Answer a request that was not refused, and brings no OTLP."""
         if head.method not in {"GET", "HEAD"}:
             return _error(head, 405, f"{head.path} takes GET, not {head.method}.")
         if head.path.startswith("/otel_ml/"):
@@ -142,27 +155,27 @@ class Routes:
         while not self._runs.is_settled and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(_SETTLE_STEP_S)
 
-    async def _export(self, head: Head, signal: Signal, body: bytes) -> Response:
-        try:
-            if len(body) < _LARGE:
-                accepted = self._take(head, signal, body)
-            else:
-                loop = asyncio.get_running_loop()
-                accepted = await loop.run_in_executor(self._large, self._take, head, signal, body)
-            await asyncio.wrap_future(accepted.stored)
-        except (BadRequestError, UndecodableError) as error:
-            status = error.status if isinstance(error, BadRequestError) else 400
-            self._telemetry.count("refused", reason="too large" if status == 413 else "undecodable")
-            return _error(head, status, f"Cannot take this request: {error}")
-        except Exception as error:  # noqa: BLE001 (whatever else goes wrong may go right later: never a permanent status)
-            return _unavailable(head, error)
-        message = response(signal, accepted.decoded.rejections)
-        headers = {NOTICES_HEADER: str(self._runs.notices(accepted.decoded.observations))}
-        return Response(200, *_encoded(message, _media_type(head)), headers)
+    def _take(self, head: Head, signal: Signal, body: bytes, answer: Answer) -> None:
+        def stored(decoded: Decoded, error: Exception | None) -> None:
+            answer(lambda: self._acknowledgement(head, decoded) if error is None else _unavailable(head, error))
 
-    def _take(self, head: Head, signal: Signal, body: bytes) -> Accepted:
-        plain = decompressed(body, head.headers.get("content-encoding", ""), MAX_REQUEST)
-        return self._admission.take(signal, plain, json=_media_type(head) == _JSON)
+        try:
+            plain = decompressed(body, head.headers.get("content-encoding", ""), MAX_REQUEST)
+            self._admission.take(signal, plain, stored, json=head.media_type == _JSON)
+        except Exception as error:  # noqa: BLE001 (the sender must get an answer)
+            answer(partial(self._not_taken, head, error))
+
+    def _acknowledgement(self, head: Head, decoded: Decoded) -> Response:
+        message = response(decoded.signal, decoded.rejections)
+        headers = {NOTICES_HEADER: str(self._runs.notices(decoded.observations))}
+        return Response(200, *_encoded(message, head.media_type), headers)
+
+    def _not_taken(self, head: Head, error: Exception) -> Response:
+        if not isinstance(error, (BadRequestError, UndecodableError)):
+            return _unavailable(head, error)  # whatever else went wrong may go right later: never a permanent status
+        status = error.status if isinstance(error, BadRequestError) else 400
+        self._telemetry.count("refused", reason="too large" if status == 413 else "undecodable")
+        return _error(head, status, f"Cannot take this request: {error}")
 
     def _look(self, head: Head) -> Response:
         path = head.path
@@ -188,12 +201,9 @@ def problem(head: Head | None, error: BadRequestError) -> Response:
     return _error(head, error.status, str(error))
 
 
-def _signal_of(path: str) -> Signal | None:
-    return next((signal for signal in SIGNALS if path == f"/v1/{signal}"), None)
-
-
-def _media_type(head: Head | None) -> str:
-    return head.headers.get("content-type", "").partition(";")[0].strip().lower() if head else ""
+def signal_of(head: Head) -> Signal | None:
+    """Return which signal's OTLP a request brings, if it brings any."""
+    return _SIGNAL_OF.get(head.path)
 
 
 def _unavailable(head: Head, error: Exception) -> Response:
@@ -204,7 +214,7 @@ def _unavailable(head: Head, error: Exception) -> Response:
 
 def _error(head: Head | None, status: int, message: str) -> Response:
     message = explained(message, _SLUGS.get(status, "bad-request"))
-    media = _media_type(head)
+    media = head.media_type if head else ""
     if media not in {_PROTOBUF, _JSON}:
         return Response(status, f"{message}\n".encode())
     return Response(status, *_encoded(Status(code=_RPC_CODES.get(status, 3), message=message), media))

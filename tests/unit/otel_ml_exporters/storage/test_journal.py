@@ -3,6 +3,7 @@ from __future__ import annotations
 import sqlite3
 import stat
 from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,19 @@ class Receiver:
         self.entries.extend(entries)
 
 
+def append(journal: Journal[str], body: bytes, payload: str = "") -> Future[int]:
+    found: Future[int] = Future()
+
+    def done(result: int | StorageError) -> None:
+        if isinstance(result, StorageError):
+            found.set_exception(result)
+        else:
+            found.set_result(result)
+
+    journal.append("metrics", body, payload, done)
+    return found
+
+
 def started(path: Path, receiver: Receiver) -> Journal[str]:
     journal = Journal(path, receiver)
     journal.start()
@@ -28,7 +42,7 @@ def started(path: Path, receiver: Receiver) -> Journal[str]:
 def test_what_was_acknowledged_and_not_dropped_is_there_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "state" / "journal.db"
     journal = started(path, Receiver())
-    ids = [journal.append("metrics", bytes([n]), f"payload {n}").result(10) for n in range(5)]
+    ids = [append(journal, bytes([n]), f"payload {n}").result(10) for n in range(5)]
     journal.drop(ids[2])
     journal.close()
 
@@ -41,7 +55,7 @@ def test_what_was_acknowledged_and_not_dropped_is_there_after_a_restart(tmp_path
 def test_payloads_are_handed_on_in_the_order_of_their_numbers_before_they_are_acknowledged(tmp_path: Path) -> None:
     receiver = Receiver()
     journal = started(tmp_path / "journal.db", receiver)
-    futures = [journal.append("metrics", b"x", str(n)) for n in range(1000)]
+    futures = [append(journal, b"x", str(n)) for n in range(1000)]
 
     ids = [future.result(30) for future in futures]
     journal.close()
@@ -53,21 +67,21 @@ def test_payloads_are_handed_on_in_the_order_of_their_numbers_before_they_are_ac
 def test_a_number_does_not_come_back_after_everything_was_dropped(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     journal = started(path, Receiver())
-    last = journal.append("metrics", b"x", "").result(10)
+    last = append(journal, b"x").result(10)
     journal.drop(last)
     journal.close()
 
     again = started(path, Receiver())
 
     assert again.leftover() == []
-    assert again.append("metrics", b"x", "").result(10) > last
+    assert append(again, b"x").result(10) > last
     again.close()
 
 
 def test_only_its_owner_can_read_the_journal(tmp_path: Path) -> None:
     path = tmp_path / "state" / "journal.db"
     journal = started(path, Receiver())
-    journal.append("metrics", b"x", "").result(10)
+    append(journal, b"x").result(10)
 
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     journal.close()
@@ -99,7 +113,7 @@ def test_after_closing_an_append_fails_and_closing_again_is_fine(tmp_path: Path)
     journal.close()
 
     with pytest.raises(StorageError, match="stopping"):
-        journal.append("metrics", b"x", "").result(10)
+        append(journal, b"x").result(10)
 
 
 def test_a_disk_that_refuses_fails_the_append_and_not_the_journal(tmp_path: Path) -> None:
@@ -109,8 +123,8 @@ def test_a_disk_that_refuses_fails_the_append_and_not_the_journal(tmp_path: Path
     journal._connection.execute("PRAGMA max_page_count=10")
 
     with pytest.raises(StorageError, match="No space left"):
-        journal.append("metrics", b"x" * 1_000_000, "large").result(10)
-    journal.append("metrics", b"small", "small").result(10)
+        append(journal, b"x" * 1_000_000, "large").result(10)
+    append(journal, b"small", "small").result(10)
     journal.close()
 
     assert [payload for _, payload in receiver.entries] == ["small"]
@@ -122,7 +136,7 @@ def test_a_disk_that_refuses_fails_the_append_and_not_the_journal(tmp_path: Path
 def test_of_a_journal_that_is_damaged_in_the_middle_the_rest_is_taken_up(tmp_path: Path, place: float) -> None:
     path = tmp_path / "journal.db"
     journal = started(path, Receiver())
-    last = [journal.append("metrics", bytes([n]) * 1500, "") for n in range(200)][-1].result(10)
+    last = [append(journal, bytes([n]) * 1500) for n in range(200)][-1].result(10)
     journal.close()
     with path.open("r+b") as file:
         file.seek(int(path.stat().st_size * place) // 4096 * 4096)
@@ -134,7 +148,7 @@ def test_of_a_journal_that_is_damaged_in_the_middle_the_rest_is_taken_up(tmp_pat
     assert len(bodies) >= 150
     assert set(bodies) <= {bytes([n]) * 1500 for n in range(200)}
     assert "damaged-1" in again.damage
-    assert again.append("metrics", b"new", "").result(10) > last - 50
+    assert append(again, b"new").result(10) > last - 50
     again.close()
 
 
@@ -145,6 +159,6 @@ def test_of_a_journal_that_is_no_database_any_more_nothing_is_taken_up_and_a_new
     journal = started(path, Receiver())
 
     assert journal.leftover() == []
-    assert journal.append("metrics", b"x", "").result(10) == 1
+    assert append(journal, b"x").result(10) == 1
     journal.close()
     assert (tmp_path / "journal.db.damaged-1").read_bytes() == b"garbage" * 1000
