@@ -42,8 +42,7 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         self._answer = asyncio.get_running_loop().create_future()
         head = b"POST %b HTTP/1.1\r\nhost: %b\r\ncontent-type: application/x-protobuf\r\ncontent-length: %d\r\n\r\n"
-        self._transport.write(head % (path.encode(), self._host, len(body)))
-        self._transport.write(body)
+        self._transport.write(head % (path.encode(), self._host, len(body)) + body)  # at once, as a worker does
         return await self._answer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
