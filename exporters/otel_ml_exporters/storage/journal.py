@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -32,12 +32,6 @@ CREATE TABLE IF NOT EXISTS identity (name TEXT NOT NULL)
 
 _GROUP = 512
 """Most entries in one commit; bounds how long the first one waits."""
-
-
-_INSERTS = [
-    (size, f"INSERT INTO journal (signal, body) VALUES {', '.join(['(?, ?)'] * size)}") for size in (64, 16, 4, 1)
-]
-"""Rows → statement. Each statement gives up the interpreter and waits, up to 5 ms, until it has it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +179,11 @@ class Journal(Generic[T]):
         return True
 
     def _write(self, group: Sequence[_Pending[T]], drop: int) -> Sequence[int]:
+        insert = "INSERT INTO journal (signal, body) VALUES (?, ?)"
         with storage_errors(self._path):
             try:
                 self._connection.execute("BEGIN")
-                ids = list(self._inserted(group))
+                ids = [int(self._connection.execute(insert, (p.signal, p.body)).lastrowid or 0) for p in group]
                 if drop:
                     self._connection.execute("DELETE FROM journal WHERE id <= ?", (drop,))
                 self._connection.execute("COMMIT")
@@ -197,15 +192,6 @@ class Journal(Generic[T]):
                     self._connection.execute("ROLLBACK")
                 raise
         return ids
-
-    def _inserted(self, group: Sequence[_Pending[T]]) -> Iterator[int]:
-        """Insert; yield the ids, in order."""
-        for size, insert in _INSERTS:
-            while len(group) >= size:
-                values = [value for pending in group[:size] for value in (pending.signal, pending.body)]
-                last = self._connection.execute(insert, values).lastrowid or 0
-                yield from range(last - size + 1, last + 1)
-                group = group[size:]
 
 
 def _take_over(old: sqlite3.Connection | None, new: sqlite3.Connection) -> int:
