@@ -70,7 +70,8 @@ CONSOLE: Final = Variable(
 DIR: Final = Variable("OTEL_ML_DIR", text, "./otel-ml-runs", "Folder of all runs.")
 FLUSH_INTERVAL: Final = Variable(
     "OTEL_ML_FLUSH_INTERVAL", integer(10), 1000,
-    "What was recorded is sent at the latest after this time; sooner, at the first step boundary after half of it.",
+    "What was recorded is sent at the latest after this time; sooner, at the first step boundary after half of it. "
+    "Spans of jobs with 128 ranks and more: at the latest after three times this.",
     unit="ms",
 )  # fmt: skip
 TIMER_LEVEL: Final = Variable(

@@ -26,7 +26,7 @@ from otel_ml._internal.recorder import RecordSettings, recorder
 from otel_ml._internal.recover import recover_spools
 from otel_ml._internal.resource import encode_resource, resource_attributes
 from otel_ml._internal.run import Run
-from otel_ml._internal.send import Sender
+from otel_ml._internal.send import Sender, spans_interval
 from otel_ml._internal.set_variables import SetVariables
 from otel_ml._internal.spool import Spool
 from otel_ml._internal.tracing import Tracing
@@ -162,11 +162,16 @@ class Runtime:
             identity,
             recorder,
             spool,
-            Sender(spool, resource, say=guard.say),
+            Sender(spool, resource, say=guard.say, spans_interval=self._spans_interval(config, identity)),
             self.make_link(config, identity, guard.say),
             recover=lambda reached, deadline: _recover(folder, reached, deadline),
             extra_spans=self._tracing.take,
         )
+
+    def _spans_interval(self, config: Config, identity: Identity) -> float:
+        if self.make_link is not link_for:  # Ray hosts the service: nobody brings what a killed actor had not sent
+            return 0.0
+        return spans_interval(config.flush_interval, identity.place.world_size)
 
     def _again(self, arguments: Mapping[str, Any]) -> None:
         """A second `init()`: the same is nothing, what was missing is added, the rest is reported."""

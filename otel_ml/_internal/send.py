@@ -14,11 +14,15 @@ from otel_ml._internal.guard import Say
 from otel_ml._internal.spool import Pending, Spool
 from otel_ml.wire.spool import PATHS, Kind, request_body
 
-__all__ = ["MAX_BYTES", "MAX_POINTS", "Sender"]
+__all__ = ["MAX_BYTES", "MAX_POINTS", "Sender", "spans_interval"]
 
 MAX_BYTES = 1_000_000
 MAX_POINTS = 8192
 """What a request holds at most: receivers are 20 % slower per point beyond, and gRPC's usual limit is 4 MB."""
+
+MANY_RANKS = 128
+SPANS_AFTER = 3
+"""In flush intervals: in jobs of so many ranks nearly every second request would have nothing but spans (ADR 0018)."""
 
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
 """Seconds between attempts: doubled each time, with jitter, so that 1,000 ranks do not return in step."""
@@ -29,15 +33,23 @@ REQUEST_TIMEOUT = 10.0
 
 @dataclass(slots=True)
 class Batch:
-    """The frames in flight, and which kinds of them have been answered."""
+    """The frames in flight, and which kinds of them have been answered.
+
+    Attributes:
+        count: the oldest frames, of which those of kind `held` wait for another batch.
+    """
 
     count: int
     kinds: dict[Kind, list[Pending]]
+    held: Kind | None
     done: set[Kind] = field(default_factory=set)
 
 
 class Sender:
     """Sends one spool. Not thread-safe: only the worker's background thread calls it.
+
+    Args:
+        spans_interval: least seconds between requests with spans, as long as there are few (ADR 0018).
 
     Attributes:
         delivered: points acknowledged.
@@ -53,6 +65,7 @@ class Sender:
         resource: bytes,
         *,
         say: Say,
+        spans_interval: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.spool = spool
@@ -68,6 +81,9 @@ class Sender:
         self._batch: Batch | None = None
         self._failures = 0
         self._not_before = 0.0
+        self._spans_interval = spans_interval
+        # Ranks that begin together, and whose steps end together, do not send their spans in the same second.
+        self._spans_at = clock() + random.uniform(0.0, spans_interval)
 
     @property
     def is_waiting(self) -> bool:
@@ -78,24 +94,34 @@ class Sender:
         """Try again at once: the process is about to leave, or there is a new receiver."""
         self._not_before = 0.0
 
-    def send(self, deadline: float) -> bool:
-        """Send until the spool is empty, a request must be retried, or `deadline`; return whether it is empty.
+    def send(self, deadline: float, *, everything: bool = True) -> bool:
+        """Send until nothing is due, a request must be retried, or `deadline`; return whether nothing is due.
 
         Args:
             deadline: of the sender's clock.
+            everything: spans are due, too, though their time has not come.
         """
-        while self.spool.pending and self.transport is not None and not self.is_waiting:
+        while self._has_due(everything=everything) and self.transport is not None and not self.is_waiting:
+            self._batch = self._batch or self._form_batch(self._held(everything=everything))
             left = deadline - self._clock()
-            if left <= 0 or not self._send_batch(self.transport, min(left, REQUEST_TIMEOUT)):
+            if left <= 0 or not self._send_batch(self.transport, self._batch, min(left, REQUEST_TIMEOUT)):
                 break
-        return not self.spool.pending
+        return not self._has_due(everything=everything)
 
     def abandon_batch(self) -> None:
         """Form the next request anew: the receiver, or what is pending, has changed."""
         self._batch = None
 
-    def _send_batch(self, transport: Transport, timeout: float) -> bool:
-        batch = self._batch = self._batch or self._form_batch()
+    def _has_due(self, *, everything: bool) -> bool:
+        held = self._held(everything=everything)
+        return any(frame.kind != held for frame in self.spool.pending)
+
+    def _held(self, *, everything: bool) -> Kind | None:
+        """Return which kind of frames is not to be sent now."""
+        are_spans_due = everything or self._clock() >= self._spans_at or self.spool.size >= MAX_BYTES // 2
+        return None if are_spans_due else "S"
+
+    def _send_batch(self, transport: Transport, batch: Batch, timeout: float) -> bool:
         for kind, frames in batch.kinds.items():
             if kind in batch.done:
                 continue
@@ -106,22 +132,25 @@ class Sender:
                 return False
             self._settle(kind, sum(frame.points for frame in frames), answer)
             batch.done.add(kind)
+            if kind == "S":
+                self._spans_at = self._clock() + self._spans_interval
             if self._batch is not batch:
                 return True  # the spool dropped some of it meanwhile: what is left of it is sent again
-        self.spool.acknowledge(batch.count)
+        self.spool.acknowledge(batch.count, but=batch.held)
         self._batch = None
         return True
 
-    def _form_batch(self) -> Batch:
-        batch = Batch(0, {})
+    def _form_batch(self, held: Kind | None) -> Batch:
+        batch = Batch(0, {}, held)
         size = points = 0
         for frame in self.spool.pending:
-            if batch.count and (size + frame.length > MAX_BYTES or points + frame.points > MAX_POINTS):
-                break
-            batch.kinds.setdefault(frame.kind, []).append(frame)
+            if frame.kind != held:
+                if batch.kinds and (size + frame.length > MAX_BYTES or points + frame.points > MAX_POINTS):
+                    break
+                batch.kinds.setdefault(frame.kind, []).append(frame)
+                size += frame.length
+                points += frame.points
             batch.count += 1
-            size += frame.length
-            points += frame.points
         return batch
 
     def _postpone(self, answer: Answer) -> None:
@@ -153,6 +182,16 @@ class Sender:
                 "rejected-points",
                 f"The receiver rejected {answer.rejected} of {PATHS[kind]}: {answer.message or 'no reason given'}",
             )
+
+
+def spans_interval(flush_interval: float, world_size: int) -> float:
+    """Return how long spans may wait for a request of their own, seconds.
+
+    Examples:
+        >>> spans_interval(1.0, world_size=8), spans_interval(1.0, world_size=1024)
+        (0.0, 3.0)
+    """
+    return SPANS_AFTER * flush_interval if world_size >= MANY_RANKS else 0.0
 
 
 def _payloads(frames: Iterable[Pending]) -> Iterator[bytes]:

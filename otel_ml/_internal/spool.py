@@ -205,10 +205,10 @@ class Spool:
         while len(self._segments) > 1 and self.size > limit:
             self._drop_oldest()
 
-    def acknowledge(self, count: int) -> None:
-        """Forget the `count` oldest frames: they have arrived, or never will."""
-        for _ in range(count):
-            self.pending.popleft()
+    def acknowledge(self, count: int, *, but: Kind | None = None) -> None:
+        """Forget the `count` oldest frames: they have arrived, or never will; those of kind `but` are kept."""
+        oldest = [self.pending.popleft() for _ in range(count)]
+        self.pending.extendleft(frame for frame in reversed(oldest) if frame.kind == but)
         first = self.pending[0].segment if self.pending else None
         while self._segments and self._segments[0] is not first:
             if len(self._segments) == 1:

@@ -202,7 +202,7 @@ class Worker:
             request.is_complete = self._send_all(request.deadline, lambda: request.deadline)
         else:
             if self._is_due():
-                self._send(time.monotonic() + ROUND)
+                self._send(time.monotonic() + ROUND, everything=False)
             if request is not None:
                 request.is_complete = True
         self._tell()
@@ -312,8 +312,8 @@ class Worker:
         self.sender.resource = encode_resource(self.config, self.identity)
         self.spool.renew(self.sender.resource)
 
-    def _send(self, deadline: float) -> bool:
-        is_empty = self.sender.send(deadline)
+    def _send(self, deadline: float, *, everything: bool) -> bool:
+        is_empty = self.sender.send(deadline, everything=everything)
         if is_empty:
             self._losses.settle()
         if not self.sender.last_error or is_empty:
@@ -327,7 +327,7 @@ class Worker:
 
     def _send_all(self, deadline: float, patience: Callable[[], float]) -> bool:
         """Send until all is acknowledged, or the time is over: `patience` ends it, `deadline` whatever happens."""
-        while not self._send(min(deadline, patience())):
+        while not self._send(min(deadline, patience()), everything=True):
             now = time.monotonic()
             if now >= min(deadline, patience()):
                 return False

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from otel_ml._internal.send import spans_interval
 from tests.benchmarks.clients import Connection, connect
 from tests.benchmarks.sources import Own, Source, Spans
 
@@ -29,8 +30,11 @@ async def rank(number: int, connection: Connection, sources: Sequence[Source], s
         await asyncio.sleep(max(0.0, due - time.time()))
         late = max(late, time.time() - due)
         for source in sources:
-            for request in source.requests(step, number):
-                await connection.post(*request)
+            # What several steps share goes after the last of them, of each rank at another step.
+            first = step + 1 - source.steps - number % source.steps
+            if first >= 0 and first % source.steps == 0:
+                for request in source.requests(first // source.steps, number):
+                    await connection.post(*request)
     for request in sources[0].goodbye(steps, number):
         await connection.post(*request)
     return late
@@ -40,7 +44,8 @@ async def main(spec: dict[str, Any]) -> None:
     ranks = range(*spec["ranks"])
     about = (spec["experiment"], spec["world"], ranks)
     points = Own(*about, metrics=spec["metrics"], timers=spec["timers"])
-    spans = [Spans(*about, spans=spec["timers"])] if spec["timers"] else []
+    together = max(1, round(spans_interval(1.0, spec["world"])))
+    spans = [Spans(*about, spans=spec["timers"], per_request=together)] if spec["timers"] else []
     connections = [await connect(spec["endpoint"]) for _ in ranks]
     print("ready", flush=True)
     start = float(await asyncio.to_thread(sys.stdin.readline))

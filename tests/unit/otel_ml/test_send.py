@@ -183,3 +183,70 @@ def test_frames_that_the_spool_drops_from_a_request_under_way_do_not_take_others
 
     sent = b"".join(body for _, body in receiver.got)
     assert [payload for payload in kept if payload not in sent] == []
+
+
+@pytest.fixture
+def patient(sender: Sender, receiver: Receiver, clock: Clock) -> Sender:
+    """A rank of a large job, which has just sent its spans."""
+    patient = Sender(sender.spool, b"resource", say=lambda _slug, sentence: None, spans_interval=3.0, clock=clock)
+    patient.transport = receiver
+    patient.spool.append(Frame("S", b"earlier"))
+    assert patient.send(1e9)
+    receiver.got.clear()
+    return patient
+
+
+def test_spans_wait_for_a_request_that_is_worth_it_and_nothing_waits_with_them(
+    patient: Sender, receiver: Receiver, clock: Clock
+) -> None:
+    sent = []
+    for second in range(5):
+        for kind in ("M", "S", "L"):
+            patient.spool.append(Frame(kind, f"{kind}{second} ".encode(), 1 if kind == "M" else 0))  # type: ignore[arg-type]
+        assert patient.send(1e9, everything=False)
+        sent.append([(path.rpartition("/")[2], body[-3:].decode()) for path, body in receiver.got])
+        receiver.got.clear()
+        clock.now += 1.0
+
+    each = [[("metrics", f"M{second} "), ("logs", f"L{second} ")] for second in range(5)]
+    assert [[one for one in round_ if one[0] != "traces"] for round_ in sent] == each
+    assert [[one for one in round_ if one[0] == "traces"] for round_ in sent] == [[], [], [], [("traces", "S3 ")], []]
+    assert [frame.payload() for frame in patient.spool.pending] == [b"S4 "]
+    assert patient.delivered == 5
+
+
+def test_all_spans_that_waited_go_in_one_request_in_their_order(
+    patient: Sender, receiver: Receiver, clock: Clock
+) -> None:
+    scopes = [field(2, bytes([number])) for number in range(4)]
+    for scope in scopes:
+        patient.spool.append(Frame("S", scope))
+        patient.spool.append(Frame("M", b"", 1))
+        patient.send(1e9, everything=False)
+        clock.now += 1.0
+
+    assert [body for path, body in receiver.got if path == "/v1/traces"] == [request_body(b"resource", scopes)]
+    assert not patient.spool.pending
+
+
+def test_whoever_asks_for_everything_gets_spans_sent_too_also_those_behind_a_request_that_failed(
+    patient: Sender, receiver: Receiver, clock: Clock
+) -> None:
+    patient.spool.append(Frame("S", b"span"))
+    patient.spool.append(Frame("M", b"m", 1))
+    receiver.answers = [Answer("retry", reason="HTTP 503")]
+    assert not patient.send(1e9, everything=False)
+    clock.now += 10.0
+
+    assert patient.send(1e9)
+
+    assert [path for path, _ in receiver.got] == ["/v1/metrics", "/v1/traces"]
+    assert not patient.spool.pending
+
+
+def test_many_spans_do_not_wait(patient: Sender, receiver: Receiver) -> None:
+    patient.spool.append(Frame("S", bytes(MAX_BYTES // 2)))
+
+    assert patient.send(1e9, everything=False)
+
+    assert [path for path, _ in receiver.got] == ["/v1/traces"]

@@ -50,6 +50,20 @@ def test_acknowledged_frames_leave_the_file(spool: Spool, tmp_path: Path) -> Non
     assert not spool.pending
 
 
+def test_frames_that_are_not_acknowledged_with_their_neighbours_keep_their_order_and_the_file(
+    spool: Spool, tmp_path: Path
+) -> None:
+    for kind, payload in (("S", b"1"), ("M", b"2"), ("S", b"3"), ("M", b"4")):
+        spool.append(Frame(kind, payload))  # type: ignore[arg-type]
+
+    spool.acknowledge(3, but="S")
+
+    assert [frame.payload() for frame in spool.pending] == [b"1", b"3", b"4"]
+    assert {b"1", b"3", b"4"} <= {frame.payload for frame in read_spool(files(tmp_path)[0]).frames}
+    spool.acknowledge(3)
+    assert read_spool(files(tmp_path)[0]).frames == ()
+
+
 def test_what_follows_an_acknowledgement_is_still_readable(spool: Spool, tmp_path: Path) -> None:
     spool.append(Frame("M", b"first"))
     spool.acknowledge(1)
