@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -277,3 +278,26 @@ def test_a_full_spool_drops_the_oldest_counts_them_and_names_the_steps(tmp_path:
     gone = 40 * 2000 - points
     lost = f"The spool was full: {gone:,} points were dropped, of steps 0 to {min(arrived) - 1} of axis 'step'."
     assert [notice for notice in notices if notice.startswith(lost)]
+
+
+def test_spans_that_a_killed_rank_of_a_large_job_held_back_reach_the_run_once(tmp_path: Path) -> None:
+    variables = {"OTEL_ML_EXPERIMENT_ID": "one", "OTEL_ML_EXPORTERS": "jsonl", "OTEL_ML_END_SILENCE": "1000"}
+    # Without a random beginning: spans wait for ten seconds, metrics for a tenth of that at most.
+    large_job = """
+    import random
+    random.uniform = lambda low, high: high
+    """
+    environ = environment(tmp_path, {**variables, "OTEL_ML_WORLD_SIZE": "128", "OTEL_ML_FLUSH_INTERVAL": "3333"})
+    program = large_job + STEPPING.replace("otel_ml.log(", 'otel_ml.timed("phase")(otel_ml.log)(')
+    folder = tmp_path / "runs" / "exp" / "one"
+    process = start(program, environ, tmp_path)
+
+    safe = kill_while_stepping(process, seconds=5.0, began=lambda: list(tmp_path.glob("run/*/*/service.json")))
+
+    eventually(lambda: not list(tmp_path.glob("run/*/*/service.json")), within=60)
+    spans = [json.loads(line) for line in (folder / "spans.jsonl").read_text().splitlines()]
+    steps = [span["step"] for span in spans if span["name"] == "phase"]
+    assert safe
+    assert safe <= set(steps)
+    assert len(steps) == len(set(steps))
+    assert safe <= steps_in(folder)
