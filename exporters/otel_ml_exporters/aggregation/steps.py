@@ -134,7 +134,7 @@ class Steps:
                 self._say_leaving(lane, unit, verdict.leavers)
                 continue
             self._name_holders(lane, unit, verdict.holders)
-            lane.watch = verdict.holders[0] if verdict.holders else None
+            lane.watch = verdict.holders[-1] if verdict.holders else None  # who came last will again
             lane.due = verdict.due
             return
 
