@@ -45,7 +45,7 @@ _COMPARED = frozenset({"track", "lane", "findings", "run"})
 
 
 _JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False)
-"""Made once, and without a look for circles, it takes two thirds of the time: there is an entry for each writer heard."""
+"""Made once, and without a look for circles, it takes two thirds of the time: each writer that was heard is encoded."""
 
 
 class Snapshot:
