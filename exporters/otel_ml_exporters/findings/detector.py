@@ -90,7 +90,7 @@ class Detector:
             return changes
         extra = own_extra(seconds, usual)
         limits = self._thresholds
-        least = max(limits.least_share * float(np.nanmax(usual)), limits.least_s)
+        least = max(limits.least_share * float(np.fmax.reduce(usual)), limits.least_s)
         slow = np.minimum(extra / np.maximum(usual, least), _WORST)
         slow[~np.isfinite(slow)] = np.nan  # a phase that takes nobody any time
         self._learn_scatter(slow)
@@ -153,6 +153,8 @@ class Detector:
         cells, slack, needed = self._cells, self._slack, self._needed
         seen = ~np.isnan(slow)
         begins = (slow > slack) & (cells.evidence == 0) & ~cells.is_open
+        if not (self.open or begins.any() or cells.evidence.any()):
+            return  # what is smoothed and added up begins anew with the next evidence
         if begins.any():
             cells.since[begins] = step
             cells.seconds[begins] = cells.total[begins] = 0.0
