@@ -17,15 +17,18 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from otel_ml.wire.protobuf import field
-from otel_ml_exporters.aggregation.observation import ForeignPoint, ForeignPoints, Fragment, Observation, Spans
+from otel_ml_exporters.aggregation.observation import ForeignPoint, ForeignPoints, Fragment, Observation, Spans, Writer
 from otel_ml_exporters.aggregation.points import Packed
+from otel_ml_exporters.receiver import timers
 from otel_ml_exporters.receiver.decode import Decoder, Signal
 from otel_ml_exporters.receiver.rejection import UndecodableError
+from otel_ml_exporters.receiver.timers import Timers
 from tests.otlp import START, FakeWriter, foreign, set_attributes
 
 SHAPES: Sequence[Sequence[str]] = (("loss",), ("loss", "lr", "tokens"), ("lr", "loss", "tokens"), ())
 EVERY_FLOAT = st.floats(allow_nan=True, allow_infinity=True)
 NUMBERS = st.integers(0, 2**63 - 1)
+SPAN_IDS = st.binary(min_size=8, max_size=8)
 CHANGES = st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=3)
 
 
@@ -176,6 +179,60 @@ def test_spans_that_were_changed_on_the_way_give_what_decoding_gives(
     request: Any, encoded: Callable[[Any], bytes], changes: Any
 ) -> None:
     assert_same_fate(Decoder(), changed(encoded(request), changes), "traces")
+
+
+@given(span_requests(), st.sampled_from(ENCODERS), st.data())
+def test_spans_of_a_form_that_is_known_give_what_decoding_gives(
+    request: Any, encoded: Callable[[Any], bytes], data: st.DataObject
+) -> None:
+    decoder = Decoder()
+    for _ in range(2):
+        decoder.protobuf("traces", encoded(request))
+    for span in request.resource_spans[0].scope_spans[0].spans:
+        span.trace_id, span.span_id = data.draw(st.binary(min_size=16, max_size=16)), data.draw(SPAN_IDS)
+        span.parent_span_id = data.draw(SPAN_IDS) if span.parent_span_id else b""
+        span.start_time_unix_nano, span.end_time_unix_nano = data.draw(NUMBERS), data.draw(NUMBERS)
+        for attribute in span.attributes:
+            if attribute.key == "ml.step":
+                attribute.value.int_value = data.draw(st.integers(0, 2**20))
+
+    body = encoded(request)
+
+    assert_same(decoder.protobuf("traces", body), decoded_by_upb(body, "traces"))
+
+
+@given(span_requests(), st.sampled_from(ENCODERS), CHANGES)
+def test_spans_of_a_form_that_is_known_and_were_changed_on_the_way_give_what_decoding_gives(
+    request: Any, encoded: Callable[[Any], bytes], changes: Any
+) -> None:
+    decoder = Decoder()
+    for _ in range(2):
+        decoder.protobuf("traces", encoded(request))
+
+    assert_same_fate(decoder, changed(encoded(request), changes), "traces")
+
+
+@pytest.mark.parametrize("encoded", ENCODERS, ids=["directly", "through the Collector"])
+def test_the_third_message_with_a_roles_timers_is_read_at_once_whichever_rank_sends_it(
+    encoded: Callable[[Any], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def message(rank: int, step: int) -> tuple[Writer, bytes]:
+        request = FakeWriter(rank=rank).span('100 % "forward"', step)
+        [span] = request.resource_spans[0].scope_spans[0].spans
+        span.kind = 1
+        del span.attributes[:]
+        set_attributes(span.attributes, {"ml.timer.level": 1, "ml.step": step, "ml.step.axis": "step"})
+        own = Writer(experiment="run-1", role="trainer", instance=str(rank), rank=rank)
+        return own, encoded(request.resource_spans[0].scope_spans[0])
+
+    taking = Timers()
+    for rank in (0, 1):
+        assert taking.take(*message(rank, 7))
+    monkeypatch.setattr(timers, "fields_of", None)  # what takes a message apart, span by span
+
+    [found] = taking.take(*message(2, 8)) or ()
+
+    assert [(span.name, span.rank, span.step) for span in found.spans] == [('100 % "forward"', 2, 8)]
 
 
 def changed(body: bytes, changes: Any) -> bytes:

@@ -30,8 +30,8 @@ _SAME_LENGTH = 16
 
 T = TypeVar("T")
 
-_Shapes = tuple[tuple[SeriesKey, ...], ...]
-"""The interned series of each observation that a message became."""
+_Shapes = tuple[tuple[object, ...], ...]
+"""What a message became, but for its numbers: the interned series of each observation, or the form of its spans."""
 
 _COORDINATES = frozenset(key.encode() for key in COORDINATES)
 
@@ -53,9 +53,14 @@ class Template(NamedTuple):
 
 
 class Forms(Generic[T]):
-    """What messages of each known form mean: found by their template, learnt at the second one, bounded in bytes."""
+    """What messages of each known form mean: found by their template, learnt at the second one, bounded in bytes.
 
-    def __init__(self) -> None:
+    Args:
+        most_bytes: of the messages whose templates are kept.
+    """
+
+    def __init__(self, most_bytes: int = _BYTES) -> None:
+        self._most_bytes = most_bytes
         self._known: dict[int, list[tuple[Template, T]]] = {}
         self._seen: dict[tuple[int, ...], tuple[_Shapes, bool]] = {}
         self._bytes = 0
@@ -84,7 +89,7 @@ class Forms(Generic[T]):
 
     def _make_room(self, size: int) -> None:
         self._bytes += size
-        if self._bytes > _BYTES:
+        if self._bytes > self._most_bytes:
             self._known.clear()
             self._seen.clear()
             self._bytes = size

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Any
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
@@ -18,6 +22,7 @@ from otel_ml.wire.protobuf import field, text
 from otel_ml_exporters.aggregation.observation import Spans, Writer
 from otel_ml_exporters.receiver.coordinates import coordinates
 from otel_ml_exporters.receiver.parts import fields_of
+from otel_ml_exporters.receiver.templates import Forms
 from otel_ml_exporters.receiver.values import attributes
 from otel_ml_exporters.span_lines import SpanLines
 
@@ -44,46 +49,121 @@ _IDS = struct.Struct(">H8sH16s")
 _TAILS = 4096
 """What spans have in common, remembered: one for each step and level; beyond it the cache starts anew."""
 
+_FORMS_BYTES = 8 * 2**20
+"""Messages whose templates are kept: what is kept of each is some five times as large."""
 
-_Fields = tuple[bytes, bytes, str, bytes, int, int, bytes]
-"""Ids of trace and span, the parent's as JSON, name, start and end in nanoseconds, and what spans have in common."""
+
+_LINE = '{"trace_id":"%s","span_id":"%s","parent_id":%s,"name":%s,"start_ns":%s,"end_ns":%s%s'
+"""A span as JSON; the last place is for what follows from its writer and from what it has in common with others."""
+
+_U64 = struct.Struct("<Q")
+
+
+class _Places(NamedTuple):
+    """Where the fields of a span lie in its message; `parent` is None where it has none."""
+
+    name: bytes
+    trace: int
+    span: int
+    parent: int | None
+    start: int
+    end: int
+    tail: int
+    tail_size: int
+
+
+class _Layout(NamedTuple):
+    """How to read all spans of a message of a known form at once.
+
+    Attributes:
+        fields: six of each span, one span after the other.
+        columns: the places among the six of the ids of trace, span and parent, the times, and what follows them.
+        text: a line for each span, with a place for each of the six in this order.
+        ids: the span ids, joined, as numbers.
+    """
+
+    fields: struct.Struct
+    columns: Sequence[slice]
+    text: str
+    ids: struct.Struct
 
 
 class Timers:
-    """Takes the messages of timers; remembers names, and what follows the times."""
+    """Takes the messages of timers; remembers names, what follows the times, and forms of whole messages.
+
+    A loop stops the same timers step after step, so that messages differ in ids, times and steps only: of a form that
+    was met twice the template is kept (`templates.py`), and its spans are then read and written in a few calls of C.
+    """
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}
         self._tails: dict[bytes, str] = {}
+        self._forms = Forms[_Layout](_FORMS_BYTES)
+        self._shapes: dict[tuple[object, ...], tuple[object, ...]] = {}
 
     def take(self, writer: Writer, message: bytes) -> tuple[Spans] | None:
         """Return the spans of an encoded ScopeSpans; None where it has to be decoded."""
-        if message.startswith(_SCOPE):
-            first, last, fields = len(_SCOPE), len(message), _ours
-        elif message.endswith(_SCOPE):
-            first, last, fields = 0, len(message) - len(_SCOPE), _of_collector
-        else:
-            return None
-        who = f',"role":{json.dumps(writer.role)},"rank":{writer.rank}'
-        ids: list[int] = []
-        lines: list[str] = []
+        who = f',"role":{json.dumps(writer.role)},"rank":{writer.rank},'
         try:
-            for tag, start, end in fields_of(message, first, last):
-                if tag != _SPANS:
-                    return None
-                span = fields(message, start, end)
-                ids.append(int.from_bytes(span[1], "big"))
-                lines.append(self._line(span, who))
+            layout = self._forms.find(message)
+            found = self._one_by_one(message, who) if layout is None else self._at_once(layout, message, who)
         except (ValueError, IndexError, struct.error, DecodeError):
             return None
-        return (Spans(writer, SpanLines(lines), tuple(ids)),) if ids else None
+        return (Spans(writer, SpanLines(found[0]), tuple(found[1])),) if found is not None else None
 
-    def _line(self, span: _Fields, who: str) -> str:
-        trace_id, span_id, parent, name, start_ns, end_ns, tail = span
-        return (
-            f'{{"trace_id":"{trace_id.hex()}","span_id":"{span_id.hex()}","parent_id":{parent},'
-            f'"name":{self._names.get(name) or self._name(name)},"start_ns":{start_ns},"end_ns":{end_ns}'
-            f"{who},{self._tails.get(tail) or self._tail(tail)}"
+    def _at_once(self, layout: _Layout, message: bytes, who: str) -> tuple[Sequence[str], Sequence[int]]:
+        values = layout.fields.unpack(message)
+        traces, spans, parents, starts, ends, tails = (values[column] for column in layout.columns)
+        known = {tail: who + (self._tails.get(tail) or self._tail(tail)) for tail in set(tails)}
+        rows = zip(
+            map(bytes.hex, traces),
+            map(bytes.hex, spans),
+            [f'"{parent.hex()}"' if parent else "null" for parent in parents],
+            starts,
+            ends,
+            map(known.__getitem__, tails),
+            strict=True,
+        )
+        text = layout.text % tuple(chain.from_iterable(rows))
+        return text.split("\n"), layout.ids.unpack(b"".join(spans))  # in JSON a line ends nowhere else
+
+    def _one_by_one(self, message: bytes, who: str) -> tuple[Sequence[str], Sequence[int]] | None:
+        if message.startswith(_SCOPE):
+            first, last, places_of = len(_SCOPE), len(message), _ours
+        elif message.endswith(_SCOPE):
+            first, last, places_of = 0, len(message) - len(_SCOPE), _of_collector
+        else:
+            return None
+        every: list[_Places] = []
+        for tag, start, end in fields_of(message, first, last):
+            if tag != _SPANS:
+                return None
+            every.append(places_of(message, start, end))
+        if not every:
+            return None
+        lines = [self._line(message, places, who) for places in every]
+        self._learn(message, every)
+        return lines, [int.from_bytes(message[places.span : places.span + 8], "big") for places in every]
+
+    def _learn(self, message: bytes, every: Sequence[_Places]) -> None:
+        found = tuple((places.name, places.parent is None, places.tail_size) for places in every)
+        if len(self._shapes) >= _TAILS:
+            self._shapes.clear()
+        if self._forms.is_second(message, (self._shapes.setdefault(found, found),)):
+            names = [self._names.get(places.name) or self._name(places.name) for places in every]
+            self._forms.add(message, *_mask_and_layout(len(message), every, names))
+
+    def _line(self, message: bytes, places: _Places, who: str) -> str:
+        name, trace, span, parent, start, end, tail, tail_size = places
+        rest = message[tail : tail + tail_size]
+        return _LINE % (
+            message[trace : trace + 16].hex(),
+            message[span : span + 8].hex(),
+            "null" if parent is None else f'"{message[parent : parent + 8].hex()}"',
+            self._names.get(name) or self._name(name),
+            *_U64.unpack_from(message, start),
+            *_U64.unpack_from(message, end),
+            who + (self._tails.get(rest) or self._tail(rest)),
         )
 
     def _name(self, name: bytes) -> str:
@@ -115,46 +195,82 @@ class Timers:
         return found
 
 
-def _ours(message: bytes, start: int, end: int) -> _Fields:
-    first, trace_id, second, span_id, third, parent_id, name_tag, size = _START.unpack_from(message, start)
-    place, parent = start + _START.size, f'"{parent_id.hex()}"'
-    if third != _PARENT_ID:
+def _mask_and_layout(
+    size: int, every: Sequence[_Places], names: Sequence[str]
+) -> tuple[npt.NDArray[np.uint8], _Layout]:
+    """Return what a message has in common with others of its form, and how to read those."""
+    mask = np.full(size, 0xFF, np.uint8)
+    is_ascending = every[0].trace < every[0].start
+    form, at = "<", 0
+    for places in every:
+        fields = [
+            (places.trace, 16, "16s"),
+            (places.span, 8, "8s"),
+            (places.parent, 0 if places.parent is None else 8, "0s" if places.parent is None else "8s"),
+            (places.start, 8, "Q"),
+            (places.end, 8, "Q"),
+            (places.tail, places.tail_size, f"{places.tail_size}s"),
+        ]
+        for place, length, code in fields if is_ascending else reversed(fields):
+            begin = at if place is None else place
+            mask[begin : begin + length] = 0
+            form += f"{begin - at}x{code}"
+            at = begin + length
+    columns = [slice(column, None, len(fields)) for column in range(len(fields))]
+    text = "\n".join(_LINE % ("%s", "%s", "%s", name.replace("%", "%%"), "%s", "%s", "%s") for name in names)
+    layout = _Layout(
+        struct.Struct(f"{form}{size - at}x"),
+        columns if is_ascending else columns[::-1],
+        text,
+        struct.Struct(f">{len(every)}Q"),
+    )
+    return mask, layout
+
+
+def _ours(message: bytes, start: int, end: int) -> _Places:
+    first, _, second, _, third, _, name_tag, size = _START.unpack_from(message, start)
+    has_parent = third == _PARENT_ID
+    place = start + (_START.size if has_parent else _WITHOUT_PARENT)
+    if not has_parent:
         name_tag, size = third >> 8, third & 0xFF
-        place, parent = start + _WITHOUT_PARENT, "null"
     name = message[place : place + size]
     place += size
-    kind, start_tag, start_ns, end_tag, end_ns = _TIMES.unpack_from(message, place)
-    place += _TIMES.size
+    kind, start_tag, _, end_tag, _ = _TIMES.unpack_from(message, place)
+    tail = place + _TIMES.size
     tags = (first, second, name_tag, kind, start_tag, end_tag)
-    if tags != _TAGS or size > 0x7F or place > end:
+    if tags != _TAGS or size > 0x7F or tail > end:
         raise ValueError(tags)
-    return trace_id, span_id, parent, name, start_ns, end_ns, message[place:end]
+    return _Places(
+        name, start + 2, start + 20, start + 30 if has_parent else None, place + 3, place + 12, tail, end - tail
+    )
 
 
-def _of_collector(message: bytes, start: int, end: int) -> _Fields:
+def _of_collector(message: bytes, start: int, end: int) -> _Places:
     place = start
     while message[place] in _COMMON:
         if message[place + 1] > 0x7F:
             raise ValueError(place)
         place += 2 + message[place + 1]
-    tail = message[start:place]
-    end_tag, end_ns, start_tag, start_ns, kind, name_tag, size = _TIMES_NAME.unpack_from(message, place)
-    place += _TIMES_NAME.size
-    name, parent = message[place : place + size], message[place + size : end - _IDS.size]
-    second, span_id, first, trace_id = _IDS.unpack_from(message, end - _IDS.size)
+    end_tag, _, start_tag, _, kind, name_tag, size = _TIMES_NAME.unpack_from(message, place)
+    behind = place + _TIMES_NAME.size + size
+    name, parent = message[behind - size : behind], message[behind : end - _IDS.size]
+    second, _, first, _ = _IDS.unpack_from(message, end - _IDS.size)
     tags = (first, second, name_tag, kind, start_tag, end_tag)
-    if tags != _TAGS or size > 0x7F or place + size + len(parent) + _IDS.size != end:
+    if tags != _TAGS or size > 0x7F or behind + len(parent) + _IDS.size != end:
         raise ValueError(tags)
-    return trace_id, span_id, _parent_of(parent), name, start_ns, end_ns, tail
+    has_parent = _has_parent(parent)
+    return _Places(
+        name, end - 16, end - 26, behind + 2 if has_parent else None, place + 10, place + 1, start, place - start
+    )
 
 
-def _parent_of(encoded: bytes) -> str:
-    """Return the JSON of what the Collector writes for Span.parent_span_id; without one, that is an empty field."""
+def _has_parent(encoded: bytes) -> bool:
+    """Whether the Collector's Span.parent_span_id names a span; without one, it writes an empty field."""
     if encoded in {b"", b"\x22\x00"}:
-        return "null"
+        return False
     if len(encoded) != 10 or encoded[:2] != b"\x22\x08":
         raise ValueError(encoded)
-    return f'"{encoded[2:].hex()}"'
+    return True
 
 
 def _says_again(message: Any) -> bool:
