@@ -132,6 +132,8 @@ class HttpReceiver:
         if self._server is not None:
             self._server.close()
         deadline = self._loop.time() + timeout
+        for connection in list(self._connections):
+            connection.finish()
         while any(connection.is_answering for connection in self._connections) and self._loop.time() < deadline:
             await asyncio.sleep(_DRAIN_STEP_S)
         for connection in list(self._connections):
@@ -171,6 +173,7 @@ class _Connection(asyncio.Protocol):
         self._pause = Alarm(loop, self._read_on)
         self._looking: asyncio.Task[None] | None = None  # the loop itself keeps no task alive
         self.is_answering = False
+        self._is_last = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -200,6 +203,12 @@ class _Connection(asyncio.Protocol):
                 self._transport.pause_reading()
             return
         self._proceed()
+
+    def finish(self) -> None:
+        """Answer the request that is being answered, if there is one, and close."""
+        self._is_last = True
+        if not self.is_answering:
+            self._transport.close()
 
     def close(self) -> None:
         self._transport.close()
@@ -264,9 +273,10 @@ class _Connection(asyncio.Protocol):
         self._release()
         if self._transport.is_closing():
             return
-        encoded = response.encode(keep_alive=head.keep_alive)
+        keep_alive = head.keep_alive and not self._is_last
+        encoded = response.encode(keep_alive=keep_alive)
         self._transport.write(encoded if head.method != "HEAD" else encoded[: len(encoded) - len(response.body)])
-        if not head.keep_alive:
+        if not keep_alive:
             self._transport.close()
             return
         self._head = None
