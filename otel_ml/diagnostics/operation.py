@@ -11,11 +11,12 @@ from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 from otel_ml._internal.axes import NOW
-from otel_ml._internal.log import log, record
+from otel_ml._internal.later import later
 from otel_ml._internal.timed_calls import timed_calls
 from otel_ml._internal.timing import timed
 from otel_ml.diagnostics.device_memory import device_memory, reset_peaks
 from otel_ml.diagnostics.hardware.process_memory import process_memory
+from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.once import guard
 
 __all__ = ["Measurement", "Operation", "operation"]
@@ -33,6 +34,7 @@ class Measurement:
     def __init__(self, infix: str) -> None:
         self.infix = str(infix)
         self.values: dict[str, float] = {}
+        self._names = _names(self.infix)
         self._began = 0.0
         self._phases = {"onload": 0.0, "offload": 0.0}
         self._offloads = False
@@ -51,12 +53,11 @@ class Measurement:
         """The operation is over."""
         self._safely(self._measure_end)
         total = perf_counter() - self._began
-        names = _names(self.infix)
         for phase, seconds in self._phases.items():
             if seconds:
-                self.values[names.phases[phase]] = seconds
-        self.values[names.total] = total
-        self.values[names.execute] = total - sum(self._phases.values())
+                self.values[self._names.phases[phase]] = seconds
+        self.values[self._names.total] = total
+        self.values[self._names.execute] = total - sum(self._phases.values())
 
     def onload(self) -> _Phase:
         """The block brings states onto the device; memory is looked at after it."""
@@ -131,7 +132,7 @@ class Measurement:
     def _process(self, point: str) -> None:
         memory = process_memory()
         if memory is not None:
-            rss, vms = _names(self.infix).process[point]
+            rss, vms = self._names.process[point]
             self.values[rss] = float(memory.rss)
             self.values[vms] = float(memory.vms)
 
@@ -150,6 +151,22 @@ class _Names(NamedTuple):
     execute: str
     phases: Mapping[str, str]
     process: Mapping[str, tuple[str, str]]
+    timers: Mapping[str, str]
+    measures: _OperationMeasures
+
+
+class _OperationMeasures(Measures):
+    """By name, made when first asked for: which devices there are, is known by then."""
+
+    def __missing__(self, name: str) -> Measure:
+        if name.startswith("time/"):
+            measure = Measure(name, "s", ("max",), "Slowest rank's time outside of phases.", "sum")
+        elif "_frac/" in name:
+            measure = Measure(name, "1", ("max",), "Part of the device's memory, of the fullest rank.")
+        else:
+            measure = Measure(name, "By", ("max",), "Memory of the fullest rank.")
+        self[name] = measure
+        return measure
 
 
 @lru_cache(maxsize=1024)
@@ -159,6 +176,8 @@ def _names(infix: str) -> _Names:
         f"time/{infix}/execute",
         {phase: f"time/{infix}/{phase}" for phase in ("onload", "offload")},
         {point: (f"memory/cpu/{infix}/{point}/rss", f"memory/cpu/{infix}/{point}/vms") for point in ("start", "end")},
+        {phase: f"{infix}/{phase}" for phase in ("total", "onload", "offload")},
+        _OperationMeasures(),
     )
 
 
@@ -186,6 +205,11 @@ class _Phase:
         seconds = perf_counter() - self._began
         self._timer.__exit__(kind, error, trace)
         self._measurement.after(self._name, seconds, failed=kind is not None)
+
+
+def _record(names: _Names, values: Mapping[str, float]) -> None:
+    timed_too = names.total, *names.phases.values()
+    names.measures.record({name: value for name, value in values.items() if name not in timed_too})
 
 
 _OPEN: list[Measurement] = []
@@ -223,12 +247,10 @@ class Operation(Measurement):
 
     def timer(self, phase: str) -> AbstractContextManager[object]:
         """Return the timer of a phase, or of the whole."""
-        return timed(f"{self.infix}/{phase}", level=self._level)
+        return timed(self._names.timers[phase], level=self._level)
 
     def _publish(self) -> None:
-        name = _names(self.infix).execute
-        record(name, self.values[name], reduce="max", within="sum")
-        log({name: value for name, value in self.values.items() if name.startswith("memory/")}, reduce="max")
+        later(_record, self._names, dict(self.values))
 
 
 def operation(name: str, *, level: int = 1) -> Operation:

@@ -1,7 +1,8 @@
 """What all diagnostics but the inspection of tensors cost a loop of 50-ms steps: steps with and without in turns.
 
 One process and one run, whose sender and hardware monitor are at work all the time. What those take from the steps
-without diagnostics as well is not in the difference; it is stated as what the process uses while nothing trains.
+without diagnostics as well is not in the difference; it is stated as what the process uses while nothing trains, and
+what all other threads together use for each step with diagnostics.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ def measure(size: Size) -> Found:
         figures[f"{kind}.difference"] = difference(ours, bare)
         figures[f"{kind}.step"] = Figure(statistics.median(bare) * 1e3, "ms", better="neither")
     figures["calls"] = confident([seconds * 1e6 for seconds in found["calls"]], "µs")
+    figures["background"] = Figure(
+        found["background"] * 1e6, "µs", note="CPU of other threads, a step with diagnostics"
+    )
     figures["idle"] = Figure(found["idle"] * 100, "%", note="of a core, monitor and sender, with nothing to train")
     return Found(figures)
 
@@ -54,7 +58,10 @@ def steps(pairs: int) -> dict[str, Any]:
         found: dict[str, Any] = {side: {"wall": [], "cpu": []} for side in ("on", "off")}
         calls: list[float] = []
         number = 0
+        others = 0.0
         for pair in range(-WARM_UP, pairs):
+            if pair == 0:
+                others = time.process_time() - time.thread_time()
             for side in ("on", "off") if pair % 2 else ("off", "on"):
                 wall, cpu = time.perf_counter(), time.process_time()
                 spent = diagnose(number, train) if side == "on" else train(lambda: None)
@@ -64,8 +71,10 @@ def steps(pairs: int) -> dict[str, Any]:
                     found[side]["wall"].append(taken[0])
                     found[side]["cpu"].append(taken[1])
                     calls += [taken[0] - spent] if side == "on" else []
+        otel_ml.flush(10)
+        background = (time.process_time() - time.thread_time() - others) / pairs
     otel_ml.shutdown()
-    return {**found, "calls": calls, "idle": idle}
+    return {**found, "calls": calls, "idle": idle, "background": background}
 
 
 def cores_while_idle() -> float:

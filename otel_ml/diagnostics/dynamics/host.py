@@ -1,4 +1,8 @@
-"""Statistics of tensors in the host's memory, as numbers: there is no device to wait for."""
+"""Statistics of tensors in the host's memory, as numbers: there is no device to wait for.
+
+What training has pushed out of the caches makes each call cost some 5 µs, whatever it works on: small tensors are
+looked at together, or copied together and looked at by the background thread.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,13 @@ from importlib.util import find_spec
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-__all__ = ["Statistics", "statistics"]
+from otel_ml.diagnostics.copies import MOST_ELEMENTS
+
+__all__ = ["Statistics", "copied", "statistics"]
 
 _GRAIN = 32_768
 """Elements up to which NumPy is quicker: fewer layers to a call, and torch has one thread, too, up to here
 (`at::internal::GRAIN_SIZE`)."""
-
-_TOGETHER = 2**17
-"""Elements of small tensors that are looked at together: what training has pushed out of the caches makes each call
-cost some 5 µs, whatever it works on. They are copied, so there is a bound: 1 MiB."""
 
 _HAS_NUMPY = find_spec("numpy") is not None  # torch comes without it, too
 
@@ -49,6 +51,27 @@ def statistics(tensors: Sequence[Any]) -> list[Statistics]:
     return [_by_torch(tensor) if one is None else one for tensor, one in zip(tensors, found, strict=True)]
 
 
+def copied(tensors: Sequence[Any]) -> tuple[Any, list[int]] | None:
+    """Return a copy of all elements in a row, and how many each tensor has; None where it is not small, or not here.
+
+    Examples:
+        >>> import torch
+        >>> copied([torch.tensor([[1.0, 2.0]]), torch.tensor(3.0)])
+        (tensor([1., 2., 3.]), [2, 1])
+        >>> copied([torch.tensor([1.0], device="meta")])
+    """
+    import torch
+
+    plain, floats = (torch.Tensor, torch.nn.Parameter), (torch.float32, torch.float64)
+    for tensor in tensors:
+        if not (type(tensor) in plain and tensor.is_cpu and tensor.dtype in floats and tensor.layout is torch.strided):
+            return None
+    sizes = [tensor.numel() for tensor in tensors]
+    if not sizes or max(sizes) > _GRAIN or sum(sizes) > MOST_ELEMENTS:
+        return None
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors]), sizes
+
+
 def _small_ones(tensors: Sequence[Any]) -> Iterator[list[int]]:
     """Yield the places of small plain tensors, as many as are looked at together."""
     import torch
@@ -56,13 +79,13 @@ def _small_ones(tensors: Sequence[Any]) -> Iterator[list[int]]:
     if not _HAS_NUMPY:
         return
     group: list[int] = []
-    room = _TOGETHER
+    room = MOST_ELEMENTS
     for index, tensor in enumerate(tensors):
         size = tensor.numel()
         if 0 < size <= _GRAIN and type(tensor) is torch.Tensor and tensor.dtype in (torch.float32, torch.float64):
             if group and size > room:
                 yield group
-                group, room = [], _TOGETHER
+                group, room = [], MOST_ELEMENTS
             group.append(index)
             room -= size
     if group:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from otel_ml.diagnostics.dynamics.host import statistics
+from otel_ml.diagnostics.copies import has_room, look_later
+from otel_ml.diagnostics.dynamics.host import copied, statistics
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
 from otel_ml.diagnostics.dynamics.shards import copies_of, held, is_distributed, shards_of
 from otel_ml.diagnostics.dynamics.shards import world_size as size_of_world
@@ -27,6 +28,11 @@ from otel_ml.exceptions import ConfigError
 from otel_ml.once import guard
 
 __all__ = ["Norms", "measures"]
+
+_SPARSE = (
+    "The norm of {!r} leaves it out: it is sparse, and to know what is stored twice in it would be to wait for the "
+    "device."
+)
 
 Copies = int | Callable[[str, Any], int] | None
 
@@ -47,12 +53,21 @@ def measures(kind: str) -> Measures:
 
 
 class _Part(NamedTuple):
-    """What this rank holds of one tensor: 1 / copies of it, and one of so many shards, None if that is not known."""
+    """What this rank holds of one tensor.
+
+    Attributes:
+        name: of the tensor.
+        local: what is stored of it.
+        share: 1 / copies of it.
+        shards: parts it is cut into; None if that is not known.
+        absent: elements that a sparse one does not store, zeros all.
+    """
 
     name: str
     local: Any
     share: float
     shards: int | None
+    absent: int = 0
 
 
 class Norms:
@@ -96,14 +111,27 @@ class Norms:
     @harmless
     def record_gradients(self) -> None:
         """Record `grad/…` of the parameters that have a gradient."""
-        self._record("grad", ((name, parameter.grad) for name, parameter in self._named if parameter.grad is not None))
+        self._record("grad", [(name, parameter.grad) for name, parameter in self._named if parameter.grad is not None])
+        self._watch.look()
 
     @harmless
     def record_parameters(self) -> None:
         """Record `param/…` of all parameters."""
         self._record("param", self._named)
 
-    def _record(self, kind: str, named: Iterable[tuple[str, Any]]) -> None:
+    def _record(self, kind: str, named: Sequence[tuple[str, Any]]) -> None:
+        copy = None
+        if has_room() and not callable(self._copies):
+            copy = copied([tensor for _, tensor in named])
+        if copy is None:
+            self._look(kind, named)
+        else:
+            look_later(self._look_at_copy, kind, [name for name, _ in named], *copy)
+
+    def _look_at_copy(self, kind: str, names: list[str], elements: Any, sizes: list[int]) -> None:
+        self._look(kind, zip(names, elements.split(sizes), strict=True))
+
+    def _look(self, kind: str, named: Iterable[tuple[str, Any]]) -> None:
         rows = measures(kind)
         by_device: dict[Any, list[_Part]] = {}
         for part in self._parts(named):
@@ -114,8 +142,6 @@ class Norms:
         ]
         if squares:
             _record_norm(rows["norm"], _total(squares) * self._world)
-        if kind == "grad":
-            self._watch.look()
 
     def _parts(self, named: Iterable[tuple[str, Any]]) -> Iterator[_Part]:
         for name, tensor in named:
@@ -125,7 +151,14 @@ class Norms:
                 local = _held(tensor) if is_cut else tensor
                 # Of a plain tensor whose copies the user counts, nothing tells into how many parts it is cut.
                 shards = shards_of(tensor) if is_cut else 1 if self._copies is None else None
-                yield _Part(name, local.detach(), 1.0 / copies, shards)
+                local = local.detach()
+                if not local.is_sparse:
+                    yield _Part(name, local, 1.0 / copies, shards)
+                elif local.is_cpu:
+                    stored = local.coalesce().values()
+                    yield _Part(name, stored, 1.0 / copies, shards, local.numel() - stored.numel())
+                else:
+                    guard.say("sparse-tensor", _SPARSE.format(name))
 
     def _copies_of(self, name: str, tensor: Any, *, is_cut: bool) -> int:
         if callable(self._copies):
@@ -147,12 +180,13 @@ class Norms:
         mine = sum(square * part.share for square, part in zip(squares, parts, strict=True))
         bad = [part.name for one, part in zip(found, parts, strict=True) if not one.largest < math.inf]
         values = {"sum_of_squares": mine, "nonfinite": float(len(bad))}
-        count = sum(part.local.numel() for part in parts)
+        count = sum(part.local.numel() + part.absent for part in parts)
+        zeros = [one.zeros + part.absent for one, part in zip(found, parts, strict=True)]
         if count:
             values["abs_max"] = _largest([one.largest for one in found])
-            values["zeros"] = sum(one.zeros * part.share for one, part in zip(found, parts, strict=True))
+            values["zeros"] = sum(number * part.share for number, part in zip(zeros, parts, strict=True))
             rows["mean_square"].record(sum(squares) / count, weight=count)
-            rows["zero_fraction"].record(sum(one.zeros for one in found) / count, weight=count)
+            rows["zero_fraction"].record(sum(zeros) / count, weight=count)
         rows.record(values)
         if rows["norm"].name.startswith("grad/"):
             self._watch.found(bad)

@@ -7,9 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from otel_ml.diagnostics.harmless import harmless
+from otel_ml.diagnostics.measure import Measures
 from otel_ml.diagnostics.rl.table import measure
 
 __all__ = ["buffer_read", "buffer_state", "buffer_write", "evicted"]
+
+
+_STATE = Measures(*map(measure, ("rl/buffer/size", "rl/buffer/utilisation", "rl/buffer/queue")))
 
 
 @harmless
@@ -21,11 +25,12 @@ def buffer_state(*, size: int, capacity: int | None = None, queued: int | None =
         capacity: samples that fit.
         queued: requests that wait for it.
     """
-    measure("rl/buffer/size").record(size)
+    values: dict[str, float] = {"rl/buffer/size": size}
     if capacity:
-        measure("rl/buffer/utilisation").record(size / capacity)
+        values["rl/buffer/utilisation"] = size / capacity
     if queued is not None:
-        measure("rl/buffer/queue").record(queued)
+        values["rl/buffer/queue"] = queued
+    _STATE.record_later(values)
 
 
 @harmless

@@ -59,6 +59,24 @@ def test_a_run_shows_the_norms_that_torch_computes(tmp_path: Path) -> None:
     assert dynamics.perplexity_of(run) == ([0], [math.exp(1.75)])
 
 
+@pytest.mark.parametrize("each", [None, "weight"])
+def test_a_sparse_gradient_is_the_dense_one_that_it_stands_for(otel_ml_capture: Capture, each: str | None) -> None:
+    embedding = torch.nn.Embedding(10, 4, sparse=True)
+    embedding(torch.tensor([1, 2, 2])).square().sum().backward()
+    assert embedding.weight.grad is not None
+    assert embedding.weight.grad.is_sparse
+    dense = embedding.weight.grad.to_dense()
+
+    otel_ml.set_step(0)
+    dynamics.Norms(embedding, each=each, world_size=2).record_gradients()
+
+    found = {point.name: point for point in otel_ml_capture.points}
+    assert found["grad/norm"].max == pytest.approx(dense.norm().item())
+    assert found["grad/abs_max"].value == pytest.approx(dense.abs().max().item())
+    assert found["grad/zeros"].value == (dense == 0).sum().item() / 2
+    assert otel_ml_capture.notices == []
+
+
 def test_copies_on_other_ranks_are_counted_once(otel_ml_capture: Capture) -> None:
     net = trained(model())
     otel_ml.set_step(0)
@@ -241,11 +259,9 @@ def test_the_largest_attention_logit_is_that_of_all_layers(otel_ml_capture: Capt
 
 
 def test_what_no_norm_can_be_made_of_is_said_and_training_goes_on(otel_ml_capture: Capture) -> None:
-    net = torch.nn.Embedding(4, 2, sparse=True)
-    net(torch.tensor([1, 2])).sum().backward()
     otel_ml.set_step(0)
 
-    dynamics.Norms(net).record_gradients()
+    dynamics.Norms([("weight", object())]).record_parameters()
     dynamics.record_state(object())
     dynamics.record_routing(5, layer=0)  # type: ignore[arg-type]
 
