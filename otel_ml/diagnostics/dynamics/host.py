@@ -51,25 +51,25 @@ def statistics(tensors: Sequence[Any]) -> list[Statistics]:
     return [_by_torch(tensor) if one is None else one for tensor, one in zip(tensors, found, strict=True)]
 
 
-def copied(tensors: Sequence[Any]) -> tuple[Any, list[int]] | None:
-    """Return a copy of all elements in a row, and how many each tensor has; None where it is not small, or not here.
+def copied(tensors: Sequence[Any]) -> list[Any] | None:
+    """Return copies of plain tensors in the host's memory; None where one is not, or is large, or they are many.
 
     Examples:
         >>> import torch
         >>> copied([torch.tensor([[1.0, 2.0]]), torch.tensor(3.0)])
-        (tensor([1., 2., 3.]), [2, 1])
+        [tensor([[1., 2.]]), tensor(3.)]
         >>> copied([torch.tensor([1.0], device="meta")])
     """
     import torch
 
-    plain, floats = (torch.Tensor, torch.nn.Parameter), (torch.float32, torch.float64)
+    plain = torch.Tensor, torch.nn.Parameter
+    room = MOST_ELEMENTS
     for tensor in tensors:
-        if not (type(tensor) in plain and tensor.is_cpu and tensor.dtype in floats and tensor.layout is torch.strided):
+        size = tensor.numel()
+        room -= size
+        if type(tensor) not in plain or not tensor.is_cpu or size > _GRAIN or room < 0:
             return None
-    sizes = [tensor.numel() for tensor in tensors]
-    if not sizes or max(sizes) > _GRAIN or sum(sizes) > MOST_ELEMENTS:
-        return None
-    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors]), sizes
+    return [tensor.detach().clone() for tensor in tensors]
 
 
 def _small_ones(tensors: Sequence[Any]) -> Iterator[list[int]]:

@@ -73,7 +73,8 @@ class _Part(NamedTuple):
 class Norms:
     r"""Records norms of a model's gradients and parameters; call it once a step, after backward.
 
-    Sums stay on the device and are read later: nothing waits. A gradient that is not finite is said once, with the
+    Sums stay on the device and are read later: nothing waits. Small tensors in the host's memory are copied, and looked
+    at by the background thread (ADR 0019). A gradient that is not finite is said once, with the
     first step and tensor, when its value has arrived.
 
     Args:
@@ -120,18 +121,15 @@ class Norms:
         self._record("param", self._named)
 
     def _record(self, kind: str, named: Sequence[tuple[str, Any]]) -> None:
-        copy = None
-        if has_room() and not callable(self._copies):
-            copy = copied([tensor for _, tensor in named])
-        if copy is None:
+        copies = None
+        if has_room() and not callable(self._copies):  # what is the user's is called on the user's thread
+            copies = copied([tensor for _, tensor in named])
+        if copies is None:
             self._look(kind, named)
         else:
-            look_later(self._look_at_copy, kind, [name for name, _ in named], *copy)
+            look_later(self._look, kind, list(zip([name for name, _ in named], copies, strict=True)))
 
-    def _look_at_copy(self, kind: str, names: list[str], elements: Any, sizes: list[int]) -> None:
-        self._look(kind, zip(names, elements.split(sizes), strict=True))
-
-    def _look(self, kind: str, named: Iterable[tuple[str, Any]]) -> None:
+    def _look(self, kind: str, named: Sequence[tuple[str, Any]]) -> None:
         rows = measures(kind)
         by_device: dict[Any, list[_Part]] = {}
         for part in self._parts(named):
