@@ -11,7 +11,6 @@ from typing import Any
 from otel_ml._internal.aside import Aside
 from otel_ml._internal.axes import Step
 from otel_ml._internal.buffer import MOST, RECORDS, STRIDE, take
-from otel_ml._internal.call import Call
 from otel_ml._internal.definition import Series
 from otel_ml._internal.device import Deferred
 from otel_ml._internal.guard import guard
@@ -29,7 +28,6 @@ class Folder:
         steps: those with something pending, in the order of their first record.
         points: partials that they hold.
         deferred: device values that could not be read yet.
-        calls: what recording left to the background thread, each with its step.
         values: folded since the last collection.
         recorded: folded since the process began.
         caller_s: seconds callers waited for a fold.
@@ -42,9 +40,6 @@ class Folder:
     MAX_DEFERRED = 100_000
     """Device values kept while the device is behind; their copies are memory of the device."""
 
-    MAX_CALLS = 100_000
-    """Calls kept while nobody collects."""
-
     def __init__(self) -> None:
         self.deferred: list[tuple[Series, Step, Deferred, int]] = []
         self.forget()
@@ -56,7 +51,6 @@ class Folder:
         # A forked child must not free device memory of its parent: what is deferred stays referenced.
         self._inherited = self.deferred
         self.deferred = []
-        self.calls: list[tuple[Call, Step]] = []
         self.steps: dict[Step, None] = {}
         self.points = 0
         self.values = 0
@@ -83,9 +77,6 @@ class Folder:
             if type(value) is not float or series.special:
                 if type(series) is Row:
                     items += self._fold_row(pending, step, series, records, time_ns)
-                elif type(series) is Call:
-                    items += STRIDE
-                    self._keep_call(series, step)
                 else:
                     self._fold_special(pending, step, series, value, time_ns)
                 continue
@@ -120,14 +111,6 @@ class Folder:
             if values:
                 RECORDS.extend((series, step, values, time_ns))
         self.deferred = waiting
-
-    def take_calls(self) -> list[tuple[Call, Step]]:
-        """Return what recording left to the background thread; the lock is held by the caller.
-
-        Who runs them takes one off `Step.waiting` of each, again with the lock.
-        """
-        calls, self.calls = self.calls, []
-        return calls
 
     def drop_deferred(self) -> None:
         """Give up on device values that never came; the lock is held by the caller."""
@@ -191,13 +174,6 @@ class Folder:
             return
         step.waiting += 1
         self.deferred.append((series, step, value, time_ns))
-
-    def _keep_call(self, call: Call, step: Step) -> None:
-        if len(self.calls) >= self.MAX_CALLS:
-            guard.dropped["buffer_full"] += 1
-            return
-        step.waiting += 1
-        self.calls.append((call, step))
 
     def _reduce(self, touched: Mapping[Pending, int]) -> None:
         for pending, before in touched.items():

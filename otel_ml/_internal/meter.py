@@ -7,7 +7,7 @@ from time import time_ns
 from typing import Any
 
 from otel_ml._internal.append import add_record, append
-from otel_ml._internal.axes import NOW, Step, current_step
+from otel_ml._internal.axes import NOW, current_step
 from otel_ml._internal.buffer import LIMIT, RECORDS
 from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, identity, reduction_from
 from otel_ml._internal.fold import relieve
@@ -57,24 +57,21 @@ class Metric:
                 relieve()
             return
         try:
-            target = step_for(step, axis, "record()", 1)
-            if target is not None:
-                self._record(target, value, weight, attributes)
+            self._record(value, weight, step, axis, attributes)
         except Exception as error:  # noqa: BLE001 - the boundary to the user's program
             guard.failed("record()", error)
 
-    def record_at(
-        self, step: Step, value: object, *, weight: object = None, attributes: Mapping[str, object] | None = None
+    def _record(
+        self,
+        value: object,
+        weight: object,
+        step: int | None,
+        axis: str | None,
+        attributes: Mapping[str, object] | None,
     ) -> None:
-        """Record a value at a step that is known, whatever the process is at."""
-        try:
-            self._record(step, value, weight, attributes)
-        except Exception as error:  # noqa: BLE001 - the boundary to the user's program
-            guard.failed("record()", error)
-
-    def _record(self, target: Step, value: object, weight: object, attributes: Mapping[str, object] | None) -> None:
+        target = step_for(step, axis, "record()", 1)
         series = self._series if not attributes else self._with(attributes)
-        if series is None:
+        if target is None or series is None:
             return
         records: list[Any] = []
         add_record(records, series, target, value, weight, time_ns())

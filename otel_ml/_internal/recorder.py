@@ -12,7 +12,6 @@ from otel_ml._internal import spans
 from otel_ml._internal.axes import NOW, STEPS, Step
 from otel_ml._internal.boot import boot_time
 from otel_ml._internal.buffer import RECORDS
-from otel_ml._internal.call import Call
 from otel_ml._internal.definition import DEFINITIONS, QUANTILE_COARSE
 from otel_ml._internal.encode import encoded_gauge, encoded_scopes, scope_bytes
 from otel_ml._internal.fold import FOLDER
@@ -104,12 +103,6 @@ class Recorder:
         folder = FOLDER
         with folder.lock:
             folder.fold()
-            calls = folder.take_calls()
-        self._run(calls)
-        with folder.lock:
-            for _, step in calls:
-                step.waiting -= 1
-            folder.fold()
             folder.read_deferred()
             if final:
                 self._wait_for_device()
@@ -130,11 +123,6 @@ class Recorder:
         holds += [(None, None, 0)] * (len(scopes) - len(holds))
         give_way()
         return Batch(tuple(scopes), spans.collect(), points, values, tuple(holds))
-
-    def _run(self, calls: list[tuple[Call, Step]]) -> None:
-        for call, step in calls:  # without the lock: they record, which may wait for a fold
-            give_way()
-            call.run(step)
 
     def _wait_for_device(self) -> None:
         deadline = time.monotonic() + _DEVICE_WAIT_S

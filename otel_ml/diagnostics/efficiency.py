@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
-from otel_ml._internal.later import later
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure
 from otel_ml.once import guard
@@ -29,14 +28,6 @@ def wall(bucket: str) -> Measure:
 def thread_seconds(bucket: str) -> Measure:
     """Return the measure of a thread-seconds bucket."""
     return Measure(f"efficiency/thread_seconds/{bucket}", "s", ("sum",), f"Time of all threads in {bucket}.")
-
-
-def _record(taken: Mapping[str, float], elapsed: float) -> None:
-    productive = elapsed - sum(taken.values())
-    for bucket, seconds in taken.items():
-        wall(bucket).record(seconds)
-    wall("productive").record(productive)
-    FRACTION.record(productive / elapsed, weight=elapsed)
 
 
 class Efficiency:
@@ -107,8 +98,13 @@ class Efficiency:
         now = self._clock()
         elapsed, self._since = now - self._since, now
         taken, self._wall = self._wall, defaultdict(float)
-        if elapsed > 0:
-            later(_record, taken, elapsed)
+        if elapsed <= 0:
+            return
+        productive = elapsed - sum(taken.values())
+        for bucket, seconds in taken.items():
+            wall(bucket).record(seconds)
+        wall("productive").record(productive)
+        FRACTION.record(productive / elapsed, weight=elapsed)
 
     def _charge(self) -> None:
         """Give the time since the last look to the innermost bucket."""

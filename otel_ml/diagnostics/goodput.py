@@ -79,7 +79,7 @@ class Goodput:
         self._lost += seconds
         self._newest = step
         worked = {"goodput/worked": seconds, "goodput/ranks": 1.0, "goodput/began": self._start}
-        MEASURES.record_later(worked | self._state_now(), step=step)
+        MEASURES.record(worked | self._state_now(), step=step)
 
     @harmless
     def saved(self, step: int) -> None:
@@ -89,7 +89,7 @@ class Goodput:
         self._lost = sum(self._unsaved.values())
         # At the step of the checkpoint, so that ranks meet that learn of it at different times.
         MEASURES["goodput/saved_step"].record(step, step=step)
-        MEASURES.record_later(self._state_now(), step=self._newest)
+        MEASURES.record(self._state_now(), step=self._newest)
 
     def state(self, step: int) -> dict[str, float]:
         """Return what the checkpoint of `step` keeps: it counts, since who reads it read the checkpoint."""

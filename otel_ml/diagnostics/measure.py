@@ -12,14 +12,11 @@ import otel_ml
 from otel_ml._internal.append import append_row
 from otel_ml._internal.axes import NOW
 from otel_ml._internal.definition import DEFINITIONS, Series, reduction_from
-from otel_ml._internal.later import later
 from otel_ml._internal.meter import Metric
 from otel_ml._internal.row import Row
 from otel_ml._internal.step import step_for
 
 __all__ = ["Measure", "Measures"]
-
-_NUMBERS = frozenset({float, int})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +49,10 @@ class Measure:
         attributes: Mapping[str, object] | None = None,
     ) -> None:
         """Record a value as `log()` does: at the current step or at `step`; nothing waits, nothing is raised."""
-        if NOW.off:
-            return
         metric = self._metrics.get(over)
         if metric is None:
             metric = self._metrics[over] = _metric(self, over)
-        at = step_for(step, axis, "record()", 1)
-        if at is not None:
-            metric.record_at(at, value, weight=weight, attributes=attributes)
+        metric.record(value, weight=weight, step=step, axis=axis, attributes=attributes)
 
     def series(self, over: str | None = None) -> Series | None:
         """Return the series that is recorded without attributes; None where this process has too many."""
@@ -86,13 +79,6 @@ class Measures(dict[str, Measure]):
             return
         for name, value in values.items():
             self[name].record(value, over=over, step=step)
-
-    def record_later(self, values: dict[str, Any], *, step: int | None = None) -> None:
-        """Do as `record()`; the background thread does where all values are numbers."""
-        if _NUMBERS.issuperset(map(type, values.values())):
-            later(self.record, values, step=step)
-        else:
-            self.record(values, step=step)
 
     def _row(self, names: Iterable[str], over: str | None) -> Row | None:
         series = {name: self[name].series(over) for name in names}

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 from otel_ml._internal.axes import NOW
-from otel_ml._internal.later import later
 from otel_ml._internal.timed_calls import timed_calls
 from otel_ml._internal.timing import timed
 from otel_ml.diagnostics.device_memory import device_memory, reset_peaks
@@ -207,11 +206,6 @@ class _Phase:
         self._measurement.after(self._name, seconds, failed=kind is not None)
 
 
-def _record(names: _Names, values: Mapping[str, float]) -> None:
-    timed_too = names.total, *names.phases.values()
-    names.measures.record({name: value for name, value in values.items() if name not in timed_too})
-
-
 _OPEN: list[Measurement] = []
 """Operations of this process that have begun; `append` and `remove` are atomic."""
 
@@ -250,7 +244,8 @@ class Operation(Measurement):
         return timed(self._names.timers[phase], level=self._level)
 
     def _publish(self) -> None:
-        later(_record, self._names, dict(self.values))
+        timed_too = self._names.total, *self._names.phases.values()
+        self._names.measures.record({name: value for name, value in self.values.items() if name not in timed_too})
 
 
 def operation(name: str, *, level: int = 1) -> Operation:

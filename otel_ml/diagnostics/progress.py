@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.later import later
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.exceptions import ConfigError
@@ -90,25 +89,25 @@ class Progress:
         """Count a step in which all ranks together consumed so many samples and tokens, and record what remains."""
         for name, count in {"steps": 1, "samples": samples, "tokens": tokens}.items():
             self._done[name] += count
-        later(self._record, dict(self._done), self._clock() - self._began)
-
-    def _record(self, done: Mapping[str, int], elapsed: float) -> None:
-        values: dict[str, float] = {f"progress/{name}": done[name] for name in ("samples", "tokens") if done[name]}
+        values: dict[str, float] = {
+            f"progress/{name}": self._done[name] for name in ("samples", "tokens") if self._done[name]
+        }
         for name, total in self._totals.items():
             if total is not None:
-                values[f"progress/remaining_{name}"] = max(total - done[name], 0)
-        MEASURES.record(values | self._time(done, elapsed))
+                values[f"progress/remaining_{name}"] = max(total - self._done[name], 0)
+        MEASURES.record(values | self._time())
 
-    def _time(self, done: Mapping[str, int], elapsed: float) -> dict[str, float]:
+    def _time(self) -> dict[str, float]:
         """Return how far the job is, and what it still needs, by the first total that is known."""
         name = next((name for name, total in self._totals.items() if total is not None), None)
         if name is None:
             return {}
         total = self._totals[name] or 0
-        done_now = done[name] - self._at_start[name]
-        values = {"progress/fraction": min(done[name] / total, 1.0)}
+        done_now = self._done[name] - self._at_start[name]
+        values = {"progress/fraction": min(self._done[name] / total, 1.0)}
         if done_now > 0:
-            values["time/remaining"] = max(total - done[name], 0) * elapsed / done_now
+            pace = (self._clock() - self._began) / done_now
+            values["time/remaining"] = max(total - self._done[name], 0) * pace
         return values
 
     def log(self, values: Mapping[str, Any], **options: Any) -> None:

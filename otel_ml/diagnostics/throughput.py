@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from otel_ml._internal.later import later
 from otel_ml.diagnostics.flops import device_name, peak_flops
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
@@ -124,12 +123,9 @@ class Throughput:
         )
         self._done.append(done)
         self._epoch_flops += flops
-        later(self._record, self._done[0], done, flops)
-
-    def _record(self, first: _Done, done: _Done, flops: float) -> None:
         total = {"throughput/step_tflop": flops / 1e12} if flops else {}
         device: dict[str, float] = {}
-        for name, rate in _rates(first, done):
+        for name, rate in self._rates(done):
             total[f"throughput/{name}"] = rate
             device[f"throughput/device/{name}"] = rate / self._devices
         tflops = device.get("throughput/device/tflops")
@@ -145,6 +141,20 @@ class Throughput:
         if flops:
             MEASURES["throughput/epoch_tflop"].record(flops / 1e12, over=self._over, step=number, axis="epoch")
 
+    def _rates(self, done: _Done) -> list[tuple[str, float]]:
+        """Return the rates of this replica over the window; what is 0 is left out."""
+        first = self._done[0]  # whose own work was done before its time
+        elapsed = done.at - first.at
+        if elapsed <= 0:
+            return []
+        amounts = {
+            "batches_per_sec": done.batches - first.batches,
+            "samples_per_sec": done.samples - first.samples,
+            "tokens_per_sec": done.tokens - first.tokens,
+            "tflops": (done.flops - first.flops) / 1e12,
+        }
+        return [(name, amount / elapsed) for name, amount in amounts.items() if amount]
+
     def _peak_flops(self) -> float | None:
         if not self._is_peak_known:
             self._is_peak_known = True
@@ -157,17 +167,3 @@ class Throughput:
                     f"throughput/mfu is not recorded: {shown}. Pass Throughput(peak=…) in FLOP/s to have it.",
                 )
         return self._peak
-
-
-def _rates(first: _Done, done: _Done) -> list[tuple[str, float]]:
-    """Return the rates of a replica since `first`, whose own work was done before its time; what is 0 is left out."""
-    elapsed = done.at - first.at
-    if elapsed <= 0:
-        return []
-    amounts = {
-        "batches_per_sec": done.batches - first.batches,
-        "samples_per_sec": done.samples - first.samples,
-        "tokens_per_sec": done.tokens - first.tokens,
-        "tflops": (done.flops - first.flops) / 1e12,
-    }
-    return [(name, amount / elapsed) for name, amount in amounts.items() if amount]

@@ -1,12 +1,12 @@
-"""What all diagnostics but the inspection of tensors cost a loop of 50-ms steps: steps with and without in turns.
+"""What all diagnostics but the inspection of tensors cost a loop of 50-ms steps: blocks with and without in turns.
 
-One process and one run, whose sender and hardware monitor are at work all the time. What those take from the steps
-without diagnostics as well is not in the difference; it is stated as what the process uses while nothing trains, and
-what all other threads together use for each step with diagnostics.
+One process and one run, whose sender and hardware monitor are at work all the time: what those use while nothing trains
+is stated, and is in both sides. What diagnostics make the sender do is in theirs.
 """
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -23,31 +23,31 @@ __all__ = ["measure"]
 STEP_S = 0.050
 WIDTH = 64
 BATCH = 32
-WARM_UP = 10
+BEFORE, STEPS = 3, 10
+"""Steps of a block that do not count, and that do: as much is sent in it as it records."""
+
 IDLE_S = 3
 """Long enough for a few samples of the monitor."""
 
 
 def measure(size: Size) -> Found:
-    """Measure whole steps, wall and CPU time of the process."""
+    """Measure blocks of steps, wall and CPU time of the process."""
     with sink() as url:
         found = answer_of(steps, env=sending_to(url), pairs=size.diagnosed_pairs)
+    on, off = ({name: [one[name] for one in found[side]] for name in found[side][0]} for side in ("on", "off"))
     figures: dict[str, Figure] = {}
     for kind in ("wall", "cpu"):
-        ours, bare = found["on"][kind], found["off"][kind]
-        figures[f"{kind}.slowdown"] = slowdown(ours, bare)
-        figures[f"{kind}.difference"] = difference(ours, bare)
-        figures[f"{kind}.step"] = Figure(statistics.median(bare) * 1e3, "ms", better="neither")
-    figures["calls"] = confident([seconds * 1e6 for seconds in found["calls"]], "µs")
-    figures["background"] = Figure(
-        found["background"] * 1e6, "µs", note="CPU of other threads, a step with diagnostics"
-    )
+        figures[f"{kind}.slowdown"] = slowdown(on[kind], off[kind])
+        figures[f"{kind}.difference"] = difference(on[kind], off[kind])
+        figures[f"{kind}.step"] = Figure(statistics.median(off[kind]) * 1e3, "ms", better="neither")
+    figures["calls"] = confident([seconds * 1e6 for seconds in on["calls"]], "µs")
+    figures["others"] = difference(on["others"], off["others"])
     figures["idle"] = Figure(found["idle"] * 100, "%", note="of a core, monitor and sender, with nothing to train")
     return Found(figures)
 
 
 def steps(pairs: int) -> dict[str, Any]:
-    """Train in this process; return seconds of each step by side, and of the calls of diagnostics in it."""
+    """Train in this process; return seconds of a step, block by block, with diagnostics and without."""
     import otel_ml
     from otel_ml.diagnostics import hardware
 
@@ -55,26 +55,32 @@ def steps(pairs: int) -> dict[str, Any]:
     with hardware.start_monitor(interval=1):
         idle = cores_while_idle()
         train, diagnose = training()
-        found: dict[str, Any] = {side: {"wall": [], "cpu": []} for side in ("on", "off")}
-        calls: list[float] = []
-        number = 0
-        others = 0.0
-        for pair in range(-WARM_UP, pairs):
-            if pair == 0:
-                others = time.process_time() - time.thread_time()
+        numbers = itertools.count()
+        sides: dict[str, Callable[[], float]] = {
+            "on": lambda: diagnose(next(numbers), train),
+            "off": lambda: train(lambda: None),
+        }
+        found: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
+        for pair in range(-1, pairs):
             for side in ("on", "off") if pair % 2 else ("off", "on"):
-                wall, cpu = time.perf_counter(), time.process_time()
-                spent = diagnose(number, train) if side == "on" else train(lambda: None)
-                taken = time.perf_counter() - wall, time.process_time() - cpu
-                number += 1
+                taken = block(sides[side])
+                otel_ml.flush(10)  # what a block has recorded is no load of the next
                 if pair >= 0:
-                    found[side]["wall"].append(taken[0])
-                    found[side]["cpu"].append(taken[1])
-                    calls += [taken[0] - spent] if side == "on" else []
-        otel_ml.flush(10)
-        background = (time.process_time() - time.thread_time() - others) / pairs
+                    found[side].append(taken)
     otel_ml.shutdown()
-    return {**found, "calls": calls, "idle": idle, "background": background}
+    return {**found, "idle": idle}
+
+
+def block(step: Callable[[], float]) -> dict[str, float]:
+    """Return seconds of a step: wall, CPU of the process and of its other threads, and those spent in diagnostics."""
+    for _ in range(BEFORE):
+        step()
+    wall, cpu, own = time.perf_counter(), time.process_time(), time.thread_time()
+    trained = sum(step() for _ in range(STEPS))
+    found = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+    found["calls"] = found["wall"] - trained
+    found["others"] = found["cpu"] - (time.thread_time() - own)
+    return {name: seconds / STEPS for name, seconds in found.items()}
 
 
 def cores_while_idle() -> float:

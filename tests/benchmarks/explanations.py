@@ -111,12 +111,14 @@ TRACKERS = (
 )
 
 DIAGNOSTICS = (
-    "Steps of this machine differ by more than what is looked for. In otel_ml's calls a step spends "
-    "{diagnostics/calls}: over a third is entering and leaving an operation and its phases, which read the memory of "
-    "the process twice, a sixth is copying eight small tensors. Training pushes their code out of the caches, that of "
-    "the kernel, too: a call that takes 2 µs in a loop takes 20 between two steps. What can wait is done by the "
-    "background thread (ADR 0019), which uses {diagnostics/background} of CPU a step for it, encoding and sending "
-    "included."
+    "Steps of the same work differ by a quarter from second to second on this machine; what can be told apart is where "
+    "a step with diagnostics spends more. In otel_ml's calls: {diagnostics/calls}, of which a third are the norms of "
+    "eight small tensors, on the CPU, where reductions are computed on the training thread, and a quarter is entering "
+    "and leaving an operation and its phases, which read the memory of the process twice. Training pushes their code "
+    "out of the caches, that of numpy and the kernel, too: a call that takes 2 µs in a loop takes 20 between two "
+    "steps. In the background thread: {diagnostics/others} of CPU to fold, encode and send some sixty series, ten "
+    "times a second, each time with cold caches, too. To leave more of it to that thread was tried, and makes both "
+    "together dearer (ADR 0005)."
 )
 
 EXPLANATIONS: Mapping[str, str] = {

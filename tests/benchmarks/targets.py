@@ -131,6 +131,7 @@ TARGETS = (
             Limit("diagnostics/wall.slowdown", 1, "wall"),
             Limit("diagnostics/cpu.slowdown", 1, "CPU"),
             Limit("diagnostics/calls", None, "in the calls"),
+            Limit("diagnostics/others", None, "CPU of other threads"),
         ),
         profile="",
     ),

@@ -1,8 +1,4 @@
-"""Statistics of tensors in the host's memory, as numbers: there is no device to wait for.
-
-What training has pushed out of the caches makes each call cost some 5 µs, whatever it works on: small tensors are
-looked at together, or copied together and looked at by the background thread.
-"""
+"""Statistics of tensors in the host's memory, as numbers: there is no device to wait for."""
 
 from __future__ import annotations
 
@@ -11,13 +7,15 @@ from importlib.util import find_spec
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from otel_ml.diagnostics.copies import MOST_ELEMENTS
-
-__all__ = ["Statistics", "copied", "statistics"]
+__all__ = ["Statistics", "statistics"]
 
 _GRAIN = 32_768
 """Elements up to which NumPy is quicker: fewer layers to a call, and torch has one thread, too, up to here
 (`at::internal::GRAIN_SIZE`)."""
+
+_TOGETHER = 2**17
+"""Elements of small tensors that are looked at together: what training has pushed out of the caches makes each call
+cost some 5 µs, whatever it works on. They are copied, so there is a bound: 1 MiB."""
 
 _HAS_NUMPY = find_spec("numpy") is not None  # torch comes without it, too
 
@@ -51,27 +49,6 @@ def statistics(tensors: Sequence[Any]) -> list[Statistics]:
     return [_by_torch(tensor) if one is None else one for tensor, one in zip(tensors, found, strict=True)]
 
 
-def copied(tensors: Sequence[Any]) -> list[Any] | None:
-    """Return copies of plain tensors in the host's memory; None where one is not, or is large, or they are many.
-
-    Examples:
-        >>> import torch
-        >>> copied([torch.tensor([[1.0, 2.0]]), torch.tensor(3.0)])
-        [tensor([[1., 2.]]), tensor(3.)]
-        >>> copied([torch.tensor([1.0], device="meta")])
-    """
-    import torch
-
-    plain = torch.Tensor, torch.nn.Parameter
-    room = MOST_ELEMENTS
-    for tensor in tensors:
-        size = tensor.numel()
-        room -= size
-        if type(tensor) not in plain or not tensor.is_cpu or size > _GRAIN or room < 0:
-            return None
-    return [tensor.detach().clone() for tensor in tensors]
-
-
 def _small_ones(tensors: Sequence[Any]) -> Iterator[list[int]]:
     """Yield the places of small plain tensors, as many as are looked at together."""
     import torch
@@ -79,13 +56,13 @@ def _small_ones(tensors: Sequence[Any]) -> Iterator[list[int]]:
     if not _HAS_NUMPY:
         return
     group: list[int] = []
-    room = MOST_ELEMENTS
+    room = _TOGETHER
     for index, tensor in enumerate(tensors):
         size = tensor.numel()
         if 0 < size <= _GRAIN and type(tensor) is torch.Tensor and tensor.dtype in (torch.float32, torch.float64):
             if group and size > room:
                 yield group
-                group, room = [], MOST_ELEMENTS
+                group, room = [], _TOGETHER
             group.append(index)
             room -= size
     if group:

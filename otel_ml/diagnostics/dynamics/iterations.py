@@ -85,7 +85,7 @@ class Iterations:
         return {name: float(count) for name, count in zip(self._COUNTS, counts, strict=True)}
 
     def _record(self) -> None:
-        MEASURES.record_later(
+        MEASURES.record(
             {
                 "train/consumed_samples": self._consumed,
                 "train/skipped_samples": self._skipped_samples,

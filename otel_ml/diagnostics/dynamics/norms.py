@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from otel_ml.diagnostics.copies import has_room, look_later
-from otel_ml.diagnostics.dynamics.host import copied, statistics
+from otel_ml.diagnostics.dynamics.host import statistics
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
 from otel_ml.diagnostics.dynamics.shards import copies_of, held, is_distributed, shards_of
 from otel_ml.diagnostics.dynamics.shards import world_size as size_of_world
@@ -73,8 +72,7 @@ class _Part(NamedTuple):
 class Norms:
     r"""Records norms of a model's gradients and parameters; call it once a step, after backward.
 
-    Sums stay on the device and are read later: nothing waits. Small tensors in the host's memory are copied, and looked
-    at by the background thread (ADR 0019). A gradient that is not finite is said once, with the
+    Sums stay on the device and are read later: nothing waits. A gradient that is not finite is said once, with the
     first step and tensor, when its value has arrived.
 
     Args:
@@ -112,24 +110,14 @@ class Norms:
     @harmless
     def record_gradients(self) -> None:
         """Record `grad/…` of the parameters that have a gradient."""
-        self._record("grad", [(name, parameter.grad) for name, parameter in self._named if parameter.grad is not None])
-        self._watch.look()
+        self._record("grad", ((name, parameter.grad) for name, parameter in self._named if parameter.grad is not None))
 
     @harmless
     def record_parameters(self) -> None:
         """Record `param/…` of all parameters."""
         self._record("param", self._named)
 
-    def _record(self, kind: str, named: Sequence[tuple[str, Any]]) -> None:
-        copies = None
-        if has_room() and not callable(self._copies):  # what is the user's is called on the user's thread
-            copies = copied([tensor for _, tensor in named])
-        if copies is None:
-            self._look(kind, named)
-        else:
-            look_later(self._look, kind, list(zip([name for name, _ in named], copies, strict=True)))
-
-    def _look(self, kind: str, named: Sequence[tuple[str, Any]]) -> None:
+    def _record(self, kind: str, named: Iterable[tuple[str, Any]]) -> None:
         rows = measures(kind)
         by_device: dict[Any, list[_Part]] = {}
         for part in self._parts(named):
@@ -140,6 +128,8 @@ class Norms:
         ]
         if squares:
             _record_norm(rows["norm"], _total(squares) * self._world)
+        if kind == "grad":
+            self._watch.look()
 
     def _parts(self, named: Iterable[tuple[str, Any]]) -> Iterator[_Part]:
         for name, tensor in named:

@@ -54,7 +54,7 @@ def record_state(
         "train/micro_batch_size": micro_batch_size,
         "train/world_size": world_size,
     }
-    MEASURES.record_later({name: value for name, value in given.items() if value is not None})
+    MEASURES.record({name: value for name, value in given.items() if value is not None})
     for group in plain:
         if "name" in group:
             MEASURES["train/learning_rate"].record(group["lr"], attributes={"group": group["name"]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import NamedTuple
 
@@ -37,10 +38,8 @@ class Statm:
             ValueError: it has another form.
         """
         if self._descriptor is not None:
-            try:
+            with contextlib.suppress(OSError, ValueError):
                 return _parsed(os.pread(self._descriptor, 128, 0))
-            except (OSError, ValueError):
-                self._descriptor = None
         descriptor = os.open(self._path, os.O_RDONLY)
         try:
             found = _parsed(os.pread(descriptor, 128, 0))
@@ -56,10 +55,10 @@ class Statm:
 
 
 def _parsed(numbers: bytes) -> ProcessMemory:
-    virtual, resident, others = numbers.split(b" ", 2)
-    if others.count(b" ") != 4:  # proc(5): seven in all; it is another file by now
+    virtual, resident, *others = map(int, numbers.split())
+    if len(others) != 5:  # proc(5): seven in all; it is another file by now
         raise ValueError(numbers)
-    return ProcessMemory(int(resident) * _PAGE, int(virtual) * _PAGE)
+    return ProcessMemory(resident * _PAGE, virtual * _PAGE)
 
 
 _STATM = Statm()

@@ -7,13 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from otel_ml.diagnostics.harmless import harmless
-from otel_ml.diagnostics.measure import Measures
 from otel_ml.diagnostics.rl.table import measure
 
 __all__ = ["buffer_read", "buffer_state", "buffer_write", "evicted"]
-
-
-_STATE = Measures(*map(measure, ("rl/buffer/size", "rl/buffer/utilisation", "rl/buffer/queue")))
 
 
 @harmless
@@ -25,12 +21,11 @@ def buffer_state(*, size: int, capacity: int | None = None, queued: int | None =
         capacity: samples that fit.
         queued: requests that wait for it.
     """
-    values: dict[str, float] = {"rl/buffer/size": size}
+    measure("rl/buffer/size").record(size)
     if capacity:
-        values["rl/buffer/utilisation"] = size / capacity
+        measure("rl/buffer/utilisation").record(size / capacity)
     if queued is not None:
-        values["rl/buffer/queue"] = queued
-    _STATE.record_later(values)
+        measure("rl/buffer/queue").record(queued)
 
 
 @harmless

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from otel_ml.diagnostics.copies import has_room
-
-__all__ = ["Extent", "copied", "extent_of"]
-
-_MOST = 32_768
-"""Elements that torch takes no other threads for (`at::internal::GRAIN_SIZE`): the background thread's would come on
-top of training's."""
+__all__ = ["Extent", "extent_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +37,6 @@ def extent_of(values: Any, mask: Any = None) -> Extent | None:
     if not numbers:
         return None
     return Extent(sum(numbers) / len(numbers), len(numbers), min(numbers), max(numbers))
-
-
-def copied(values: Any, mask: Any = None) -> Any:
-    """Return a copy of what `extent_of()` would look at, or None where that is not small, or not a tensor that is here.
-
-    Examples:
-        >>> import torch
-        >>> copied(torch.tensor([[1, 2], [3, 4]]), torch.tensor([[True, False], [False, True]]))
-        tensor([1., 4.])
-        >>> copied([1, 2])
-    """
-    torch = sys.modules.get("torch")
-    if torch is None or type(values) is not torch.Tensor or not has_room():
-        return None
-    if not values.is_cpu or values.layout is not torch.strided or values.numel() > _MOST:
-        return None
-    values = values.detach()
-    return (values if mask is None else values[mask.bool()]).to(torch.float32, copy=True)
 
 
 def _of_tensor(values: Any, mask: Any) -> Extent | None:

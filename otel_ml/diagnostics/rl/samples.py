@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from otel_ml._internal.later import later
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.rl.table import measure
 
@@ -21,17 +20,15 @@ def batch_reward(rewards: Iterable[float], *, correct: Iterable[bool] | None = N
         correct: whether each sample's answer is: also splits the reward.
         environment: a tag, such as the name of a validation set.
     """
+    attributes = {"environment": environment} if environment else None
     numbers = [float(reward) for reward in rewards]
-    verdicts = None if correct is None else [bool(verdict) for verdict in correct]
-    later(_record_rewards, numbers, verdicts, {"environment": environment} if environment else None)
-
-
-def _record_rewards(numbers: list[float], verdicts: list[bool] | None, attributes: Mapping[str, object] | None) -> None:
     if numbers:
         measure("rl/sample/reward").record(numbers, attributes=attributes)
-    if not verdicts:
+    if correct is None:
         return
-    measure("rl/sample/correct").record([float(verdict) for verdict in verdicts], attributes=attributes)
+    verdicts = [bool(verdict) for verdict in correct]
+    if verdicts:
+        measure("rl/sample/correct").record([float(verdict) for verdict in verdicts], attributes=attributes)
     for name, wanted in (("correct", True), ("incorrect", False)):
         chosen = [reward for reward, verdict in zip(numbers, verdicts, strict=False) if verdict is wanted]
         if chosen:

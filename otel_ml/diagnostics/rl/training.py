@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from otel_ml._internal.axes import STEPS
-from otel_ml._internal.later import later
-from otel_ml.diagnostics.copies import look_later
 from otel_ml.diagnostics.harmless import harmless
-from otel_ml.diagnostics.rl.extent import Extent, copied, extent_of
+from otel_ml.diagnostics.rl.extent import extent_of
 from otel_ml.diagnostics.rl.table import measure
 from otel_ml.once import guard
 
@@ -81,18 +79,7 @@ def clip_fractions(ratio: Any, mask: Any = None, *, low: float = 0.2, high: floa
 
 
 def _three(name: str, values: Any, mask: Any) -> None:
-    copy = copied(values, mask)
-    if copy is None:
-        _record_three(name, extent_of(values, mask))
-    else:
-        look_later(_look_at_copy, name, copy)
-
-
-def _look_at_copy(name: str, copy: Any) -> None:
-    _record_three(name, extent_of(copy))
-
-
-def _record_three(name: str, found: Extent | None) -> None:
+    found = extent_of(values, mask)
     if found is None:
         return
     measure(name).record(found.mean, weight=found.count)
@@ -143,10 +130,6 @@ def policy_staleness(versions: Iterable[int], *, current: int | None = None, rep
             "Call otel_ml.set_step(version, axis='policy_version'), or pass current=.",
         )
         return
-    later(_record_staleness, now, list(versions), replica)
-
-
-def _record_staleness(now: int, versions: list[int], replica: str) -> None:
     behind = [float(now - version) for version in versions]
     if behind:
         measure("rl/train/staleness").record(behind)

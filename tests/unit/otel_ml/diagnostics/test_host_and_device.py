@@ -115,7 +115,7 @@ VALUES = st.lists(st.sampled_from([0.0, -0.0, 1.0, -2.5, 1e-30, 3e38, math.nan, 
 def test_tensors_that_are_looked_at_together_are_what_each_is_by_itself(groups: list[list[float]], room: int) -> None:
     tensors = [torch.tensor(values, dtype=torch.float64) for values in groups]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host, "MOST_ELEMENTS", room)
+        patch.setattr(host, "_TOGETHER", room)
         together = host.statistics(tensors)
 
     assert [str(one) for one in together] == [str(*host.statistics([tensor])) for tensor in tensors]
