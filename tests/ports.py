@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 from contextlib import closing
@@ -10,11 +11,17 @@ from contextlib import closing
 # (seen once in CI: a worker that should reach nobody was acknowledged by the server of another test).
 RANGE = range(15_000, 32_000)
 
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+
+_GIVEN: set[int] = set()
+
 
 def free_port() -> int:
-    """Return a TCP port of this host that nobody listens on."""
+    """Return a TCP port of this host that nobody listens on, and that no test of this session was given before."""
     while True:
-        port = random.SystemRandom().choice(RANGE)  # pytest-randomly seeds the other one, in each worker alike
+        port = random.SystemRandom().choice(RANGE[_WORKER::_WORKERS])  # pytest-randomly seeds the other one alike
         with closing(socket.socket()) as probe:
-            if probe.connect_ex(("127.0.0.1", port)):
+            if port not in _GIVEN and probe.connect_ex(("127.0.0.1", port)):
+                _GIVEN.add(port)
                 return port
