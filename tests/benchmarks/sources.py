@@ -86,6 +86,10 @@ class Own:
             seq = self._first_seq(number, again=True) + self.steps * self._scopes
             yield self._again(number - self.LATE_ROUNDS, rank, seq)
 
+    def together(self, rounds: range, rank: int) -> Request:
+        """Return several rounds of a rank that is neither behind nor late as one request."""
+        return self._request(rank, b"".join(self._payload(number, rank % VARIANTS, False) for number in rounds))
+
     def goodbye(self, rounds: int, rank: int) -> Iterator[Request]:
         if rank == self._world - 1:
             owed = [

@@ -49,6 +49,21 @@ def test_running_numbers_ascend_without_gaps_in_the_order_sent() -> None:
     assert seqs == list(range(1, len(seqs) + 1))
 
 
+def test_steps_that_ended_meanwhile_go_together_as_they_would_have_gone_one_by_one() -> None:
+    from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+    source = Own("run", 4, range(4), metrics=2, timers=1)
+    one_by_one = MetricsData()
+    for number in range(3):
+        [(path, body)] = source.requests(number, 1)
+        one_by_one.resource_metrics.extend(MetricsData.FromString(body).resource_metrics)
+    together, body = source.together(range(3), 1)
+
+    assert together == path
+    [resource] = MetricsData.FromString(body).resource_metrics
+    assert [*resource.scope_metrics] == [scope for one in one_by_one.resource_metrics for scope in one.scope_metrics]
+
+
 def sequence_numbers(source: Own, number: int) -> list[int]:
     from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 

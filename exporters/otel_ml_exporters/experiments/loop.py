@@ -165,7 +165,7 @@ class EngineLoop:
         if run is None:
             return False  # set aside, or nothing but rejected points: no run begins with that
         with run.log.speaking():
-            run.observe(number, observations, now, rejected=decoded.rejections.experiments[experiment])
+            run.observe(number, observations, now, rejected=decoded.rejections.experiments.get(experiment, 0))
         return any(isinstance(observation, Goodbye) for observation in observations)
 
     def _run_of(self, number: int, decoded: Decoded, writer: Writer) -> ExperimentRun | None:

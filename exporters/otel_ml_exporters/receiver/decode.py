@@ -139,7 +139,7 @@ class Decoder:
         if found:
             decoded.observations.setdefault(writer.experiment, []).extend(found)
         if rejections.total > before:
-            rejections.experiments[writer.experiment] += rejections.total - before
+            rejections.blame(writer.experiment, rejections.total - before)
             return []
         return found
 

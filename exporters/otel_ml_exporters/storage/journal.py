@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from otel_ml_exporters.storage.database import DamagedError, StorageError, open_database, storage_errors
+from otel_ml_exporters.storage.database import DamagedError, StorageError, insert, open_database, storage_errors
 from otel_ml_exporters.storage.salvage import highest, is_suspect, newest_aside, readable, rebuilt, suspect
 
 __all__ = ["Done", "Entry", "Journal"]
@@ -179,11 +179,11 @@ class Journal(Generic[T]):
         return True
 
     def _write(self, group: Sequence[_Pending[T]], drop: int) -> Sequence[int]:
-        insert = "INSERT INTO journal (signal, body) VALUES (?, ?)"
         with storage_errors(self._path):
             try:
                 self._connection.execute("BEGIN")
-                ids = [int(self._connection.execute(insert, (p.signal, p.body)).lastrowid or 0) for p in group]
+                rows = [(pending.signal, pending.body) for pending in group]
+                last = insert(self._connection, "INSERT INTO journal (signal, body)", rows)
                 if drop:
                     self._connection.execute("DELETE FROM journal WHERE id <= ?", (drop,))
                 self._connection.execute("COMMIT")
@@ -191,7 +191,7 @@ class Journal(Generic[T]):
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
-        return ids
+        return range(last - len(group) + 1, last + 1)  # nobody else inserts: ids are given in a row
 
 
 def _take_over(old: sqlite3.Connection | None, new: sqlite3.Connection) -> int:

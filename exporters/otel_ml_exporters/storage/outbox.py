@@ -18,7 +18,7 @@ from pathlib import Path
 
 from otel_ml_exporters.records import Record
 from otel_ml_exporters.storage.codec import Row, decode, encode
-from otel_ml_exporters.storage.database import DamagedError, StorageError, open_database, storage_errors
+from otel_ml_exporters.storage.database import DamagedError, StorageError, insert, open_database, storage_errors
 from otel_ml_exporters.storage.remains import BASE, Remains, number_anew, take_over
 from otel_ml_exporters.storage.salvage import is_suspect, newest_aside, rebuilt, suspect
 from otel_ml_exporters.storage.seal import sealed, unsealed
@@ -202,7 +202,7 @@ class Outbox:
         if commit.consumed is not None:
             facts["journal"] = "{} {}".format(*commit.consumed)
         with self._taken_marks() as marks, self._using() as connection, _transaction(connection):
-            connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
+            insert(connection, "INSERT INTO records", rows)
             self._write_state(commit.changes)
             connection.executemany("INSERT OR REPLACE INTO exporters VALUES (?, ?, ?)", marks)
             connection.executemany("INSERT INTO notices (sentence) VALUES (?)", [(text,) for text in notices])
@@ -252,7 +252,7 @@ class Outbox:
     def _write_state(self, changes: Mapping[str, bytes | None]) -> None:
         kept = [(key, sealed(value)) for key, value in changes.items() if value is not None]
         gone = [(key,) for key, value in changes.items() if value is None]
-        self._connection.executemany("INSERT OR REPLACE INTO engine VALUES (?, ?)", kept)
+        insert(self._connection, "INSERT OR REPLACE INTO engine", kept)
         self._connection.executemany("DELETE FROM engine WHERE key = ?", gone)
 
     def _publish(self, records: Sequence[Record], rows: Sequence[tuple[int, str, str, bytes | None]]) -> None:

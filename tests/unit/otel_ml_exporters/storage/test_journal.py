@@ -162,3 +162,32 @@ def test_of_a_journal_that_is_no_database_any_more_nothing_is_taken_up_and_a_new
     assert append(journal, b"x").result(10) == 1
     journal.close()
     assert (tmp_path / "journal.db.damaged-1").read_bytes() == b"garbage" * 1000
+
+
+def test_of_many_requests_at_once_each_is_stored_under_the_id_that_was_acknowledged(tmp_path: Path) -> None:
+    receiver = Receiver()
+    journal = Journal(tmp_path / "journal.db", receiver)
+    bodies = [number.to_bytes(2, "big") * (300_000 if number % 7 == 0 else 1) for number in range(100)]
+    appended = [append(journal, body, str(number)) for number, body in enumerate(bodies)]  # one commit, once it starts
+    journal.start()
+    ids = [one.result(10) for one in appended]
+    journal.drop(ids[49])
+    journal.close()
+
+    again = Journal(tmp_path / "journal.db", Receiver())
+    left = {entry.id: entry.body for entry in again.leftover()}
+    again.close()
+    assert receiver.entries == [(number, str(index)) for index, number in enumerate(ids)]
+    assert left == dict(zip(ids[50:], bodies[50:], strict=True))
+
+
+def test_ids_go_on_where_they_ended_when_nothing_is_left(tmp_path: Path) -> None:
+    journal = started(tmp_path / "journal.db", Receiver())
+    first = [append(journal, b"body").result(10) for _ in range(3)]
+    journal.drop(first[-1])
+    journal.close()
+
+    again = started(tmp_path / "journal.db", Receiver())
+    second = [append(again, b"body").result(10) for _ in range(3)]
+    again.close()
+    assert first + second == list(range(first[0], first[0] + 6))
