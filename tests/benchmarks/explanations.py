@@ -93,7 +93,7 @@ RANKS = (
 )
 
 MANY_RANKS = (
-    "No row is whole before its last rank has sent it, and 4,096 requests a second are about what an interpreter takes: "
+    "No row is whole before its last rank has sent it, and 4,096 requests a second are what an interpreter takes: "
     "the service used {ranks/4096.cores}. A rank sends what ended meanwhile when its last request was acknowledged, so "
     "ranks fall behind, by up to {ranks/4096.late_clients}; with 1,024 it was {ranks/1024.late_clients}."
 )
