@@ -8,16 +8,13 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
-import resource
 import secrets
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -43,6 +40,7 @@ from otel_ml_exporters.experiments.self_telemetry import run_measures
 from otel_ml_exporters.experiments.trouble import Trouble
 from otel_ml_exporters.experiments.unreadable import UnreadableRequests
 from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.own_process import allow_open_files, look_for_garbage_rarely
 from otel_ml_exporters.receiver.admission import Admission, Stored
 from otel_ml_exporters.receiver.decode import Decoded, Signal
 from otel_ml_exporters.receiver.grpc import GrpcReceiver, ServerCertificate
@@ -361,7 +359,7 @@ def serve(
         started: called once the service listens.
         makers: exporters the program brings itself.
     """
-    _allow_open_files()
+    allow_open_files()
     service = Service(config, makers=makers)
     asked = threading.Event()
 
@@ -373,7 +371,7 @@ def serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN if config.embedded else ask)
     service.start()
     started(service)
-    _look_for_garbage_rarely()
+    look_for_garbage_rarely()
     try:
         while not asked.is_set() and not service.wait(_POLL_S):
             pass
@@ -383,27 +381,6 @@ def serve(
 
 _POLL_S = 0.2
 """A signal handler cannot wake a wait on another event; this is how long it takes to be seen."""
-
-
-def _look_for_garbage_rarely() -> None:
-    """Keep Python from looking for cycles all the time: each request allocates a few hundred objects that count.
-
-    With 1,024 ranks that was a tenth of the service's time (`perf record`), and next to nothing was found.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_ALLOCATED, 20, 100)
-
-
-_ALLOCATED = 50_000
-"""Objects, more than were freed, after which Python looks for cycles among the new ones; usually 700."""
-
-
-def _allow_open_files() -> None:
-    """Take as many open files as this user may have: a shell's 1,024 are fewer than the connections of a large job."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):  # macOS calls unlimited what it does not give
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _version() -> str:
