@@ -22,6 +22,8 @@ class UnreliableNetwork:
         target: `host:port` of the service.
         lost: share of calls that are answered UNAVAILABLE; half of them after the service had taken them.
         doubled: share of calls that are delivered twice.
+            Of each 1 / share calls it happens to one, and chance says to which: to the first twenty of a slow
+            machine, too.
         delay_s: at most this long a call takes; others overtake it.
     """
 
@@ -31,6 +33,8 @@ class UnreliableNetwork:
         self.address = f"127.0.0.1:{free_port()}"
         self.counts = {"forwarded": 0, "refused": 0, "answer lost": 0, "doubled": 0}
         self._chance = random.Random(seed)
+        self._asked = dict.fromkeys(self.counts, 0)
+        self._chosen = dict.fromkeys(self.counts, 0)
         self._lost, self._doubled, self._delay_s = lost, doubled, delay_s
         self._lock = threading.Lock()
         self._channel = grpc.insecure_channel(target, options=[("grpc.max_send_message_length", 64 << 20)])
@@ -60,8 +64,14 @@ class UnreliableNetwork:
         return answer
 
     def _happens(self, what: str, share: float) -> bool:
+        if not share:
+            return False
         with self._lock:
-            happens = self._chance.random() < share
+            turn = self._asked[what] % round(1 / share)
+            if turn == 0:
+                self._chosen[what] = self._chance.randrange(round(1 / share))
+            happens = turn == self._chosen[what]
+            self._asked[what] += 1
             self.counts[what] += happens
         return happens
 
