@@ -8,7 +8,7 @@ further step closes there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
 from otel_ml_exporters.aggregation.outage import LATE_S
@@ -44,24 +44,24 @@ class Contest:
 
     def due(self) -> float | None:
         """Return when the next decision may fall, in seconds since the epoch."""
-        run = self._run
-        found = (self._run.writers.predecessor(self._run.writers[number]) for number in self._open)
-        awaited = [before for before in found if before is not None]
-        awaited += [peer for number in self._open for peer in self._peers(run.writers[number])]
-        moments = [writer.alive_at + run.settings.heartbeat_s for writer in awaited]
-        moments += [run.writers[number].since + run.settings.heartbeat_s for number in self._open]
-        return (
-            min((moment for moment in moments if moment > run.now), default=run.now + run.settings.heartbeat_s / 4)
-            if moments
-            else None
-        )
+        if not self._open:
+            return None
+        run, heartbeat_s = self._run, self._run.settings.heartbeat_s
+        moments: list[float] = []
+        for writer in (run.writers[number] for number in self._open):
+            before = run.writers.predecessor(writer)
+            awaited = [before] if before is not None else []
+            awaited += self._peers(writer, lambda peer: peer.alive_at + heartbeat_s > run.now)
+            moments += [peer.alive_at + heartbeat_s for peer in awaited]
+            moments.append(writer.since + heartbeat_s)
+        return min((moment for moment in moments if moment > run.now), default=run.now + heartbeat_s / 4)
 
     def is_open_question(self, writer: WriterState, before: WriterState) -> bool:
         """Whether it takes time to see if `writer`, which takes the place of `before`, belongs to a new attempt."""
         return (
             not self._run.is_dead(before)
             or self._run.may_be_late(before, self._run.settings.heartbeat_s)  # what it left in its spool
-            or any(self._may_live(peer) for peer in self._peers(writer))
+            or any(True for _ in self._peers(writer, self._may_live))
         )
 
     def _may_live(self, peer: WriterState) -> bool:
@@ -107,13 +107,13 @@ class Contest:
     def _verdict(self, writer: WriterState, *, at_end: bool) -> bool | None:
         """Return whether `writer` began a new attempt; None while that is open."""
         before = self._run.writers.predecessor(writer)
-        if before is None or before.attempt != writer.attempt:
+        if before is None or before.attempt != writer.attempt or not writer.newest:
             return False
         # Other ranks of a restarted job are a moment behind. Once each rank that still lives has a successor, it hangs.
         is_early = not at_end and self._run.now - writer.since < self._run.settings.heartbeat_s
         if before.replaced_at is None:
             return None if is_early else False  # a twin
-        if any(self._outlives(peer, writer) for peer in self._witnesses(writer)):
+        if any(True for _ in self._witnesses(writer)):
             return None if is_early else False  # the others go on: it came back into their attempt
         if not at_end and self.is_open_question(writer, before):
             return None
@@ -125,35 +125,40 @@ class Contest:
             return peer.boot_alive > writer.writer.born + self._run.settings.heartbeat_s
         return peer.alive_at > writer.since
 
-    def _peers(self, writer: WriterState) -> list[WriterState]:
-        """Return the other ranks of its role that began before its predecessor died, and were not started again."""
-        return [peer for peer in self._others(writer) if peer.newest]
+    def _peers(self, writer: WriterState, holds: Callable[[WriterState], bool]) -> Iterator[WriterState]:
+        """Yield the other ranks of its role that began before its predecessor died, and were not started again."""
+        return self._others(writer, lambda peer: peer.newest and holds(peer))
 
-    def _witnesses(self, writer: WriterState) -> list[WriterState]:
-        """Return those whose life says that the job goes on, also of one that was itself replaced later.
+    def _witnesses(self, writer: WriterState) -> Iterator[WriterState]:
+        """Yield those whose life says that the job goes on, also of one that was itself replaced later.
 
         One that hangs while its rank is started again says nothing: it lives beside its successor.
         """
-        return [peer for peer in self._others(writer) if peer.newest or self._died_before_its_successor(peer)]
+        lived_on = self._others(writer, lambda peer: self._outlives(peer, writer))
+        return (peer for peer in lived_on if peer.newest or self._died_before_its_successor(peer))
 
     def _died_before_its_successor(self, peer: WriterState) -> bool:
         successor = self._run.writers.successor(peer)
-        return successor is not None and successor.began_after(peer)
+        return successor is not None and self._run.writers.began_after(successor, peer)
 
-    def _others(self, writer: WriterState) -> list[WriterState]:
-        """Return the incarnations of other ranks of its role that began before its predecessor died."""
+    def _others(self, writer: WriterState, holds: Callable[[WriterState], bool]) -> Iterator[WriterState]:
+        """Yield the incarnations of other ranks of its role that began before its predecessor died, where `holds`.
+
+        That is asked first: it is false for nearly all of a job with thousands of ranks that was started again.
+        """
         before = self._run.writers.predecessor(writer)
         if before is None:
-            return []
-        return [
-            peer
-            for peer in self._run.writers
-            if peer.writer.role == writer.writer.role
-            and peer.attempt == before.attempt
-            and peer is not writer
-            and peer is not before
-            and peer.native
-            and not peer.child
-            and peer.goodbye is None
-            and not peer.began_after(before)
-        ]
+            return
+        for peer in self._run.writers:
+            if (
+                peer.attempt == before.attempt
+                and peer.writer.role == writer.writer.role
+                and peer is not writer
+                and peer is not before
+                and peer.native
+                and not peer.child
+                and peer.goodbye is None
+                and holds(peer)
+                and not self._run.writers.began_after(peer, before)
+            ):
+                yield peer

@@ -74,7 +74,7 @@ class Ending:
             return True
         rank = (writer.writer.role, writer.writer.rank)
         of_its_rank = [other for other in self._own() if (other.writer.role, other.writer.rank) == rank]
-        return any(other.goodbye is not None and other.began_after(writer) for other in of_its_rank)
+        return any(other.goodbye is not None and self._run.writers.began_after(other, writer) for other in of_its_rank)
 
     def _is_something_under_way(self) -> bool:
         """Whether something that was sent before a goodbye has not arrived: in the Collector a goodbye may overtake."""

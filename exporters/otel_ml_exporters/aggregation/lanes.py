@@ -138,8 +138,9 @@ class Unit:
 
     def remove(self, pieces: list[Piece]) -> None:
         """Give up some pieces; the committed ones are written anew."""
+        gone = {id(piece) for piece in pieces}
+        self.pieces = [piece for piece in self.pieces if id(piece) not in gone]
         for piece in pieces:
-            self.pieces.remove(piece)
             self.size -= piece.size
             piece.shape.users -= 1
         self.folded = None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from otel_ml_exporters.aggregation.contest import Contest
 from otel_ml_exporters.aggregation.lanes import Lane, Track, Unit
 from otel_ml_exporters.aggregation.late import Late
+from otel_ml_exporters.aggregation.lives import Lives
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.writers import WriterState
@@ -28,6 +29,7 @@ class Placing:
         self._contest = contest
         self._close = close
         self._late = late
+        self._lives = Lives(run)
 
     def lane(self, writer: WriterState, axis: str, step: int, seq: int) -> Lane:
         """Return where (`axis`, `step`) of `writer` goes."""
@@ -41,11 +43,11 @@ class Placing:
         attempt = self._attempt(writer, track, step)
         if writer.attempt is None and not writer.child:
             self._enthrone(writer)
-            others = self._contemporaries(writer, attempt)
+            others = self._lives.contemporaries(writer, attempt, track, step)
             if others:
                 self._move(others, attempt, begins=(track, step))
         elif writer.attempt is not None and attempt != writer.attempt:
-            self._move([writer, *self._contemporaries(writer, attempt)], attempt)
+            self._move([writer, *self._lives.contemporaries(writer, attempt, track, step)], attempt)
         writer.attempt = attempt
         return self._enter(writer, track, attempt, step)
 
@@ -54,11 +56,11 @@ class Placing:
         for writer, is_restart in self._contest.decided(at_end=at_end):
             before = self._run.writers.predecessor(writer)
             if is_restart:
-                lanes = [self._run.lanes.all[number] for number in writer.lanes.values()]
+                lanes = [self._run.lanes.all[number] for number in writer.progress]
                 lane = next((lane for lane in lanes if not self._is_beyond(writer, lane)), lanes[0])
-                first = writer.progress[lane.number].first
-                attempt = self._restart(writer, lane, 0 if first is None else first)
-                self._move([writer, *self._contemporaries(writer, attempt)], attempt)
+                step = writer.progress[lane.number].first or 0
+                attempt = self._restart(writer, lane, step)
+                self._move([writer, *self._lives.contemporaries(writer, attempt, lane.track, step)], attempt)
             elif before is not None and before.attempt == writer.attempt and before.replaced_at is None:
                 self._say_twins(writer)
 
@@ -82,11 +84,8 @@ class Placing:
             parent = self._run.writers.parent_of(writer)
             if parent is not None and parent.attempt is not None:
                 return parent.attempt
-        after = self._run.writers.successor(writer) if writer.attempt is None else None
-        if after is not None:
-            return self._past(writer, after)
-        attempt = self._counted(writer) if writer.attempt is None else writer.attempt
-        if writer.attempt is not None and writer.replaced_at is not None:
+        attempt = self._lives.attempt_of(writer, track, step) if writer.attempt is None else writer.attempt
+        if writer.replaced_at is not None or self._run.writers.successor(writer) is not None:
             return attempt  # over: its beginning, too, changes nothing that came after it
         before = self._run.writers.predecessor(writer)
         if before is None or before.attempt != attempt:
@@ -94,45 +93,14 @@ class Placing:
         lane = track.lanes.get(attempt)
         if lane is None or lane.last_closed is None or step > lane.last_closed:
             return attempt
+        if lane.fence is not None and writer.writer.attempt is None:
+            return attempt  # a newer attempt has begun, and this one before that
         if self._contest.is_open_question(writer, before):
             # Nobody waits for who starts so far back that its points could not be kept until it is decided.
             if step > lane.horizon:
                 self._contest.open(writer)
             return attempt
         return self._restart(writer, lane, step)
-
-    def _past(self, writer: WriterState, after: WriterState) -> int:
-        """Return the attempt of an incarnation that is heard for the first time after `after`, its successor, was.
-
-        Where no launcher counts it is that of the rank that began at about the same time, as far as it is one from its
-        predecessor's to its successor's.
-        """
-        who, last = writer.writer, after.attempt or 0
-        if who.attempt is not None:
-            return self._run.attempts.of(who.attempt)
-        before = None if after.before is None else self._run.writers[after.before].attempt
-        peers = [
-            (abs(other.writer.born - who.born), other.attempt)
-            for other in self._run.writers
-            if (other.writer.role, other.writer.boot) == (who.role, who.boot)
-            and other.writer.rank != who.rank
-            and other.attempt is not None
-        ]
-        nearest = min(peers)[1] if peers else last if before is None else before
-        return max(before or 0, min(last, nearest))
-
-    def _counted(self, writer: WriterState) -> int:
-        """Return the attempt of a new writer: its launcher's count, else the newest one of its role.
-
-        Roles restart each for itself: a process that joins one must not fence those of it that go on.
-        """
-        who = writer.writer
-        if who.attempt is None:
-            tracks = self._run.lanes.tracks.values()
-            begun = [attempt for track in tracks if track.role == who.role for attempt in track.lanes]
-            if begun:
-                return max(begun)
-        return self._run.attempts.of(who.attempt)
 
     def _restart(self, writer: WriterState, lane: Lane, step: int) -> int:
         attempts, counted = self._run.attempts, writer.writer.attempt
@@ -145,21 +113,6 @@ class Placing:
             f"at {lane.track.axis} {step}, and {lane.track.axis} {lane.last_closed} had been closed.",
         )
         return restarted
-
-    def _contemporaries(self, writer: WriterState, attempt: int) -> list[WriterState]:
-        """Return the writers of its role that began after its predecessor had lived: they are in `attempt`, too."""
-        before = self._run.writers.predecessor(writer)
-        if before is None or before.attempt is None or before.attempt >= attempt:
-            return []
-        return [
-            other
-            for other in self._run.writers
-            if other is not writer
-            and other.writer.role == writer.writer.role
-            and other.attempt == before.attempt
-            and other.writer.attempt == writer.writer.attempt
-            and other.began_after(before)
-        ]
 
     def _enthrone(self, writer: WriterState) -> None:
         if self._run.writers.successor(writer) is not None:
@@ -252,7 +205,7 @@ class Placing:
             attempt: its number.
             begins: where the writer begins that has delivered nothing yet.
         """
-        known = {lane.number for lane in self._run.lanes if lane.attempt == attempt}
+        known = {lane.number: lane.begins for lane in self._run.lanes if lane.attempt == attempt}
         opened: dict[int, int] = {}
         if begins is not None:
             opened[self._run.lanes.lane(begins[0], attempt).number] = begins[1]
@@ -261,12 +214,14 @@ class Placing:
             self._run.writers.dirty.add(writer.number)
             self._leave_behind(writer)
             for axis, number in list(writer.lanes.items()):
-                lane = self._carry_axis(writer, axis, self._run.lanes.all[number], attempt)
-                if lane is not None and lane.order:
-                    opened[lane.number] = min(lane.order[0], opened.get(lane.number, lane.order[0]))
-        for number in sorted(opened.keys() - known):
-            lane = self._run.lanes.all[number]
-            self._fence(lane.track, lane, opened[number])
+                carried = self._carry_axis(writer, axis, self._run.lanes.all[number], attempt)
+                if carried is not None:
+                    lane, first = carried
+                    opened[lane.number] = min(first, opened.get(lane.number, first))
+        for number, first in sorted(opened.items()):
+            if number not in known or first < known[number]:
+                lane = self._run.lanes.all[number]
+                self._fence(lane.track, lane, first)
 
     def _leave_behind(self, writer: WriterState) -> None:
         """Wait no more for the incarnation before `writer`: it may live, but in an older attempt."""
@@ -276,11 +231,14 @@ class Placing:
             self._run.clock.forget(before.number)
             self._run.writers.dirty.add(before.number)
 
-    def _carry_axis(self, writer: WriterState, axis: str, old: Lane, attempt: int) -> Lane | None:
-        progress = writer.progress.pop(old.number)
+    def _carry_axis(self, writer: WriterState, axis: str, old: Lane, attempt: int) -> tuple[Lane, int] | None:
+        """Return where it went, and its first step there."""
+        del writer.lanes[axis]
+        progress = writer.progress.pop(old.number, None)
+        if progress is None:
+            return None  # all that was heard of it there belonged to a later attempt already
         old.members.remove(writer.number)
         old.watch = None
-        del writer.lanes[axis]
         self._run.lanes.dirty.add(old.number)
         number = writer.number
         steps = [unit.step for unit in old.open.values() if number in unit.points or number in unit.manifests]
@@ -299,7 +257,7 @@ class Placing:
             unit.remove(pieces)
             self._run.open_bytes -= sum(piece.size for piece in pieces)
         self._run.lanes.dirty.add(lane.number)
-        return lane
+        return lane, min([*steps, *(unit.step for unit in late)])
 
     def _carry(self, writer: WriterState, old: Lane, lane: Lane, unit: Unit) -> list[Piece]:
         """Copy what a writer delivered for a unit; return it, for the unit to give up."""

@@ -172,16 +172,6 @@ class WriterState:
         self.born_at = self.writer.born + lag
         self.alive_at = self.boot_alive + lag
 
-    def began_before(self, other: WriterState) -> bool:
-        """Whether it is known to have begun before `other`, whoever was heard first."""
-        return bool(self.writer.boot) and self.writer.boot == other.writer.boot and self.writer.born < other.writer.born
-
-    def began_after(self, other: WriterState) -> bool:
-        """Whether it began after the last sign of life of `other`."""
-        if other.boot_alive and self.writer.boot == other.writer.boot:
-            return self.writer.born > other.boot_alive
-        return self.born_at > other.alive_at
-
     def receive(self, seq: int) -> bool:
         """Note that a running number arrived whole; False where it was known."""
         if not self.received.add(seq):
@@ -346,6 +336,37 @@ class Writers:
             return now - state.alive_at
         return self._newest_beat[state.writer.boot] - state.boot_alive
 
+    def born(self, state: WriterState) -> float | None:
+        """Return when a writer began, by the service's clock; None where its boot has sent no heartbeat.
+
+        That is right to the least time that anything took on its way from there.
+        """
+        lag = self._least_lag.get(state.writer.boot)
+        return None if lag is None else state.writer.born + lag
+
+    def can_compare(self, state: WriterState, other: WriterState) -> bool:
+        """Whether it is known which of the two began first."""
+        if state.writer.boot == other.writer.boot:
+            return bool(state.writer.boot)
+        return state.writer.boot in self._least_lag and other.writer.boot in self._least_lag
+
+    def began_before(self, state: WriterState, other: WriterState) -> bool:
+        """Whether `state` is known to have begun before `other`, whoever was heard first."""
+        if state.writer.boot == other.writer.boot:
+            return bool(state.writer.boot) and state.writer.born < other.writer.born
+        one, two = self.born(state), self.born(other)
+        return one is not None and two is not None and one < two
+
+    def began_after(self, state: WriterState, other: WriterState) -> bool:
+        """Whether `state` began after the last sign of life of `other`."""
+        alive = max(other.boot_alive, other.writer.born)
+        if state.writer.boot and state.writer.boot == other.writer.boot:
+            if other.boot_alive or state.writer.born <= alive:
+                return state.writer.born > alive
+        elif other.boot_alive and (born := self.born(state)) is not None:
+            return born > alive + self._least_lag[other.writer.boot]
+        return state.born_at > other.alive_at
+
     def successor(self, state: WriterState) -> WriterState | None:
         """Return the first incarnation of its (role, rank) known to have begun after it, where one was heard.
 
@@ -353,7 +374,9 @@ class Writers:
         """
         found = None
         other = self._newest.get((state.writer.role, state.writer.rank))
-        while other is not None and other is not state and state.began_before(other):
+        while other is not None and other is not state and other.writer.boot == state.writer.boot:
+            if not self.began_before(state, other):
+                break
             found = other
             other = None if other.before is None else self.all[other.before]
         return found
