@@ -81,13 +81,14 @@ class Lives:
         that says where the attempt begins.
         """
         writers = self._run.writers
+        is_over = writers.successor(writer) is not None
         for other in self._of_role(writer):
             if other.child or other.writer.rank == writer.writer.rank or not writers.can_compare(writer, other):
                 continue
             first = self._first(other, track)
             if first is None or first > step:
                 continue
-            if writers.began_after(other, writer) or self._was_over(other, writer, track, step):
+            if (is_over and writers.began_after(other, writer)) or self._was_over(other, writer, track, step):
                 continue
             former = writers.predecessor(other)
             follows = former is None or writers.began_after(writer, former)
@@ -113,7 +114,16 @@ class Lives:
         return None if progress is None else progress.first
 
     def _by_birth(self, writer: WriterState, newest: int) -> int:
-        """Return the newest attempt of its role of which it is not known that all of it began later."""
-        began_before = self._run.writers.began_before
-        begun = (other.attempt or 0 for other in self._of_role(writer) if not began_before(writer, other))
+        """Return the newest attempt of its role of which it is not known that all of it began later.
+
+        One without a successor may live, and what it records would be lost in an older attempt: ranks that are started
+        together begin within a heartbeat. A child says of its parent's attempt only what its own birth tells.
+        """
+        writers = self._run.writers
+        together_s = 0.0 if writers.successor(writer) is not None else self._run.settings.heartbeat_s
+        begun: list[int] = []
+        for other in self._of_role(writer):
+            one = writers.parent_of(other) if other.child else other
+            if one is None or one.attempt is None or not writers.began_before(writer, one, by_s=together_s):
+                begun.append(other.attempt or 0)
         return max(begun, default=newest)

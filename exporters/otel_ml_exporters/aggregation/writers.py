@@ -350,12 +350,12 @@ class Writers:
             return bool(state.writer.boot)
         return state.writer.boot in self._least_lag and other.writer.boot in self._least_lag
 
-    def began_before(self, state: WriterState, other: WriterState) -> bool:
-        """Whether `state` is known to have begun before `other`, whoever was heard first."""
+    def began_before(self, state: WriterState, other: WriterState, *, by_s: float = 0.0) -> bool:
+        """Whether `state` is known to have begun before `other`, by more than `by_s`, whoever was heard first."""
         if state.writer.boot == other.writer.boot:
-            return bool(state.writer.boot) and state.writer.born < other.writer.born
+            return bool(state.writer.boot) and state.writer.born + by_s < other.writer.born
         one, two = self.born(state), self.born(other)
-        return one is not None and two is not None and one < two
+        return one is not None and two is not None and one + by_s < two
 
     def began_after(self, state: WriterState, other: WriterState) -> bool:
         """Whether `state` began after the last sign of life of `other`."""

@@ -218,3 +218,39 @@ def test_a_rank_first_heard_after_its_attempt_was_over_and_before_its_successor_
 
     assert {record.step for record in service.steps() if record.attempt == 2} == {6}
     assert {step: service.rows()[step]["x"] for step in range(2, 7)} == {**dict.fromkeys(range(2, 6), 3.0), 6: 3.0}
+
+
+def test_a_child_that_is_heard_before_its_parent_does_not_keep_that_in_the_older_attempt() -> None:
+    service, first = Service(), Rank(0, instance="a", boot="b", born=START)
+    for step in range(10):
+        service.take(first.step(step, {"x": 1.0}) + first.inside(step))
+    service.take(first.bye("failed"))
+    service.wait(5)
+    parent = Rank(0, instance="b", boot="b", born=service.now, clock=service.now)
+    child = Rank(0, instance="c", parent="b", boot="b", born=service.now + 0.1, clock=service.now)
+
+    service.take(child.step(4, {"y": 2.0}))
+    service.take(parent.step(4, {"x": 2.0}), parent.step(5, {"x": 2.0}), child.bye(), parent.bye())
+
+    assert service.rows()[4] == {"x": 2.0, "y": 2.0}
+    assert service.rows()[5] == {"x": 2.0}
+
+
+def test_a_rank_that_began_first_and_is_heard_last_is_in_the_attempt_of_those_it_was_started_with() -> None:
+    """It evaluates before it goes on: its first step is below that of the others."""
+    service, first = Service(), life("a", boot="b")
+    for step in range(10):
+        service.take(*[rank.step(step, {"x": 1.0}, "sum") + rank.inside(step) for rank in first])
+    service.wait(20)
+    last, one = (
+        life("b", start=service.now, boot="b")[1],
+        Rank(0, world_size=2, instance="b-0", boot="b", born=service.now + 0.5, clock=service.now + 0.5),
+    )
+    service.now += 1
+    service.take(one.step(8, {"x": 2.0}, "sum") + one.inside(8))
+    service.wait(3, one)
+
+    service.take(*[last.step(step, {"x": 2.0}, "sum") for step in (7, 8, 9)])
+    service.take(one.step(9, {"x": 2.0}, "sum"), one.bye(), last.bye())
+
+    assert {step: service.rows()[step]["x"] for step in (8, 9)} == {8: 4.0, 9: 4.0}
