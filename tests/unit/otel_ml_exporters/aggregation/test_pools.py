@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.strategies import Rank, Service
 from tests.unit.otel_ml_exporters.aggregation.lives import life, live_on
 
@@ -69,19 +71,24 @@ def test_ranks_that_are_heard_late_after_an_outage_are_not_taken_for_dead() -> N
     assert [rows[step]["x"] for step in range(10, 19)] == [6.0] * 9
 
 
-def test_a_pool_that_is_replaced_one_by_one_in_an_outage_is_no_restart() -> None:
+@pytest.mark.parametrize("ticks", [8, 4, 3])
+def test_a_pool_that_is_replaced_one_by_one_in_an_outage_is_no_restart(ticks: int) -> None:
     """Each rank is killed while another goes on; all of it is heard after the outage, of the dead by their spools."""
     service = Service()
     actors = a_pool_at_work(service)
     began = service.now
-    # Rank 0 is killed at once and replaced after half a second; rank 1 goes on for 4 s, and is replaced 0.5 s later.
+    # Rank 0 is killed at once and replaced after half a second; rank 1 goes on for `ticks`, and is replaced one later.
     first = Rank(0, world_size=2, instance="b-0", clock=began, boot="b", born=began + 0.5)
-    second = Rank(1, world_size=2, instance="b-1", clock=began, boot="b", born=began + 4.5)
+    second = Rank(1, world_size=2, instance="b-1", clock=began, boot="b", born=began + (ticks + 1) / 2)
     unheard: dict[Rank, list[object]] = {actors[1]: [], first: [], second: []}
     for tick in range(12):
         service.now += 0.5
         # Who lives from tick to tick, and the step of its first one.
-        for rank, begins, ends, step in ((actors[1], 0, 8, 10), (first, 1, 12, 9), (second, 9, 12, 19)):
+        for rank, begins, ends, step in (
+            (actors[1], 0, ticks, 10),
+            (first, 1, 12, 9),
+            (second, ticks + 1, 12, ticks + 11),
+        ):
             if begins <= tick < ends:
                 rank.clock = service.now
                 now_at = step + tick - begins
@@ -95,4 +102,4 @@ def test_a_pool_that_is_replaced_one_by_one_in_an_outage_is_no_restart() -> None
 
     assert {record.attempt for record in service.steps()} == {0}
     rows = service.rows()
-    assert [rows[step]["x"] for step in range(10, 18)] == [10.0] * 8
+    assert [rows[step]["x"] for step in range(10, 10 + ticks)] == [10.0] * ticks
