@@ -16,10 +16,11 @@ from otel_ml._internal.values import Recordable, UnrecordableError, plain_number
 __all__ = ["add_record", "append", "append_row"]
 
 
-def append(records: list[Any]) -> None:
+def append(records: Iterable[Any]) -> None:
     """Append whole records to the buffer."""
-    RECORDS.extend(records)
-    if len(RECORDS) > LIMIT:
+    buffer = RECORDS
+    buffer += records
+    if len(buffer) > LIMIT:
         relieve()
 
 
@@ -31,8 +32,9 @@ def append_row(row: Row, step: Step, values: dict[str, object], time_ns: int) ->
         if converted is None:
             return False
         numbers = converted
-    RECORDS.extend((row, step, None, time_ns, *numbers))
-    if len(RECORDS) > LIMIT:
+    buffer = RECORDS
+    buffer += (row, step, None, time_ns, *numbers)
+    if len(buffer) > LIMIT:
         relieve()
     return True
 

@@ -21,7 +21,7 @@ class Counter:
 
     def add(self, amount: float, attributes: Mapping[str, object] | None = None, context: Any = None) -> None:
         """Add to the current step."""
-        self._metric.record(amount, attributes=attributes)
+        self._metric.record(amount, attributes)
 
 
 class UpDownCounter:
@@ -36,7 +36,7 @@ class UpDownCounter:
         key = identity(attributes or {})
         with DEFINITIONS.lock:
             level = self._levels[key] = self._levels.get(key, 0) + amount
-            self._metric.record(level, attributes=attributes)
+            self._metric.record(level, attributes)
 
 
 class Histogram:
@@ -47,7 +47,7 @@ class Histogram:
 
     def record(self, amount: float, attributes: Mapping[str, object] | None = None, context: Any = None) -> None:
         """Record a value at the current step."""
-        self._metric.record(amount, attributes=attributes)
+        self._metric.record(amount, attributes)
 
 
 class Gauge:
@@ -58,4 +58,4 @@ class Gauge:
 
     def set(self, amount: float, attributes: Mapping[str, object] | None = None, context: Any = None) -> None:
         """Set the value at the current step."""
-        self._metric.record(amount, attributes=attributes)
+        self._metric.record(amount, attributes)

@@ -27,7 +27,6 @@ _MAX_TABLES = 10_000
 
 def log(
     values: Mapping[str, Any],
-    *,
     step: int | None = None,
     axis: str | None = None,
     prefix: str | None = None,
@@ -92,7 +91,6 @@ def log(
 def record(
     name: str,
     value: Any,
-    *,
     step: int | None = None,
     axis: str | None = None,
     prefix: str | None = None,

@@ -34,11 +34,10 @@ class Metric:
     def record(
         self,
         value: Any,
-        *,
+        attributes: Mapping[str, object] | None = None,
         weight: Any = None,
         step: int | None = None,
         axis: str | None = None,
-        attributes: Mapping[str, object] | None = None,
     ) -> None:
         """Record a value at the current step, or at `step` of `axis`; see `log()`."""
         if NOW.off:
@@ -52,8 +51,9 @@ class Metric:
             and axis is None
             and attributes is None
         ):
-            RECORDS.extend((series, NOW.step or current_step(), value, time_ns()))
-            if len(RECORDS) > LIMIT:
+            records = RECORDS
+            records += (series, NOW.step or current_step(), value, time_ns())
+            if len(records) > LIMIT:
                 relieve()
             return
         try:

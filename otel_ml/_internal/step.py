@@ -79,7 +79,7 @@ def _accepted(index: object, axis: object, call: str) -> bool:
     return True
 
 
-def set_step(index: int, *, axis: str = DEFAULT_AXIS) -> None:
+def set_step(index: int, axis: str = DEFAULT_AXIS) -> None:
     """Make `index` the current step of this process on `axis`.
 
     Records without `step=` count there until the next call; a `with step()` block overrides it for
@@ -96,7 +96,7 @@ def set_step(index: int, *, axis: str = DEFAULT_AXIS) -> None:
         STEPS.set(axis, int(index))
 
 
-def step(index: int, *, axis: str = DEFAULT_AXIS) -> StepBlock | _NoBlock:
+def step(index: int, axis: str = DEFAULT_AXIS) -> StepBlock | _NoBlock:
     """Make `index` the current step inside a `with` block, for this context only.
 
     Several blocks may be open at once, in tasks or threads, on the same or different steps:

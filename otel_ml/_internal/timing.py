@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from otel_ml._internal import device as device_values
+from otel_ml._internal.append import append
 from otel_ml._internal.axes import NOW, STEPS, Step, current_step
 from otel_ml._internal.buffer import LIMIT, RECORDS
 from otel_ml._internal.definition import DEFINITIONS, SPANS_OVER_BUDGET, Reduce, reduction_from
@@ -44,7 +45,8 @@ class Timing(Recording):
             step.spans += 1
             self.end_ns = 0
             self.more = None
-            STATE.begin(self)
+            begin = STATE.begin
+            begin(self)
         else:
             self.span_id = 0
             if watch.span and STATE.budget:
@@ -76,8 +78,9 @@ class Timing(Recording):
         value: float | DeviceElapsed = (end_ns - self.begin_ns) / 1e9
         if self.event is not None:
             value = _elapsed(self.event) or value
-        RECORDS.extend((self.watch.series, step, value, end_ns + STATE.offset_ns))
-        if len(RECORDS) > LIMIT:
+        records = RECORDS
+        records += (self.watch.series, step, value, end_ns + STATE.offset_ns)
+        if len(records) > LIMIT:
             relieve()
 
     def __call__(self, function: F) -> F:
@@ -94,7 +97,7 @@ def timing_of(watch: Watch) -> Timing:
 
 
 def _over_budget(step: Step) -> None:
-    RECORDS.extend((SPANS_OVER_BUDGET, step, 1.0, perf_counter_ns() + STATE.offset_ns))
+    append((SPANS_OVER_BUDGET, step, 1.0, perf_counter_ns() + STATE.offset_ns))
 
 
 def _step_at_end(step: Step) -> Step | None:
@@ -212,7 +215,6 @@ def timed(name: F, /) -> F: ...
 def timed(
     name: str | None = None,
     /,
-    *,
     level: int = 1,
     reduce: Reduce = None,
     within: str | None = None,
@@ -222,7 +224,6 @@ def timed(
 def timed(
     name: Any = None,
     /,
-    *,
     level: int = 1,
     reduce: Reduce = None,
     within: str | None = None,
@@ -318,7 +319,6 @@ _TIMERS: dict[str, Timer] = {}
 
 def timer(
     name: str,
-    *,
     level: int = 1,
     reduce: Reduce = None,
     within: str | None = None,

@@ -41,7 +41,6 @@ class Measure:
     def record(
         self,
         value: Any,
-        *,
         weight: Any = None,
         over: str | None = None,
         step: int | None = None,
@@ -52,7 +51,7 @@ class Measure:
         metric = self._metrics.get(over)
         if metric is None:
             metric = self._metrics[over] = _metric(self, over)
-        metric.record(value, weight=weight, step=step, axis=axis, attributes=attributes)
+        metric.record(value, attributes, weight, step, axis)
 
     def series(self, over: str | None = None) -> Series | None:
         """Return the series that is recorded without attributes; None where this process has too many."""
@@ -67,7 +66,7 @@ class Measures(dict[str, Measure]):
         super().__init__({measure.name.removeprefix(prefix): measure for measure in measures})
         self._rows: dict[tuple[str | None, ...], Row] = {}
 
-    def record(self, values: dict[str, Any], *, over: str | None = None, step: int | None = None) -> None:
+    def record(self, values: dict[str, Any], over: str | None = None, step: int | None = None) -> None:
         """Record values by name, each as `Measure.record()` does."""
         if NOW.off or not values:
             return

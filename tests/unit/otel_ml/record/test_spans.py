@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import random
+import threading
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.context.context import Context, _RuntimeContext
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -71,6 +74,50 @@ def test_timers_and_ordinary_spans_nest_both_ways(recorded, tracing):
     assert inner.parent.span_id == int.from_bytes(ours.span_id, "big")
     assert inner.context.trace_id == outer.context.trace_id
     assert trace.get_current_span() is trace.INVALID_SPAN
+
+
+class ThreadsContext(_RuntimeContext):
+    """A current context that is no `ContextVar`, as `OTEL_PYTHON_CONTEXT` may name one."""
+
+    def __init__(self) -> None:
+        self.local = threading.local()
+
+    def attach(self, context):
+        before = self.get_current()
+        self.local.current = context
+        return before
+
+    def get_current(self):
+        return getattr(self.local, "current", Context())
+
+    def detach(self, token):
+        self.local.current = token
+
+
+def test_timers_and_ordinary_spans_nest_in_a_context_that_the_program_brought(recorded, tracing, monkeypatch):
+    monkeypatch.setattr("opentelemetry.context._RUNTIME_CONTEXT", ThreadsContext())
+    recorded.configure(otel_tracing=True)
+    tracer, exporter = tracing
+    with timed("outer"), tracer.start_as_current_span("user"), timed("inner"):
+        pass
+
+    (user,) = exporter.get_finished_spans()
+    found = by_name(spans(recorded.collect()))
+    assert user.parent.span_id == int.from_bytes(found["outer"].span_id, "big")
+    assert int.from_bytes(found["inner"].parent_span_id, "big") == user.context.span_id
+    assert trace.get_current_span() is trace.INVALID_SPAN
+
+
+def test_a_timer_of_a_generator_that_is_closed_elsewhere_says_nothing(recorded, tracing, caplog):
+    def generate():
+        with timed("t"):
+            yield
+
+    generator = contextvars.copy_context().run(lambda: (made := generate(), next(made))[0])
+    generator.close()
+
+    assert [span.name for span in spans(recorded.collect())] == ["t"]
+    assert not caplog.records
 
 
 def test_the_current_span_of_opentelemetry_is_the_timer(recorded, tracing):
