@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextvars import ContextVar
+from time import time_ns
 from typing import TYPE_CHECKING
 
 from otel_ml.wire.attributes import DEFAULT_AXIS
@@ -151,9 +151,13 @@ class Steps:
         step = axis.steps.get(index)
         if step is None:
             with self.lock:
-                step = axis.steps.setdefault(index, Step(axis, index, self.generation))
-                if len(axis.steps) > self.KEPT:
-                    self._forget_oldest(axis)
+                step = self._new(axis, index)
+        return step
+
+    def _new(self, axis: Axis, index: int) -> Step:
+        step = axis.steps.setdefault(index, Step(axis, index, self.generation))
+        if len(axis.steps) > self.KEPT:
+            self._forget_oldest(axis)
         return step
 
     def _forget_oldest(self, axis: Axis) -> None:
@@ -163,14 +167,19 @@ class Steps:
             axis.steps[index] = oldest  # still needed: the last in line now
 
     def set(self, axis_name: str, index: int) -> None:
-        """Make (axis, index) the process-wide current step."""
-        axis = self.axis(axis_name)
+        """Make (axis, index) the process-wide current step.
+
+        Once a step, with cold caches: each function called and each lock taken costs as much as all of this in a loop.
+        """
+        axis = self.axes.get(axis_name) or self.axis(axis_name)
         with self.lock:
             axis.explicit = True
-            self._move(axis, self.step(axis, index))
+            step = axis.steps.get(index) or self._new(axis, index)
+            self._move(axis, step)
             self.boundaries += 1
             if axis_name == DEFAULT_AXIS or self._default_axis_unset():
-                self._use(axis.current or self.none)
+                self.process = step
+                NOW.step = None if self.blocks_used else step
 
     def end(self, axis_name: str) -> None:
         """Leave the current step of the axis: nothing is current then."""
@@ -237,12 +246,15 @@ class Steps:
         before = axis.current
         axis.current = step
         step.ended = False
-        axis.latest = max(axis.latest, step.index or 0)
+        index = step.index or 0
+        if index > axis.latest:
+            axis.latest = index
         if before is not None and before is not step and not before.blocks:
-            self._end(before)
+            before.ended_ns = time_ns()
+            before.ended = True
 
     def _end(self, step: Step) -> None:
-        step.ended_ns = time.time_ns()
+        step.ended_ns = time_ns()
         step.ended = True
 
     def _use(self, step: Step) -> None:

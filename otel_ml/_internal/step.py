@@ -92,7 +92,9 @@ def set_step(index: int, axis: str = DEFAULT_AXIS) -> None:
     if NOW.off:
         STEPS.wanted[axis] = index
         return
-    if _accepted(index, axis, "set_step()"):
+    if type(index) is int and 0 <= index < 2**63 and type(axis) is str and axis:  # the usual case, without two calls
+        STEPS.set(axis, index)
+    elif _accepted(index, axis, "set_step()"):
         STEPS.set(axis, int(index))
 
 
