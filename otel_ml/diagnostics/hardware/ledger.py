@@ -39,7 +39,7 @@ class Ledger:
             share = 1.0 if now <= since else max(0.0, min(1.0, (moment - since) / (now - since)))
             grown = joules - known
             if grown >= 0:
-                self._at = (moment, known + grown * share)
+                self._at = (moment, min(joules, known + grown * share))  # rounded up it would seem to go back next
                 self._count(grown * share, moment - since)
                 return
         if self.is_counting:  # the counter is silent, or began anew: how much this lap used is unknown
