@@ -77,12 +77,14 @@ class Series:
         plain: its point is a constant prefix and two or four numbers: sums alone, and no attributes.
         ranged: a point of more than one record was sent: minimum and maximum are sent from then on.
         short_prefix, long_prefix: those prefixes, without and with minimum and maximum; empty until first sent.
+        constants: what is the same in every point of a series that is not plain: by (field, size) what stands before
+            the point, by (field, 0) its attributes; None until first sent.
         internal: counted by otel_ml itself, not a value of the user's.
     """
 
     __slots__ = (
-        "attributes", "buckets", "definition", "internal", "long_prefix", "m2", "moments", "order", "ordered",
-        "plain", "ranged", "short_prefix", "special", "weighted",
+        "attributes", "buckets", "constants", "definition", "internal", "long_prefix", "m2", "moments", "order",
+        "ordered", "plain", "ranged", "short_prefix", "special", "weighted",
     )  # fmt: skip
 
     def __init__(self, definition: Definition, attributes: Attributes = (), *, internal: bool = False) -> None:
@@ -94,6 +96,7 @@ class Series:
         self.ranged = False
         self.order = _UNSETTLED
         self.short_prefix = self.long_prefix = b""
+        self.constants: dict[tuple[int, int], bytes] | None = None
 
     def __repr__(self) -> str:
         return f"Series({self.definition.name!r}, {self.attributes!r})"

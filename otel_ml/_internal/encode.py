@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
 from itertools import groupby
+from operator import attrgetter
 
 from otel_ml._internal.buckets import ExponentialBuckets
 from otel_ml._internal.definition import Series
@@ -35,17 +37,48 @@ _SHORT_SIZE, _LONG_SIZE = 36, 54
 # NumberDataPoint: time 3, as_double 4, as_int 6 (sfixed64), attributes 7
 _TIME_DOUBLE = struct.Struct("<BQBd").pack
 _TIME_INT = struct.Struct("<BQBq").pack
+_DOUBLE = struct.Struct("<d").pack
 
 _SCOPE_NAME = text(1, SCOPE)
+_place, _reduction = attrgetter("order"), attrgetter("definition.reduction")
+
+
+def _before_number(key: str) -> tuple[bytes, ...]:
+    """Return what stands before the varint in a scope's attribute that is a whole number, by the varint's length."""
+    heads = [b""]  # no varint is empty
+    for length in range(1, 11):
+        attribute = field(3, text(1, key) + field(2, b"\x18" + bytes(length)))  # AnyValue.int_value = 3
+        heads.append(attribute[:-length])
+    return tuple(heads)
+
+
+_STEP, _SEQ, _SEQ_POINTS = _before_number(STEP), _before_number(SEQ), _before_number(SEQ_POINTS)
 
 
 def scope_bytes(step: int | None, axis: str | None, reduction: str | None, seq: int, points: int) -> bytes:
-    """Encode the `scope` field of a ScopeMetrics."""
-    attributes = [
-        (STEP, step), (AXIS, axis), (REDUCTION, reduction), (SEQ, seq), (SEQ_POINTS, points),
-    ]  # fmt: skip
-    body = [field(3, key_value(key, value)) for key, value in attributes if value is not None]
-    return field(1, _SCOPE_NAME + b"".join(body))
+    """Encode the `scope` field of a ScopeMetrics.
+
+    There are several a step; put together from nothing each would cost as much as thirty points.
+    """
+    parts = [_SCOPE_NAME]
+    if step is not None:
+        number = varint(step)
+        parts += (_STEP[len(number)], number)
+    seq_number, points_number = varint(seq), varint(points)
+    parts += (
+        _names(axis, reduction),
+        _SEQ[len(seq_number)],
+        seq_number,
+        _SEQ_POINTS[len(points_number)],
+        points_number,
+    )
+    return field(1, b"".join(parts))
+
+
+@lru_cache(maxsize=1024)
+def _names(axis: str | None, reduction: str | None) -> bytes:
+    attributes = [(AXIS, axis), (REDUCTION, reduction)]
+    return b"".join(field(3, key_value(key, value)) for key, value in attributes if value is not None)
 
 
 def encoded_scopes(pending: Pending) -> Iterator[tuple[str, int, list[bytes]]]:
@@ -59,14 +92,6 @@ def encoded_scopes(pending: Pending) -> Iterator[tuple[str, int, list[bytes]]]:
             # The same series twice in one ScopeMetrics would be the same identity: the first values get their own.
             parts = [_gauge(one, pending.order[one].first_ns, pending.order[one].first) for one in first_too]
             yield str(reduction), len(parts), parts
-
-
-def _place(series: Series) -> int:
-    return series.order
-
-
-def _reduction(series: Series) -> object:
-    return series.definition.reduction
 
 
 def _metrics(every: list[Series], pending: Pending, times: bytes) -> tuple[int, list[bytes], list[Series]]:
@@ -120,6 +145,21 @@ def _metric_prefix(series: Series, kind: int, point_size: int, suffix_size: int)
     return b"\x12" + varint(size) + head + data_head + point_head
 
 
+def _known_prefix(series: Series, kind: int, point_size: int, suffix_size: int) -> bytes:
+    """Return the prefix of points of few sizes: it is made once for each."""
+    constants = _constants(series)
+    prefix = constants.get((kind, point_size))
+    if prefix is None:
+        prefix = constants[kind, point_size] = _metric_prefix(series, kind, point_size, suffix_size)
+    return prefix
+
+
+def _constants(series: Series) -> dict[tuple[int, int], bytes]:
+    if series.constants is None:
+        series.constants = {}
+    return series.constants
+
+
 def _short_prefix(series: Series) -> bytes:
     series.short_prefix = _metric_prefix(series, _HISTOGRAM, _SHORT_SIZE, len(_DELTA))
     return series.short_prefix
@@ -131,17 +171,30 @@ def _long_prefix(series: Series) -> bytes:
 
 
 def _attributes(number: int, series: Series) -> bytes:
-    return b"".join(field(number, key_value(key, value)) for key, value in series.attributes)
+    if not series.attributes:
+        return b""
+    constants = _constants(series)
+    attributes = constants.get((number, 0))
+    if attributes is None:
+        pairs = [field(number, key_value(key, value)) for key, value in series.attributes]
+        attributes = constants[number, 0] = b"".join(pairs)
+    return attributes
 
 
 def _value_attributes(number: int, series: Series, pending: Pending) -> bytes:
     out = b""
     if series.m2:
-        out += field(number, key_value(M2, pending.m2[series]))
+        out += _before_double(number, M2) + _DOUBLE(pending.m2[series])
     weights = pending.weights.get(series)
     if weights is not None:
-        out += field(number, key_value(WSUM, weights[0])) + field(number, key_value(WXSUM, weights[1]))
+        out += _before_double(number, WSUM) + _DOUBLE(weights[0]) + _before_double(number, WXSUM) + _DOUBLE(weights[1])
     return out
+
+
+@cache
+def _before_double(number: int, key: str) -> bytes:
+    """Return what stands before the double in an attribute of a point that is one."""
+    return field(number, key_value(key, 0.0))[:-8]
 
 
 def _range(series: Series, state: Moments, low_tag: int, high_tag: int) -> bytes:
@@ -161,7 +214,7 @@ def _histogram(series: Series, pending: Pending, state: Moments, times: bytes) -
             _range(series, state, 0x59, 0x61),
         )
     )
-    return _metric_prefix(series, _HISTOGRAM, len(point), len(_DELTA)) + point + _DELTA
+    return _known_prefix(series, _HISTOGRAM, len(point), len(_DELTA)) + point + _DELTA
 
 
 def _exponential(series: Series, pending: Pending, state: Moments, buckets: ExponentialBuckets, times: bytes) -> bytes:
@@ -198,7 +251,7 @@ def _zigzag(number: int) -> int:
 
 def _gauge(series: Series, time_ns: int, value: float) -> bytes:
     point = _TIME_DOUBLE(0x19, time_ns, 0x21, value) + _attributes(7, series)
-    return _metric_prefix(series, _GAUGE, len(point), 0) + point
+    return _known_prefix(series, _GAUGE, len(point), 0) + point
 
 
 def encoded_gauge(
@@ -206,5 +259,10 @@ def encoded_gauge(
 ) -> bytes:
     """Encode a ScopeMetrics with one whole number of the protocol itself: a manifest or a position."""
     point = _TIME_INT(0x19, time_ns, 0x31, value) + key_values(7, attributes or {})
-    metric = text(1, name) + field(_GAUGE, field(1, point))
-    return scope_bytes(step, axis, None, seq, 1) + field(2, metric)
+    return scope_bytes(step, axis, None, seq, 1) + _before_gauge(name, len(point)) + point
+
+
+@lru_cache(maxsize=64)
+def _before_gauge(name: str, point_size: int) -> bytes:
+    metric = field(2, text(1, name) + field(_GAUGE, field(1, bytes(point_size))))
+    return metric[:-point_size]

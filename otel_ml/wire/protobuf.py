@@ -29,6 +29,8 @@ def varint(number: int) -> bytes:
         return _SMALL[number]
     if 128 <= number < 16_384:
         return bytes((number & 127 | 128, number >> 7))
+    if 16_384 <= number < 2_097_152:
+        return bytes((number & 127 | 128, number >> 7 & 127 | 128, number >> 14))
     number &= 0xFFFF_FFFF_FFFF_FFFF
     out = bytearray()
     while number > 127:

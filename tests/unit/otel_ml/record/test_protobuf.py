@@ -3,7 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import ScopeMetrics
 
+from otel_ml._internal.encode import encoded_gauge, scope_bytes
 from otel_ml.wire.protobuf import any_value, key_value
 
 scalars = (
@@ -45,3 +47,27 @@ def test_key_value_is_read_back_by_protobuf(key, value):
 def test_what_has_no_place_in_protobuf_becomes_text():
     assert back(AnyValue.FromString(any_value(2**80))) == str(2**80)
     assert back(AnyValue.FromString(any_value(object))) == str(object)
+
+
+# Of every length that a varint may have.
+numbers = st.integers(0, 63).flatmap(lambda bits: st.integers(0, 2**bits - 1 if bits else 0))
+
+
+@given(st.none() | numbers, st.none() | texts, st.none() | texts, numbers, numbers)
+def test_a_scope_is_read_back_by_protobuf(step, axis, reduction, seq, points):
+    scope = ScopeMetrics.FromString(scope_bytes(step, axis, reduction, seq, points)).scope
+
+    given = {"ml.step": step, "ml.step.axis": axis, "ml.reduction": reduction, "ml.seq": seq, "ml.seq.points": points}
+    assert scope.name == "otel_ml"
+    found = {pair.key: back(pair.value) for pair in scope.attributes}
+    assert found == {key: value for key, value in given.items() if value is not None}
+
+
+@given(numbers, numbers, numbers, numbers, st.dictionaries(texts, texts, max_size=2))
+def test_a_gauge_of_the_protocol_is_read_back_by_protobuf(step, value, time_ns, seq, attributes):
+    scope = ScopeMetrics.FromString(encoded_gauge("otel_ml.step.points", "step", step, value, time_ns, seq, attributes))
+
+    (metric,) = scope.metrics
+    (point,) = metric.gauge.data_points
+    assert (metric.name, point.as_int, point.time_unix_nano) == ("otel_ml.step.points", value, time_ns)
+    assert {pair.key: back(pair.value) for pair in point.attributes} == attributes
