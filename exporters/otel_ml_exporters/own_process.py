@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import gc
+import os
 import resource
 from contextlib import suppress
+from pathlib import Path
 
-__all__ = ["allow_open_files", "look_for_garbage_rarely"]
+__all__ = ["allow_open_files", "let_training_go_first", "look_for_garbage_rarely"]
 
 _ALLOCATED = 50_000
 """Objects, more than were freed, after which Python looks for cycles among the new ones; usually 700."""
+
+_NICE = 5
+"""A third of what a rank gets of a core that both want, and all of one that nobody wants (sched(7)). With 10 it is a
+tenth: ranks that never wait would leave the service less than it needs to follow them (ADR 0020)."""
 
 
 def allow_open_files() -> None:
@@ -27,3 +33,18 @@ def look_for_garbage_rarely() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_ALLOCATED, 20, 100)
+
+
+def let_training_go_first() -> None:
+    """Be nice to the processes of the job on the same cores: for an embedded service, once its threads have begun.
+
+    Linux shares cores among sessions before it does among their processes (autogroups, sched(7)), and so the session is
+    nice, too. Only where both are the service's own: whoever starts it in a shell keeps that as it is.
+    """
+    if os.getpgrp() != os.getpid() or os.getsid(0) != os.getpid():
+        return
+    with suppress(OSError):
+        # The group, since PRIO_PROCESS is one thread on Linux.
+        os.setpriority(os.PRIO_PGRP, 0, os.getpriority(os.PRIO_PROCESS, 0) + _NICE)
+    with suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(_NICE))

@@ -40,7 +40,7 @@ from otel_ml_exporters.experiments.self_telemetry import run_measures
 from otel_ml_exporters.experiments.trouble import Trouble
 from otel_ml_exporters.experiments.unreadable import UnreadableRequests
 from otel_ml_exporters.exporter import Exporter
-from otel_ml_exporters.own_process import allow_open_files, look_for_garbage_rarely
+from otel_ml_exporters.own_process import allow_open_files, let_training_go_first, look_for_garbage_rarely
 from otel_ml_exporters.receiver.admission import Admission, Stored
 from otel_ml_exporters.receiver.decode import Decoded, Signal
 from otel_ml_exporters.receiver.grpc import GrpcReceiver, ServerCertificate
@@ -372,6 +372,8 @@ def serve(
     service.start()
     started(service)
     look_for_garbage_rarely()
+    if config.embedded:
+        let_training_go_first()  # not before: a start is waited for
     try:
         while not asked.is_set() and not service.wait(_POLL_S):
             pass

@@ -1,8 +1,9 @@
 """A real training loop, torch DDP over gloo on 4 ranks, with and without recording: wall and CPU time of a step.
 
-One run; blocks of steps with everything on (metrics, timers, spans, sending, a service on the same cores) and blocks
-without a call of otel_ml take turns in the same processes, so that neither has its own start, memory or place on the
-cores. Each block is preceded by steps that do not count. What both have is an idle run: a heartbeat a second.
+One run in embedded mode. Blocks of steps with everything on (metrics, timers, spans, sending, the service that the
+ranks have started on the same cores) and blocks without a call of otel_ml take turns in the same processes, so that
+neither has its own start, memory or place on the cores. Each block is preceded by steps that do not count. What both
+have is an idle run: a heartbeat a second.
 """
 
 from __future__ import annotations
@@ -13,13 +14,11 @@ import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-from tests.benchmarks.child import bare_environment, sending_to
+from tests.benchmarks.child import bare_environment
 from tests.benchmarks.figures import Figure, Found
 from tests.benchmarks.sizes import Size
-from tests.collector.pipeline import Service
-from tests.e2e.jobs import torchrun
+from tests.e2e.jobs import services_of, torchrun, until
 
 __all__ = ["confident", "difference", "measure", "slowdown"]
 
@@ -52,10 +51,7 @@ def measure(size: Size) -> Found:
 
 def job(size: Size, step_ms: int, metrics: int, timers: int) -> list[tuple[dict[str, float], dict[str, float]]]:
     """Run the job; return seconds a step of (with, without) otel_ml, pair by pair, the mean over the ranks."""
-    with (
-        tempfile.TemporaryDirectory(prefix="otel-ml-bench-") as name,
-        Service(Path(name), "jsonl,tensorboard") as service,
-    ):
+    with tempfile.TemporaryDirectory(prefix="otel-ml-bench-") as name:
         spec = {
             "step_ms": step_ms,
             "metrics": metrics,
@@ -66,13 +62,16 @@ def job(size: Size, step_ms: int, metrics: int, timers: int) -> list[tuple[dict[
         command = [*torchrun(RANKS, "-m", "tests.benchmarks.ddp_rank"), json.dumps(spec)]
         done = subprocess.run(
             [str(part) for part in command],
-            env=bare_environment(**sending_to(service.endpoint)),
+            env=bare_environment(
+                OTEL_ML_DIR=name, OTEL_ML_EXPORTERS="jsonl,tensorboard", OTEL_ML_CONSOLE="off", OTEL_ML_CAPTURE="off"
+            ),
             cwd=name,
             capture_output=True,
             text=True,
             check=False,
             timeout=900,
         )
+        until(lambda: not services_of(OTEL_ML_DIR=name))
     if done.returncode:
         raise RuntimeError(f"The DDP job failed:\n{done.stdout}{done.stderr}")
     found: list[tuple[dict[str, float], dict[str, float]]] = json.loads(done.stdout.splitlines()[-1])

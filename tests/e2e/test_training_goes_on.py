@@ -49,6 +49,18 @@ def test_training_goes_on_when_the_service_or_the_network_is_gone_and_says_so_on
     assert len([line for line in said.splitlines() if re.search("reach|no answer", line)]) == 1, said
 
 
+def test_training_goes_first_on_the_cores_it_shares_with_an_embedded_service(tmp_path: Path) -> None:
+    env = environment(OTEL_ML_EXPERIMENT_ID="goes-first")
+
+    with processes([([sys.executable, "-m", "tests.e2e.loop", 300, 0.02], env)], tmp_path) as [training]:
+        reach(training, 50)
+        [service] = services_of(OTEL_ML_EXPERIMENT_ID="goes-first")
+        until(lambda: os.getpriority(os.PRIO_PROCESS, service) > os.getpriority(os.PRIO_PROCESS, training.pid))
+        training.communicate(timeout=60)
+
+    assert training.returncode == 0
+
+
 def test_every_value_is_counted_once_even_when_the_service_is_killed_with_kill_9(tmp_path: Path) -> None:
     env = environment(OTEL_ML_EXPERIMENT_ID="kill-the-service")
 

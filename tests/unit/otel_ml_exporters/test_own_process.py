@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+PROGRAM = """
+import os, threading
+from pathlib import Path
+from otel_ml_exporters.own_process import let_training_go_first
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+let_training_go_first()
+tasks = Path("/proc/self/task")
+threads = [int(task.name) for task in tasks.iterdir()] if tasks.exists() else [0]
+print({os.getpriority(os.PRIO_PROCESS, thread) for thread in threads})
+group = Path("/proc/self/autogroup")
+print(group.read_text().split()[-1] if group.exists() else "none")
+"""
+
+
+def said(*, of_its_own: bool, nice: int = 0) -> list[str]:
+    """Return the niceness of all threads, and of the session, of a process that lets training go first."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        start_new_session=of_its_own,
+        preexec_fn=lambda: os.nice(nice) and None,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+class TestLetTrainingGoFirst:
+    def test_all_threads_and_the_session_are_nice(self) -> None:
+        mine = os.getpriority(os.PRIO_PROCESS, 0)
+
+        threads, session = said(of_its_own=True)
+
+        assert threads == f"{{{mine + 5}}}"
+        assert session in {"5", "none"}
+
+    def test_a_job_that_is_nice_itself_goes_first_all_the_same(self) -> None:
+        mine = os.getpriority(os.PRIO_PROCESS, 0)
+
+        threads, _ = said(of_its_own=True, nice=8)
+
+        assert threads == f"{{{mine + 13}}}"
+
+    def test_the_session_of_a_shell_stays_as_it_is(self) -> None:
+        mine = os.getpriority(os.PRIO_PROCESS, 0)
+
+        threads, session = said(of_its_own=False)
+
+        assert threads == f"{{{mine}}}"
+        assert session != "5"
