@@ -14,7 +14,7 @@ tasks = Path("/proc/self/task")
 threads = [int(task.name) for task in tasks.iterdir()] if tasks.exists() else [0]
 print({os.getpriority(os.PRIO_PROCESS, thread) for thread in threads})
 group = Path("/proc/self/autogroup")
-print(group.read_text().split()[-1] if group.exists() else "none")
+print((group.read_text() if group.exists() else "").split()[-1:])  # nothing for a session that began with the machine
 """
 
 
@@ -38,7 +38,7 @@ class TestLetTrainingGoFirst:
         threads, session = said(of_its_own=True)
 
         assert threads == f"{{{mine + 5}}}"
-        assert session in {"5", "none"}
+        assert session in {"['5']", "[]"}
 
     def test_a_job_that_is_nice_itself_goes_first_all_the_same(self) -> None:
         mine = os.getpriority(os.PRIO_PROCESS, 0)
@@ -53,4 +53,4 @@ class TestLetTrainingGoFirst:
         threads, session = said(of_its_own=False)
 
         assert threads == f"{{{mine}}}"
-        assert session != "5"
+        assert session != "['5']"
