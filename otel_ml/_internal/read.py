@@ -24,7 +24,8 @@ def read(run: Run | str | PathLike[str]) -> Mapping[str, Series]:
     An amendment supersedes the value it amends; of a step done in several attempts, the newest counts.
 
     Args:
-        run: a `Run`, its folder, its `metrics.jsonl`, or its id below `OTEL_ML_DIR`.
+        run: a `Run`, its folder, its `metrics.jsonl`, its id below `OTEL_ML_DIR`, or `"latest"`: the run there that
+            was written to last.
 
     Raises:
         OtelMLError: there is no such file; says where it was looked for.
@@ -52,7 +53,7 @@ def _file_of(run: Run | str | PathLike[str]) -> Path:
         given = Path(fspath(run))
     candidates = [given, given / "metrics.jsonl", given / "jsonl" / "metrics.jsonl"]
     if len(given.parts) == 1:
-        candidates += sorted(Config.from_env().dir.glob(f"*/{given}/metrics.jsonl"))
+        candidates += _below(Config.from_env().dir, given.name)
     for path in candidates:
         if path.is_file():
             return path
@@ -60,6 +61,12 @@ def _file_of(run: Run | str | PathLike[str]) -> Path:
     raise OtelMLError(
         f"No metrics of {str(given)!r}: looked for {looked}. Exporter 'jsonl' writes them.", slug="no-metrics"
     )
+
+
+def _below(base: Path, run: str) -> list[Path]:
+    if run == "latest":
+        return sorted(base.glob("*/*/metrics.jsonl"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    return sorted(base.glob(f"*/{run}/metrics.jsonl"))
 
 
 def _rows(path: Path) -> Iterator[Mapping[str, Any]]:

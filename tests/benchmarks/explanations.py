@@ -108,7 +108,7 @@ MEMORY = (
     "recorded as fast as Python can. The [curve](#curves) shows that it does not grow with the steps."
 )
 
-JSON = "Most of it is `repr` of the numbers: the shortest text that reads back as the same number."
+JSON = "orjson formats the numbers in a fraction of it; the rest is what the file system takes for their bytes."
 
 TRACKERS = (
     "It includes the backend's own client: W&B's hands each row to another process, MLflow's writes "

@@ -87,7 +87,7 @@ def without(packages: str, case: Case, run_dir: Path) -> str:
     return done.stdout.strip()
 
 
-OPTIONAL = "crc32c,mlflow,orjson,PIL,pyarrow,swanlab,tensorboard,tensorflow,torch,trackio,wandb"
+OPTIONAL = "crc32c,mlflow,PIL,pyarrow,swanlab,tensorboard,tensorflow,torch,trackio,wandb"
 
 
 def test_without_its_package_an_exporter_says_what_to_install_and_needs_no_other(case: Case, run_dir: Path) -> None:

@@ -13,6 +13,7 @@ from otel_ml.exceptions import ConfigError
 from otel_ml.wire.names import sanitised
 from otel_ml_exporters.errors import ExporterClosedError, RetryableExportError, on_disk
 from otel_ml_exporters.exporter import Exporter, every_problems
+from otel_ml_exporters.json_text import json_text
 from otel_ml_exporters.records import (
     Artifact,
     Audio,
@@ -100,7 +101,7 @@ class JsonlExporter(Exporter):
         try:
             self._spans.append([_spans(record) for record in records if isinstance(record, SpanBatch)])
             others = [record for record in records if not isinstance(record, SpanBatch)]
-            self._metrics.append([_json(self._row(record)) for record in others])
+            self._metrics.append([json_text(self._row(record), default=dict) + b"\n" for record in others])
         except OSError as error:
             self._spans.cut(spans_before)
             raise RetryableExportError(f"{self._dir} cannot be written to: {error}.") from error
@@ -162,10 +163,6 @@ def _step_row(record: StepRecord) -> dict[str, object]:
 def _spans(batch: SpanBatch) -> bytes:
     start = f'{{"seq":{batch.seq},'
     return "".join([f"{start}{line[1:]}\n" for line in SpanLines.of(batch.spans).lines]).encode()
-
-
-def _json(row: dict[str, object]) -> bytes:
-    return json.dumps(row, separators=(",", ":"), check_circular=False, default=dict).encode() + b"\n"
 
 
 class _Lines:

@@ -11,6 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from otel_ml_exporters.json_text import json_text
 from otel_ml_exporters.records import (
     Artifact,
     Audio,
@@ -77,7 +78,7 @@ def encode(record: Record) -> Row:
         return kind, f'{{"seq":{record.seq},"spans":[\n{lines}\n]}}', None
     content = _content(record)
     media = content.pop(_MEDIA[kind]) if kind in _MEDIA else None
-    return kind, json.dumps(content, separators=(",", ":"), default=_plain), media
+    return kind, json_text(content, default=_plain).decode(), media
 
 
 def decode(row: Row) -> Record:

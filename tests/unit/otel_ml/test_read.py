@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,26 @@ def test_a_run_is_found_by_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     write(tmp_path / "digits" / "01JX", row(1, 0, loss=3.0))
 
     assert otel_ml.read("01JX") == {"loss": ([0], [3.0])}
+
+
+def test_latest_is_the_run_that_was_written_to_last_whatever_the_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path))
+    for at, (experiment, run) in enumerate([("digits", "01JX"), ("words", "c5028a7a"), ("digits", "007f00")], start=1):
+        written = write(tmp_path / experiment / run, row(1, 0, loss=at)) / "metrics.jsonl"
+        os.utime(written, (at, at))
+
+    assert otel_ml.read("latest") == {"loss": ([0], [3.0])}
+
+
+def test_a_folder_that_is_called_latest_is_that_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "digits" / "01JX", row(1, 0, loss=3.0))
+    write(tmp_path / "latest", row(1, 0, loss=4.0))
+
+    assert otel_ml.read("latest") == {"loss": ([0], [4.0])}
 
 
 def test_a_run_that_is_not_there_says_where_it_was_looked_for(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Collection
 
-__all__ = ["identifier", "row_key"]
+__all__ = ["identifier", "row_key", "row_keys"]
 
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_.\-]")
 _OWN_KEYS = frozenset({"_step", "_timestamp", "_runtime", "_wandb"})
@@ -34,3 +35,8 @@ def row_key(name: str) -> str:
         ('train/loss', 'metric/_step')
     """
     return f"metric/{name}" if name in _OWN_KEYS else name
+
+
+def row_keys(names: Collection[str]) -> Collection[str]:
+    """Return the keys of metrics in a history row, in the order of `names`."""
+    return names if _OWN_KEYS.isdisjoint(names) else [row_key(name) for name in names]

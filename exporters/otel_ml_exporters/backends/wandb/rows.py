@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from otel_ml_exporters.backends.wandb.names import row_key
+from otel_ml_exporters.backends.wandb.names import row_keys
 from otel_ml_exporters.records import JsonValue, StepRecord
 
-__all__ = ["AMENDMENT", "ATTEMPT", "MAX_ROW_BYTES", "axis_key", "fitting", "plain", "step_row"]
+__all__ = ["AMENDMENT", "ATTEMPT", "MAX_ROW_BYTES", "axis_key", "fitting", "plain", "step_row", "step_values"]
 
 ATTEMPT = "otel_ml/attempt"
 AMENDMENT = "otel_ml/amendment"
@@ -25,14 +25,27 @@ def axis_key(axis: str) -> str:
     return f"otel_ml/{axis}"
 
 
-def step_row(record: StepRecord) -> dict[str, Any]:
-    """Return the row of a closed step; `_step` is not part of it.
+def step_values(record: StepRecord) -> dict[str, Any]:
+    """Return the values of a closed step by the keys that they have in a row.
 
     Examples:
-        >>> step_row(StepRecord(7, "trainer", "step", 3, 0, 1.5, {"loss": 0.25}))
+        >>> step_values(StepRecord(7, "trainer", "step", 3, 0, 1.5, {"loss": 0.25, "_step": 2.0}))
+        {'loss': 0.25, 'metric/_step': 2.0}
+    """
+    values = dict(zip(row_keys(record.values), record.values.values(), strict=True))
+    if set(map(type, values.values())) <= {float}:
+        return values
+    return {key: _number(value) for key, value in values.items()}
+
+
+def step_row(record: StepRecord, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row that holds `values` of a closed step; `_step` is not part of it.
+
+    Examples:
+        >>> step_row(StepRecord(7, "trainer", "step", 3, 0, 1.5, {}), {"loss": 0.25})
         {'loss': 0.25, 'otel_ml/step': 3, 'otel_ml/attempt': 0, '_timestamp': 1.5}
     """
-    row: dict[str, Any] = {row_key(name): _number(value) for name, value in record.values.items()}
+    row = dict(values)
     row[axis_key(record.axis)] = record.step
     row[ATTEMPT] = record.attempt
     row["_timestamp"] = record.time
@@ -46,7 +59,9 @@ def fitting(row: Mapping[str, Any], limit: int = MAX_ROW_BYTES) -> tuple[dict[st
 
     The keys of the row's place (axis, attempt, time) are its last ones and always kept.
     """
-    size = sum(len(key) + _BYTES_PER_VALUE for key in row)
+    size = len("".join(row)) + _BYTES_PER_VALUE * len(row)
+    if size <= limit:
+        return dict(row), 0
     kept = dict(row)
     for key in [key for key in row if not key.startswith(("otel_ml/", "_timestamp"))][::-1]:
         if size <= limit:

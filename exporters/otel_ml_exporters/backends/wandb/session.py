@@ -10,7 +10,15 @@ from typing import Any
 
 from otel_ml_exporters.backends.wandb.media import artifact, media
 from otel_ml_exporters.backends.wandb.names import row_key
-from otel_ml_exporters.backends.wandb.rows import AMENDMENT, ATTEMPT, axis_key, fitting, plain, step_row
+from otel_ml_exporters.backends.wandb.rows import (
+    AMENDMENT,
+    ATTEMPT,
+    axis_key,
+    fitting,
+    plain,
+    step_row,
+    step_values,
+)
 from otel_ml_exporters.errors import PermanentExportError
 from otel_ml_exporters.records import (
     Artifact,
@@ -81,12 +89,12 @@ class Session:
             self.done = record.seq
 
     def _log_step(self, record: StepRecord) -> None:
-        row = step_row(record)
-        surplus = [key for key in map(row_key, record.values) if not self._has_room(key)]
+        values = step_values(record)
+        surplus = self._admit(values)
         for key in surplus:
-            row.pop(key, None)
-        self._bind(record.axis, [key for key in map(row_key, record.values) if key in row])
-        row, left_out = fitting(row)
+            del values[key]
+        self._bind(record.axis, values)
+        row, left_out = fitting(step_row(record, values))
         self._log_row(row, record.seq)
         if surplus:
             raise PermanentExportError(
@@ -99,14 +107,12 @@ class Session:
                 "its limit is 10 MB."
             )
 
-    def _has_room(self, key: str) -> bool:
-        """Whether `key` is a metric of the run, or may become one."""
-        if key in self._metrics:
-            return True
-        if len(self._metrics) >= self._names:
-            return False
-        self._metrics.add(key)
-        return True
+    def _admit(self, keys: Iterable[str]) -> Sequence[str]:
+        """Make metrics of the run of those of `keys` that are new; return those for which there is no room."""
+        new = [key for key in keys if key not in self._metrics]
+        room = max(0, self._names - len(self._metrics))
+        self._metrics.update(new[:room])
+        return new[room:]
 
     def _log_media(self, record: Text | Table | Image | Audio | HistogramValue) -> None:
         with tempfile.TemporaryDirectory(prefix="otel-ml-") as folder:

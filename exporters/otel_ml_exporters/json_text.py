@@ -1,0 +1,42 @@
+"""JSON in which every number of Python comes back to the last bit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+__all__ = ["json_text"]
+
+
+def json_text(content: object, default: Callable[[Any], object]) -> bytes:
+    """Return `content` as one line of ASCII; `NaN`, `Infinity` and `-Infinity` as Python and JavaScript write them.
+
+    orjson takes a twentieth of the time of `json` for a row of numbers (`python -m tests.benchmarks --only exporters`).
+    What the two write differently is left to `json`: numbers that are not finite, for which orjson writes `null`;
+    text that is not ASCII, since some readers take U+2028 for the end of a line; whole numbers of more than 64 bits.
+
+    Args:
+        content: what `json.dumps` takes.
+        default: returns what `json` knows for what it does not know.
+
+    Raises:
+        TypeError: `default` does not know a value either.
+
+    Examples:
+        >>> json_text({"loss": 0.5, "steps": [1, 2]}, default=dict)
+        b'{"loss":0.5,"steps":[1,2]}'
+        >>> json_text({"loss": float("nan")}, default=dict)
+        b'{"loss":NaN}'
+    """
+    try:
+        text = orjson.dumps(content, default)
+    except TypeError:
+        return _thorough(content, default)
+    return text if text.isascii() and b"null" not in text else _thorough(content, default)
+
+
+def _thorough(content: object, default: Callable[[Any], object]) -> bytes:
+    return json.dumps(content, separators=(",", ":"), default=default).encode()
