@@ -12,14 +12,16 @@ import numpy.typing as npt
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.aggregation.fold import STATS, SUM
 from otel_ml_exporters.aggregation.piece import Piece, Shape, Source
-from otel_ml_exporters.aggregation.points import Buckets, Partials, stats_of, times_of
+from otel_ml_exporters.aggregation.points import Buckets, Partials, Points, stats_of, sums_of, times_of
 
 __all__ = ["bucket_of", "decode_pieces", "encode_units"]
 
 _VALUES, _NAN, _SUM, _ONE = "v", "n", "s", "1"
 
+_LONE = _ONE + _VALUES + _SUM + _SUM + _NAN + _NAN + _NAN
+"""Of single values: count, sum, min, max, m2, wsum, wxsum."""
 
-MAX_POINTS = 16_384
+MAX_POINTS = 2**18
 """Points that are encoded together, as in `ahead`."""
 
 
@@ -50,11 +52,10 @@ def _encode(form: Sequence[tuple[int, str]], units: Sequence[Sequence[Piece]]) -
     for (shape, reduction), places in groups.items():
         points = [pieces[place].partials for place in places for pieces in units]
         size = len(places), len(units), len(points[0].series)
-        stats, times = stats_of(points).reshape(*size, STATS), times_of(points).reshape(*size, 2)
-        columns = [_mode(stats, column) for column in range(STATS)]
+        columns, values = _columns(points, size)
+        times = times_of(points).reshape(*size, 2)
         shared = bool((times == times[:, :, :1]).all())
         kept = times[:, :, :1] if shared else times
-        values = [stats[:, :, :, column] for column, mode in enumerate(columns) if mode == _VALUES]
         for number, pieces in enumerate(units):
             members = [pieces[place] for place in places]
             headers[number].append(
@@ -63,7 +64,7 @@ def _encode(form: Sequence[tuple[int, str]], units: Sequence[Sequence[Piece]]) -
                     "reduction": reduction,
                     "writers": [piece.source.number for piece in members],
                     "seqs": [piece.seq for piece in members],
-                    "columns": "".join(columns),
+                    "columns": columns,
                     "shared": shared,
                     "buckets": _stored([piece.partials.buckets for piece in members]),
                 }
@@ -105,6 +106,15 @@ def decode_pieces(data: bytes, shape: Callable[[int], Shape], source: Callable[[
                 form.series, stats[row], times[row], _buckets(header["buckets"] and header["buckets"][row])
             )
             yield Piece(source(number), seq, reduction, form, partials, partials.newest_ns)
+
+
+def _columns(points: Sequence[Points], size: tuple[int, int, int]) -> tuple[str, Sequence[npt.NDArray[np.float64]]]:
+    """Return how each statistic is told, and those that are told by their values, each in the shape `size`."""
+    if all(each.is_lone for each in points):  # next to all that workers send: six of the seven need not be read
+        return _LONE, [sums_of(points).reshape(size)]
+    stats = stats_of(points).reshape(*size, STATS)
+    columns = "".join(_mode(stats, column) for column in range(STATS))
+    return columns, [stats[..., column] for column, mode in enumerate(columns) if mode == _VALUES]
 
 
 def _stored(buckets: list[tuple[Buckets | None, ...] | None]) -> list[tuple[Buckets | None, ...] | None] | None:

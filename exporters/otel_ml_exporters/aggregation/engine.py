@@ -95,13 +95,19 @@ class Engine:
         writer = self._room.writer(observation)
         if writer is None:
             return
-        if not (isinstance(observation, _OF_OTHERS) and run.native):  # a scraped GPU does not tell that the job lives
-            run.outage.hear(run.now, run.clock.heard_at)
-            run.clock.hear(writer.number, now, run.live)
-            writer.heard_at = run.now
-            writer.since = writer.since or run.now
+        if writer.heard_at != now:  # a request brings tens of observations at one time
+            self._hear(writer, observation, now)
         run.writers.dirty.add(writer.number)
         self._takers[type(observation)](writer, observation)
+
+    def _hear(self, writer: WriterState, observation: Observation, now: float) -> None:
+        run = self._run
+        if isinstance(observation, _OF_OTHERS) and run.native:
+            return  # a scraped GPU does not tell that the job lives
+        run.outage.hear(run.now, run.clock.heard_at)
+        run.clock.hear(writer.number, now, run.live)
+        writer.heard_at = run.now
+        writer.since = writer.since or run.now
 
     def advance(self, now: float) -> None:
         """Close what is due at `now`."""

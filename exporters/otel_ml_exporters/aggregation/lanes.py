@@ -165,6 +165,7 @@ class Lane:
         open: step → its unit, while it is not closed.
         order: the open steps, ascending.
         retained: step → its unit, after it closed and while its fold state is kept for late data.
+        retained_bytes: what those weigh.
         members: writers that ever delivered here.
         known: steps that ever held anything.
         last_closed: the highest closed step.
@@ -194,6 +195,7 @@ class Lane:
         "open",
         "order",
         "retained",
+        "retained_bytes",
         "track",
         "watch",
     )
@@ -205,6 +207,7 @@ class Lane:
         self.open: dict[int, Unit] = {}
         self.order: list[int] = []
         self.retained: dict[int, Unit] = {}
+        self.retained_bytes = 0
         self.members: list[int] = []
         self.known = IntervalSet()
         self.last_closed: int | None = None

@@ -47,7 +47,7 @@ class Late:
         unit = self.kept(lane, step)
         before = unit.weight
         unit.add(piece)
-        self._run.retained_bytes += unit.weight - before
+        lane.retained_bytes += unit.weight - before
         unit.waiting += len(piece.partials.series)
         if unit.late_since is None:
             unit.late_since = self._run.active
@@ -85,7 +85,7 @@ class Late:
         for number in unit.manifests:
             self._expect(unit, number)
         lane.retained[unit.step] = unit
-        run.retained_bytes += unit.weight
+        lane.retained_bytes += unit.weight
         run.touch(lane, unit)
         if len(lane.retained) > run.settings.retained_steps:
             complete = (step for step, kept in lane.retained.items() if not kept.missing and kept.late_since is None)
@@ -114,7 +114,7 @@ class Late:
         """Take late points of one writer, not exported yet, out of a closed unit: they belong to a later attempt."""
         before = unit.weight
         unit.remove(pieces)
-        self._run.retained_bytes += unit.weight - before
+        lane.retained_bytes += unit.weight - before
         unit.waiting -= sum(len(piece.partials.series) for piece in pieces)
         unit.missing.discard(pieces[0].source.number)
         if unit.waiting <= 0:
@@ -152,7 +152,7 @@ class Late:
         track.tally.amended += sum(name in before for name in changed)
         track.tally.closed += unit.waiting
         unit.waiting, unit.late_since, unit.exported = 0, None, row.values
-        run.retained_bytes += unit.weight - before_size
+        lane.retained_bytes += unit.weight - before_size
         run.touch(lane, unit)
         if changed:
             emit_values(run.output, lane, unit, row, changed, amendment=True)
@@ -160,7 +160,7 @@ class Late:
 
     def _most_crowded(self) -> Lane | None:
         lanes = [lane for lane in self._run.lanes if lane.retained]
-        return max(lanes, key=lambda lane: sum(unit.weight for unit in lane.retained.values()), default=None)
+        return max(lanes, key=lambda lane: lane.retained_bytes, default=None)
 
     def _let_go(self, lane: Lane, step: int) -> None:
         unit = lane.retained[step]
@@ -168,7 +168,7 @@ class Late:
             self._export(lane, unit)
         del lane.retained[step]
         lane.horizon = max(lane.horizon, step)
-        self._run.retained_bytes -= unit.weight
+        lane.retained_bytes -= unit.weight
         self._run.drop(unit)
 
 

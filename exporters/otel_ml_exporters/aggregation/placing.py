@@ -192,7 +192,7 @@ class Placing:
             run.drop(unit)
         for step in [step for step in lane.retained if step >= first]:
             unit = lane.retained.pop(step)
-            run.retained_bytes -= unit.size
+            lane.retained_bytes -= unit.weight
             run.drop(unit)
         lane.open, lane.order = {}, []
         run.lanes.dirty.add(lane.number)

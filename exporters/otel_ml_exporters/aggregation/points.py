@@ -84,6 +84,11 @@ class Partials(NamedTuple):
     buckets: tuple[Buckets | None, ...] | None = None
 
     @property
+    def is_lone(self) -> bool:
+        """Whether every point is known to be one value."""
+        return False
+
+    @property
     def newest_ns(self) -> int:
         """Time of the newest record; 0 where there is none."""
         return int(self.times[:, 1].max(initial=0))
@@ -125,6 +130,7 @@ class Layout:
         lone: [n], which points are one value: a Gauge's, or a Histogram's without minimum and maximum.
         first: [n], offsets of the first record's time; -1 where it is not sent.
         last: [n], offsets of the last record's time.
+        is_lone: every point is one value: its sum says all of its statistics.
     """
 
     series: tuple[SeriesKey, ...]
@@ -133,6 +139,7 @@ class Layout:
     lone: npt.NDArray[np.bool_]
     first: Ints
     last: Ints
+    is_lone: bool
 
     def stats(self, messages: Sequence[bytes]) -> Floats:
         """Return [messages × n, 7], a statistic's values side by side in memory."""
@@ -143,7 +150,7 @@ class Layout:
         for statistic, form, rows, offsets in self.columns:
             stats[statistic][:, rows] = words[starts + offsets].view(form)
         # A single value is its own minimum and maximum; a sender may leave them out.
-        if self.lone.all():
+        if self.is_lone:
             stats[MIN], stats[MAX] = stats[SUM], stats[SUM]
         else:
             alone = stats[COUNT] == 1
@@ -187,8 +194,7 @@ def _words(data: bytes) -> Ints:
     return words
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Packed:
+class Packed(NamedTuple):
     """Points as the message they came in; reads like `Partials`. What has buckets is never packed."""
 
     layout: Layout
@@ -213,6 +219,11 @@ class Packed:
     def buckets(self) -> None:
         """No point has any."""
         return
+
+    @property
+    def is_lone(self) -> bool:
+        """Whether every point is one value: then its sum says all of its statistics."""
+        return self.layout.is_lone
 
     @property
     def newest_ns(self) -> int:

@@ -32,7 +32,7 @@ class RunState:
         left_out: reason → points for which there was no room.
         events: log records taken.
         native: a writer of ours was heard.
-        open_bytes, retained_bytes: memory of units.
+        open_bytes: memory of units that are not closed.
         changed_units: units whose header is to be committed.
         gone_units: numbers of units to be removed from the committed state, and their number of chunks.
     """
@@ -55,7 +55,6 @@ class RunState:
         self.started_at: float | None = None
         self.origin_ns: int | None = None
         self.open_bytes = 0
-        self.retained_bytes = 0
         self.next_unit = 0
         self.events = 0
         self.native = False
@@ -67,6 +66,11 @@ class RunState:
     def active(self) -> float:
         """Seconds that count for time-outs."""
         return self.clock.active
+
+    @property
+    def retained_bytes(self) -> int:
+        """Memory of closed units that are kept for late data."""
+        return sum(lane.retained_bytes for lane in self.lanes)
 
     def new_unit(self, lane: Lane, step: int) -> Unit:
         """Number a new unit."""

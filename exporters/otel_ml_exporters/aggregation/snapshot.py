@@ -207,7 +207,7 @@ class Snapshot:
                 unit.stored = len(unit.pieces)
         for lane in run.lanes:
             run.open_bytes += sum(unit.size for unit in lane.open.values())
-            run.retained_bytes += sum(unit.weight for unit in lane.retained.values())
+            lane.retained_bytes += sum(unit.weight for unit in lane.retained.values())
 
     def _restore_rest(self, entries: Mapping[str, Mapping[str, bytes]]) -> None:
         for number, data in entries.get("spans", {}).items():

@@ -221,7 +221,9 @@ class WriterState:
         A goodbye may overtake a whole queue: logs have one of their own in the Collector. What lies before it is
         missing only after nothing else is.
         """
-        highest = max(self.received.highest or 0, max(self.parts, default=0))
+        highest = self.received.highest or 0
+        if self.parts:
+            highest = max(highest, *self.parts)
         if self.goodbye is not None and self.goodbye.seq == highest:
             before = max(self.received.highest_below(highest), max(self.parts, default=0))
             return before if before > self.floor else highest

@@ -158,7 +158,8 @@ class RequestParser:
         length = self._length or 0
         if len(self._buffer) < length:
             return None
-        found = bytes(self._buffer[:length])
+        with memoryview(self._buffer) as buffered:  # a slice of the buffer itself would be one more copy
+            found = bytes(buffered[:length])
         del self._buffer[:length]
         return found
 

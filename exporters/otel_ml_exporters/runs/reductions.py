@@ -89,7 +89,7 @@ class ExtraReductions:
             rows.setdefault(wanted, []).append(row)
         for reduction, chosen in rows.items():
             part = partials if len(rows) == 1 else partials.some(chosen)
-            yield replace(fragment, reduction=reduction, partials=part)
+            yield fragment._replace(reduction=reduction, partials=part)
 
     def _reduction(self, name: str, asked: Reduction, partials: Partials, row: int) -> Reduction:
         self._seen.add(name)

@@ -12,7 +12,16 @@ from pathlib import Path
 
 from otel_ml.exceptions import OtelMLError
 
-__all__ = ["DamagedError", "NoRoomError", "StorageError", "insert", "open_database", "private_folder", "storage_errors"]
+__all__ = [
+    "DamagedError",
+    "NoRoomError",
+    "StorageError",
+    "delete",
+    "insert",
+    "open_database",
+    "private_folder",
+    "storage_errors",
+]
 
 
 class StorageError(OtelMLError):
@@ -51,7 +60,7 @@ def private_folder(path: Path) -> Path:
     return path
 
 
-def open_database(path: Path, schema: str, patience_s: float = 0.0) -> sqlite3.Connection:
+def open_database(path: Path, schema: str, patience_s: float = 0.0, *, page_size: int = 4096) -> sqlite3.Connection:
     """Open `path`, creating it (mode 0600) with `schema`, for this process alone.
 
     `synchronous=FULL`: a commit is on the disk when it returns, because an acknowledgement follows it.
@@ -63,6 +72,7 @@ def open_database(path: Path, schema: str, patience_s: float = 0.0) -> sqlite3.C
         path: of the file.
         schema: statements that create what is missing.
         patience_s: seconds to wait for another process to close the file.
+        page_size: bytes of a page of a new file.
 
     Raises:
         StorageError: corrupt, not a database, in use by another process, or not writable.
@@ -72,6 +82,7 @@ def open_database(path: Path, schema: str, patience_s: float = 0.0) -> sqlite3.C
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         connection = sqlite3.connect(path, timeout=patience_s, isolation_level=None, check_same_thread=False)
         try:
+            connection.execute(f"PRAGMA page_size={page_size}")
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
@@ -108,6 +119,19 @@ def insert(connection: sqlite3.Connection, into: str, rows: Iterable[Sequence[ob
         statement = f"{into} VALUES {','.join([row] * len(some))}"
         last = connection.execute(statement, list(chain.from_iterable(some))).lastrowid or 0
     return last
+
+
+def delete(connection: sqlite3.Connection, where: str, keys: Sequence[object]) -> None:
+    """Delete the rows of these keys.
+
+    Args:
+        connection: inside a transaction.
+        where: the statement up to `IN`.
+        keys: of the rows, of which some may not be there.
+    """
+    for begin in range(0, len(keys), _ROWS):
+        some = keys[begin : begin + _ROWS]
+        connection.execute(f"{where} IN ({','.join('?' * len(some))})", some)
 
 
 def _batches(rows: Iterable[Sequence[object]]) -> Iterator[Sequence[Sequence[object]]]:

@@ -18,7 +18,14 @@ from pathlib import Path
 
 from otel_ml_exporters.records import Record
 from otel_ml_exporters.storage.codec import Row, decode, encode
-from otel_ml_exporters.storage.database import DamagedError, StorageError, insert, open_database, storage_errors
+from otel_ml_exporters.storage.database import (
+    DamagedError,
+    StorageError,
+    delete,
+    insert,
+    open_database,
+    storage_errors,
+)
 from otel_ml_exporters.storage.remains import BASE, Remains, number_anew, take_over
 from otel_ml_exporters.storage.salvage import is_suspect, newest_aside, rebuilt, suspect
 from otel_ml_exporters.storage.seal import sealed, unsealed
@@ -251,9 +258,9 @@ class Outbox:
 
     def _write_state(self, changes: Mapping[str, bytes | None]) -> None:
         kept = [(key, sealed(value)) for key, value in changes.items() if value is not None]
-        gone = [(key,) for key, value in changes.items() if value is None]
+        gone = [key for key, value in changes.items() if value is None]
         insert(self._connection, "INSERT OR REPLACE INTO engine", kept)
-        self._connection.executemany("DELETE FROM engine WHERE key = ?", gone)
+        delete(self._connection, "DELETE FROM engine WHERE key", gone)
 
     def _publish(self, records: Sequence[Record], rows: Sequence[tuple[int, str, str, bytes | None]]) -> None:
         if not records:

@@ -316,3 +316,17 @@ def test_what_a_killed_process_had_left_of_steps_before_the_restart_still_counts
     rows = service.rows()
     assert [rows[step]["x"] for step in range(4, 9)] == [2.0, 2.0, 2.0, 2.0, 4.0]
     assert service.engine.status.counts.superseded == 2
+
+
+def test_the_memory_of_steps_that_are_done_again_is_given_back() -> None:
+    service, first = Service(), life("a")
+    for step in range(10):
+        service.take(*[rank.step(step, {"x": 1.0}) for rank in first])
+    service.wait(20)
+    second = life("b", start=service.now)
+    service.take(*[rank.step(3, {"x": 2.0}) for rank in second])
+    counted = service.engine.status.retained_bytes
+
+    service.restart()  # what is kept is weighed anew
+
+    assert counted == service.engine.status.retained_bytes > 0
