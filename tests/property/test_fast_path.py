@@ -63,10 +63,11 @@ def plain(observation: Observation) -> object:
     if isinstance(observation, Spans):
         return observation.writer, list(observation.spans)
     if not isinstance(observation, (Fragment, ForeignPoint, ForeignPoints)):
-        return observation
+        return type(observation), observation
     points = observation.partials.unpack()
     rows = [[None if math.isnan(value) else value for value in row] for row in points.stats.tolist()]
-    rest = {one.name: getattr(observation, one.name) for one in fields(observation) if one.name != "partials"}
+    names = observation._fields if isinstance(observation, Fragment) else [one.name for one in fields(observation)]
+    rest = {name: getattr(observation, name) for name in names if name != "partials"}
     return rest, points.series, rows, points.times.tolist(), points.buckets
 
 

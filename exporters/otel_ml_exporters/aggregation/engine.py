@@ -95,7 +95,7 @@ class Engine:
         writer = self._room.writer(observation)
         if writer is None:
             return
-        if writer.heard_at != now:  # a request brings tens of observations at one time
+        if writer.heard_at != now or run.clock.heard_at != now:  # a request brings tens of observations at one time
             self._hear(writer, observation, now)
         run.writers.dirty.add(writer.number)
         self._takers[type(observation)](writer, observation)

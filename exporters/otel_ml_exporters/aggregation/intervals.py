@@ -65,6 +65,26 @@ class IntervalSet:
             highs.insert(place, number)
         return True
 
+    def go_on(self, first: int, count: int) -> bool:
+        """Add `count` numbers from `first` on, where all are higher than any that is here; False, and nothing, else.
+
+        Examples:
+            >>> seen = IntervalSet([(1, 4)])
+            >>> seen.go_on(5, 3), seen.go_on(9, 2), seen.go_on(10, 2)
+            (True, True, False)
+            >>> seen.pairs()
+            [(1, 7), (9, 10)]
+        """
+        last = self._highs[-1] if self._highs else first - 2
+        if first <= last:
+            return False
+        if first == last + 1:
+            self._highs[-1] += count
+        else:
+            self._lows.append(first)
+            self._highs.append(first + count - 1)
+        return True
+
     def any_between(self, low: int, high: int) -> bool:
         """Whether a number lies strictly between `low` and `high`."""
         place = bisect_left(self._highs, low + 1)

@@ -2,39 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator
 
 from otel_ml_exporters.aggregation.writers import WriterState
+from otel_ml_exporters.span_lines import SpanLines
 
 __all__ = ["NewestSpans"]
 
 _OF_A_WRITER = 256
-"""Ten steps of a job with 20 timers, and more."""
+"""Ten steps of a job with 20 timers, and more; of a request that goes beyond it all are kept."""
 
 _MAX_LINES = 65_536
 """Of all writers together, about 16 MiB; who was heard longest ago is forgotten first."""
 
 
 class NewestSpans:
-    """Spans as the lines they are stored as, so that keeping them costs a slice for each request."""
+    """Spans as the text they are stored as: to keep them costs as much for a hundred of a request as for one."""
 
     def __init__(self) -> None:
-        self._lines: dict[WriterState, tuple[str, ...]] = {}
+        self._kept: dict[WriterState, deque[SpanLines]] = {}
+        self._counts: dict[WriterState, int] = {}
         self._count = 0
 
-    def take(self, writer: WriterState, lines: Sequence[str]) -> None:
-        """Keep the newest of `lines`, the spans of one request."""
-        if not lines:
+    def take(self, writer: WriterState, spans: SpanLines) -> None:
+        """Keep the spans of one request, as long as they are among the newest."""
+        if not spans:
             return
-        before = self._lines.pop(writer, ())
-        kept = (*before, *lines[-_OF_A_WRITER:])[-_OF_A_WRITER:]
-        self._lines[writer] = kept
-        self._count += len(kept) - len(before)
-        while self._count > _MAX_LINES:
-            self._count -= len(self._lines.pop(next(iter(self._lines))))
+        kept = self._kept.pop(writer, None) or deque()
+        self._kept[writer] = kept  # the last one now
+        kept.append(spans)
+        self._grow(writer, len(spans))
+        while len(kept) > 1 and self._counts[writer] - len(kept[0]) >= _OF_A_WRITER:
+            self._grow(writer, -len(kept.popleft()))
+        while self._count > _MAX_LINES and len(self._kept) > 1:
+            longest_ago = next(iter(self._kept))
+            del self._kept[longest_ago]
+            self._count -= self._counts.pop(longest_ago)
+
+    def _grow(self, writer: WriterState, count: int) -> None:
+        self._counts[writer] = self._counts.get(writer, 0) + count
+        self._count += count
 
     def of(self, role: str, rank: int, attempt: int) -> Iterator[str]:
         """Yield what is kept of a rank and its child processes in an attempt, oldest first for each of them."""
-        for state, lines in self._lines.items():
+        for state, kept in self._kept.items():
             if state.attempt == attempt and state.writer.rank == rank and state.writer.role == role:
-                yield from lines
+                for spans in kept:
+                    yield from spans.lines

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from otel_ml.wire.attributes import TIMER_LEVEL
 from otel_ml_exporters.aggregation.intervals import IntervalSet
 from otel_ml_exporters.aggregation.observation import Spans
@@ -28,7 +26,7 @@ class SpanIntake:
 
     def __init__(self, run: RunState) -> None:
         self._run = run
-        self._pending: list[str] = []
+        self._pending: list[SpanLines] = []
         self.seen: dict[int, IntervalSet] = {}
         self.changed: set[int] = set()
         self.delivered = 0
@@ -39,24 +37,26 @@ class SpanIntake:
         if batch.timers:
             fresh = self._new_timers(writer.number, batch)
         else:
-            fresh = SpanLines.of(span for span in batch.spans if self._new(writer.number, span)).lines
+            fresh = SpanLines.of(span for span in batch.spans if self._new(writer.number, span))
         self.duplicates += len(batch.spans) - len(fresh)
         self.delivered += len(fresh)
-        self._pending += fresh
+        self._pending.append(fresh)
         self._run.newest_spans.take(writer, fresh)
 
     def emit(self) -> None:
         """Emit what came since the last time, as one batch."""
-        if self._pending:
-            self._run.output.emit(SpanBatch, spans=SpanLines(self._pending))
-            self._pending = []
+        pending, self._pending = SpanLines.joined(self._pending), []
+        if pending:
+            self._run.output.emit(SpanBatch, spans=pending)
 
-    def _new_timers(self, writer: int, batch: Spans) -> Sequence[str]:
-        seen = self._seen_of(writer)
-        lines = SpanLines.of(batch.spans).lines
-        fresh = [line for line, number in zip(lines, batch.timers, strict=True) if seen.add(number)]
+    def _new_timers(self, writer: int, batch: Spans) -> SpanLines:
+        seen, spans = self._seen_of(writer), SpanLines.of(batch.spans)
+        first, count = batch.timers[0], len(batch.timers)
+        if batch.timers != tuple(range(first, first + count)) or not seen.go_on(first, count):
+            fresh = [line for line, number in zip(spans.lines, batch.timers, strict=True) if seen.add(number)]
+            spans = SpanLines(fresh)
         seen.forget_lowest(MAX_GAPS)
-        return fresh
+        return spans
 
     def _new(self, writer: int, span: Span) -> bool:
         if TIMER_LEVEL not in span.attributes:

@@ -162,7 +162,8 @@ def _step_row(record: StepRecord) -> dict[str, object]:
 
 def _spans(batch: SpanBatch) -> bytes:
     start = f'{{"seq":{batch.seq},'
-    return "".join([f"{start}{line[1:]}\n" for line in SpanLines.of(batch.spans).lines]).encode()
+    lines = SpanLines.of(batch.spans).text[1:].replace("\n{", f"\n{start}")
+    return f"{start}{lines}\n".encode()
 
 
 class _Lines:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,6 +55,9 @@ _FORMS_BYTES = 8 * 2**20
 _LINE = '{"trace_id":"%s","span_id":"%s","parent_id":%s,"name":%s,"start_ns":%s,"end_ns":%s%s'
 """A span as JSON; the last place is for what follows from its writer and from what it has in common with others."""
 
+_PARTS = 11
+_FILLED = [slice(place, None, _PARTS) for place in (1, 3, 5, 7, 9, 10)]
+
 _U64 = struct.Struct("<Q")
 
 
@@ -78,13 +80,13 @@ class _Layout(NamedTuple):
     Attributes:
         fields: six of each span, one span after the other.
         columns: the places among the six of the ids of trace, span and parent, the times, and what follows them.
-        text: a line for each span, with a place for each of the six in this order.
+        text: a line for each span in eleven parts; the places in `_FILLED` are for the six in this order.
         ids: the span ids, joined, as numbers.
     """
 
     fields: struct.Struct
     columns: Sequence[slice]
-    text: str
+    text: list[str]
     ids: struct.Struct
 
 
@@ -109,25 +111,29 @@ class Timers:
             found = self._one_by_one(message, who) if layout is None else self._at_once(layout, message, who)
         except (ValueError, IndexError, struct.error, DecodeError):
             return None
-        return (Spans(writer, SpanLines(found[0]), tuple(found[1])),) if found is not None else None
+        return (Spans(writer, *found),) if found is not None else None
 
-    def _at_once(self, layout: _Layout, message: bytes, who: str) -> tuple[Sequence[str], Sequence[int]]:
+    def _at_once(self, layout: _Layout, message: bytes, who: str) -> tuple[SpanLines, tuple[int, ...]]:
         values = layout.fields.unpack(message)
         traces, spans, parents, starts, ends, tails = (values[column] for column in layout.columns)
         known = {tail: who + (self._tails.get(tail) or self._tail(tail)) for tail in set(tails)}
-        rows = zip(
-            map(bytes.hex, traces),
-            map(bytes.hex, spans),
-            [f'"{parent.hex()}"' if parent else "null" for parent in parents],
-            starts,
-            ends,
-            map(known.__getitem__, tails),
+        text = layout.text.copy()
+        for places, found in zip(
+            _FILLED,
+            (
+                map(bytes.hex, traces),
+                map(bytes.hex, spans),
+                map(bytes.hex, parents),
+                map(str, starts),
+                map(str, ends),
+                map(known.__getitem__, tails),
+            ),
             strict=True,
-        )
-        text = layout.text % tuple(chain.from_iterable(rows))
-        return text.split("\n"), layout.ids.unpack(b"".join(spans))  # in JSON a line ends nowhere else
+        ):
+            text[places] = found
+        return SpanLines.of_text("".join(text), len(spans)), layout.ids.unpack(b"".join(spans))
 
-    def _one_by_one(self, message: bytes, who: str) -> tuple[Sequence[str], Sequence[int]] | None:
+    def _one_by_one(self, message: bytes, who: str) -> tuple[SpanLines, tuple[int, ...]] | None:
         if message.startswith(_SCOPE):
             first, last, places_of = len(_SCOPE), len(message), _ours
         elif message.endswith(_SCOPE):
@@ -143,7 +149,8 @@ class Timers:
             return None
         lines = [self._line(message, places, who) for places in every]
         self._learn(message, every)
-        return lines, [int.from_bytes(message[places.span : places.span + 8], "big") for places in every]
+        ids = (int.from_bytes(message[places.span : places.span + 8], "big") for places in every)
+        return SpanLines(lines), tuple(ids)
 
     def _learn(self, message: bytes, every: Sequence[_Places]) -> None:
         found = tuple((places.name, places.parent is None, places.tail_size) for places in every)
@@ -217,7 +224,12 @@ def _mask_and_layout(
             form += f"{begin - at}x{code}"
             at = begin + length
     columns = [slice(column, None, len(fields)) for column in range(len(fields))]
-    text = "\n".join(_LINE % ("%s", "%s", "%s", name.replace("%", "%%"), "%s", "%s", "%s") for name in names)
+    text = [
+        part
+        for places, name in zip(every, names, strict=True)
+        for part in _parts(name, has_parent=places.parent is not None)
+    ]
+    text[0] = text[0].lstrip()
     layout = _Layout(
         struct.Struct(f"{form}{size - at}x"),
         columns if is_ascending else columns[::-1],
@@ -225,6 +237,24 @@ def _mask_and_layout(
         struct.Struct(f">{len(every)}Q"),
     )
     return mask, layout
+
+
+def _parts(name: str, *, has_parent: bool) -> Sequence[str]:
+    """Return the line of a span as parts, of which those in `_FILLED` are empty; it begins with the end of another."""
+    before, after = ('"', '"') if has_parent else ("null", "")
+    return (
+        '\n{"trace_id":"',
+        "",
+        '","span_id":"',
+        "",
+        f'","parent_id":{before}',
+        "",
+        f'{after},"name":{name},"start_ns":',
+        "",
+        ',"end_ns":',
+        "",
+        "",
+    )
 
 
 def _ours(message: bytes, start: int, end: int) -> _Places:

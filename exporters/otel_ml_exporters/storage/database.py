@@ -60,7 +60,7 @@ def private_folder(path: Path) -> Path:
     return path
 
 
-def open_database(path: Path, schema: str, patience_s: float = 0.0, *, page_size: int = 4096) -> sqlite3.Connection:
+def open_database(path: Path, schema: str, patience_s: float = 0.0) -> sqlite3.Connection:
     """Open `path`, creating it (mode 0600) with `schema`, for this process alone.
 
     `synchronous=FULL`: a commit is on the disk when it returns, because an acknowledgement follows it.
@@ -72,7 +72,6 @@ def open_database(path: Path, schema: str, patience_s: float = 0.0, *, page_size
         path: of the file.
         schema: statements that create what is missing.
         patience_s: seconds to wait for another process to close the file.
-        page_size: bytes of a page of a new file.
 
     Raises:
         StorageError: corrupt, not a database, in use by another process, or not writable.
@@ -82,7 +81,6 @@ def open_database(path: Path, schema: str, patience_s: float = 0.0, *, page_size
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         connection = sqlite3.connect(path, timeout=patience_s, isolation_level=None, check_same_thread=False)
         try:
-            connection.execute(f"PRAGMA page_size={page_size}")
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")

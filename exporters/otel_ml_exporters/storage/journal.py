@@ -30,10 +30,6 @@ CREATE TABLE IF NOT EXISTS identity (name TEXT NOT NULL)
 """
 # AUTOINCREMENT: an id must not come back after the table was emptied, runs remember the last one they consumed.
 
-_PAGE = 32 * 1024
-"""Bytes. Each page is written twice, by two calls and by one: with the usual 4 KiB, requests of 100 KB took a tenth
-more CPU time of the service (`python -m tests.benchmarks --only throughput`)."""
-
 _GROUP = 512
 """Most entries in one commit; bounds how long the first one waits."""
 
@@ -133,7 +129,7 @@ class Journal(Generic[T]):
         self._connection.close()
 
     def _open(self, patience_s: float) -> None:
-        self._connection = open_database(self._path, _SCHEMA, patience_s, page_size=_PAGE)
+        self._connection = open_database(self._path, _SCHEMA, patience_s)
         try:
             self.identity = self._read_identity()
             with storage_errors(self._path):
