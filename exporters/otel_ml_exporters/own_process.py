@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import resource
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["allow_open_files", "let_training_go_first", "look_for_garbage_rarely"]
+__all__ = ["allow_open_files", "keep_freed_memory", "let_training_go_first", "look_for_garbage_rarely"]
 
 _ALLOCATED = 50_000
 """Objects, more than were freed, after which Python looks for cycles among the new ones; usually 700."""
@@ -33,6 +34,22 @@ def look_for_garbage_rarely() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_ALLOCATED, 20, 100)
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Parameters of mallopt(3)."""
+
+
+def keep_freed_memory() -> None:
+    """Keep up to 64 MiB of memory that is free, instead of giving it back and asking for it anew at each commit.
+
+    A commit builds texts and arrays of megabytes. From the kernel each of their pages is a fault: with 60,000 of them a
+    second the service took a fifth fewer spans (`perf stat` of `tests.benchmarks --only throughput`).
+    """
+    with suppress(AttributeError, OSError):  # another C library than GNU's
+        change = ctypes.CDLL(None).mallopt
+        change(_MMAP_THRESHOLD, 32 * 2**20)
+        change(_TRIM_THRESHOLD, 64 * 2**20)
 
 
 def let_training_go_first() -> None:

@@ -40,7 +40,12 @@ from otel_ml_exporters.experiments.self_telemetry import run_measures
 from otel_ml_exporters.experiments.trouble import Trouble
 from otel_ml_exporters.experiments.unreadable import UnreadableRequests
 from otel_ml_exporters.exporter import Exporter
-from otel_ml_exporters.own_process import allow_open_files, let_training_go_first, look_for_garbage_rarely
+from otel_ml_exporters.own_process import (
+    allow_open_files,
+    keep_freed_memory,
+    let_training_go_first,
+    look_for_garbage_rarely,
+)
 from otel_ml_exporters.receiver.admission import Admission, Stored
 from otel_ml_exporters.receiver.decode import Decoded, Signal
 from otel_ml_exporters.receiver.grpc import GrpcReceiver, ServerCertificate
@@ -360,6 +365,7 @@ def serve(
         makers: exporters the program brings itself.
     """
     allow_open_files()
+    keep_freed_memory()
     service = Service(config, makers=makers)
     asked = threading.Event()
 

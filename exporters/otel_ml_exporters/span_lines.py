@@ -17,11 +17,8 @@ _NAMES = tuple(field.name for field in fields(Span))
 class SpanLines(Sequence[Span]):
     """A sequence of spans that makes a `Span` when it is asked for one.
 
-    Most spans pass the service as the one text in which they were read: nobody looks at a line.
-
-    Attributes:
-        text: one JSON object a span, its keys those of `Span` in their order, one a line; in JSON a line ends nowhere
-            else.
+    Most spans pass the service as the one text in which they were read: nobody looks at a line. A line is a JSON
+    object, its keys those of `Span` in their order; in JSON a line ends nowhere else.
 
     Examples:
         >>> span = Span("a1", "b2", None, "forward", 1, 2, "trainer", 0, "step", 7)
@@ -30,23 +27,27 @@ class SpanLines(Sequence[Span]):
         (True, 1)
     """
 
-    __slots__ = ("_count", "text")
+    __slots__ = ("_count", "_text")
 
     def __init__(self, lines: Sequence[str] = ()) -> None:
-        self.text = "\n".join(lines)
+        self._text = "\n".join([line[1:] for line in lines])
         self._count = len(lines)
 
     @classmethod
     def joined(cls, every: Iterable[SpanLines]) -> SpanLines:
         """Return all of them, one after the other."""
         some = [spans for spans in every if spans]
-        return cls.of_text("\n".join([spans.text for spans in some]), sum(map(len, some)))
+        return cls.of_text("\n".join([spans._text for spans in some]), sum(map(len, some)))  # noqa: SLF001 (its own)
 
     @classmethod
     def of_text(cls, text: str, count: int) -> SpanLines:
-        """Return the spans of `text`, which has so many lines."""
+        """Return the spans of so many lines, of which each lacks the brace that it begins with.
+
+        What a line is written with comes before its first key. To look for more than the one character that ends a line
+        takes as long as to read the span.
+        """
         found = cls()
-        found.text, found._count = text, count
+        found._text, found._count = text, count
         return found
 
     @classmethod
@@ -56,10 +57,23 @@ class SpanLines(Sequence[Span]):
             return spans
         return cls([json.dumps(_content(span), separators=(",", ":"), default=dict) for span in spans])
 
+    def written(self, begin: str, end: str = "") -> str:
+        r"""Return all lines as one text.
+
+        Args:
+            begin: what each begins with: a brace, and keys that are not the span's own.
+            end: what stands between one and the end of its line; not behind the last.
+
+        Examples:
+            >>> SpanLines(['{"name":"a"}', '{"name":"b"}']).written('{"seq":7,', ";")
+            '{"seq":7,"name":"a"};\n{"seq":7,"name":"b"}'
+        """
+        return begin + self._text.replace("\n", f"{end}\n{begin}") if self._count else ""
+
     @property
     def lines(self) -> Sequence[str]:
         """Each span as JSON."""
-        return self.text.split("\n") if self._count else ()
+        return self.written("{").split("\n") if self else ()
 
     def __len__(self) -> int:
         return self._count
@@ -77,7 +91,7 @@ class SpanLines(Sequence[Span]):
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(_equal, self, other))
 
     def __hash__(self) -> int:
-        return hash(self.text)
+        return hash(self._text)
 
     def __repr__(self) -> str:
         return f"SpanLines({list(self)!r})"

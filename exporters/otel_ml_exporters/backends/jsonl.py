@@ -161,9 +161,7 @@ def _step_row(record: StepRecord) -> dict[str, object]:
 
 
 def _spans(batch: SpanBatch) -> bytes:
-    start = f'{{"seq":{batch.seq},'
-    lines = SpanLines.of(batch.spans).text[1:].replace("\n{", f"\n{start}")
-    return f"{start}{lines}\n".encode()
+    return SpanLines.of(batch.spans).written(f'{{"seq":{batch.seq},').encode() + b"\n"
 
 
 class _Lines:

@@ -240,10 +240,13 @@ def _mask_and_layout(
 
 
 def _parts(name: str, *, has_parent: bool) -> Sequence[str]:
-    """Return the line of a span as parts, of which those in `_FILLED` are empty; it begins with the end of another."""
+    """Return what follows the brace of a span's line as parts, of which those in `_FILLED` are empty.
+
+    It begins with the end of another line.
+    """
     before, after = ('"', '"') if has_parent else ("null", "")
     return (
-        '\n{"trace_id":"',
+        '\n"trace_id":"',
         "",
         '","span_id":"',
         "",

@@ -74,7 +74,7 @@ def encode(record: Record) -> Row:
     """
     kind = _KINDS[type(record)]
     if isinstance(record, SpanBatch):
-        lines = SpanLines.of(record.spans).text.replace("\n", ",\n")
+        lines = SpanLines.of(record.spans).written("{", ",")
         return kind, f'{{"seq":{record.seq},"spans":[\n{lines}\n]}}', None
     content = _content(record)
     media = content.pop(_MEDIA[kind]) if kind in _MEDIA else None

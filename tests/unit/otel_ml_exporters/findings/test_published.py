@@ -255,9 +255,9 @@ def test_the_spans_of_many_ranks_are_kept_within_a_bound() -> None:
         state = WriterState(rank, Rank(rank).writer, "")
         state.attempt = 0
         for request in range(30):
-            kept.take(state, SpanLines([f"{number}" for number in range(10 * request, 10 * request + 10)]))
+            kept.take(state, SpanLines([f"{{{number}}}" for number in range(10 * request, 10 * request + 10)]))
 
     held = [list(kept.of("trainer", rank, 0)) for rank in range(300)]
     assert held[0] == []
-    assert held[-1] == [f"{number}" for number in range(40, 300)]  # at least 256, in whole requests
+    assert held[-1] == [f"{{{number}}}" for number in range(40, 300)]  # at least 256, in whole requests
     assert 65_000 <= sum(map(len, held)) <= 65_536
