@@ -166,8 +166,10 @@ class Routes:
             answer(partial(self._not_taken, head, error))
 
     def _acknowledgement(self, head: Head, decoded: Decoded) -> Response:
-        message = response(decoded.signal, decoded.rejections)
         headers = {NOTICES_HEADER: str(self._runs.notices(decoded.observations))}
+        if head.media_type == _PROTOBUF and not decoded.rejections.total:  # an empty message has no bytes
+            return Response(200, b"", _PROTOBUF, headers)
+        message = response(decoded.signal, decoded.rejections)
         return Response(200, *_encoded(message, head.media_type), headers)
 
     def _not_taken(self, head: Head, error: Exception) -> Response:
