@@ -170,15 +170,21 @@ class Layout:
 
     def times(self, messages: Sequence[bytes]) -> Ints:
         """Return [messages × n, 2]."""
-        words, starts = self._words(messages)
-        last = words[starts + self.last]
-        first = np.where(self.first >= 0, words[starts + np.maximum(self.first, 0)], 0)
-        return np.stack((np.where((first > 0) & (first <= last), first, last), last), axis=2).reshape(-1, 2)
+        return self._times(messages)[0]
 
-    def starts(self, message: bytes) -> npt.NDArray[np.uint64]:
-        """Return the first record's time of each point of one message as it was sent, 0 where it was not."""
-        found = _words(message)[np.maximum(self.first, 0)].view(np.uint64)
-        return np.where(self.first >= 0, found, np.uint64(0))
+    def times_as_sent(self, message: bytes) -> tuple[Ints, npt.NDArray[np.uint64]]:
+        """Return the times of one message, and the first record's of each point as it was sent, 0 where it was not."""
+        times, first = self._times([message])
+        return times, first.reshape(-1).view(np.uint64)
+
+    def _times(self, messages: Sequence[bytes]) -> tuple[Ints, Ints]:
+        words, starts = self._words(messages)
+        times = np.empty((len(messages), len(self.series), 2), np.int64)
+        times[..., 1] = last = words[starts + self.last]
+        first = words[starts + np.maximum(self.first, 0)]
+        first[:, self.first < 0] = 0
+        times[..., 0] = np.where((first > 0) & (first <= last), first, last)
+        return times.reshape(-1, 2), first
 
     def newest_ns(self, message: bytes) -> int:
         """Return the time of the newest record of one message."""

@@ -49,22 +49,26 @@ class _Form:
 
     Attributes:
         steps: [points, digits], offsets of the bytes of each point's step.
-        groups: an observation for each group of points, as another message had it, and the points that are its rows.
+        digits: what each of the digits is worth.
+        groups: an observation for each group of points, as another message had it, and the points that are its rows; a
+            slice where it has all of them in their order.
         histograms: of the points that have explicit buckets.
     """
 
     layout: Layout
     steps: npt.NDArray[np.int64]
-    groups: tuple[tuple[ForeignPoints, npt.NDArray[np.int64]], ...]
+    digits: npt.NDArray[np.int64]
+    groups: tuple[tuple[ForeignPoints, npt.NDArray[np.int64] | slice], ...]
     histograms: Mapping[int, _Histogram]
 
     def read(self, writer: Writer, message: bytes) -> list[Observation] | None:
         """Return the observations; None where the points are not of one step."""
         digits = np.frombuffer(message, np.uint8)[self.steps] & 0x7F
-        steps = digits.astype(np.int64) @ (1 << 7 * np.arange(self.steps.shape[1]))
+        steps = digits @ self.digits
         if (steps != steps[0]).any():
             return None
-        stats, times, starts = self.layout.stats([message]), self.layout.times([message]), self.layout.starts(message)
+        stats = self.layout.stats([message])
+        times, starts = self.layout.times_as_sent(message)
         buckets = {point: histogram.read(message) for point, histogram in self.histograms.items()}
         return [
             replace(
@@ -72,7 +76,7 @@ class _Form:
                 writer=writer,
                 step=int(steps[0]),
                 starts=tuple(starts[rows].tolist()),
-                partials=Partials(like.partials.series, stats[rows], times[rows], _some(buckets, rows)),
+                partials=Partials(like.partials.series, stats[rows], times[rows], _some(buckets, like, rows)),
             )
             for like, rows in self.groups
         ]
@@ -111,7 +115,10 @@ class ForeignTemplates:
         for point in points:
             if point.counts is not None:
                 mask[point.counts.start : point.counts.end] = 0
-        form = _Form(layout, steps, groups, dict(_histograms(message, points)))
+        everything = np.arange(len(points))
+        rows = tuple((one, slice(None) if np.array_equal(rows, everything) else rows) for one, rows in groups)
+        digits = 1 << 7 * np.arange(steps.shape[1])
+        form = _Form(layout, steps, digits, rows, dict(_histograms(message, points)))
         if _agree(form.read(found[0].writer, message), found):
             self._forms.add(message, mask, form)
 
@@ -154,8 +161,13 @@ def _histograms(message: bytes, points: Sequence[PointPlaces]) -> Iterator[tuple
             yield number, _Histogram(tuple(bounds.tolist()), point.counts.start, counts)
 
 
-def _some(buckets: Mapping[int, Buckets | None], rows: npt.NDArray[np.int64]) -> tuple[Buckets | None, ...] | None:
-    found = tuple(map(buckets.get, rows.tolist())) if buckets else ()
+def _some(
+    buckets: Mapping[int, Buckets | None], like: ForeignPoints, rows: npt.NDArray[np.int64] | slice
+) -> tuple[Buckets | None, ...] | None:
+    if not buckets:
+        return None
+    points = range(len(like.starts)) if isinstance(rows, slice) else rows.tolist()
+    found = tuple(map(buckets.get, points))
     return found if any(one is not None for one in found) else None
 
 
