@@ -57,6 +57,7 @@ _LINE = '{"trace_id":"%s","span_id":"%s","parent_id":%s,"name":%s,"start_ns":%s,
 
 _PARTS = 11
 _FILLED = [slice(place, None, _PARTS) for place in (1, 3, 5, 7, 9, 10)]
+"""Of a line in parts (`_parts`): where the six fields of every span go, that differ from message to message."""
 
 _U64 = struct.Struct("<Q")
 
