@@ -59,10 +59,11 @@ ENCODING = (
 )
 
 SERVICE = (
-    "The service is one process of Python, whose threads share one interpreter. It used {throughput/own.cores}, "
-    "while the clients that make the load used the other core; the scaled figure says what is the machine's. No "
-    "point is decoded one by one (ADR 0012): what the profile shows are the requests (HTTP, the journal's write "
-    "and sync) and numpy, once a step."
+    "The service is one process of Python, whose threads share one interpreter: it used {throughput/own.cores}, and "
+    "the engine's thread, which is the one that is behind, waits for the interpreter while requests are read (ADR 0021). "
+    "No point is decoded one by one (ADR 0012): what the profile shows are the requests (HTTP, the journal's write and "
+    "sync), numpy, once for many steps, and what is committed for late data. The scaled figure says what is the "
+    "machine's."
 )
 
 COLLECTOR = (

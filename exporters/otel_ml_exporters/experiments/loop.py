@@ -22,8 +22,9 @@ __all__ = ["EngineLoop"]
 
 _log = logging.getLogger(__name__)
 
-_COMMIT_S = 0.05
-"""Least time between commits: each is a disk sync for every run that changed."""
+_COMMIT_S = 0.1
+"""Least time between commits: each is a disk sync for every run that changed, and writes what it knows of open steps.
+With half of it 1,024 ranks took a twentieth more CPU time, and saw their rows 0.03 s sooner (0.40 s)."""
 
 _IDLE_S = 1.0
 """How often the loop looks around when nothing arrives: exporters' positions, ended runs, disk."""
