@@ -59,8 +59,8 @@ ENCODING = (
 )
 
 SERVICE = (
-    "The service is one process of Python, whose threads share one interpreter: it used {throughput/own.cores}, and "
-    "the engine's thread, which is the one that is behind, waits for the interpreter while requests are read (ADR 0021). "
+    "The service is one process of Python, whose threads share one interpreter: it used {throughput/own.cores}. The "
+    "engine's thread is the one that is behind; it waits for the interpreter while requests are read (ADR 0021). "
     "No point is decoded one by one (ADR 0012): what the profile shows are the requests (HTTP, the journal's write and "
     "sync), numpy, once for many steps, and what is committed for late data. The scaled figure says what is the "
     "machine's."
