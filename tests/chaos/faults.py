@@ -137,7 +137,7 @@ class Faults:
         written = self._job.trouble.with_suffix(".new")
         written.write_text(f"{backend} {how}{once}")
         written.replace(self._job.trouble)
-        return self._job.trouble.unlink
+        return lambda: self._job.trouble.unlink(missing_ok=True)  # another one may have begun, and ended, meanwhile
 
     def _fill(self, fault: Fault) -> End:
         job = self._job

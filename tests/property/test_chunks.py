@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from otel_ml.wire.spool import request_body
 from otel_ml_exporters.aggregation.chunks import decode_pieces, encode_units
+from otel_ml_exporters.aggregation.observation import Fragment
 from otel_ml_exporters.aggregation.piece import Piece, Shape, Source
+from otel_ml_exporters.aggregation.points import Packed
+from otel_ml_exporters.receiver.decode import Decoder
+from tests.benchmarks.payload import FIRST, resource_of, step_template
 from tests.strategies import Rank, anything
 
 REDUCTIONS = ("mean", "last", "mean,last", "p50", "std", "sum>max")
@@ -71,3 +78,23 @@ def test_the_pieces_of_many_units_come_back_unchanged(
     for pieces, data in zip(kept, encoded, strict=True):
         back = list(decode_pieces(data, writers.shape, writers.sources.__getitem__))
         assert sorted(map(plain, back), key=repr) == sorted(map(plain, pieces), key=repr)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"weight": 2.0}, {"reduction": "sum"}, {"reduction": "last"}, {"attributes": 2}]
+)
+def test_a_message_that_was_not_decoded_is_stored_as_one_that_was(options: dict[str, Any]) -> None:
+    template, decoder, resource = step_template(3, 2, 1, **options), Decoder(), resource_of("exp", 0, 1)
+    steps = [template.metrics_at(FIRST + step, 1 + step * len(template.scopes)) for step in range(3)]
+    *_, last = [decoder.protobuf("metrics", request_body(resource, [step])).observations["exp"] for step in steps]
+    pieces = [
+        Piece(Source(0, 0, "a", "a"), one.seq, one.reduction, Shape(number, one.partials.series), one.partials, 0)
+        for number, one in enumerate(last)
+        if isinstance(one, Fragment)
+    ]
+    assert pieces
+    assert all(isinstance(piece.partials, Packed) for piece in pieces)
+
+    unpacked = [piece._replace(partials=piece.partials.unpack()) for piece in pieces]
+
+    assert encode_units([pieces]) == encode_units([unpacked])

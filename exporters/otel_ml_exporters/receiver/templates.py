@@ -141,7 +141,10 @@ def layout_of(points: Sequence[PointPlaces], series: tuple[SeriesKey, ...], size
     lone = np.array([COUNT not in found for found in stats])
     first = np.array([-1 if point.start is None else point.start for point in points], dtype=np.int64)
     last = np.array([point.time for point in points], dtype=np.int64)
-    return Layout(series, size, tuple(_columns(points, stats)), lone, first, last, bool(lone.all()))
+    columns = tuple(_columns(points, stats))
+    # A weighted value has its weight and product, too.
+    is_lone = bool(lone.all()) and all(column.statistic == SUM for column in columns)
+    return Layout(series, size, columns, lone, first, last, is_lone)
 
 
 def _columns(points: Sequence[PointPlaces], stats: Sequence[Mapping[int, int]]) -> Iterator[Column]:
