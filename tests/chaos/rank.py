@@ -13,12 +13,13 @@ import signal
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 HOUR_NS = 3_600_000_000_000
 
 # A process that is started again is on the same machine, with the same wrong clock.
 CLOCK = Path(sys.argv[1]) / f"{os.environ['OTEL_SERVICE_NAME']}-{os.environ['RANK']}.clock"
-_real_ns, _shift = time.time_ns, [int(CLOCK.read_text()) if CLOCK.exists() else 0]
+_real, _real_ns, _shift = time.time, time.time_ns, [int(CLOCK.read_text()) if CLOCK.exists() else 0]
 
 
 def jump(*_: object) -> None:
@@ -28,6 +29,13 @@ def jump(*_: object) -> None:
 # Before otel_ml is imported, which takes the function as it finds it.
 time.time_ns = lambda: _real_ns() + _shift[0]  # type: ignore[assignment]
 time.time = lambda: (_real_ns() + _shift[0]) / 1e9  # type: ignore[assignment]
+
+# gRPC's Python makes deadlines by this clock, and its core looks at the machine's: with a clock an hour behind, every
+# call would be an hour late. On a machine with a wrong clock both read the same one.
+if os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") == "grpc":
+    import grpc._channel
+
+    grpc._channel.time = SimpleNamespace(time=_real, perf_counter=time.perf_counter)
 
 import otel_ml  # noqa: E402
 from tests.chaos.layout import AXES  # noqa: E402

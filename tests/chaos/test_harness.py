@@ -21,8 +21,10 @@ from tests.chaos.pulse import EVERY_S, lateness_s
 from tests.chaos.report import sentence_of
 from tests.chaos.schedule import KINDS, schedule
 from tests.chaos.stalls import Stall, Watch, stalls_in
+from tests.chaos.steps import reached_in
 from tests.chaos.stolen import Absence, absences_in, any_stolen_ms, stolen_ms
-from tests.e2e.jobs import ROOT, until
+from tests.collector.pipeline import Service
+from tests.e2e.jobs import ROOT, environment, until
 
 modes = pytest.mark.parametrize("mode", LAYOUTS)
 
@@ -203,3 +205,25 @@ def test_a_watcher_that_could_not_run_for_a_while_says_when(tmp_path: Path) -> N
     until(lambda: stolen_ms(absences_in(tmp_path), 0, began, ended) > 45.0)
     (tmp_path / "stop").touch()
     assert watcher.wait(20) == 0
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+def test_a_rank_whose_clock_is_an_hour_behind_delivers_all_the_same(tmp_path: Path, protocol: str) -> None:
+    (tmp_path / "trainer-0.clock").write_text("-3600000000000")
+    with Service(tmp_path) as service:
+        env = environment(
+            OTEL_ML_EXPERIMENT_ID="behind",
+            OTEL_SERVICE_NAME="trainer",
+            OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{service.grpc if protocol == 'grpc' else service.http}",
+            OTEL_EXPORTER_OTLP_PROTOCOL=protocol,
+            RANK=0,
+        )
+        rank = subprocess.Popen([sys.executable, "-m", "tests.chaos.rank", tmp_path, "0", "0.02"], env=env, cwd=ROOT)
+        until(lambda: reached_in(tmp_path, "trainer") >= 5)
+        (tmp_path / "stop").touch()
+        assert rank.wait(60) == 0
+
+        account = service.wait_for_the_end_of("behind", seconds=30)
+
+    assert account["recorded"] >= 3 * 5
+    assert not account["lost"]
