@@ -172,8 +172,9 @@ def _occurrences(text: bytes, word: bytes) -> Iterator[int]:
         at = text.find(word, at + len(word))
 
 
+@cache
 def resource_of(experiment: str, rank: int, world_size: int) -> bytes:
-    """Return the encoded resource of one simulated rank."""
+    """Return the encoded resource of one simulated rank: always the same, as it is born once."""
     place = Place(rank=rank, world_size=world_size, local_rank=rank % 8)
     config = Config.from_env({}, experiment="bench", id=experiment)
     return encode_resource(config, Identity(experiment, f"{rank:032x}", place))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from otel_ml_exporters.aggregation.closing import Judge
 from otel_ml_exporters.aggregation.outcome import Counts, Holder, RunFacts, Status
 from otel_ml_exporters.aggregation.run_state import RunState
@@ -9,14 +11,16 @@ from otel_ml_exporters.aggregation.spans import SpanIntake
 
 __all__ = ["facts_of", "status_of"]
 
+_ORDER = attrgetter("writer.role", "writer.rank", "number")
+
 
 def facts_of(run: RunState) -> RunFacts:
     """Return what the resources say about the run: the lowest (role, rank) that says it.
 
     What training says comes before what a Collector stamps on engines and nodes: whoever set that up need not know.
     """
-    states = sorted(run.writers, key=lambda s: (not s.native, s.writer.role, s.writer.rank, s.number))
-    ordered = [state.writer for state in states]
+    ours, others = ([state for state in run.writers if state.native is native] for native in (True, False))
+    ordered = [state.writer for states in (ours, others) for state in sorted(states, key=_ORDER)]
     return RunFacts(
         experiment_name=next((w.experiment_name for w in ordered if w.experiment_name), ""),
         run_name=next((w.run_name for w in ordered if w.run_name), ""),

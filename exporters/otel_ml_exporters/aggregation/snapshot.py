@@ -76,7 +76,7 @@ class Snapshot:
         out.update((f"shape/{shape.number}", _dump(shape.series)) for shape in run.shapes.fresh)
         out.update((f"shape/{number}", None) for number in run.shapes.gone)
         run.shapes.fresh, run.shapes.gone = [], []
-        out.update((f"spans/{n}", _dump(self._spans.seen[n].pairs())) for n in self._spans.changed)
+        out.update((f"spans/{n}", _dump_finite(self._spans.seen[n].pairs())) for n in self._spans.changed)
         self._spans.changed.clear()
         out.update(self._streams())
         out.update(self._recent())

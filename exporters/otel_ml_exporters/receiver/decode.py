@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1 import logs_service_pb2 as logs
@@ -45,8 +44,7 @@ Signal = Literal["metrics", "traces", "logs"]
 SIGNALS: tuple[Signal, ...] = ("metrics", "traces", "logs")
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(NamedTuple):
     """One request, decoded.
 
     Attributes:

@@ -68,7 +68,7 @@ class Head:
         return {key: values[-1] for key, values in parse_qs(urlsplit(self.target).query).items()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Response:
     """An answer."""
 
@@ -79,14 +79,18 @@ class Response:
 
     def encode(self, *, keep_alive: bool) -> bytes:
         """Return the bytes to send."""
+        connection = b"connection: keep-alive" if keep_alive else b"connection: close"
+        return self._before_connection + connection + b"\r\n\r\n" + self.body
+
+    @cached_property
+    def _before_connection(self) -> bytes:
         lines = [
             f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}",
             f"content-type: {self.content_type}",
             f"content-length: {len(self.body)}",
-            f"connection: {'keep-alive' if keep_alive else 'close'}",
             *(f"{name}: {value}" for name, value in self.headers.items()),
         ]
-        return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + self.body
+        return "".join(f"{line}\r\n" for line in lines).encode("latin-1")
 
 
 class RequestParser:

@@ -7,7 +7,7 @@ import hmac
 import json
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 from google.rpc.status_pb2 import Status
@@ -166,11 +166,11 @@ class Routes:
             answer(partial(self._not_taken, head, error))
 
     def _acknowledgement(self, head: Head, decoded: Decoded) -> Response:
-        headers = {NOTICES_HEADER: str(self._runs.notices(decoded.observations))}
-        if head.media_type == _PROTOBUF and not decoded.rejections.total:  # an empty message has no bytes
-            return Response(200, b"", _PROTOBUF, headers)
+        notices = self._runs.notices(decoded.observations)
+        if head.media_type == _PROTOBUF and not decoded.rejections.total:
+            return _all_taken(notices)
         message = response(decoded.signal, decoded.rejections)
-        return Response(200, *_encoded(message, head.media_type), headers)
+        return Response(200, *_encoded(message, head.media_type), _with(notices))
 
     def _not_taken(self, head: Head, error: Exception) -> Response:
         if not isinstance(error, (BadRequestError, UndecodableError)):
@@ -228,6 +228,16 @@ def _encoded(message: Any, media: str) -> tuple[bytes, str]:
 
         return json_format.MessageToJson(message, indent=None).encode(), _JSON
     return message.SerializeToString(), _PROTOBUF
+
+
+@lru_cache(maxsize=64)
+def _all_taken(notices: int) -> Response:
+    """Return what nearly every request is answered."""
+    return Response(200, b"", _PROTOBUF, _with(notices))  # an empty message has no bytes
+
+
+def _with(notices: int) -> Mapping[str, str]:
+    return {NOTICES_HEADER: str(notices)}
 
 
 def _json(content: object) -> Response:

@@ -208,7 +208,8 @@ class Norms:
         count = sum(part.local.numel() for part in parts)
         if not count:
             return
-        zeros = torch.stack([part.local.numel() - torch.count_nonzero(part.local) for part in parts])
+        nonzero = torch.stack([torch.count_nonzero(part.local) for part in parts])
+        zeros = _on_device([part.local.numel() for part in parts], shares) - nonzero  # one operation for all tensors
         rows["mean_square"].record(squares / count, weight=count)
         rows["abs_max"].record(torch.stack([end for part in parts for end in _ends(part.local)]).abs().max())
         rows["zeros"].record((zeros * shares).sum())

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,8 @@ def paths(client: MlflowClient, run_id: str, folder: str) -> Iterator[str]:
 
 
 def contents(client: MlflowClient, run_id: str, path: str) -> bytes:
-    return Path(client.download_artifacts(run_id, path)).read_bytes()
+    with tempfile.TemporaryDirectory() as folder:
+        return Path(client.download_artifacts(run_id, path, folder)).read_bytes()
 
 
 def step_files(files: Mapping[str, bytes], kind: str) -> list[tuple[str, int | None, bytes]]:

@@ -82,4 +82,4 @@ def test_an_answer_says_its_length_and_what_becomes_of_the_connection() -> None:
     encoded = Response(503, b"later", headers={"retry-after": "1"}).encode(keep_alive=True)
 
     assert encoded.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
-    assert b"\r\ncontent-length: 5\r\nconnection: keep-alive\r\nretry-after: 1\r\n\r\nlater" in encoded
+    assert b"\r\ncontent-length: 5\r\nretry-after: 1\r\nconnection: keep-alive\r\n\r\nlater" in encoded
