@@ -8,7 +8,6 @@ clock an hour forward or back.
 from __future__ import annotations
 
 import os
-import random
 import signal
 import sys
 import time
@@ -22,8 +21,14 @@ CLOCK = Path(sys.argv[1]) / f"{os.environ['OTEL_SERVICE_NAME']}-{os.environ['RAN
 _real, _real_ns, _shift = time.time, time.time_ns, [int(CLOCK.read_text()) if CLOCK.exists() else 0]
 
 
+_AHEAD = {0: HOUR_NS, HOUR_NS: -HOUR_NS, -HOUR_NS: 0}
+_BEHIND = {after: before for before, after in _AHEAD.items()}
+_NEXT = _BEHIND if int(os.environ["RANK"]) % 2 else _AHEAD
+
+
 def jump(*_: object) -> None:
-    _shift[0] = random.choice([shift for shift in (-HOUR_NS, 0, HOUR_NS) if shift != _shift[0]])
+    """Set the clock forward first, of odd ranks back: by all that is drawn, the seed, the same happens again."""
+    _shift[0] = _NEXT[_shift[0]]
 
 
 # Before otel_ml is imported, which takes the function as it finds it.

@@ -5,6 +5,8 @@ import platform
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import os, threading
 from pathlib import Path
@@ -70,6 +72,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt() is GNU's")
 class TestKeepFreedMemory:
     def test_what_a_commit_needs_is_not_asked_for_anew_at_the_next_one(self) -> None:
         kept, usual = (
@@ -77,7 +80,4 @@ class TestKeepFreedMemory:
             for how in ("kept", "usual")
         )
 
-        if platform.libc_ver()[0] == "glibc":
-            assert kept < usual / 4
-        else:
-            assert kept >= 0, "It does nothing there, and nothing fails."
+        assert kept < usual / 4
