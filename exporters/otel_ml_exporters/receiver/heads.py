@@ -155,9 +155,14 @@ def _mask(size: int, numbers: Iterable[tuple[int, int]]) -> int:
 
 
 def _number(scope: bytes, start: int, end: int) -> int | None:
-    if start == end:
+    size = end - start
+    if size == 2:  # most steps and running numbers, without a loop
+        return scope[start] + (scope[start + 1] << 7) - 0x80
+    if size == 3:
+        return scope[start] + (scope[start + 1] << 7) + (scope[start + 2] << 14) - 0x4080
+    if not size:
         return None
     value = scope[start] & 0x7F
-    for shift in range(1, end - start):
+    for shift in range(1, size):
         value |= (scope[start + shift] & 0x7F) << 7 * shift
     return value
