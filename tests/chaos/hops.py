@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 import urllib.error
@@ -11,9 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mlflow.server.constants import ARTIFACT_ROOT_ENV_VAR, BACKEND_STORE_URI_ENV_VAR
+
 from tests.chaos.layout import Layout
 from tests.chaos.proxy import Proxy
-from tests.collector.pipeline import Collector, Program
+from tests.collector.pipeline import Collector, Program, empty_mlflow_store
 from tests.ports import free_port
 
 COLLECTOR_RETRY_S = 6.0
@@ -127,8 +130,16 @@ class Hops:
 
 
 def mlflow_server(folder: Path, runs: Path, port: int, env: Mapping[str, str]) -> Program:
-    """Return a server on the database that the exporter would use without one."""
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    command += ["--backend-store-uri", f"sqlite:///{runs / 'mlflow.db'}"]
-    command += ["--default-artifact-root", str(runs / "mlflow-artifacts"), "--no-serve-artifacts"]
-    return Program("mlflow", command, env, folder, f"http://127.0.0.1:{port}/health")
+    """Return a server on the database that the exporter would use without one.
+
+    In one process: of `mlflow server` a `kill -9` ends the parent alone, and the child goes on to serve.
+    """
+    database = runs / "mlflow.db"
+    shutil.copy(empty_mlflow_store(), database)
+    store = {
+        BACKEND_STORE_URI_ENV_VAR: f"sqlite:///{database}",
+        ARTIFACT_ROOT_ENV_VAR: str(runs / "mlflow-artifacts"),
+    }
+    command = [sys.executable, "-m", "uvicorn", "--host", "127.0.0.1", "--port", port, "--log-level", "warning"]
+    command += ["mlflow.server.fastapi_app:app"]
+    return Program("mlflow", command, {**env, **store}, folder, f"http://127.0.0.1:{port}/health")
