@@ -118,13 +118,13 @@ TRACKERS = (
 
 DIAGNOSTICS = (
     "Steps of the same work differ by a quarter from second to second on this machine; what can be told apart is where "
-    "a step with diagnostics spends more. In otel_ml's calls: {diagnostics/calls}, of which a third are the norms of "
-    "eight small tensors, on the CPU, where reductions are computed on the training thread, and a quarter is entering "
-    "and leaving an operation and its phases, which read the memory of the process twice. Training pushes their code "
-    "out of the caches, that of numpy and the kernel, too: a call that takes 2 µs in a loop takes 20 between two "
-    "steps. In the background thread: {diagnostics/others} of CPU to fold, encode and send some sixty series, ten "
-    "times a second, each time with cold caches, too. To leave more of it to that thread was tried, and makes both "
-    "together dearer (ADR 0005)."
+    "a step with diagnostics spends more. In otel_ml's calls: {diagnostics/calls}. The largest part are the norms of "
+    "eight small tensors, on the CPU, where reductions are computed on the training thread; then come entering and "
+    "leaving an operation and its phases, which read the memory of the process twice. Training pushes their code out "
+    "of the caches, that of numpy and the kernel, too, so that each takes many times what it takes in a loop. In the "
+    "background thread: {diagnostics/others} of CPU to fold, encode and send some sixty series, ten times a second, "
+    "each time with cold caches, too. To leave more of it to that thread was tried, and makes both together dearer "
+    "(ADR 0005, with what the target would take)."
 )
 
 EXPLANATIONS: Mapping[str, str] = {

@@ -66,11 +66,8 @@ class Hops:
         }
 
     def start(self) -> None:
-        if "mlflow" in self.programs:  # its own server cannot open a database that it was disturbed in making
-            self.programs["mlflow"].start()
-        for name, program in self.programs.items():
-            if name != "mlflow":
-                program.launch()
+        for program in self.programs.values():
+            program.launch()
 
     def kill(self, name: str) -> None:
         """Kill -9, until `revive`."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from otel_ml_exporters import env
-from otel_ml_exporters.aggregation import foreign, lanes, output, room, rows, shapes, spans, training, writers
+from otel_ml_exporters.aggregation import foreign, lanes, output, room, rows, shapes, spans, training, writer_state
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.delivery import pipeline
 from otel_ml_exporters.experiments import book, run_log, unreadable
@@ -86,11 +86,11 @@ BOUNDS: Sequence[Bound] = (
           f"{ROOM}::test_processes_beyond_the_limit_are_left_out_and_hold_nothing_up"),
     Bound("A run in memory", "parameters", f"{ENGINE.params:,}", "fixed", "further ones are left out, said", "the run",
           f"{ROOM}::test_parameters_beyond_the_limit_are_left_out_and_said"),
-    Bound("A run in memory", "gaps in a process' running numbers", f"{writers.MAX_GAPS:,}", "fixed",
+    Bound("A run in memory", "gaps in a process' running numbers", f"{writer_state.MAX_GAPS:,}", "fixed",
           "the oldest counts as arrived", "`duplicate`",
           f"{SMALL}::test_gaps_of_a_writer_beyond_the_bound_are_filled_from_the_oldest"),
-    Bound("A run in memory", "requests of a process that a Collector split and sent half of", f"{writers.MAX_PARTS:,}",
-          "fixed", "the oldest counts as arrived", "`duplicate`",
+    Bound("A run in memory", "requests of a process that a Collector split and sent half of",
+          f"{writer_state.MAX_PARTS:,}", "fixed", "the oldest counts as arrived", "`duplicate`",
           f"{SMALL}::test_split_running_numbers_beyond_the_bound_count_as_complete_from_the_oldest"),
     Bound("A run in memory", "points of other programs remembered, to know them again",
           f"2 × {ENGINE.identities:,}, {ENGINE.identity_memory_s / 60:.0f} minutes", "fixed",

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
 from otel_ml_exporters.aggregation.progress import Progress
 from otel_ml_exporters.aggregation.settings import EngineSettings
-from otel_ml_exporters.aggregation.writers import Writers, WriterState
+from otel_ml_exporters.aggregation.writer_state import WriterState
+from otel_ml_exporters.aggregation.writers import Writers
 
 __all__ = ["STEPS_BEFORE_LEARNED", "Judge", "Verdict"]
 

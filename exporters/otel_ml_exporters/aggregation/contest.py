@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
 from otel_ml_exporters.aggregation.outage import LATE_S
 from otel_ml_exporters.aggregation.run_state import RunState
-from otel_ml_exporters.aggregation.writers import WriterState
+from otel_ml_exporters.aggregation.writer_state import WriterState
 
 __all__ = ["Contest"]
 

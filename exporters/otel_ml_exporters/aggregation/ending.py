@@ -9,7 +9,7 @@ from otel_ml_exporters.aggregation.lanes import PUBLISHED
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.stepless import WAITING_AXIS
 from otel_ml_exporters.aggregation.steps import Steps
-from otel_ml_exporters.aggregation.writers import WriterState
+from otel_ml_exporters.aggregation.writer_state import WriterState
 from otel_ml_exporters.records import RunStatus, Summary
 
 __all__ = ["Ending", "Status"]

@@ -30,7 +30,7 @@ from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.aggregation.snapshot import Snapshot
 from otel_ml_exporters.aggregation.spans import SpanIntake
 from otel_ml_exporters.aggregation.steps import Steps
-from otel_ml_exporters.aggregation.writers import WriterState
+from otel_ml_exporters.aggregation.writer_state import WriterState
 from otel_ml_exporters.records import JsonValue
 
 __all__ = ["Engine"]

@@ -10,7 +10,7 @@ from otel_ml_exporters.aggregation.lanes import Lane, Tally, Track, Unit
 from otel_ml_exporters.aggregation.observation import Attributes, Goodbye, SeriesKey, Writer
 from otel_ml_exporters.aggregation.progress import Progress
 from otel_ml_exporters.aggregation.run_state import RunState
-from otel_ml_exporters.aggregation.writers import WriterState
+from otel_ml_exporters.aggregation.writer_state import WriterState
 
 __all__ = [
     "lane_entry",

@@ -27,7 +27,7 @@ from otel_ml_exporters.aggregation.quantiles import difference
 from otel_ml_exporters.aggregation.room import Room
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.steps import Steps
-from otel_ml_exporters.aggregation.writers import WriterState
+from otel_ml_exporters.aggregation.writer_state import WriterState
 
 __all__ = ["Foreign", "Stream", "StreamKey"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from otel_ml_exporters.aggregation.lanes import Track
 from otel_ml_exporters.aggregation.run_state import RunState
-from otel_ml_exporters.aggregation.writers import WriterState
+from otel_ml_exporters.aggregation.writer_state import WriterState
 
 __all__ = ["Lives"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from otel_ml_exporters.aggregation.writers import WriterState
+from otel_ml_exporters.aggregation.writer_state import WriterState
 from otel_ml_exporters.span_lines import SpanLines
 
 __all__ = ["NewestSpans"]

@@ -10,7 +10,7 @@ from otel_ml_exporters.aggregation.late import Late
 from otel_ml_exporters.aggregation.lives import Lives
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.run_state import RunState
-from otel_ml_exporters.aggregation.writers import WriterState
+from otel_ml_exporters.aggregation.writer_state import WriterState
 
 __all__ = ["Placing"]
 

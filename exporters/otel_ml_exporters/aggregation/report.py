@@ -19,8 +19,8 @@ def facts_of(run: RunState) -> RunFacts:
 
     What training says comes before what a Collector stamps on engines and nodes: whoever set that up need not know.
     """
-    ours, others = ([state for state in run.writers if state.native is native] for native in (True, False))
-    ordered = [state.writer for states in (ours, others) for state in sorted(states, key=_ORDER)]
+    states = sorted(run.writers, key=_ORDER)
+    ordered = [state.writer for native in (True, False) for state in states if state.native is native]
     return RunFacts(
         experiment_name=next((w.experiment_name for w in ordered if w.experiment_name), ""),
         run_name=next((w.run_name for w in ordered if w.run_name), ""),

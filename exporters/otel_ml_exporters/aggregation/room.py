@@ -5,7 +5,7 @@ from __future__ import annotations
 from otel_ml_exporters.aggregation.observation import Attributes, Observation
 from otel_ml_exporters.aggregation.piece import Shape
 from otel_ml_exporters.aggregation.run_state import RunState
-from otel_ml_exporters.aggregation.writers import WriterState
+from otel_ml_exporters.aggregation.writer_state import WriterState
 
 __all__ = ["Room"]
 

@@ -13,7 +13,8 @@ from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.aggregation.shapes import Shapes
 from otel_ml_exporters.aggregation.stragglers import Stragglers
 from otel_ml_exporters.aggregation.training import TrainingClock
-from otel_ml_exporters.aggregation.writers import Writers, WriterState
+from otel_ml_exporters.aggregation.writer_state import WriterState
+from otel_ml_exporters.aggregation.writers import Writers
 
 __all__ = ["RunState"]
 

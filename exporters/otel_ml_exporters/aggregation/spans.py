@@ -6,7 +6,7 @@ from otel_ml.wire.attributes import TIMER_LEVEL
 from otel_ml_exporters.aggregation.intervals import IntervalSet
 from otel_ml_exporters.aggregation.observation import Spans
 from otel_ml_exporters.aggregation.run_state import RunState
-from otel_ml_exporters.aggregation.writers import WriterState
+from otel_ml_exporters.aggregation.writer_state import WriterState
 from otel_ml_exporters.records import Span, SpanBatch
 from otel_ml_exporters.span_lines import SpanLines
 

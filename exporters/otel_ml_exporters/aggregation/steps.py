@@ -16,7 +16,7 @@ from otel_ml_exporters.aggregation.progress import Progress
 from otel_ml_exporters.aggregation.rows import emit_histograms, emit_values, row_of
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.stepless import Stepless
-from otel_ml_exporters.aggregation.writers import WriterState
+from otel_ml_exporters.aggregation.writer_state import WriterState
 
 __all__ = ["Steps"]
 

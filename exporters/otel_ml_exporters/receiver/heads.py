@@ -156,7 +156,7 @@ def _mask(size: int, numbers: Iterable[tuple[int, int]]) -> int:
 
 def _number(scope: bytes, start: int, end: int) -> int | None:
     size = end - start
-    if size == 2:  # most steps and running numbers, without a loop
+    if size == 2:  # most numbers have two or three bytes; what is taken off are the bits that say «it goes on»
         return scope[start] + (scope[start + 1] << 7) - 0x80
     if size == 3:
         return scope[start] + (scope[start + 1] << 7) + (scope[start + 2] << 14) - 0x4080

@@ -12,7 +12,7 @@ from otel_ml_exporters.aggregation import foreign
 from otel_ml_exporters.aggregation.engine import Engine
 from otel_ml_exporters.aggregation.output import MAX_SAID, Output
 from otel_ml_exporters.aggregation.settings import EngineSettings
-from otel_ml_exporters.aggregation.writers import MAX_GAPS, MAX_PARTS, WriterState
+from otel_ml_exporters.aggregation.writer_state import MAX_GAPS, MAX_PARTS, WriterState
 from otel_ml_exporters.delivery.pipeline import Pipeline
 from otel_ml_exporters.delivery.retry import RetryPolicy
 from otel_ml_exporters.experiments.run_log import OutputLog, RunLog

@@ -8,7 +8,7 @@ import pytest
 
 from otel_ml_exporters.aggregation.newest_spans import NewestSpans
 from otel_ml_exporters.aggregation.observation import Spans
-from otel_ml_exporters.aggregation.writers import WriterState
+from otel_ml_exporters.aggregation.writer_state import WriterState
 from otel_ml_exporters.records import Image, Span, StepRecord, Table
 from otel_ml_exporters.span_lines import SpanLines
 from tests.strategies import Rank, Service
