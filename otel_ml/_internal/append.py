@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from time import time_ns
 from typing import Any
 
-from otel_ml._internal.axes import Step
+from otel_ml._internal.axes import NOW, Step, current_step
 from otel_ml._internal.buffer import LIMIT, RECORDS
 from otel_ml._internal.definition import Series
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
+from otel_ml._internal.native import native
 from otel_ml._internal.row import Row
 from otel_ml._internal.values import Recordable, UnrecordableError, plain_numbers, record_value, weighted_value
 
@@ -54,3 +56,7 @@ def _weighted(series: Series, value: object, weight: object) -> Recordable:
     if reduction is not None and reduction.within is not None:
         raise UnrecordableError("bad_weight", f"a weight together with within={reduction.within!r}")
     return weighted_value(value, weight)
+
+
+if native is not None:
+    native.bind_buffer(RECORDS, NOW, current_step, relieve, time_ns, guard.failed, LIMIT)

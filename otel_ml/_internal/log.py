@@ -11,7 +11,8 @@ from otel_ml._internal.axes import NOW, Step, current_step
 from otel_ml._internal.buffer import STRIDE
 from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, bad_name, identity, reduction_from
 from otel_ml._internal.guard import guard
-from otel_ml._internal.row import FEWEST, Table
+from otel_ml._internal.native import native
+from otel_ml._internal.row import FEWEST, Row, Table
 from otel_ml._internal.step import step_for
 
 __all__ = ["forget_names", "log", "record"]
@@ -170,3 +171,7 @@ def forget_names() -> None:
     _PLAIN.series.clear()
     _PLAIN.rows.clear()
     _TABLES.clear()
+
+
+if native is not None:
+    log = native.log_function(log, _PLAIN.rows, Row, FEWEST)

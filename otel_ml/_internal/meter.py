@@ -13,6 +13,7 @@ from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, identity, 
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
 from otel_ml._internal.instruments import Counter, Gauge, Histogram, UpDownCounter
+from otel_ml._internal.native import native
 from otel_ml._internal.step import step_for
 
 __all__ = ["Meter", "Metric", "get_meter"]
@@ -90,6 +91,10 @@ class Metric:
             return series
         except TypeError:  # a value that cannot be a key, such as a list: it counts as its text
             return DEFINITIONS.series(self.name, identity(attributes))
+
+
+if native is not None:
+    Metric.record = native.record_method(Metric, Metric.record)  # type: ignore[method-assign]
 
 
 class Meter:

@@ -1,0 +1,38 @@
+/* What the files of this folder share. Each function here has its twin in Python, which says what it does. */
+#ifndef OTEL_ML_NATIVE_H
+#define OTEL_ML_NATIVE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+/* Where an attribute of `__slots__` lies in the instances of a class of Python; -1 with an exception if it is none.
+   Classes stay in Python: what is read here is read at the place that Python itself reads. */
+Py_ssize_t slot_offset(PyObject *type, const char *name);
+
+/* The value of a slot, borrowed; NULL where it was never set. */
+static inline PyObject *slot(PyObject *owner, Py_ssize_t offset)
+{
+    return *(PyObject **)((char *)owner + offset);
+}
+
+/* Set a slot; takes over the reference to `value`. */
+static inline void set_slot(PyObject *owner, Py_ssize_t offset, PyObject *value)
+{
+    PyObject **place = (PyObject **)((char *)owner + offset);
+    PyObject *before = *place;
+    *place = value;
+    Py_XDECREF(before);
+}
+
+static inline int is_exactly(PyObject *object, PyObject *type)
+{
+    return (PyObject *)Py_TYPE(object) == type;
+}
+
+/* Call `function` of Python with `self` before the arguments of a METH_FASTCALL | METH_KEYWORDS method. */
+PyObject *call_slow(PyObject *function, PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *names);
+
+extern PyMethodDef record_functions[];
+
+#endif

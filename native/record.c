@@ -1,0 +1,291 @@
+/* record() and log(): the usual call, without a frame of Python. Twins: _internal/meter.py, log.py, append.py.
+
+   What is not usual (another type, an option, recording asleep) is called in Python, which decides as it always does.
+   A record is appended in one go while the GIL is held: nothing here runs code of Python between its first item and its
+   last, so that callers of several threads need no lock, and the fold never sees half of one. */
+#include "native.h"
+
+static struct {
+    PyObject *records, *records_type; /* buffer.RECORDS, and its class while it is awake */
+    PyObject *now;                    /* axes.NOW */
+    PyObject *current_step, *relieve, *time_ns, *failed;
+    Py_ssize_t limit, off, step; /* the last two: slots of NOW */
+} buffer;
+
+static struct {
+    PyObject *slow;
+    PyObject *rows; /* _PLAIN.rows */
+    PyObject *row_type;
+    Py_ssize_t fewest;
+} plain;
+
+static PyObject *bind_buffer(PyObject *module, PyObject *arguments)
+{
+    PyObject *records, *now, *current_step, *relieve, *time_ns, *failed;
+    Py_ssize_t limit;
+    if (!PyArg_ParseTuple(arguments, "OOOOOOn", &records, &now, &current_step, &relieve, &time_ns, &failed, &limit))
+        return NULL;
+    Py_ssize_t off = slot_offset((PyObject *)Py_TYPE(now), "off"), step = slot_offset((PyObject *)Py_TYPE(now), "step");
+    if (off < 0 || step < 0)
+        return NULL;
+    buffer.records = Py_NewRef(records);
+    buffer.records_type = Py_NewRef((PyObject *)Py_TYPE(records));
+    buffer.now = Py_NewRef(now);
+    buffer.current_step = Py_NewRef(current_step);
+    buffer.relieve = Py_NewRef(relieve);
+    buffer.time_ns = Py_NewRef(time_ns);
+    buffer.failed = Py_NewRef(failed);
+    buffer.limit = limit;
+    buffer.off = off;
+    buffer.step = step;
+    Py_RETURN_NONE;
+}
+
+static inline int is_off(void)
+{
+    return slot(buffer.now, buffer.off) == Py_True;
+}
+
+/* The step a record without one belongs to: a new reference. */
+static inline PyObject *step_now(void)
+{
+    PyObject *step = slot(buffer.now, buffer.step);
+    return step != NULL && step != Py_None ? Py_NewRef(step) : PyObject_CallNoArgs(buffer.current_step);
+}
+
+int append_items(PyObject *const *items, Py_ssize_t n)
+{
+    PyObject *records = buffer.records;
+    if (!is_exactly(records, buffer.records_type)) { /* asleep: the first record wakes the process */
+        PyObject *whole = PyTuple_New(n);
+        if (whole == NULL)
+            return -1;
+        for (Py_ssize_t i = 0; i < n; i++)
+            PyTuple_SET_ITEM(whole, i, Py_NewRef(items[i]));
+        PyObject *same = PyNumber_InPlaceAdd(records, whole);
+        Py_DECREF(whole);
+        Py_XDECREF(same);
+        return same == NULL ? -1 : 0;
+    }
+    Py_ssize_t before = PyList_GET_SIZE(records);
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (PyList_Append(records, items[i]) < 0) { /* no memory: half a record would shift all that follow */
+            PyObject *type, *value, *trace;
+            PyErr_Fetch(&type, &value, &trace);
+            PyList_SetSlice(records, before, before + i, NULL);
+            PyErr_Restore(type, value, trace);
+            return -1;
+        }
+    if (PyList_GET_SIZE(records) > buffer.limit) {
+        PyObject *nothing = PyObject_CallNoArgs(buffer.relieve);
+        Py_XDECREF(nothing);
+        return nothing == NULL ? -1 : 0;
+    }
+    return 0;
+}
+
+static int append_now(PyObject *series, PyObject *value)
+{
+    PyObject *step = step_now();
+    if (step == NULL)
+        return -1;
+    PyObject *time = PyObject_CallNoArgs(buffer.time_ns);
+    int failed = -1;
+    if (time != NULL) {
+        PyObject *items[] = {series, step, value, time};
+        failed = append_items(items, 4);
+        Py_DECREF(time);
+    }
+    Py_DECREF(step);
+    return failed;
+}
+
+/* Say and count the exception there is, as at every boundary to the user's program; -1 where it has to go on: what
+   ends a program is no `Exception`, and in strict mode saying it raises. */
+static int forgive(const char *call)
+{
+    if (!PyErr_ExceptionMatches(PyExc_Exception))
+        return -1;
+    PyObject *type, *error, *trace;
+    PyErr_Fetch(&type, &error, &trace);
+    PyErr_NormalizeException(&type, &error, &trace);
+    if (trace != NULL)
+        PyException_SetTraceback(error, trace);
+    PyObject *nothing = PyObject_CallFunction(buffer.failed, "sO", call, error);
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(trace);
+    Py_XDECREF(nothing);
+    return nothing == NULL ? -1 : 0;
+}
+
+/* Metric.record */
+
+static struct {
+    PyObject *slow;
+    Py_ssize_t series;
+} metric;
+
+static PyObject *record(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *names)
+{
+    if (n == 1 && names == NULL) {
+        if (is_off())
+            Py_RETURN_NONE;
+        PyObject *series = slot(self, metric.series);
+        if (PyFloat_CheckExact(arguments[0]) && series != NULL && series != Py_None) {
+            if (append_now(series, arguments[0]) < 0 && forgive("record()") < 0)
+                return NULL;
+            Py_RETURN_NONE;
+        }
+    }
+    return call_slow(metric.slow, self, arguments, n, names);
+}
+
+/* The definition of a method or function, with the signature and text of its twin. */
+static PyMethodDef *definition_of(PyObject *twin, const char *name, const char *signature, _PyCFunctionFastWithKeywords f)
+{
+    PyObject *text = PyObject_GetAttrString(twin, "__doc__");
+    if (text == NULL)
+        return NULL;
+    PyObject *whole = PyUnicode_FromFormat("%s%s\n--\n\n%S", name, signature, text);
+    Py_DECREF(text);
+    const char *utf8 = whole == NULL ? NULL : PyUnicode_AsUTF8(whole); /* `whole` is kept for ever, as the function is */
+    if (utf8 == NULL)
+        return NULL;
+    PyMethodDef *definition = PyMem_Calloc(1, sizeof(PyMethodDef));
+    if (definition == NULL)
+        return (PyMethodDef *)PyErr_NoMemory();
+    definition->ml_name = name;
+    definition->ml_meth = (PyCFunction)(void (*)(void))f;
+    definition->ml_flags = METH_FASTCALL | METH_KEYWORDS;
+    definition->ml_doc = utf8;
+    return definition;
+}
+
+static PyObject *record_method(PyObject *module, PyObject *arguments)
+{
+    PyObject *type, *slow;
+    if (!PyArg_ParseTuple(arguments, "O!O", &PyType_Type, &type, &slow))
+        return NULL;
+    Py_ssize_t series = slot_offset(type, "_series");
+    PyMethodDef *method = definition_of(
+        slow, "record", "($self, value, attributes=None, weight=None, step=None, axis=None)", record);
+    if (series < 0 || method == NULL)
+        return NULL;
+    metric.series = series;
+    metric.slow = Py_NewRef(slow);
+    return PyDescr_NewMethod((PyTypeObject *)type, method);
+}
+
+/* log */
+
+/* Whether every value is a number by now: `items[i]` is a new reference to a float. */
+static int numbers_of(PyObject **items, Py_ssize_t n)
+{
+    for (Py_ssize_t i = 0; i < n; i++) {
+        if (PyFloat_CheckExact(items[i]))
+            continue;
+        if (!PyLong_CheckExact(items[i]))
+            return 0;
+        double number = PyLong_AsDouble(items[i]);
+        PyObject *as_float = number == -1.0 && PyErr_Occurred() ? NULL : PyFloat_FromDouble(number);
+        if (as_float == NULL) {
+            PyErr_Clear();
+            return 0;
+        }
+        Py_SETREF(items[i], as_float);
+    }
+    return 1;
+}
+
+#define ROW_HEAD 4
+#define ROW_ON_STACK 256
+
+/* Append a row; 1 if it was, 0 where Python has to look at it, -1 with an exception. `items` has room for its head. */
+static int append_row(PyObject *names, PyObject **items, Py_ssize_t n)
+{
+    PyObject *row = PyDict_GetItemWithError(plain.rows, names);
+    if (row == NULL) {
+        if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
+            PyErr_Clear(); /* a name that cannot be looked up: Python says which */
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    if (!is_exactly(row, plain.row_type) || !numbers_of(items + ROW_HEAD, n))
+        return 0;
+    Py_INCREF(row);
+    PyObject *step = step_now(), *time = step == NULL ? NULL : PyObject_CallNoArgs(buffer.time_ns);
+    int done = -1;
+    if (time != NULL) {
+        items[0] = row, items[1] = step, items[2] = Py_None, items[3] = time;
+        done = append_items(items, ROW_HEAD + n) < 0 ? -1 : 1;
+    }
+    Py_XDECREF(time);
+    Py_XDECREF(step);
+    Py_DECREF(row);
+    return done;
+}
+
+static int log_row(PyObject *values)
+{
+    Py_ssize_t n = PyDict_GET_SIZE(values);
+    if (n < plain.fewest || n > ROW_ON_STACK)
+        return 0;
+    PyObject *items[ROW_HEAD + ROW_ON_STACK], *name, *value, *names = PyTuple_New(n);
+    if (names == NULL)
+        return -1;
+    Py_ssize_t place = 0, taken = 0;
+    while (taken < n && PyDict_Next(values, &place, &name, &value)) { /* the caller's dictionary: nothing runs here */
+        PyTuple_SET_ITEM(names, taken, Py_NewRef(name));
+        items[ROW_HEAD + taken++] = Py_NewRef(value);
+    }
+    int done = taken == n ? append_row(names, items, n) : 0;
+    for (Py_ssize_t i = 0; i < taken; i++)
+        Py_DECREF(items[ROW_HEAD + i]);
+    Py_DECREF(names);
+    return done;
+}
+
+static PyObject *log_values(PyObject *module, PyObject *const *arguments, Py_ssize_t n, PyObject *names)
+{
+    if (n == 1 && names == NULL) {
+        if (is_off())
+            Py_RETURN_NONE;
+        if (PyDict_CheckExact(arguments[0])) {
+            int done = log_row(arguments[0]);
+            if (done < 0 && forgive("log()") < 0)
+                return NULL;
+            if (done != 0)
+                Py_RETURN_NONE;
+        }
+    }
+    return PyObject_Vectorcall(plain.slow, arguments, n, names);
+}
+
+static PyObject *log_function(PyObject *module, PyObject *arguments)
+{
+    PyObject *slow, *rows, *row_type;
+    Py_ssize_t fewest;
+    if (!PyArg_ParseTuple(arguments, "OO!On", &slow, &PyDict_Type, &rows, &row_type, &fewest))
+        return NULL;
+    PyMethodDef *function = definition_of(
+        slow, "log",
+        "(values, step=None, axis=None, prefix=None, reduce=None, within=None, over=None, weight=None, attributes=None)",
+        log_values);
+    if (function == NULL)
+        return NULL;
+    plain.slow = Py_NewRef(slow);
+    plain.rows = Py_NewRef(rows);
+    plain.row_type = Py_NewRef(row_type);
+    plain.fewest = fewest;
+    PyObject *name = PyObject_GetAttrString(slow, "__module__");
+    PyObject *made = name == NULL ? NULL : PyCFunction_NewEx(function, NULL, name);
+    Py_XDECREF(name);
+    return made;
+}
+
+PyMethodDef record_functions[] = {
+    {"bind_buffer", bind_buffer, METH_VARARGS, "Know the buffer: (RECORDS, NOW, current_step, relieve, time_ns, guard.failed, LIMIT)."},
+    {"record_method", record_method, METH_VARARGS, "Return the method `record` of a class: (Metric, its own record)."},
+    {"log_function", log_function, METH_VARARGS, "Return `log`: (log of Python, rows, Row, FEWEST)."},
+    {NULL, NULL, 0, NULL},
+};
