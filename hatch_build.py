@@ -39,7 +39,15 @@ def compiled() -> Path:
     flags = (
         []
         if sys.platform == "win32"
-        else ["-std=c11", "-O2", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"]
+        else [
+            "-std=c11",
+            "-O2",
+            "-fvisibility=hidden",
+            "-ffp-contract=off",
+            "-Wall",
+            "-Wextra",
+            "-Wno-unused-parameter",
+        ]
     )
     sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "native").glob("*.c"))
     headers = [str(path.relative_to(ROOT)) for path in (ROOT / "native").glob("*.h")]

@@ -33,7 +33,7 @@ PyObject *call_slow(PyObject *function, PyObject *self, PyObject *const *argumen
 
 static int execute(PyObject *module)
 {
-    return PyModule_AddFunctions(module, record_functions);
+    return PyModule_AddFunctions(module, record_functions) < 0 || PyModule_AddFunctions(module, fold_functions) < 0 ? -1 : 0;
 }
 
 static PyModuleDef_Slot slots[] = {
