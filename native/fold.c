@@ -21,14 +21,6 @@ static struct {
     PyObject *series, *step;
 } fold;
 
-static int slots_of(PyObject *type, Py_ssize_t *offsets, const char *const *names)
-{
-    for (; *names != NULL; names++, offsets++)
-        if ((*offsets = slot_offset(type, *names)) < 0)
-            return -1;
-    return 0;
-}
-
 static PyObject *bind_fold(PyObject *module, PyObject *arguments)
 {
     static const char *const of_pending[] = {"first_ns", "last_ns", "groups", "rows", "moments", "order", "weights", NULL};
@@ -74,10 +66,12 @@ static int are_floats(PyObject *values)
     return 1;
 }
 
-/* A tuple of four, of which the references are taken over; NULL where one of them is. */
+/* A tuple of four, of which the references are taken over; NULL where one of them is. Plain tuples come from Python's
+   list of free ones, which the garbage collector does not count: `tests/unit/otel_ml/record/test_garbage.py`. */
 static PyObject *four(PyTypeObject *type, PyObject *a, PyObject *b, PyObject *c, PyObject *d)
 {
-    PyObject *made = a && b && c && d ? type->tp_alloc(type, 4) : NULL;
+    int is_whole = a && b && c && d;
+    PyObject *made = !is_whole ? NULL : type == &PyTuple_Type ? PyTuple_New(4) : type->tp_alloc(type, 4);
     if (made == NULL) {
         Py_XDECREF(a), Py_XDECREF(b), Py_XDECREF(c), Py_XDECREF(d);
         return NULL;

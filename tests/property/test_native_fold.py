@@ -55,7 +55,9 @@ class Later(Deferred):
 class World:
     """Series, rows and steps of its own, folded by one of the two."""
 
-    def __init__(self, take_apart: Callable[[Folder, list[Any]], dict[Pending, int]], reduce: Callable[[Pending], None]):
+    def __init__(
+        self, take_apart: Callable[[Folder, list[Any]], dict[Pending, int]], reduce: Callable[[Pending], None]
+    ):
         self.take_apart, self.reduce = take_apart, reduce
         self.folder = Folder()
         self.series = [Series(Definition(f"m{i}", one, "", "")) for i, one in enumerate(REDUCTIONS)]
