@@ -372,7 +372,7 @@ static PyObject *timed(PyObject *module, PyObject *const *arguments, Py_ssize_t 
 /* What a timer above the level does, and where it begins and ends: of a class, but no method, so nothing is bound. */
 static PyObject *nothing(PyObject *module, PyObject *const *arguments, Py_ssize_t n)
 {
-    Py_RETURN_NONE;
+    Py_RETURN_FALSE; /* what `bool()` of the twin returns */
 }
 
 static PyObject *timing_methods(PyObject *module, PyObject *arguments)
@@ -406,7 +406,7 @@ PyMethodDef timing_functions[] = {
     {"bind_opentelemetry", bind_opentelemetry, METH_VARARGS,
      "Know what begins a span that OpenTelemetry sees: (begin, ContextVar, key, Context)."},
     {"timing_methods", timing_methods, METH_VARARGS, "Return `__enter__` and `__exit__`: (Timing, its own two)."},
-    {"nothing", (PyCFunction)(void (*)(void))nothing, METH_FASTCALL, "Return None, whatever it is given."},
+    {"nothing", (PyCFunction)(void (*)(void))nothing, METH_FASTCALL, "Return False, whatever it is given."},
     {"timed_function", timed_function, METH_O, "Return `timed`: (timed of Python)."},
     {NULL, NULL, 0, NULL},
 };

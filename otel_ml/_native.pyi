@@ -45,7 +45,7 @@ def bind_opentelemetry(begin: Callable[[Any], None], variable: ContextVar[Any], 
 def timing_methods(
     timing: type,
     enter: Callable[..., Any],
-    exit: Callable[..., None],
+    leave: Callable[..., None],
     /,
 ) -> tuple[Callable[..., Any], Callable[..., None]]: ...
 def timed_function(timed: Callable[..., Any], /) -> Callable[..., Any]: ...

@@ -42,14 +42,16 @@ class Timing(Recording):
             return _enter_again(self)
         self.step = step = NOW.step or current_step()
         watch = self.watch
+        self.more = None
         if watch.span and step.spans < STATE.budget:
             step.spans += 1
             self.end_ns = 0
-            self.more = None
             begin = STATE.begin
             begin(self)
         else:
-            self.span_id = 0
+            # No span is kept: what a program says to `as span` is lost, and does not raise.
+            self.span_id = self.trace_id = 0
+            self.end_ns = 1
             if watch.span and STATE.budget:
                 _over_budget(step)
         self.event = None if watch.device is None else device_values.cuda_event()
