@@ -51,3 +51,14 @@ def timing_methods(
 def timed_function(timed: Callable[..., Any], /) -> Callable[..., Any]: ...
 def nothing(*_: object) -> None: ...
 def forget_rows() -> None: ...
+def set_step_function(
+    set_step: Callable[..., None],
+    steps: object,
+    now: object,
+    step: type,
+    axis: type,
+    default_axis: str,
+    time_ns: Callable[[], int],
+    kept: int,
+    /,
+) -> Callable[..., None]: ...

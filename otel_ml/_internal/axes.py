@@ -114,6 +114,10 @@ class Steps:
         generation: grows at a fork: steps of the parent mean nothing to its child.
     """
 
+    __slots__ = (
+        "axes", "blocks", "blocks_used", "boundaries", "generation", "lock", "none", "process", "wanted",
+    )  # fmt: skip
+
     KEPT = 4096
     """Steps remembered per axis, so that a record at an old one adds to its running total."""
 

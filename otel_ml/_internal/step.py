@@ -5,10 +5,12 @@ from __future__ import annotations
 import numbers
 from contextlib import suppress
 from contextvars import Token
+from time import time_ns
 from typing import TypeGuard
 
-from otel_ml._internal.axes import NOW, STEPS, Step, current_step
+from otel_ml._internal.axes import NOW, STEPS, Axis, Step, current_step
 from otel_ml._internal.guard import guard
+from otel_ml._internal.native import native
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
 __all__ = ["StepBlock", "bad_axis", "bad_step", "is_step", "set_step", "step", "step_for"]
@@ -96,6 +98,10 @@ def set_step(index: int, axis: str = DEFAULT_AXIS) -> None:
         STEPS.set(axis, index)
     elif _accepted(index, axis, "set_step()"):
         STEPS.set(axis, int(index))
+
+
+if native is not None:
+    set_step = native.set_step_function(set_step, STEPS, NOW, Step, Axis, DEFAULT_AXIS, time_ns, STEPS.KEPT)
 
 
 def step(index: int, axis: str = DEFAULT_AXIS) -> StepBlock | _NoBlock:

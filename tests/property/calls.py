@@ -23,6 +23,7 @@ from opentelemetry import context, trace
 from opentelemetry.sdk.trace import TracerProvider
 
 from otel_ml._internal import native
+from otel_ml._internal.axes import NOW, STEPS
 from otel_ml._internal.guard import guard
 from otel_ml._internal.isolation import forget_everything
 from otel_ml._internal.log import log, record
@@ -121,7 +122,10 @@ class Program:
         record(self.random.choice(NAMES), self.value(), reduce=self.random.choice([None, "sum", "p50", "nonsense"]))
 
     def _set_step(self) -> None:
-        set_step(self.random.randrange(5), self.random.choice(["step", "step", "v"]))
+        wrong: list[Any] = [-1, 2**63, 2**64, True, 1.0, None, np.int64(3), "1"]
+        index = self.random.choice([*range(5)] * 8 + wrong)
+        set_step(index, *self.random.choice([[], [], ["v"], ["step"], [""], [3]]))
+        set_step(self.random.randrange(5), axis=self.random.choice(["step", "v"]))
 
     def _block(self) -> None:
         with step(self.random.randrange(5)):
@@ -131,6 +135,7 @@ class Program:
         wrong: list[Any] = [lambda: log(), lambda: log(3), lambda: log([("a", 1)]), lambda: log({}, nothing=1)]
         wrong += [lambda: self.metrics[0].record(), lambda: self.metrics[0].record(1.0, 2, 3, 4, 5, 6)]
         wrong += [lambda: timed("x", level="high"), lambda: timed(3), lambda: timed("x", 1, 2, 3, 4, 5, 6, 7)]
+        wrong += [lambda: set_step(), lambda: set_step(1, "v", 3), lambda: set_step(1, axs="v")]
         wrong += [lambda: timed(""), lambda: timed("x", level=2**70), lambda: timed("y", level=True)]
         self.random.choice(wrong)()
 
@@ -244,7 +249,23 @@ def outcome(seed: int) -> object:
         take(points, traced)
     recorder.enabled = True
     assert context.get_current() == {}, "a context was left behind"
-    return {"points": points, "spans": traced, "dropped": dict(guard.dropped), "recorded": recorder.recorded}
+    counted = {"dropped": dict(guard.dropped), "recorded": recorder.recorded}
+    return {"points": points, "spans": traced, "steps": where(), **counted}
+
+
+def where() -> list[str]:
+    """Return the steps there are, and which are current."""
+    known = [
+        (
+            axis.name,
+            axis.latest,
+            axis.explicit,
+            axis.current,
+            [(one, one.ended, one.spans) for one in axis.steps.values()],
+        )
+        for axis in STEPS.axes.values()
+    ]
+    return [repr((STEPS.boundaries, STEPS.process, NOW.step)), *map(repr, known)]
 
 
 def take(points: list[object], traced: list[object]) -> None:

@@ -1,0 +1,196 @@
+/* set_step(): the usual call, without a frame of Python. Twins: set_step() of _internal/step.py, Steps.set() of axes.py.
+
+   It takes the lock as they do: what they find half done is found whole here, and the other way round. */
+#include "native.h"
+
+static struct {
+    PyObject *steps, *now, *step_type, *axis_type, *default_axis, *time_ns, *slow;
+    PyObject *acquire, *release, *forget_oldest; /* names */
+    Py_ssize_t kept;
+    struct {
+        Py_ssize_t axes, blocks_used, boundaries, generation, lock, process;
+    } of_steps;
+    struct {
+        Py_ssize_t current, explicit, latest, steps;
+    } of_axis;
+    struct {
+        Py_ssize_t axis, blocks, ended, ended_ns, generation, index, last_ns, pending, points, said, spans, waiting;
+    } of_step;
+    struct {
+        Py_ssize_t off, step;
+    } of_now;
+    PyObject *zero;
+} steps;
+
+static PyObject *set_step(PyObject *module, PyObject *const *arguments, Py_ssize_t n, PyObject *names);
+
+static PyObject *set_step_function(PyObject *module, PyObject *arguments)
+{
+    static const char *const of_steps[] = {"axes", "blocks_used", "boundaries", "generation", "lock", "process", NULL};
+    static const char *const of_axis[] = {"current", "explicit", "latest", "steps", NULL};
+    static const char *const of_step[] = {"axis",    "blocks",  "ended",  "ended_ns", "generation", "index", "last_ns",
+                                          "pending", "points",  "said",   "spans",    "waiting",    NULL};
+    static const char *const of_now[] = {"off", "step", NULL};
+    PyObject *slow, *owner, *now, *step_type, *axis_type, *default_axis, *time_ns;
+    Py_ssize_t kept;
+    if (!PyArg_ParseTuple(arguments, "OOOO!OUOn", &slow, &owner, &now, &PyType_Type, &step_type, &axis_type,
+                          &default_axis, &time_ns, &kept))
+        return NULL;
+    if (slots_of((PyObject *)Py_TYPE(owner), &steps.of_steps.axes, of_steps) < 0 ||
+        slots_of(axis_type, &steps.of_axis.current, of_axis) < 0 || slots_of(step_type, &steps.of_step.axis, of_step) < 0 ||
+        slots_of((PyObject *)Py_TYPE(now), &steps.of_now.off, of_now) < 0)
+        return NULL;
+    steps.acquire = PyUnicode_InternFromString("acquire");
+    steps.release = PyUnicode_InternFromString("release");
+    steps.forget_oldest = PyUnicode_InternFromString("_forget_oldest");
+    steps.zero = PyLong_FromLong(0);
+    PyMethodDef *function = definition_of(slow, "set_step", "(index, axis='step')", set_step);
+    if (!steps.acquire || !steps.release || !steps.forget_oldest || !steps.zero || function == NULL)
+        return NULL;
+    steps.slow = Py_NewRef(slow);
+    steps.steps = Py_NewRef(owner);
+    steps.now = Py_NewRef(now);
+    steps.step_type = Py_NewRef(step_type);
+    steps.axis_type = Py_NewRef(axis_type);
+    steps.default_axis = Py_NewRef(default_axis);
+    steps.time_ns = Py_NewRef(time_ns);
+    steps.kept = kept;
+    return function_of(slow, function);
+}
+
+/* Step(axis, index, generation): a new reference */
+static PyObject *new_step(PyObject *axis, PyObject *index)
+{
+    PyTypeObject *type = (PyTypeObject *)steps.step_type;
+    PyObject *step = type->tp_alloc(type, 0);
+    if (step == NULL)
+        return NULL;
+    Py_ssize_t zeros[] = {steps.of_step.blocks, steps.of_step.ended_ns, steps.of_step.last_ns, steps.of_step.points,
+                          steps.of_step.said,   steps.of_step.spans,    steps.of_step.waiting};
+    for (size_t i = 0; i < sizeof zeros / sizeof *zeros; i++)
+        set_slot(step, zeros[i], Py_NewRef(steps.zero));
+    set_slot(step, steps.of_step.axis, Py_NewRef(axis));
+    set_slot(step, steps.of_step.index, Py_NewRef(index));
+    set_slot(step, steps.of_step.generation, Py_NewRef(slot(steps.steps, steps.of_steps.generation)));
+    set_slot(step, steps.of_step.ended, Py_NewRef(Py_True));
+    set_slot(step, steps.of_step.pending, Py_NewRef(Py_None));
+    return step;
+}
+
+/* The step of the axis, made at first sight: a new reference. */
+static PyObject *step_of(PyObject *axis, PyObject *index)
+{
+    PyObject *known = slot(axis, steps.of_axis.steps), *step = PyDict_GetItemWithError(known, index);
+    if (step != NULL || PyErr_Occurred())
+        return Py_XNewRef(step);
+    step = new_step(axis, index);
+    if (step == NULL || PyDict_SetItem(known, index, step) < 0) {
+        Py_XDECREF(step);
+        return NULL;
+    }
+    if (PyDict_GET_SIZE(known) > steps.kept) {
+        PyObject *nothing = PyObject_CallMethodOneArg(steps.steps, steps.forget_oldest, axis);
+        if (nothing == NULL)
+            Py_CLEAR(step);
+        Py_XDECREF(nothing);
+    }
+    return step;
+}
+
+/* Steps._move: -1 with an exception */
+static int move(PyObject *axis, PyObject *step, PyObject *index)
+{
+    PyObject *before = slot(axis, steps.of_axis.current), *time = NULL;
+    if (before != Py_None && before != step && slot(before, steps.of_step.blocks) == steps.zero) {
+        time = PyObject_CallNoArgs(steps.time_ns);
+        if (time == NULL)
+            return -1;
+    }
+    int is_later = PyObject_RichCompareBool(index, slot(axis, steps.of_axis.latest), Py_GT);
+    if (time != NULL) { /* `before` is held by the axis until here */
+        set_slot(before, steps.of_step.ended_ns, time);
+        set_slot(before, steps.of_step.ended, Py_NewRef(Py_True));
+    }
+    set_slot(axis, steps.of_axis.current, Py_NewRef(step));
+    set_slot(step, steps.of_step.ended, Py_NewRef(Py_False));
+    if (is_later > 0)
+        set_slot(axis, steps.of_axis.latest, Py_NewRef(index));
+    return is_later < 0 ? -1 : 0;
+}
+
+/* Whether records without an axis go by another axis than the default one. */
+static int is_default_unset(PyObject *axes)
+{
+    PyObject *axis = PyDict_GetItemWithError(axes, steps.default_axis);
+    return axis == NULL || slot(axis, steps.of_axis.current) == Py_None;
+}
+
+/* Steps.set, of an axis that is known; with the lock */
+static int set(PyObject *axes, PyObject *axis, PyObject *name, PyObject *index)
+{
+    set_slot(axis, steps.of_axis.explicit, Py_NewRef(Py_True));
+    PyObject *step = step_of(axis, index);
+    PyObject *one = step == NULL || move(axis, step, index) < 0 ? NULL : PyLong_FromLong(1);
+    PyObject *more = one == NULL ? NULL : PyNumber_Add(slot(steps.steps, steps.of_steps.boundaries), one);
+    Py_XDECREF(one);
+    if (more == NULL) {
+        Py_XDECREF(step);
+        return -1;
+    }
+    set_slot(steps.steps, steps.of_steps.boundaries, more);
+    if (PyUnicode_Compare(name, steps.default_axis) == 0 || is_default_unset(axes)) {
+        int is_asked = slot(steps.steps, steps.of_steps.blocks_used) == Py_True;
+        set_slot(steps.steps, steps.of_steps.process, Py_NewRef(step));
+        set_slot(steps.now, steps.of_now.step, Py_NewRef(is_asked ? Py_None : step));
+    }
+    Py_DECREF(step);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* The axis that a usual call names; NULL where Python has to look. */
+static PyObject *axis_of(PyObject *const *arguments, Py_ssize_t n, PyObject *names)
+{
+    int is_named = n == 1 && names != NULL && PyTuple_GET_SIZE(names) == 1 &&
+                   PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "axis") == 0;
+    if (!is_named && !(names == NULL && (n == 1 || n == 2)))
+        return NULL;
+    int overflow = 0;
+    if (!PyLong_CheckExact(arguments[0]) || PyLong_AsLongLongAndOverflow(arguments[0], &overflow) < 0 || overflow)
+        return NULL;
+    PyObject *name = is_named || n == 2 ? arguments[1] : steps.default_axis;
+    return PyUnicode_CheckExact(name) ? name : NULL;
+}
+
+static PyObject *set_step(PyObject *module, PyObject *const *arguments, Py_ssize_t n, PyObject *names)
+{
+    PyObject *name = slot(steps.now, steps.of_now.off) == Py_False ? axis_of(arguments, n, names) : NULL;
+    PyObject *axes = slot(steps.steps, steps.of_steps.axes);
+    PyObject *axis = name == NULL || axes == NULL ? NULL : PyDict_GetItemWithError(axes, name);
+    if (axis == NULL || !is_exactly(axis, steps.axis_type)) {
+        PyErr_Clear();
+        return PyObject_Vectorcall(steps.slow, arguments, n, names);
+    }
+    PyObject *lock = Py_NewRef(slot(steps.steps, steps.of_steps.lock));
+    PyObject *taken = PyObject_CallMethodNoArgs(lock, steps.acquire), *left = NULL;
+    if (taken != NULL) {
+        Py_INCREF(axes), Py_INCREF(axis);
+        int failed = set(axes, axis, name, arguments[0]);
+        Py_DECREF(axes), Py_DECREF(axis);
+        PyObject *type, *error, *trace;
+        PyErr_Fetch(&type, &error, &trace);
+        left = PyObject_CallMethodNoArgs(lock, steps.release);
+        if (failed)
+            PyErr_Restore(type, error, trace);
+        Py_XDECREF(left);
+        left = failed || left == NULL ? NULL : Py_None;
+    }
+    Py_XDECREF(taken);
+    Py_DECREF(lock);
+    return Py_XNewRef(left);
+}
+
+PyMethodDef step_functions[] = {
+    {"set_step_function", set_step_function, METH_VARARGS,
+     "Return `set_step`: (set_step of Python, STEPS, NOW, Step, Axis, DEFAULT_AXIS, time_ns, Steps.KEPT)."},
+    {NULL, NULL, 0, NULL},
+};
