@@ -46,8 +46,8 @@ class NativeBuildHook(BuildHookInterface[Any]):
 
 
 def without(error: BaseException) -> str:
-    """Say why there is no compiled part, and what that costs."""
-    why = str(error) or type(error).__name__
+    """Say why there is no compiled part, and what that costs. What the compiler said stands above."""
+    why = str(error).rstrip(".") or type(error).__name__
     return f"otel_ml has no compiled part: {why}. It records the same without; record() and log() take longer."
 
 
