@@ -25,10 +25,9 @@ setup: $(NATIVE)  ## Make .venv with everything the other targets use
 $(STAMP): pyproject.toml
 	.ci/setup "$(PYTHON)" "$(VENV)" "$(TORCH_INDEX)"
 	@touch $@
-# Without a compiler everything is Python, and says so here.
+# Where it cannot be compiled everything is Python: each target then says why, and goes on.
 $(NATIVE): $(STAMP) hatch_build.py $(wildcard native/*)
-	-python hatch_build.py
-	@touch $@
+	python hatch_build.py && touch $@ || rm -f $@
 
 demo: $(NATIVE)  ## The main job: real training on 5 processes, one run in TensorBoard, MLflow and W&B
 	otel-ml demo

@@ -6,6 +6,7 @@ Also a program: `python hatch_build.py` compiles for this checkout, after a chan
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -47,7 +48,9 @@ class NativeBuildHook(BuildHookInterface[Any]):
 
 def without(error: BaseException) -> str:
     """Say why there is no compiled part, and what that costs. What the compiler said stands above."""
-    why = str(error).rstrip(".") or type(error).__name__
+    why = str(error) or type(error).__name__
+    if isinstance(error, subprocess.CalledProcessError):
+        why = f"{error.cmd[0]} failed with exit status {error.returncode}"
     return f"otel_ml has no compiled part: {why}. It records the same without; record() and log() take longer."
 
 
