@@ -62,6 +62,8 @@ def compile_in(folder: Path) -> Path:
     from setuptools import Distribution, Extension
 
     sources = sorted(str(path) for path in (ROOT / "native").glob("*.c"))
+    if not sources:
+        raise FileNotFoundError(f"no C sources in {ROOT / 'native'}")
     extension = Extension("otel_ml._native", sources, extra_compile_args=FLAGS)
     command = Distribution({"ext_modules": [extension]}).get_command_obj("build_ext")
     command.build_lib, command.build_temp = str(folder / "made"), str(folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -160,6 +161,11 @@ def no_headers(source: Path) -> dict[str, str]:
     return {}
 
 
+def no_sources(source: Path) -> dict[str, str]:
+    shutil.rmtree(source / "native")
+    return {}
+
+
 def nothing_to_compile_with(source: Path) -> dict[str, str]:
     (source / "setuptools.py").write_text("raise ModuleNotFoundError(\"No module named 'setuptools'\")")
     return {"PYTHONPATH": str(source)}
@@ -175,6 +181,7 @@ def what_ends_the_program(source: Path) -> dict[str, str]:
     [
         (no_compiler, "/nonexistent"),
         (no_headers, "exit "),
+        (no_sources, "no C sources"),
         (nothing_to_compile_with, "No module named 'setuptools'"),
         (what_ends_the_program, "no such platform"),
     ],
