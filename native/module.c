@@ -31,9 +31,49 @@ PyObject *call_slow(PyObject *function, PyObject *self, PyObject *const *argumen
     return PyObject_Vectorcall(function, all, n + 1, names);
 }
 
+PyMethodDef *definition_of(PyObject *twin, const char *name, const char *signature, _PyCFunctionFastWithKeywords f)
+{
+    PyObject *text = PyObject_GetAttrString(twin, "__doc__");
+    if (text == NULL)
+        return NULL;
+    PyObject *whole = PyUnicode_FromFormat("%s%s\n--\n\n%S", name, signature, text);
+    Py_DECREF(text);
+    const char *utf8 = whole == NULL ? NULL : PyUnicode_AsUTF8(whole); /* `whole` is kept for ever, as the function is */
+    if (utf8 == NULL)
+        return NULL;
+    PyMethodDef *definition = PyMem_Calloc(1, sizeof(PyMethodDef));
+    if (definition == NULL)
+        return (PyMethodDef *)PyErr_NoMemory();
+    definition->ml_name = name;
+    definition->ml_meth = (PyCFunction)(void (*)(void))f;
+    definition->ml_flags = METH_FASTCALL | METH_KEYWORDS;
+    definition->ml_doc = utf8;
+    return definition;
+}
+
+PyObject *function_of(PyObject *twin, PyMethodDef *definition)
+{
+    PyObject *module = PyObject_GetAttrString(twin, "__module__");
+    PyObject *made = module == NULL ? NULL : PyCFunction_NewEx(definition, NULL, module);
+    Py_XDECREF(module);
+    return made;
+}
+
+int slots_of(PyObject *type, Py_ssize_t *offsets, const char *const *names)
+{
+    for (; *names != NULL; names++, offsets++)
+        if ((*offsets = slot_offset(type, *names)) < 0)
+            return -1;
+    return 0;
+}
+
 static int execute(PyObject *module)
 {
-    return PyModule_AddFunctions(module, record_functions);
+    PyMethodDef *every[] = {record_functions, timing_functions, fold_functions};
+    for (size_t i = 0; i < sizeof every / sizeof *every; i++)
+        if (PyModule_AddFunctions(module, every[i]) < 0)
+            return -1;
+    return 0;
 }
 
 static PyModuleDef_Slot slots[] = {

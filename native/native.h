@@ -10,6 +10,9 @@
    Classes stay in Python: what is read here is read at the place that Python itself reads. */
 Py_ssize_t slot_offset(PyObject *type, const char *name);
 
+/* The same of several, in a row; ended by NULL. */
+int slots_of(PyObject *type, Py_ssize_t *offsets, const char *const *names);
+
 /* The value of a slot, borrowed; NULL where it was never set. */
 static inline PyObject *slot(PyObject *owner, Py_ssize_t offset)
 {
@@ -33,6 +36,23 @@ static inline int is_exactly(PyObject *object, PyObject *type)
 /* Call `function` of Python with `self` before the arguments of a METH_FASTCALL | METH_KEYWORDS method. */
 PyObject *call_slow(PyObject *function, PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *names);
 
-extern PyMethodDef record_functions[];
+/* The definition of a method or function, with the text of its twin; and the function, of the twin's module. */
+PyMethodDef *definition_of(PyObject *twin, const char *name, const char *signature, _PyCFunctionFastWithKeywords f);
+PyObject *function_of(PyObject *twin, PyMethodDef *definition);
+
+/* record.c */
+
+/* Append whole records to the buffer, and have it folded where it is too long. */
+int append_items(PyObject *const *items, Py_ssize_t n);
+
+/* axes.NOW, borrowed; and the step that a record without one belongs to: a new reference. */
+PyObject *now_of_process(void);
+PyObject *step_now(void);
+
+/* Say and count the exception there is, as at every boundary to the user's program; -1 where it has to go on: what
+   ends a program is no `Exception`, and in strict mode saying it raises. */
+int forgive(const char *call);
+
+extern PyMethodDef record_functions[], timing_functions[], fold_functions[];
 
 #endif

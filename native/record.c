@@ -46,8 +46,12 @@ static inline int is_off(void)
     return slot(buffer.now, buffer.off) == Py_True;
 }
 
-/* The step a record without one belongs to: a new reference. */
-static inline PyObject *step_now(void)
+PyObject *now_of_process(void)
+{
+    return buffer.now;
+}
+
+PyObject *step_now(void)
 {
     PyObject *step = slot(buffer.now, buffer.step);
     return step != NULL && step != Py_None ? Py_NewRef(step) : PyObject_CallNoArgs(buffer.current_step);
@@ -100,9 +104,7 @@ static int append_now(PyObject *series, PyObject *value)
     return failed;
 }
 
-/* Say and count the exception there is, as at every boundary to the user's program; -1 where it has to go on: what
-   ends a program is no `Exception`, and in strict mode saying it raises. */
-static int forgive(const char *call)
+int forgive(const char *call)
 {
     if (!PyErr_ExceptionMatches(PyExc_Exception))
         return -1;
@@ -139,27 +141,6 @@ static PyObject *record(PyObject *self, PyObject *const *arguments, Py_ssize_t n
         }
     }
     return call_slow(metric.slow, self, arguments, n, names);
-}
-
-/* The definition of a method or function, with the signature and text of its twin. */
-static PyMethodDef *definition_of(PyObject *twin, const char *name, const char *signature, _PyCFunctionFastWithKeywords f)
-{
-    PyObject *text = PyObject_GetAttrString(twin, "__doc__");
-    if (text == NULL)
-        return NULL;
-    PyObject *whole = PyUnicode_FromFormat("%s%s\n--\n\n%S", name, signature, text);
-    Py_DECREF(text);
-    const char *utf8 = whole == NULL ? NULL : PyUnicode_AsUTF8(whole); /* `whole` is kept for ever, as the function is */
-    if (utf8 == NULL)
-        return NULL;
-    PyMethodDef *definition = PyMem_Calloc(1, sizeof(PyMethodDef));
-    if (definition == NULL)
-        return (PyMethodDef *)PyErr_NoMemory();
-    definition->ml_name = name;
-    definition->ml_meth = (PyCFunction)(void (*)(void))f;
-    definition->ml_flags = METH_FASTCALL | METH_KEYWORDS;
-    definition->ml_doc = utf8;
-    return definition;
 }
 
 static PyObject *record_method(PyObject *module, PyObject *arguments)
@@ -277,10 +258,7 @@ static PyObject *log_function(PyObject *module, PyObject *arguments)
     plain.rows = Py_NewRef(rows);
     plain.row_type = Py_NewRef(row_type);
     plain.fewest = fewest;
-    PyObject *name = PyObject_GetAttrString(slow, "__module__");
-    PyObject *made = name == NULL ? NULL : PyCFunction_NewEx(function, NULL, name);
-    Py_XDECREF(name);
-    return made;
+    return function_of(slow, function);
 }
 
 PyMethodDef record_functions[] = {

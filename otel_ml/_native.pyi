@@ -1,6 +1,7 @@
 """What `native/` compiles to; `_internal/native.py` says where it is used."""
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 def bind_buffer(
@@ -17,3 +18,35 @@ def record_method(metric: type, record: Callable[..., None], /) -> Callable[...,
 def log_function(
     log: Callable[..., None], rows: dict[tuple[str, ...], Any], row: type, fewest: int, /
 ) -> Callable[..., None]: ...
+def bind_fold(
+    pending: type, order: type[tuple[Any, ...]], series: type, row: type, step: type, definitions: object, /
+) -> None: ...
+def take_apart(folder: Any, part: list[Any], /) -> dict[Any, int]: ...
+def reduce(pending: Any, /) -> None: ...
+def bind_timers(
+    timing: type,
+    recording: type,
+    watch: type,
+    step: type,
+    state: object,
+    again: object,
+    now: object,
+    spans: list[Any],
+    watches: dict[str, Any],
+    off: dict[str, Any],
+    keep: Callable[[Any], None],
+    leave: Callable[[Any], None],
+    perf_counter_ns: Callable[[], int],
+    most_spans: int,
+    /,
+) -> None: ...
+def bind_alone(begin: Callable[[Any], None], active: ContextVar[Any], /) -> None: ...
+def bind_opentelemetry(begin: Callable[[Any], None], variable: ContextVar[Any], key: str, context: type, /) -> None: ...
+def timing_methods(
+    timing: type,
+    enter: Callable[..., Any],
+    leave: Callable[..., None],
+    /,
+) -> tuple[Callable[..., Any], Callable[..., None]]: ...
+def timed_function(timed: Callable[..., Any], /) -> Callable[..., Any]: ...
+def nothing(*_: object) -> None: ...

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from otel_ml._internal.aside import Aside
 from otel_ml._internal.axes import Step
 from otel_ml._internal.buffer import MOST, RECORDS, STRIDE, take
-from otel_ml._internal.definition import Series
+from otel_ml._internal.definition import DEFINITIONS, Series
 from otel_ml._internal.device import Deferred
 from otel_ml._internal.guard import guard
-from otel_ml._internal.pending import Pending
+from otel_ml._internal.native import native
+from otel_ml._internal.pending import Order, Pending
 from otel_ml._internal.row import Row
 
 __all__ = ["FOLDER", "Folder", "relieve"]
@@ -59,7 +60,10 @@ class Folder:
 
     def fold(self) -> None:
         """Fold all records; the lock is held by the caller."""
-        part = take()
+        self._reduce(_take_apart(self, take()))
+
+    def take_apart(self, part: list[Any]) -> dict[Pending, int]:
+        """Sort records by step and series; return what was added to, and its size before."""
         items = 0  # of rows
         step_before: Step | None = None
         touched: dict[Pending, int] = {}
@@ -89,7 +93,7 @@ class Folder:
                 groups[series] = [group, value]
         pending.last_ns = max(pending.last_ns, last)
         self._count((len(part) - items) // STRIDE)
-        self._reduce(touched)
+        return touched
 
     def read_deferred(self) -> None:
         """Put device values that are done by now back into the buffer; the lock is held by the caller."""
@@ -177,7 +181,7 @@ class Folder:
 
     def _reduce(self, touched: Mapping[Pending, int]) -> None:
         for pending, before in touched.items():
-            pending.reduce()
+            _reduce(pending)
             self.points += pending.size - before
         while self.points > self.MAX_POINTS and len(self.steps) > 1:
             oldest = next(iter(self.steps))
@@ -191,6 +195,12 @@ class Folder:
                     f"Nobody collected for {self.MAX_POINTS:,} points: the oldest are dropped (buffer_full).",
                 )
 
+
+_take_apart: Callable[[Folder, list[Any]], dict[Pending, int]] = Folder.take_apart
+_reduce: Callable[[Pending], None] = Pending.reduce
+if native is not None:
+    native.bind_fold(Pending, Order, Series, Row, Step, DEFINITIONS)
+    _take_apart, _reduce = native.take_apart, native.reduce
 
 FOLDER = Folder()
 

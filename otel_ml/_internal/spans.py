@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from otel_ml._internal.axes import Step
 from otel_ml._internal.encode_spans import encoded_spans
 from otel_ml._internal.guard import guard
+from otel_ml._internal.native import native
 
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
 
     from otel_ml._internal.definition import Series
 
-__all__ = ["SPANS", "STATE", "Recording", "Watch", "collect", "configure", "forget", "keep", "leave"]
+__all__ = ["MAX_WAITING", "SPANS", "STATE", "Recording", "Watch", "collect", "configure", "forget", "keep", "leave"]
 
-_MAX_WAITING = 50_000
+MAX_WAITING = 50_000
 """Finished spans kept while nobody collects: about 15 MB."""
 
 SPANS: list[Recording] = []
@@ -152,6 +153,10 @@ def _begin_alone(span: Recording) -> None:
         span.parent_id, span.trace_id = parent.span_id, parent.trace_id
 
 
+if native is not None:
+    native.bind_alone(_begin_alone, _ACTIVE)
+
+
 def _otel_begin() -> Callable[[Recording], None]:
     """Return what begins a span that OpenTelemetry sees, so that other people's spans and ours nest."""
     from opentelemetry import trace
@@ -180,6 +185,8 @@ def _otel_begin() -> Callable[[Recording], None]:
         there[key] = span
         span.token = attach(Context(there))
 
+    if native is not None and isinstance(current, ContextVar):
+        native.bind_opentelemetry(begin, current, key, Context)
     return begin
 
 
@@ -231,7 +238,7 @@ def leave(span: Recording) -> None:
 
 def keep(span: Recording) -> None:
     """Hand a finished span over; its `end_ns` is set."""
-    if len(SPANS) < _MAX_WAITING:
+    if len(SPANS) < MAX_WAITING:
         SPANS.append(span)
     else:
         guard.dropped["spans_not_collected"] += 1

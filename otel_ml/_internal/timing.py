@@ -16,7 +16,8 @@ from otel_ml._internal.definition import DEFINITIONS, SPANS_OVER_BUDGET, Reduce,
 from otel_ml._internal.device import DeviceElapsed
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
-from otel_ml._internal.spans import STATE, Recording, Watch, keep, leave
+from otel_ml._internal.native import native
+from otel_ml._internal.spans import MAX_WAITING, SPANS, STATE, Recording, Watch, keep, leave
 from otel_ml._internal.timed_calls import timed_calls
 from otel_ml.wire.reduction import Reduction
 
@@ -41,14 +42,16 @@ class Timing(Recording):
             return _enter_again(self)
         self.step = step = NOW.step or current_step()
         watch = self.watch
+        self.more = None
         if watch.span and step.spans < STATE.budget:
             step.spans += 1
             self.end_ns = 0
-            self.more = None
             begin = STATE.begin
             begin(self)
         else:
-            self.span_id = 0
+            # No span is kept: what a program says to `as span` is lost, and does not raise.
+            self.span_id = self.trace_id = 0
+            self.end_ns = 1
             if watch.span and STATE.budget:
                 _over_budget(step)
         self.event = None if watch.device is None else device_values.cuda_event()
@@ -86,6 +89,12 @@ class Timing(Recording):
     def __call__(self, function: F) -> F:
         """Time every call of `function`."""
         return timed_function(function, self.watch)
+
+
+if native is not None:
+    Timing.__enter__, Timing.__exit__ = native.timing_methods(  # type: ignore[method-assign]
+        Timing, Timing.__enter__, Timing.__exit__
+    )
 
 
 def timing_of(watch: Watch) -> Timing:
@@ -171,6 +180,9 @@ class _Off:
         return function if self._watch is None else timed_function(function, self._watch)
 
 
+if native is not None:
+    _Off.__enter__ = _Off.__exit__ = native.nothing
+
 _NOTHING = _Off(None)
 """A timer whose name is none: said and counted, the code under it runs all the same."""
 
@@ -254,6 +266,26 @@ def timed(
     timing.watch = watch
     timing.begin_ns = 0
     return timing
+
+
+if native is not None:
+    native.bind_timers(
+        Timing,
+        Recording,
+        Watch,
+        Step,
+        STATE,
+        _AGAIN,
+        NOW,
+        SPANS,
+        _WATCHES,
+        _OFF,
+        keep,
+        leave,
+        perf_counter_ns,
+        MAX_WAITING,
+    )
+    timed = native.timed_function(timed)
 
 
 def _timed(name: Any, level: Any, reduce: Reduce, within: str | None, *, span: bool, device: str | None) -> Any:

@@ -53,6 +53,6 @@ def _compiled_part() -> Check:
         return Check("ok", "otel_ml's compiled part is there")
     return Check(
         "note",
-        "otel_ml has no compiled part: record() and log() take longer, nothing else",
+        "otel_ml has no compiled part: it records the same without, and recording takes longer",
         "pip install --force-reinstall --no-deps --no-binary otel-ml otel-ml (needs a C compiler and Python's headers)",
     )

@@ -249,3 +249,16 @@ def test_users_spans_are_stamped_with_the_step(recorded, tracing):
     found = by_name(exporter.get_finished_spans())
     assert dict(found["no step"].attributes) == {}
     assert dict(found["in block"].attributes) == {"ml.step": 2, "ml.step.axis": "rollout"}
+
+
+@pytest.mark.parametrize("budget", [0, 1])
+def test_what_is_said_to_a_timer_without_a_span_is_lost_and_does_not_raise(recorded, budget):
+    recorded.configure(spans_per_step=budget)
+    set_step(1)
+    with timed("kept"):
+        pass
+    with timed("over"), timed("without", span=False) as timing:
+        timing.set_attribute("tokens", 3)
+        timing.add_event("reached")
+        assert not timing.is_recording()
+        assert not timing.get_span_context().is_valid

@@ -1,0 +1,412 @@
+/* Timers: `with timed("x")`, without a frame of Python. Twins: timed() and Timing of _internal/timing.py, and what begins
+   and ends a span in _internal/spans.py.
+
+   What is not usual is called in Python: a `with` object that is entered again, a step over its budget of spans, a step
+   that has ended meanwhile, events of a device, an exception, a span of somebody else as parent. */
+#include "native.h"
+
+static struct {
+    PyObject *timing, *recording, *watch, *step; /* classes */
+    PyObject *state, *again, *spans, *watches, *off;
+    PyObject *enter, *exit, *timed, *keep, *leave; /* the twins */
+    PyObject *perf_counter_ns, *zero, *var;        /* a function, a number, a name */
+    Py_ssize_t most_spans;
+    struct {
+        Py_ssize_t begin_ns, end_ns, event, more, parent_id, span_id, step, token, trace_id, watch;
+    } of_timing;
+    struct {
+        Py_ssize_t device, series, span;
+    } of_watch;
+    struct {
+        Py_ssize_t ended, spans;
+    } of_step;
+    struct {
+        Py_ssize_t begin, budget, next_id, offset_ns, trace_high;
+    } of_state;
+    Py_ssize_t is_used, level;
+} timer;
+
+/* What begins a span: one of our own alone, or one that OpenTelemetry sees. */
+static struct {
+    PyObject *alone, *active;                 /* spans._begin_alone, and its ContextVar */
+    PyObject *seen, *variable, *key, *context; /* what _otel_begin() returned, and what it knows */
+} begins;
+
+static PyObject *bind_timers(PyObject *module, PyObject *arguments)
+{
+    static const char *const of_timing[] = {"begin_ns", "end_ns",  "event", "more",     "parent_id",
+                                            "span_id",  "step",    "token", "trace_id", "watch",     NULL};
+    static const char *const of_watch[] = {"device", "series", "span", NULL};
+    static const char *const of_step[] = {"ended", "spans", NULL};
+    static const char *const of_state[] = {"begin", "budget", "next_id", "offset_ns", "trace_high", NULL};
+    static const char *const of_again[] = {"used", NULL}, *const of_now[] = {"level", NULL};
+    PyObject *timing, *recording, *watch, *step, *state, *again, *now, *spans, *watches, *off, *keep, *leave, *clock;
+    Py_ssize_t most_spans;
+    if (!PyArg_ParseTuple(arguments, "OOOOOOOO!O!O!OOOn", &timing, &recording, &watch, &step, &state, &again, &now,
+                          &PyList_Type, &spans, &PyDict_Type, &watches, &PyDict_Type, &off, &keep, &leave, &clock,
+                          &most_spans))
+        return NULL;
+    if (slots_of(timing, &timer.of_timing.begin_ns, of_timing) < 0 ||
+        slots_of(watch, &timer.of_watch.device, of_watch) < 0 || slots_of(step, &timer.of_step.ended, of_step) < 0 ||
+        slots_of((PyObject *)Py_TYPE(state), &timer.of_state.begin, of_state) < 0 ||
+        slots_of((PyObject *)Py_TYPE(again), &timer.is_used, of_again) < 0 ||
+        slots_of((PyObject *)Py_TYPE(now), &timer.level, of_now) < 0)
+        return NULL;
+    timer.zero = PyLong_FromLong(0);
+    timer.var = PyUnicode_InternFromString("var");
+    if (timer.zero == NULL || timer.var == NULL)
+        return NULL;
+    timer.timing = Py_NewRef(timing);
+    timer.recording = Py_NewRef(recording);
+    timer.watch = Py_NewRef(watch);
+    timer.step = Py_NewRef(step);
+    timer.state = Py_NewRef(state);
+    timer.again = Py_NewRef(again);
+    timer.spans = Py_NewRef(spans);
+    timer.watches = Py_NewRef(watches);
+    timer.off = Py_NewRef(off);
+    timer.keep = Py_NewRef(keep);
+    timer.leave = Py_NewRef(leave);
+    timer.perf_counter_ns = Py_NewRef(clock);
+    timer.most_spans = most_spans;
+    Py_RETURN_NONE;
+}
+
+static PyObject *bind_alone(PyObject *module, PyObject *arguments)
+{
+    PyObject *begin, *active;
+    if (!PyArg_ParseTuple(arguments, "OO!", &begin, &PyContextVar_Type, &active))
+        return NULL;
+    Py_XSETREF(begins.alone, Py_NewRef(begin));
+    Py_XSETREF(begins.active, Py_NewRef(active));
+    Py_RETURN_NONE;
+}
+
+static PyObject *bind_opentelemetry(PyObject *module, PyObject *arguments)
+{
+    PyObject *begin, *variable, *key, *context;
+    if (!PyArg_ParseTuple(arguments, "OO!OO", &begin, &PyContextVar_Type, &variable, &key, &context))
+        return NULL;
+    Py_XSETREF(begins.seen, Py_NewRef(begin));
+    Py_XSETREF(begins.variable, Py_NewRef(variable));
+    Py_XSETREF(begins.key, Py_NewRef(key));
+    Py_XSETREF(begins.context, Py_NewRef(context));
+    Py_RETURN_NONE;
+}
+
+static inline PyObject *of_state(Py_ssize_t offset)
+{
+    return slot(timer.state, offset);
+}
+
+/* Give a span its ids; `parent` is NULL where it is the first of a trace. */
+static int set_ids(PyObject *span, PyObject *own, PyObject *parent)
+{
+    PyObject *parent_id = timer.zero, *trace_id;
+    if (parent == NULL)
+        trace_id = PyNumber_Or(of_state(timer.of_state.trace_high), own);
+    else {
+        parent_id = slot(parent, timer.of_timing.span_id);
+        trace_id = Py_XNewRef(slot(parent, timer.of_timing.trace_id));
+    }
+    if (parent_id == NULL || trace_id == NULL) {
+        Py_XDECREF(trace_id);
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_AttributeError, "the span around has no ids");
+        return -1;
+    }
+    set_slot(span, timer.of_timing.span_id, Py_NewRef(own));
+    set_slot(span, timer.of_timing.parent_id, Py_NewRef(parent_id));
+    set_slot(span, timer.of_timing.trace_id, trace_id);
+    return 0;
+}
+
+static int set_token(PyObject *span, PyObject *token)
+{
+    if (token == NULL)
+        return -1;
+    set_slot(span, timer.of_timing.token, token);
+    return 0;
+}
+
+/* spans._begin_alone; 0 where Python has to begin it */
+static int begin_alone(PyObject *span, PyObject *own)
+{
+    PyObject *parent = NULL;
+    if (PyContextVar_Get(begins.active, NULL, &parent) < 0)
+        return -1;
+    int done = 0;
+    if (parent == Py_None || (parent != NULL && PyObject_TypeCheck(parent, (PyTypeObject *)timer.recording)))
+        done = set_ids(span, own, parent == Py_None ? NULL : parent) < 0 ||
+                       set_token(span, PyContextVar_Set(begins.active, span)) < 0
+                   ? -1
+                   : 1;
+    Py_XDECREF(parent);
+    return done;
+}
+
+/* A context like `here`, with the span in it. */
+static PyObject *context_with(PyObject *here, PyObject *span)
+{
+    PyObject *there = PyObject_CallNoArgs(begins.context);
+    /* Its own __setitem__ refuses: it is made here, and nobody has seen it yet. */
+    if (there != NULL && PyDict_Check(there) && PyDict_Update(there, here) == 0 &&
+        PyDict_SetItem(there, begins.key, span) == 0)
+        return there;
+    Py_XDECREF(there);
+    return NULL;
+}
+
+/* What spans._otel_begin() returns; 0 where Python has to begin it */
+static int begin_seen(PyObject *span, PyObject *own)
+{
+    PyObject *here = NULL;
+    if (PyContextVar_Get(begins.variable, NULL, &here) < 0)
+        return -1;
+    int done = 0;
+    if (here != NULL && PyDict_Check(here)) {
+        PyObject *parent = PyDict_GetItemWithError(here, begins.key);
+        if (parent == NULL ? !PyErr_Occurred() : Py_TYPE(parent) == Py_TYPE(span)) {
+            PyObject *there = context_with(here, span);
+            done = there == NULL || set_ids(span, own, parent) < 0 ||
+                           set_token(span, PyContextVar_Set(begins.variable, there)) < 0
+                       ? -1
+                       : 1;
+            Py_XDECREF(there);
+        } else if (parent == NULL)
+            done = -1;
+    }
+    Py_XDECREF(here);
+    return done;
+}
+
+static int begin(PyObject *span)
+{
+    PyObject *with = of_state(timer.of_state.begin);
+    int done = 0;
+    if (with == begins.seen || with == begins.alone) {
+        PyObject *own = PyObject_CallNoArgs(of_state(timer.of_state.next_id));
+        done = own == NULL ? -1 : with == begins.seen ? begin_seen(span, own) : begin_alone(span, own);
+        Py_XDECREF(own);
+    }
+    if (done != 0)
+        return done < 0 ? -1 : 0;
+    Py_INCREF(with);
+    PyObject *nothing = PyObject_CallOneArg(with, span);
+    Py_DECREF(with);
+    Py_XDECREF(nothing);
+    return nothing == NULL ? -1 : 0;
+}
+
+/* Count a span of the step; 0 where the budget is used up, or the step is none. */
+static int has_room(PyObject *step)
+{
+    if (!is_exactly(step, timer.step))
+        return 0;
+    long spans = PyLong_AsLong(slot(step, timer.of_step.spans)), budget = PyLong_AsLong(of_state(timer.of_state.budget));
+    if (spans < 0 || budget < 0) { /* a number that is no long is one for Python */
+        PyErr_Clear();
+        return 0;
+    }
+    PyObject *more = spans < budget ? PyLong_FromLong(spans + 1) : NULL;
+    if (more == NULL)
+        return 0;
+    set_slot(step, timer.of_step.spans, more);
+    return 1;
+}
+
+/* Timing.__enter__ */
+static PyObject *enter(PyObject *self, PyObject *unused)
+{
+    PyObject *watch = slot(self, timer.of_timing.watch), *step = NULL;
+    if (slot(self, timer.of_timing.begin_ns) == timer.zero && watch != NULL && is_exactly(watch, timer.watch) &&
+        slot(watch, timer.of_watch.device) == Py_None && slot(watch, timer.of_watch.span) == Py_True) {
+        step = step_now();
+        if (step == NULL)
+            return NULL;
+    }
+    if (step == NULL || !has_room(step)) {
+        Py_XDECREF(step);
+        return PyObject_CallOneArg(timer.enter, self);
+    }
+    set_slot(self, timer.of_timing.step, step);
+    set_slot(self, timer.of_timing.end_ns, Py_NewRef(timer.zero));
+    set_slot(self, timer.of_timing.more, Py_NewRef(Py_None));
+    set_slot(self, timer.of_timing.event, Py_NewRef(Py_None));
+    if (begin(self) < 0)
+        return NULL;
+    PyObject *now = PyObject_CallNoArgs(timer.perf_counter_ns);
+    if (now == NULL)
+        return NULL;
+    set_slot(self, timer.of_timing.begin_ns, now);
+    return Py_NewRef(self);
+}
+
+/* spans.leave */
+static int leave(PyObject *span)
+{
+    PyObject *token = Py_NewRef(slot(span, timer.of_timing.token));
+    int failed = -1;
+    if (PyContextToken_CheckExact(token)) {
+        PyObject *variable = PyObject_GetAttr(token, timer.var);
+        set_slot(span, timer.of_timing.token, Py_NewRef(Py_None));
+        failed = variable == NULL ? -1 : PyContextVar_Reset(variable, token);
+        Py_XDECREF(variable);
+        if (failed && PyErr_ExceptionMatches(PyExc_ValueError)) {
+            PyErr_Clear(); /* left in another context than entered: that one is gone */
+            failed = 0;
+        }
+    } else {
+        PyObject *nothing = PyObject_CallOneArg(timer.leave, span);
+        failed = nothing == NULL ? -1 : 0;
+        Py_XDECREF(nothing);
+    }
+    Py_DECREF(token);
+    return failed;
+}
+
+/* spans.keep */
+static int keep(PyObject *span)
+{
+    if (PyList_GET_SIZE(timer.spans) < timer.most_spans)
+        return PyList_Append(timer.spans, span);
+    PyObject *nothing = PyObject_CallOneArg(timer.keep, span);
+    Py_XDECREF(nothing);
+    return nothing == NULL ? -1 : 0;
+}
+
+static int finish_span(PyObject *self, PyObject *end_ns)
+{
+    PyObject *token = slot(self, timer.of_timing.token);
+    if (token != NULL && token != Py_None && leave(self) < 0)
+        return -1;
+    set_slot(self, timer.of_timing.end_ns, Py_NewRef(end_ns));
+    return keep(self);
+}
+
+/* Append the seconds between; what took longer than a century is not one. */
+static int record_seconds(PyObject *self, PyObject *step, PyObject *end_ns)
+{
+    long long begin = PyLong_AsLongLong(slot(self, timer.of_timing.begin_ns)), end = PyLong_AsLongLong(end_ns);
+    if (PyErr_Occurred())
+        return -1;
+    PyObject *seconds = PyFloat_FromDouble((double)(end - begin) / 1e9);
+    PyObject *time = PyNumber_Add(end_ns, of_state(timer.of_state.offset_ns));
+    int failed = -1;
+    if (seconds != NULL && time != NULL) {
+        PyObject *series = slot(slot(self, timer.of_timing.watch), timer.of_watch.series);
+        PyObject *items[] = {series, step, seconds, time};
+        failed = append_items(items, 4);
+    }
+    Py_XDECREF(seconds);
+    Py_XDECREF(time);
+    return failed;
+}
+
+static int is_usual_end(PyObject *self, PyObject *const *arguments, Py_ssize_t n)
+{
+    PyObject *step = slot(self, timer.of_timing.step), *begin_ns = slot(self, timer.of_timing.begin_ns);
+    PyObject *watch = slot(self, timer.of_timing.watch);
+    return n == 3 && arguments[0] == Py_None && slot(timer.again, timer.is_used) == Py_False &&
+           slot(self, timer.of_timing.event) == Py_None && slot(self, timer.of_timing.span_id) != NULL && step != NULL &&
+           is_exactly(step, timer.step) && slot(step, timer.of_step.ended) == Py_False && begin_ns != NULL &&
+           PyLong_CheckExact(begin_ns) && watch != NULL && is_exactly(watch, timer.watch);
+}
+
+/* Timing.__exit__ */
+static PyObject *leave_timing(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *names)
+{
+    if (names != NULL || !is_usual_end(self, arguments, n))
+        return call_slow(timer.exit, self, arguments, n, names);
+    PyObject *end_ns = PyObject_CallNoArgs(timer.perf_counter_ns), *step = Py_NewRef(slot(self, timer.of_timing.step));
+    int failed = end_ns == NULL ? -1 : 0;
+    if (!failed && slot(self, timer.of_timing.span_id) != timer.zero)
+        failed = finish_span(self, end_ns);
+    if (!failed)
+        failed = record_seconds(self, step, end_ns);
+    Py_XDECREF(end_ns);
+    Py_DECREF(step);
+    if (failed && forgive("timed()") < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* The level of a call: 1 where none is given, -1 where Python has to find out. */
+static long level_of(PyObject *const *arguments, Py_ssize_t n, PyObject *names)
+{
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
+    if (n == 1 && named == 0)
+        return 1;
+    if (n < 1 || n + named != 2 || !PyLong_CheckExact(arguments[1]))
+        return -1;
+    if (named == 1 && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "level") != 0)
+        return -1;
+    long level = PyLong_AsLong(arguments[1]);
+    if (level == -1)
+        PyErr_Clear();
+    return level;
+}
+
+/* timed */
+static PyObject *timed(PyObject *module, PyObject *const *arguments, Py_ssize_t n, PyObject *names)
+{
+    long level = level_of(arguments, n, names), most = level < 0 ? 0 : PyLong_AsLong(slot(now_of_process(), timer.level));
+    if (level >= 0 && PyUnicode_CheckExact(arguments[0]) && !PyErr_Occurred()) {
+        PyObject *found = PyDict_GetItemWithError(level > most ? timer.off : timer.watches, arguments[0]);
+        if (found != NULL && level > most)
+            return Py_NewRef(found);
+        if (found != NULL) {
+            PyTypeObject *type = (PyTypeObject *)timer.timing;
+            PyObject *made = type->tp_alloc(type, 0);
+            if (made != NULL) {
+                set_slot(made, timer.of_timing.watch, Py_NewRef(found));
+                set_slot(made, timer.of_timing.begin_ns, Py_NewRef(timer.zero));
+            }
+            return made;
+        }
+    }
+    PyErr_Clear();
+    return PyObject_Vectorcall(timer.timed, arguments, n, names);
+}
+
+/* What a timer above the level does, and where it begins and ends: of a class, but no method, so nothing is bound. */
+static PyObject *nothing(PyObject *module, PyObject *const *arguments, Py_ssize_t n)
+{
+    Py_RETURN_FALSE; /* what `bool()` of the twin returns */
+}
+
+static PyObject *timing_methods(PyObject *module, PyObject *arguments)
+{
+    PyObject *type, *slow_enter, *slow_exit;
+    if (!PyArg_ParseTuple(arguments, "O!OO", &PyType_Type, &type, &slow_enter, &slow_exit))
+        return NULL;
+    static PyMethodDef enter_method = {"__enter__", enter, METH_NOARGS, NULL};
+    static PyMethodDef exit_method = {
+        "__exit__", (PyCFunction)(void (*)(void))leave_timing, METH_FASTCALL | METH_KEYWORDS, NULL};
+    Py_XSETREF(timer.enter, Py_NewRef(slow_enter));
+    Py_XSETREF(timer.exit, Py_NewRef(slow_exit));
+    PyObject *first = PyDescr_NewMethod((PyTypeObject *)type, &enter_method);
+    PyObject *second = PyDescr_NewMethod((PyTypeObject *)type, &exit_method);
+    return Py_BuildValue("(NN)", first, second);
+}
+
+static PyObject *timed_function(PyObject *module, PyObject *slow)
+{
+    PyMethodDef *function = definition_of(
+        slow, "timed", "(name=None, /, level=1, reduce=None, within=None, span=True, device=None)", timed);
+    if (function == NULL)
+        return NULL;
+    Py_XSETREF(timer.timed, Py_NewRef(slow));
+    return function_of(slow, function);
+}
+
+PyMethodDef timing_functions[] = {
+    {"bind_timers", bind_timers, METH_VARARGS, "Know the classes, the state and the twins of what ends a span."},
+    {"bind_alone", bind_alone, METH_VARARGS, "Know what begins a span that nobody else sees: (begin, ContextVar)."},
+    {"bind_opentelemetry", bind_opentelemetry, METH_VARARGS,
+     "Know what begins a span that OpenTelemetry sees: (begin, ContextVar, key, Context)."},
+    {"timing_methods", timing_methods, METH_VARARGS, "Return `__enter__` and `__exit__`: (Timing, its own two)."},
+    {"nothing", (PyCFunction)(void (*)(void))nothing, METH_FASTCALL, "Return False, whatever it is given."},
+    {"timed_function", timed_function, METH_O, "Return `timed`: (timed of Python)."},
+    {NULL, NULL, 0, NULL},
+};

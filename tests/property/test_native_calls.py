@@ -1,0 +1,26 @@
+"""What compiled calls record is what Python records: random programs, once in a process with each."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+
+PROGRAMS = 150
+
+
+def outcomes(part: str, first: int) -> list[str]:
+    command = [sys.executable, "-m", "tests.property.calls", part, str(first), str(PROGRAMS)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout.splitlines()
+
+
+def test_any_program_records_the_same_with_and_without_the_compiled_part() -> None:
+    first = random.randrange(10**6)
+    compiled, python = outcomes("compiled", first), outcomes("python", first)
+
+    assert len(compiled) == PROGRAMS
+    for seed, (one, other) in enumerate(zip(compiled, python, strict=True), start=first):
+        assert json.loads(one) == json.loads(other), f"python -m tests.property.calls compiled|python {seed} 1"
+    kinds = json.dumps(compiled)
+    assert all(word in kinds for word in ("KeyError", "bad_value", "bad_name", "spans_over_budget"))

@@ -1,0 +1,125 @@
+"""What the compiled fold gathers is what the Python beside it gathers, from any records in any order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel_ml._internal.axes import STEPS, Step
+from otel_ml._internal.definition import Definition, Series
+from otel_ml._internal.device import Deferred
+from otel_ml._internal.fold import Folder
+from otel_ml._internal.native import native
+from otel_ml._internal.pending import Pending
+from otel_ml._internal.row import Row
+from otel_ml.wire.reduction import Reduction
+
+REDUCTIONS = (
+    Reduction(("mean",)),
+    Reduction(("sum",)),
+    Reduction(("min", "max")),
+    Reduction(("std",)),
+    Reduction(("p50",)),
+    Reduction(("last",)),
+    Reduction(("first", "mean")),
+    Reduction(("sum",), within="last"),
+    Reduction(("max",), within="sum"),
+)
+INTERNAL = len(REDUCTIONS)
+SERIES = st.integers(0, INTERNAL)
+ROWS: Sequence[Sequence[int]] = ((0, 1, 2), (0, 5, 7), (8, 1, 0), (3, 4))
+FLOATS = st.floats() | st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 1e308, -1e308])
+WEIGHTED = st.tuples(FLOATS, st.floats(0, 1e6))
+VALUES = FLOATS | WEIGHTED | st.lists(FLOATS, max_size=4) | st.lists(WEIGHTED, max_size=3) | st.just("later")
+TIMES = st.integers(0, 20) | st.integers(0, 2**62)
+ROW_RECORDS = st.tuples(st.just("row"), st.integers(0, len(ROWS) - 1), st.lists(FLOATS, min_size=3, max_size=3))
+RECORDS = st.tuples(st.integers(0, 2), st.tuples(st.just("one"), SERIES, VALUES) | ROW_RECORDS, TIMES)
+FOLDS = st.lists(st.lists(RECORDS, max_size=30), min_size=1, max_size=3)
+
+
+class Later(Deferred):
+    """A value of a device that is never there."""
+
+    def ready(self) -> bool:
+        return False
+
+    def read(self) -> list[Any]:
+        raise AssertionError
+
+
+class World:
+    """Series, rows and steps of its own, folded by one of the two."""
+
+    def __init__(
+        self, take_apart: Callable[[Folder, list[Any]], dict[Pending, int]], reduce: Callable[[Pending], None]
+    ):
+        self.take_apart, self.reduce = take_apart, reduce
+        self.folder = Folder()
+        self.series = [Series(Definition(f"m{i}", one, "", "")) for i, one in enumerate(REDUCTIONS)]
+        self.series.append(Series(Definition("own", Reduction(("sum",)), "", ""), internal=True))
+        self.rows = [Row([self.series[place] for place in row]) for row in ROWS]
+        self.steps = [Step(None, index, STEPS.generation) for index in range(3)]
+
+    def fold(self, records: Sequence[Any]) -> None:
+        items: list[Any] = []
+        for step, (kind, place, value), time_ns in records:
+            if kind == "row":
+                row = self.rows[place]
+                items += (row, self.steps[step], None, time_ns, *value[: len(row.series)])
+            else:
+                found = Later() if value == "later" else list(value) if isinstance(value, list) else value
+                items += (self.series[place], self.steps[step], found, time_ns)
+        touched = self.take_apart(self.folder, items)
+        for pending in touched:
+            self.reduce(pending)
+        self.sizes = list(touched.values())
+
+    def state(self) -> object:
+        """Everything that was gathered, in an order and with NaN comparable."""
+        folder = self.folder
+        steps = [(step.index, step.waiting, self.pending(step.pending)) for step in self.steps]
+        deferred = [(self.series.index(series), step.index, time) for series, step, _, time in folder.deferred]
+        kinds = [(one.special, one.weighted, getattr(one, "moments", None)) for one in self.series]
+        return repr((steps, deferred, kinds, folder.values, folder.recorded, list(folder.steps), self.sizes))
+
+    def pending(self, pending: Pending | None) -> object:
+        if pending is None:
+            return None
+        tables = (pending.moments, pending.order, pending.weights, pending.m2, pending.groups, pending.rows)
+        tables_by_place = [[(self.series.index(one), value) for one, value in table.items()] for table in tables]
+        buckets = [
+            (self.series.index(one), found.scale, found.zeros, found.positive, found.negative)
+            for one, found in pending.buckets.items()
+        ]
+        return pending.first_ns, pending.last_ns, tables_by_place, buckets
+
+
+@given(FOLDS)
+def test_any_records_give_what_python_gives(folds: list[list[Any]]) -> None:
+    assert native is not None, "the compiled part is missing: make setup"
+    compiled, python = World(native.take_apart, native.reduce), World(Folder.take_apart, Pending.reduce)
+    for records in folds:
+        compiled.fold(records)
+        python.fold(records)
+        assert compiled.state() == python.state()
+
+
+@pytest.mark.parametrize("broken", [[1, 2, 3.0, 4], [None, None, None, None]])
+def test_what_is_no_record_is_refused_and_not_read(broken: list[Any]) -> None:
+    assert native is not None
+    with pytest.raises(TypeError, match="expected a Series and a Step"):
+        native.take_apart(Folder(), broken)
+    with pytest.raises(TypeError, match="expected a Pending"):
+        native.reduce(broken)
+
+
+def test_a_row_that_is_cut_off_is_refused() -> None:
+    assert native is not None
+    world = World(native.take_apart, native.reduce)
+    with pytest.raises(ValueError, match="expected 3 values after a row"):
+        native.take_apart(world.folder, [world.rows[0], world.steps[0], None, 1, 0.5])
