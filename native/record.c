@@ -181,17 +181,23 @@ static int numbers_of(PyObject **items, Py_ssize_t n)
 
 #define ROW_HEAD 4
 #define ROW_ON_STACK 256
+#define ROWS_AT_HAND 64
+
+/* Rows by the first of their names and how many they are. That the other names are the same objects is seen without
+   looking at any of them: with cold caches to hash a hundred strings is a hundred waits for memory. */
+static struct {
+    PyObject *names, *row;
+} at_hand[ROWS_AT_HAND];
+
+static size_t place_at_hand(PyObject *first, Py_ssize_t n)
+{
+    return ((size_t)first / 16 + (size_t)n) % ROWS_AT_HAND;
+}
 
 /* Append a row; 1 if it was, 0 where Python has to look at it, -1 with an exception. `items` has room for its head. */
-static int append_row(PyObject *names, PyObject **items, Py_ssize_t n)
+static int append_row(PyObject *row, PyObject **items, Py_ssize_t n)
 {
-    PyObject *row = PyDict_GetItemWithError(plain.rows, names);
-    if (row == NULL) {
-        if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
-            PyErr_Clear(); /* a name that cannot be looked up: Python says which */
-        return PyErr_Occurred() ? -1 : 0;
-    }
-    if (!is_exactly(row, plain.row_type) || !numbers_of(items + ROW_HEAD, n))
+    if (!numbers_of(items + ROW_HEAD, n))
         return 0;
     Py_INCREF(row);
     PyObject *step = step_now(), *time = step == NULL ? NULL : PyObject_CallNoArgs(buffer.time_ns);
@@ -206,24 +212,79 @@ static int append_row(PyObject *names, PyObject **items, Py_ssize_t n)
     return done;
 }
 
+/* The row of these names, borrowed, and kept at hand; NULL, perhaps with an exception, where there is none yet. */
+static PyObject *known_row(PyObject *names)
+{
+    PyObject *row = PyDict_GetItemWithError(plain.rows, names);
+    if (row == NULL || !is_exactly(row, plain.row_type)) {
+        if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
+            PyErr_Clear(); /* a name that cannot be looked up: Python says which */
+        return NULL;
+    }
+    size_t place = place_at_hand(PyTuple_GET_ITEM(names, 0), PyTuple_GET_SIZE(names));
+    Py_XSETREF(at_hand[place].names, Py_NewRef(names));
+    Py_XSETREF(at_hand[place].row, Py_NewRef(row));
+    return row;
+}
+
+static PyObject *names_of(PyObject *values)
+{
+    PyObject *names = PyTuple_New(PyDict_GET_SIZE(values)), *name;
+    Py_ssize_t place = 0, taken = 0;
+    while (names != NULL && taken < PyTuple_GET_SIZE(names) && PyDict_Next(values, &place, &name, NULL))
+        PyTuple_SET_ITEM(names, taken++, Py_NewRef(name));
+    return names;
+}
+
+static int has_names(PyObject *values, PyObject *names)
+{
+    PyObject *name;
+    for (Py_ssize_t place = 0, i = 0; PyDict_Next(values, &place, &name, NULL); i++)
+        if (name != PyTuple_GET_ITEM(names, i))
+            return 0;
+    return 1;
+}
+
+/* The row of a dictionary, borrowed; NULL as in known_row(). */
+static PyObject *row_of(PyObject *values)
+{
+    PyObject *first = NULL, *names, *row;
+    Py_ssize_t place = 0, n = PyDict_GET_SIZE(values);
+    PyDict_Next(values, &place, &first, NULL);
+    size_t here = place_at_hand(first, n);
+    if (at_hand[here].row != NULL && PyTuple_GET_SIZE(at_hand[here].names) == n && has_names(values, at_hand[here].names))
+        return at_hand[here].row;
+    names = names_of(values);
+    row = names == NULL ? NULL : known_row(names);
+    Py_XDECREF(names);
+    return row;
+}
+
+/* Append the values as a row, as append_row(); nothing else runs between the look at the names and at the values. */
 static int log_row(PyObject *values)
 {
-    Py_ssize_t n = PyDict_GET_SIZE(values);
+    Py_ssize_t n = PyDict_GET_SIZE(values), place = 0, taken = 0;
     if (n < plain.fewest || n > ROW_ON_STACK)
         return 0;
-    PyObject *items[ROW_HEAD + ROW_ON_STACK], *name, *value, *names = PyTuple_New(n);
-    if (names == NULL)
-        return -1;
-    Py_ssize_t place = 0, taken = 0;
-    while (taken < n && PyDict_Next(values, &place, &name, &value)) { /* the caller's dictionary: nothing runs here */
-        PyTuple_SET_ITEM(names, taken, Py_NewRef(name));
+    PyObject *items[ROW_HEAD + ROW_ON_STACK], *value, *row = row_of(values);
+    if (row == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    while (taken < n && PyDict_Next(values, &place, NULL, &value))
         items[ROW_HEAD + taken++] = Py_NewRef(value);
-    }
-    int done = taken == n ? append_row(names, items, n) : 0;
-    for (Py_ssize_t i = 0; i < taken; i++)
-        Py_DECREF(items[ROW_HEAD + i]);
-    Py_DECREF(names);
+    int done = taken == n ? append_row(row, items, n) : 0;
+    while (taken > 0)
+        Py_DECREF(items[ROW_HEAD + --taken]);
     return done;
+}
+
+/* Names are looked up again from now on. */
+static PyObject *forget_rows(PyObject *module, PyObject *unused)
+{
+    for (size_t i = 0; i < ROWS_AT_HAND; i++) {
+        Py_CLEAR(at_hand[i].names);
+        Py_CLEAR(at_hand[i].row);
+    }
+    Py_RETURN_NONE;
 }
 
 static PyObject *log_values(PyObject *module, PyObject *const *arguments, Py_ssize_t n, PyObject *names)
@@ -265,5 +326,6 @@ PyMethodDef record_functions[] = {
     {"bind_buffer", bind_buffer, METH_VARARGS, "Know the buffer: (RECORDS, NOW, current_step, relieve, time_ns, guard.failed, LIMIT)."},
     {"record_method", record_method, METH_VARARGS, "Return the method `record` of a class: (Metric, its own record)."},
     {"log_function", log_function, METH_VARARGS, "Return `log`: (log of Python, rows, Row, FEWEST)."},
+    {"forget_rows", forget_rows, METH_NOARGS, "Look the names of rows up again."},
     {NULL, NULL, 0, NULL},
 };

@@ -170,6 +170,8 @@ def forget_names() -> None:
     """Look names up again."""
     _PLAIN.series.clear()
     _PLAIN.rows.clear()
+    if native is not None:
+        native.forget_rows()
     _TABLES.clear()
 
 
