@@ -45,10 +45,10 @@ import inspect, json, otel_ml
 from otel_ml._internal.meter import Metric
 def of(call):
     return [(name, repr(parameter.default)) for name, parameter in inspect.signature(call).parameters.items()]
-calls = [otel_ml.log, Metric.record]
+calls = [otel_ml.log, Metric.record, otel_ml.timed]
 print(json.dumps([
     [of(call) for call in calls], [inspect.getdoc(call) for call in calls], [call.__qualname__ for call in calls],
-    otel_ml.log.__module__,
+    otel_ml.log.__module__, otel_ml.timed.__module__,
 ]))
 """
 
