@@ -7,6 +7,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.complete
+NATIVE := $(VENV)/.compiled
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # The tests start hundreds of processes: each of them would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -20,61 +21,65 @@ STACK_AFTER := -o faulthandler_exit_on_timeout=true -o faulthandler_timeout
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP)  ## Make .venv with everything the other targets use
+setup: $(NATIVE)  ## Make .venv with everything the other targets use
 $(STAMP): pyproject.toml
 	.ci/setup "$(PYTHON)" "$(VENV)" "$(TORCH_INDEX)"
 	@touch $@
+# Where it cannot be compiled everything is Python: each target then says why, and goes on.
+$(NATIVE): $(STAMP) hatch_build.py $(wildcard native/*)
+	python hatch_build.py && touch $@ || rm -f $@
 
-demo: $(STAMP)  ## The main job: real training on 5 processes, one run in TensorBoard, MLflow and W&B
+demo: $(NATIVE)  ## The main job: real training on 5 processes, one run in TensorBoard, MLflow and W&B
 	otel-ml demo
 
-test: $(STAMP)  ## Unit, property, contract, integration, examples, packaging, every block of the docs
+test: $(NATIVE)  ## Unit, property, contract, integration, examples, packaging, every block of the docs
 	python -m pytest -m "not e2e and not chaos and not browser and not full" -n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
 
-check: $(STAMP)  ## ruff, mypy --strict, import-linter, typing as a user writes it, docs build
+check: $(NATIVE)  ## ruff, mypy --strict, import-linter, typing as a user writes it, C without warnings, docs build
 	ruff check .
 	ruff format --check .
 	mypy
-	mypy tests/typing/api.py
+	mypy tests/typing/api.py hatch_build.py
+	CFLAGS=-Werror python hatch_build.py
 	lint-imports
 	mkdocs build --strict --quiet --site-dir build/site
 
 collector:  ## The Collector of collector-config/: the one OTELCOL names, one on the PATH, or built with Go
 	.ci/collector
 
-e2e: $(STAMP) collector  ## Real processes, the real Collector, real backends, compared value by value; needs npm
+e2e: $(NATIVE) collector  ## Real processes, the real Collector, real backends, compared value by value; needs npm
 	.ci/clients
 	python -m pytest -m "e2e and not full" tests/collector tests/e2e -n 2 --dist loadfile --no-loadscope-reorder --durations=20 $(STACK_AFTER)=1000
 
-browser: $(STAMP)  ## TensorBoard, MLflow and the documentation in Chromium; pictures in build/screenshots
+browser: $(NATIVE)  ## TensorBoard, MLflow and the documentation in Chromium; pictures in build/screenshots
 	.ci/browser
 	python -m pytest -m browser tests/browser
 
-bench: $(STAMP)  ## Measure everything, compare, and write docs/performance.md: 20 minutes; BENCH=--quick: 3
+bench: $(NATIVE)  ## Measure everything, compare, and write docs/performance.md: 20 minutes; BENCH=--quick: 3
 	python -m tests.benchmarks --write $(BENCH)
 
-chaos: $(STAMP) collector  ## Disturb a job in 200 ways within 10 minutes; nothing may be lost or doubled
+chaos: $(NATIVE) collector  ## Disturb a job in 200 ways within 10 minutes; nothing may be lost or doubled
 	python -m tests.chaos --faults 200 --minutes 9
-night: $(STAMP) collector  ## The same for ten hours, and every kill with ten seeds
+night: $(NATIVE) collector  ## The same for ten hours, and every kill with ten seeds
 	python -m tests.chaos --minutes 600
 	python -m pytest -m chaos -n 2 -rP
 
-endurance: $(STAMP)  ## A million steps, and what the worker and the service hold at each twentieth; a quarter of an hour
+endurance: $(NATIVE)  ## A million steps, and what the worker and the service hold at each twentieth; a quarter of an hour
 	python -m tests.chaos.endurance --steps 1000000
 
-fuzz: $(STAMP)  ## Every decoder of foreign bytes, coverage-guided, FUZZ_SECONDS (20) each; findings in build/fuzz
+fuzz: $(NATIVE)  ## Every decoder of foreign bytes, coverage-guided, FUZZ_SECONDS (20) each; findings in build/fuzz
 	.ci/install fuzz
 	python -m tests.fuzz
 
-audit: $(STAMP)  ## Known vulnerabilities in what the package brings; exits with 2 where nobody can be asked
+audit: $(NATIVE)  ## Known vulnerabilities in what the package brings; exits with 2 where nobody can be asked
 	.ci/install audit
 	python .ci/audit
 
-docs: $(STAMP)  ## Read the documentation in a browser, rebuilt as you write
+docs: $(NATIVE)  ## Read the documentation in a browser, rebuilt as you write
 	mkdocs serve
 
 full: demo test check e2e browser chaos  ## Everything there is but the measurements
 	python -m pytest -m full --durations=20 tests
 
 clean:  ## Remove what the other targets made, but not the runs
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis otel_ml/*.so

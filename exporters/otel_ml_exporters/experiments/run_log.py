@@ -11,13 +11,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from otel_ml_exporters.experiments.log_lines import LogLines
 
 __all__ = ["LOG_BYTES", "OutputLog", "RunLog"]
 
-__all__ = ["RunLog"]
+if TYPE_CHECKING:
+    _StreamHandler = logging.StreamHandler[TextIO]
+else:
+    _StreamHandler = logging.StreamHandler  # takes no parameter in Python 3.10
 
 LOG_BYTES = 16 * 2**20
 """Most bytes of `service.log`; the 16 MiB before them are in `service.log.1`."""
@@ -60,7 +63,7 @@ class RunLog:
         self._handler.close()
 
 
-class OutputLog(logging.StreamHandler[TextIO]):
+class OutputLog(_StreamHandler):
     """Writes to the process' own output; begins anew where that is a file that has become too large."""
 
     def __init__(self, stream: TextIO, most: int = 2 * LOG_BYTES) -> None:

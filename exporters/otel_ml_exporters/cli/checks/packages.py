@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator
 
+from otel_ml._internal.native import native
 from otel_ml_exporters.cli.checks.check import Check
 from otel_ml_exporters.cli.packages import OPTIONAL_PACKAGES, installed_version
 
@@ -23,6 +24,7 @@ def package_checks() -> Iterator[Check]:
     """Yield what is installed, what is not, and what cannot work."""
     ours = installed_version("otel-ml") or "(not installed: running from its sources)"
     yield Check("ok", f"otel-ml {ours}, Python {platform.python_version()}")
+    yield _compiled_part()
     sdk = installed_version("opentelemetry-sdk")
     if sdk in _LEAKING:
         yield Check(
@@ -44,3 +46,13 @@ def package_checks() -> Iterator[Check]:
             )
         else:
             yield Check("ok", f"{package} {version}")
+
+
+def _compiled_part() -> Check:
+    if native is not None:
+        return Check("ok", "otel_ml's compiled part is there")
+    return Check(
+        "note",
+        "otel_ml has no compiled part: it records the same without, and recording takes longer",
+        "pip install --force-reinstall --no-deps --no-binary otel-ml otel-ml (needs a C compiler and Python's headers)",
+    )
