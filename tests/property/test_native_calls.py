@@ -6,13 +6,18 @@ import json
 import random
 import subprocess
 import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
 
 PROGRAMS = 150
 
 
 def outcomes(part: str, first: int) -> list[str]:
     command = [sys.executable, "-m", "tests.property.calls", part, str(first), str(PROGRAMS)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout.splitlines()
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=True, cwd=ROOT
+    ).stdout.splitlines()
 
 
 def test_any_program_records_the_same_with_and_without_the_compiled_part() -> None:
