@@ -33,7 +33,11 @@ PyObject *call_slow(PyObject *function, PyObject *self, PyObject *const *argumen
 
 static int execute(PyObject *module)
 {
-    return PyModule_AddFunctions(module, record_functions);
+    PyMethodDef *const every[] = {record_functions, encode_functions, span_functions};
+    for (size_t i = 0; i < sizeof every / sizeof *every; i++)
+        if (PyModule_AddFunctions(module, every[i]) < 0)
+            return -1;
+    return 0;
 }
 
 static PyModuleDef_Slot slots[] = {

@@ -33,6 +33,6 @@ static inline int is_exactly(PyObject *object, PyObject *type)
 /* Call `function` of Python with `self` before the arguments of a METH_FASTCALL | METH_KEYWORDS method. */
 PyObject *call_slow(PyObject *function, PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *names);
 
-extern PyMethodDef record_functions[];
+extern PyMethodDef record_functions[], encode_functions[], span_functions[];
 
 #endif

@@ -17,3 +17,16 @@ def record_method(metric: type, record: Callable[..., None], /) -> Callable[...,
 def log_function(
     log: Callable[..., None], rows: dict[tuple[str, ...], Any], row: type, fewest: int, /
 ) -> Callable[..., None]: ...
+def encoders(
+    pending: type,
+    series: type,
+    definition: type,
+    reduction: type,
+    order: type,
+    functions: tuple[Callable[..., Any], ...],
+    constants: tuple[bytes, bytes, bytes],
+    /,
+) -> tuple[Callable[..., list[tuple[str, int, list[bytes]]]], Callable[..., bytes], Callable[..., bytes]]: ...
+def span_encoder(
+    spans: Callable[..., bytes], beginning: bytes, recording: type, watch: type, step: type, axis: type, /
+) -> Callable[..., bytes]: ...

@@ -8,16 +8,18 @@ comparing its constant bytes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from itertools import groupby
 from operator import attrgetter
 
 from otel_ml._internal.buckets import ExponentialBuckets
-from otel_ml._internal.definition import Series
-from otel_ml._internal.pending import Moments, Pending
+from otel_ml._internal.definition import Definition, Series
+from otel_ml._internal.native import native
+from otel_ml._internal.pending import Moments, Order, Pending
 from otel_ml.wire.attributes import AXIS, M2, REDUCTION, SCOPE, SEQ, SEQ_POINTS, STEP, WSUM, WXSUM
 from otel_ml.wire.protobuf import field, key_value, key_values, text, varint
+from otel_ml.wire.reduction import Reduction
 
 __all__ = ["encoded_gauge", "encoded_scopes", "scope_bytes"]
 
@@ -55,7 +57,7 @@ def _before_number(key: str) -> tuple[bytes, ...]:
 _STEP, _SEQ, _SEQ_POINTS = _before_number(STEP), _before_number(SEQ), _before_number(SEQ_POINTS)
 
 
-def scope_bytes(step: int | None, axis: str | None, reduction: str | None, seq: int, points: int) -> bytes:
+def scope_in_python(step: int | None, axis: str | None, reduction: str | None, seq: int, points: int) -> bytes:
     """Encode the `scope` field of a ScopeMetrics.
 
     There are several a step; put together from nothing each would cost as much as thirty points.
@@ -81,7 +83,7 @@ def _names(axis: str | None, reduction: str | None) -> bytes:
     return b"".join(field(3, key_value(key, value)) for key, value in attributes if value is not None)
 
 
-def encoded_scopes(pending: Pending) -> Iterator[tuple[str, int, list[bytes]]]:
+def scopes_in_python(pending: Pending) -> Iterator[tuple[str, int, list[bytes]]]:
     """Yield (reduction, points, parts of the metrics) for each ScopeMetrics of a step."""
     every = sorted({**pending.moments, **pending.order}, key=_place)
     times = _TIMES(0x11, pending.first_ns, 0x19, pending.last_ns)
@@ -254,15 +256,42 @@ def _gauge(series: Series, time_ns: int, value: float) -> bytes:
     return _known_prefix(series, _GAUGE, len(point), 0) + point
 
 
-def encoded_gauge(
+def gauge_in_python(
     name: str, axis: str, step: int, value: int, time_ns: int, seq: int, attributes: Mapping[str, object] | None = None
 ) -> bytes:
     """Encode a ScopeMetrics with one whole number of the protocol itself: a manifest or a position."""
     point = _TIME_INT(0x19, time_ns, 0x31, value) + key_values(7, attributes or {})
-    return scope_bytes(step, axis, None, seq, 1) + _before_gauge(name, len(point)) + point
+    return scope_in_python(step, axis, None, seq, 1) + _before_gauge(name, len(point)) + point
 
 
 @lru_cache(maxsize=64)
 def _before_gauge(name: str, point_size: int) -> bytes:
     metric = field(2, text(1, name) + field(_GAUGE, field(1, bytes(point_size))))
     return metric[:-point_size]
+
+
+if native is None:
+    scope_bytes = scope_in_python
+    encoded_scopes: Callable[[Pending], Iterable[tuple[str, int, list[bytes]]]] = scopes_in_python
+    encoded_gauge = gauge_in_python
+else:
+    encoded_scopes, scope_bytes, encoded_gauge = native.encoders(
+        Pending,
+        Series,
+        Definition,
+        Reduction,
+        Order,
+        (
+            scopes_in_python,
+            _metrics,
+            _gauge,
+            scope_in_python,
+            gauge_in_python,
+            _short_prefix,
+            _long_prefix,
+            _known_prefix,
+            _attributes,
+            key_values,
+        ),
+        tuple(_before_double(9, key) for key in (M2, WSUM, WXSUM)),
+    )
