@@ -23,6 +23,24 @@ static struct {
     Py_ssize_t reduction, across, within, over;
 } definition_slot;
 
+/* Bytes of these objects, and of those whose size is not known before they are read. */
+static Py_ssize_t series_size, definition_size;
+#define STATE_SIZE 64
+#define USUAL_PREFIX 128
+
+#define LINE 64
+
+/* Have what is there in the cache by the time it is read; never fails. */
+static inline void prefetch(const void *what, Py_ssize_t size)
+{
+#if defined(__GNUC__)
+    const char *at = what;
+    for (Py_ssize_t done = 0; done < size; done += LINE)
+        __builtin_prefetch(at + done);
+    __builtin_prefetch(at + size - 1);
+#endif
+}
+
 static int bind(PyObject *arguments)
 {
     PyObject *pending, *series, *definition, *reduction, *order, *functions, *constants;
@@ -69,6 +87,8 @@ static int bind(PyObject *arguments)
     python.last = PyUnicode_InternFromString("last");
     if (python.first == NULL || python.last == NULL)
         return -1;
+    series_size = ((PyTypeObject *)series)->tp_basicsize;
+    definition_size = ((PyTypeObject *)definition)->tp_basicsize;
     python.pending_type = Py_NewRef(pending);
     python.series_type = Py_NewRef(series);
     python.definition_type = Py_NewRef(definition);
@@ -135,7 +155,10 @@ static int is_same_reduction(PyObject *one, PyObject *other)
     return 1;
 }
 
-/* The series of a step in their order, each with its moments. */
+/* The series of a step in their order, each with its moments.
+
+   Training has evicted all of them from the caches since the last step. So they are gone through several times, and
+   each time what the next one reads is asked for: memory then answers for many series at once. */
 
 typedef struct {
     int64_t order;
@@ -146,7 +169,6 @@ typedef struct {
 typedef struct {
     Entry *entries;
     Py_ssize_t n;
-    int sorted;
 } Every;
 
 static int by_order(const void *left, const void *right)
@@ -157,27 +179,17 @@ static int by_order(const void *left, const void *right)
     return one->place < other->place ? -1 : 1;
 }
 
-/* 1, or 0 where it is none as all are. */
-static int add_entry(Every *every, PyObject *series, PyObject *state)
+static void add_entry(Every *every, PyObject *series, PyObject *state)
 {
-    int64_t order;
-    if (!is_exactly(series, python.series_type) || !as_signed(slot(series, series_slot.order), &order))
-        return 0;
-    PyObject *definition = slot(series, series_slot.definition);
-    if (definition == NULL || !is_exactly(definition, python.definition_type))
-        return 0;
-    PyObject *reduction = slot(definition, definition_slot.reduction);
-    if (reduction == NULL || !is_exactly(reduction, python.reduction_type))
-        return 0;
-    if (every->n > 0 && order < every->entries[every->n - 1].order)
-        every->sorted = 0;
-    every->entries[every->n] = (Entry){order, every->n, Py_NewRef(series), Py_XNewRef(state), Py_NewRef(reduction)};
+    prefetch(series, series_size);
+    if (state != NULL)
+        prefetch(state, STATE_SIZE);
+    every->entries[every->n] = (Entry){0, every->n, series, state, NULL};
     every->n++;
-    return 1;
 }
 
-/* 1, or 0 where some are not as all are, or -1. */
-static int gather(Every *every, PyObject *moments, PyObject *order)
+/* 0 or -1. All references are borrowed. */
+static int list_entries(Every *every, PyObject *moments, PyObject *order)
 {
     PyObject *series, *state;
     Py_ssize_t place = 0;
@@ -187,19 +199,71 @@ static int gather(Every *every, PyObject *moments, PyObject *order)
         return -1;
     }
     while (PyDict_Next(moments, &place, &series, &state))
-        if (!add_entry(every, series, state))
-            return 0;
+        add_entry(every, series, state);
     place = 0;
     while (PyDict_Next(order, &place, &series, &state)) {
         int known = PyDict_GET_SIZE(moments) ? PyDict_Contains(moments, series) : 0;
         if (known < 0)
             return -1;
-        if (!known && !add_entry(every, series, NULL))
-            return 0;
+        if (!known) {
+            prefetch(state, STATE_SIZE);
+            add_entry(every, series, NULL);
+        }
     }
-    if (!every->sorted)
+    return 0;
+}
+
+static void prefetch_parts(const Entry *entry)
+{
+    prefetch(slot(entry->series, series_slot.order), 1);
+    prefetch(slot(entry->series, series_slot.definition), definition_size);
+    prefetch(slot(entry->series, series_slot.short_prefix), USUAL_PREFIX);
+    if (slot(entry->series, series_slot.ranged) == Py_True)
+        prefetch(slot(entry->series, series_slot.long_prefix), USUAL_PREFIX);
+    if (entry->state != NULL && PyTuple_CheckExact(entry->state) && PyTuple_GET_SIZE(entry->state) == 4)
+        for (int i = 1; i < 4; i++)
+            prefetch(PyTuple_GET_ITEM(entry->state, i), 1);
+}
+
+/* 1, or 0 where it is none as all are. */
+static int read_entry(Entry *entry)
+{
+    if (!as_signed(slot(entry->series, series_slot.order), &entry->order))
+        return 0;
+    PyObject *definition = slot(entry->series, series_slot.definition);
+    if (definition == NULL || !is_exactly(definition, python.definition_type))
+        return 0;
+    entry->reduction = slot(definition, definition_slot.reduction);
+    return entry->reduction != NULL && is_exactly(entry->reduction, python.reduction_type);
+}
+
+/* 1, or 0 where some are not as all are. */
+static int read_entries(Every *every)
+{
+    int sorted = 1;
+    for (Py_ssize_t i = 0; i < every->n; i++) {
+        if (!is_exactly(every->entries[i].series, python.series_type))
+            return 0;
+        prefetch_parts(&every->entries[i]);
+    }
+    for (Py_ssize_t i = 0; i < every->n; i++) {
+        if (!read_entry(&every->entries[i]))
+            return 0;
+        sorted = sorted && (i == 0 || every->entries[i - 1].order <= every->entries[i].order);
+    }
+    if (!sorted)
         qsort(every->entries, every->n, sizeof(Entry), by_order);
     return 1;
+}
+
+/* From here on code of Python may run. */
+static void keep_entries(Every *every)
+{
+    for (Py_ssize_t i = 0; i < every->n; i++) {
+        Py_INCREF(every->entries[i].series);
+        Py_XINCREF(every->entries[i].state);
+        Py_INCREF(every->entries[i].reduction);
+    }
 }
 
 static void drop_entries(Every *every)
@@ -209,7 +273,6 @@ static void drop_entries(Every *every)
         Py_XDECREF(every->entries[i].state);
         Py_DECREF(every->entries[i].reduction);
     }
-    PyMem_Free(every->entries);
 }
 
 /* Points. What writes one returns 1, or 0 where Python has to, or -1 with an exception. */
@@ -663,15 +726,20 @@ static PyObject *encoded_scopes(PyObject *module, PyObject *pending)
     PyObject *moments = is_exactly(pending, python.pending_type) ? slot(pending, pending_slot.moments) : NULL;
     if (moments == NULL || !PyDict_CheckExact(moments) || !as_scope(pending, &scope))
         return PyObject_CallOneArg(python.scopes, pending);
-    Every every = {NULL, 0, 1};
+    Every every = {NULL, 0};
     PyObject *scopes = NULL;
-    int usual = gather(&every, moments, scope.order);
-    if (usual == 1)
+    if (list_entries(&every, moments, scope.order) < 0) {
+        PyMem_Free(every.entries);
+        return NULL;
+    }
+    int usual = read_entries(&every);
+    if (usual) {
+        keep_entries(&every);
         scopes = scopes_of(&scope, &every);
-    else if (usual == 0)
-        scopes = PyObject_CallOneArg(python.scopes, pending);
-    drop_entries(&every);
-    return scopes;
+        drop_entries(&every);
+    }
+    PyMem_Free(every.entries);
+    return usual ? scopes : PyObject_CallOneArg(python.scopes, pending);
 }
 
 /* The `scope` of a ScopeMetrics. */
