@@ -6,7 +6,7 @@
 static struct {
     PyObject *pending_type, *series_type, *definition_type, *reduction_type, *order_type;
     PyObject *scopes, *metrics, *gauge, *scope_bytes, *whole_gauge;
-    PyObject *short_prefix, *long_prefix, *known_prefix, *attributes, *key_values;
+    PyObject *short_prefix, *long_prefix, *gauge_prefix, *known_prefix, *attributes, *key_values;
     PyObject *first, *last; /* what is asked for */
     PyObject *before_m2, *before_wsum, *before_wxsum;
 } python;
@@ -78,9 +78,9 @@ static int bind(PyObject *arguments)
         if ((*wanted[i].offset = slot_offset(wanted[i].type, wanted[i].name)) < 0)
             return -1;
     if (!PyArg_ParseTuple(
-            functions, "OOOOOOOOOO", &python.scopes, &python.metrics, &python.gauge, &python.scope_bytes,
-            &python.whole_gauge, &python.short_prefix, &python.long_prefix, &python.known_prefix, &python.attributes,
-            &python.key_values) ||
+            functions, "OOOOOOOOOOO", &python.scopes, &python.metrics, &python.gauge, &python.scope_bytes,
+            &python.whole_gauge, &python.short_prefix, &python.long_prefix, &python.gauge_prefix, &python.known_prefix,
+            &python.attributes, &python.key_values) ||
         !PyArg_ParseTuple(constants, "SSS", &python.before_m2, &python.before_wsum, &python.before_wxsum))
         return -1;
     python.first = PyUnicode_InternFromString("first");
@@ -164,6 +164,7 @@ typedef struct {
     int64_t order;
     Py_ssize_t place; /* where orders are equal */
     PyObject *series, *state, *reduction;
+    PyObject *seen; /* its first and last record, where it has no moments */
 } Entry;
 
 typedef struct {
@@ -179,19 +180,18 @@ static int by_order(const void *left, const void *right)
     return one->place < other->place ? -1 : 1;
 }
 
-static void add_entry(Every *every, PyObject *series, PyObject *state)
+static void add_entry(Every *every, PyObject *series, PyObject *state, PyObject *seen)
 {
     prefetch(series, series_size);
-    if (state != NULL)
-        prefetch(state, STATE_SIZE);
-    every->entries[every->n] = (Entry){0, every->n, series, state, NULL};
+    prefetch(state != NULL ? state : seen, STATE_SIZE);
+    every->entries[every->n] = (Entry){0, every->n, series, state, NULL, seen};
     every->n++;
 }
 
 /* 0 or -1. All references are borrowed. */
 static int list_entries(Every *every, PyObject *moments, PyObject *order)
 {
-    PyObject *series, *state;
+    PyObject *series, *state, *seen;
     Py_ssize_t place = 0;
     every->entries = PyMem_New(Entry, PyDict_GET_SIZE(moments) + PyDict_GET_SIZE(order) + 1);
     if (every->entries == NULL) {
@@ -199,16 +199,14 @@ static int list_entries(Every *every, PyObject *moments, PyObject *order)
         return -1;
     }
     while (PyDict_Next(moments, &place, &series, &state))
-        add_entry(every, series, state);
+        add_entry(every, series, state, NULL);
     place = 0;
-    while (PyDict_Next(order, &place, &series, &state)) {
+    while (PyDict_Next(order, &place, &series, &seen)) {
         int known = PyDict_GET_SIZE(moments) ? PyDict_Contains(moments, series) : 0;
         if (known < 0)
             return -1;
-        if (!known) {
-            prefetch(state, STATE_SIZE);
-            add_entry(every, series, NULL);
-        }
+        if (!known)
+            add_entry(every, series, NULL, seen);
     }
     return 0;
 }
@@ -220,9 +218,10 @@ static void prefetch_parts(const Entry *entry)
     prefetch(slot(entry->series, series_slot.short_prefix), USUAL_PREFIX);
     if (slot(entry->series, series_slot.ranged) == Py_True)
         prefetch(slot(entry->series, series_slot.long_prefix), USUAL_PREFIX);
-    if (entry->state != NULL && PyTuple_CheckExact(entry->state) && PyTuple_GET_SIZE(entry->state) == 4)
-        for (int i = 1; i < 4; i++)
-            prefetch(PyTuple_GET_ITEM(entry->state, i), 1);
+    PyObject *numbers = entry->state != NULL ? entry->state : entry->seen;
+    if (PyTuple_Check(numbers))
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(numbers); i++)
+            prefetch(PyTuple_GET_ITEM(numbers, i), 1);
 }
 
 /* 1, or 0 where it is none as all are. */
@@ -262,6 +261,7 @@ static void keep_entries(Every *every)
     for (Py_ssize_t i = 0; i < every->n; i++) {
         Py_INCREF(every->entries[i].series);
         Py_XINCREF(every->entries[i].state);
+        Py_XINCREF(every->entries[i].seen);
         Py_INCREF(every->entries[i].reduction);
     }
 }
@@ -271,6 +271,7 @@ static void drop_entries(Every *every)
     for (Py_ssize_t i = 0; i < every->n; i++) {
         Py_DECREF(every->entries[i].series);
         Py_XDECREF(every->entries[i].state);
+        Py_XDECREF(every->entries[i].seen);
         Py_DECREF(every->entries[i].reduction);
     }
 }
@@ -314,6 +315,26 @@ static inline int as_moments(PyObject *state, Moments *moments)
            as_double(PyTuple_GET_ITEM(state, 3), &moments->high);
 }
 
+/* What Python answered, if it is bytes; else NULL with an exception. Takes over the reference. */
+static PyObject *as_bytes(PyObject *answer)
+{
+    if (answer == NULL || PyBytes_CheckExact(answer))
+        return answer;
+    PyErr_Format(PyExc_TypeError, "expected bytes, got %R", answer);
+    Py_DECREF(answer);
+    return NULL;
+}
+
+static inline unsigned char *put_bytes(unsigned char *at, PyObject *bytes)
+{
+    return put(at, PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes));
+}
+
+static inline Py_ssize_t size_of(PyObject *bytes)
+{
+    return bytes == NULL ? 0 : PyBytes_GET_SIZE(bytes);
+}
+
 /* Whether a point has minimum and maximum: once one of several records had, all do. */
 static inline int is_ranged(PyObject *series, const Moments *moments)
 {
@@ -343,23 +364,28 @@ static inline unsigned char *put_range(unsigned char *at, const Moments *moments
     return put_double(put_double(at, 0x59, moments->low), 0x61, moments->high);
 }
 
-static int put_plain(Scope *scope, PyObject *series, PyObject *state)
+/* A prefix that stands in a slot; `make` of Python makes it. NULL with an exception. */
+static PyObject *prefix_at(PyObject *series, Py_ssize_t offset, PyObject *make)
+{
+    PyObject *prefix = slot(series, offset);
+    if (prefix != NULL && PyBytes_CheckExact(prefix) && PyBytes_GET_SIZE(prefix))
+        return Py_NewRef(prefix);
+    return as_bytes(PyObject_CallOneArg(make, series));
+}
+
+static int put_plain(Scope *scope, const Entry *entry)
 {
     Moments moments;
-    if (state == NULL || !as_moments(state, &moments))
+    if (entry->state == NULL || !as_moments(entry->state, &moments))
         return 0;
-    int ranged = is_ranged(series, &moments);
-    PyObject *prefix = slot(series, ranged ? series_slot.long_prefix : series_slot.short_prefix);
-    if (prefix == NULL || !PyBytes_CheckExact(prefix))
-        return 0;
-    prefix = PyBytes_GET_SIZE(prefix) ? Py_NewRef(prefix)
-                                      : PyObject_CallOneArg(ranged ? python.long_prefix : python.short_prefix, series);
+    int ranged = is_ranged(entry->series, &moments);
+    PyObject *prefix = ranged ? prefix_at(entry->series, series_slot.long_prefix, python.long_prefix)
+                              : prefix_at(entry->series, series_slot.short_prefix, python.short_prefix);
     if (prefix == NULL)
         return -1;
-    Py_ssize_t size = PyBytes_GET_SIZE(prefix);
-    unsigned char *at = room_for(&scope->out, size + LONG_SIZE + DELTA_SIZE);
+    unsigned char *at = room_for(&scope->out, PyBytes_GET_SIZE(prefix) + LONG_SIZE + DELTA_SIZE);
     if (at != NULL) {
-        at = put_moments(put(at, PyBytes_AS_STRING(prefix), size), scope, &moments);
+        at = put_moments(put_bytes(at, prefix), scope, &moments);
         wrote_to(&scope->out, put_delta(ranged ? put_range(at, &moments) : at));
     }
     Py_DECREF(prefix);
@@ -385,16 +411,7 @@ static PyObject *constant(PyObject *series, int number, Py_ssize_t size, PyObjec
         found = arguments == NULL ? NULL : PyObject_CallObject(make, arguments);
         Py_XDECREF(arguments);
     }
-    if (found != NULL && !PyBytes_CheckExact(found)) {
-        PyErr_Format(PyExc_TypeError, "%R returned no bytes", make);
-        Py_CLEAR(found);
-    }
-    return found;
-}
-
-static PyObject *prefix_of(PyObject *series, int field, Py_ssize_t size, int suffix)
-{
-    return constant(series, field, size, python.known_prefix, "(Oini)", series, field, size, suffix);
+    return as_bytes(found);
 }
 
 /* The encoded attributes of a series: 1 (NULL where it has none), 0 or -1. */
@@ -408,16 +425,6 @@ static int attributes_of(PyObject *series, int number, PyObject **attributes)
         return 1;
     *attributes = constant(series, number, 0, python.attributes, "(iO)", number, series);
     return *attributes == NULL ? -1 : 1;
-}
-
-static inline unsigned char *put_bytes(unsigned char *at, PyObject *bytes)
-{
-    return put(at, PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes));
-}
-
-static inline Py_ssize_t size_of(PyObject *bytes)
-{
-    return bytes == NULL ? 0 : PyBytes_GET_SIZE(bytes);
 }
 
 /* Attributes of a point that are values: deviations and weights. */
@@ -477,7 +484,8 @@ static int put_histogram(Scope *scope, PyObject *series, PyObject *state)
         return done;
     int ranged = is_ranged(series, &moments);
     Py_ssize_t size = (ranged ? LONG_SIZE : SHORT_SIZE) + size_of(attributes) + values_size(&values);
-    PyObject *prefix = prefix_of(series, HISTOGRAM_FIELD, size, DELTA_SIZE);
+    PyObject *prefix = constant(
+        series, HISTOGRAM_FIELD, size, python.known_prefix, "(Oini)", series, HISTOGRAM_FIELD, size, DELTA_SIZE);
     unsigned char *at = NULL;
     if (prefix != NULL && (at = room_for(&scope->out, PyBytes_GET_SIZE(prefix) + size + DELTA_SIZE)) != NULL) {
         at = put_moments(put_bytes(at, prefix), scope, &moments);
@@ -497,10 +505,9 @@ static int put_gauge(Out *out, PyObject *series, uint64_t time_ns, double value)
     int done = attributes_of(series, GAUGE_ATTRIBUTES, &attributes);
     if (done != 1)
         return done;
-    Py_ssize_t size = GAUGE_SIZE + size_of(attributes);
-    PyObject *prefix = prefix_of(series, GAUGE_FIELD, size, 0);
+    PyObject *prefix = prefix_at(series, series_slot.short_prefix, python.gauge_prefix);
     unsigned char *at = NULL;
-    if (prefix != NULL && (at = room_for(out, PyBytes_GET_SIZE(prefix) + size)) != NULL) {
+    if (prefix != NULL && (at = room_for(out, PyBytes_GET_SIZE(prefix) + GAUGE_SIZE + size_of(attributes))) != NULL) {
         at = put_double(put_fixed(put_bytes(at, prefix), 0x19, time_ns), 0x21, value);
         if (attributes != NULL)
             at = put_bytes(at, attributes);
@@ -545,23 +552,23 @@ static int put_order(Scope *scope, PyObject *series, PyObject *object)
     return PyList_Append(scope->first_too, series) < 0 ? -1 : 1;
 }
 
-static int put_other(Scope *scope, PyObject *series, PyObject *state)
+static int put_other(Scope *scope, const Entry *entry)
 {
+    PyObject *series = entry->series;
     int has_buckets = PyDict_GET_SIZE(scope->buckets) ? PyDict_Contains(scope->buckets, series) : 0;
     if (has_buckets != 0)
         return has_buckets < 0 ? -1 : 0;
-    if (state != NULL) {
-        int done = put_histogram(scope, series, state);
-        if (done != 1)
-            return done;
-    }
-    PyObject *order = PyDict_GET_SIZE(scope->order) ? PyDict_GetItemWithError(scope->order, series) : NULL;
-    if (order == NULL)
+    if (entry->seen != NULL)
+        return put_order(scope, series, entry->seen);
+    int done = put_histogram(scope, series, entry->state);
+    if (done != 1 || PyDict_GET_SIZE(scope->order) == 0)
+        return done;
+    PyObject *seen = Py_XNewRef(PyDict_GetItemWithError(scope->order, series));
+    if (seen == NULL)
         return PyErr_Occurred() ? -1 : 1;
-    Py_INCREF(order);
-    int done = put_order(scope, series, order);
-    Py_DECREF(order);
-    scope->points += state != NULL;
+    scope->points++;
+    done = put_order(scope, series, seen);
+    Py_DECREF(seen);
     return done;
 }
 
@@ -609,7 +616,7 @@ static int put_series(Scope *scope, const Entry *entry)
 {
     Py_ssize_t size = scope->out.size, points = scope->points++;
     int is_plain = slot(entry->series, series_slot.plain) == Py_True;
-    int done = (is_plain ? put_plain : put_other)(scope, entry->series, entry->state);
+    int done = (is_plain ? put_plain : put_other)(scope, entry);
     if (done != 0)
         return done < 0 ? -1 : 0;
     scope->out.size = size;

@@ -35,7 +35,7 @@ _COUNT_SUM = struct.Struct("<BQBd").pack
 _MIN_MAX = struct.Struct("<BdBd").pack
 _SHORT = struct.Struct("<BQBdH").pack
 _LONG = struct.Struct("<BQBdBdBdH").pack
-_SHORT_SIZE, _LONG_SIZE = 36, 54
+_SHORT_SIZE, _LONG_SIZE, _GAUGE_SIZE = 36, 54, 18
 # NumberDataPoint: time 3, as_double 4, as_int 6 (sfixed64), attributes 7
 _TIME_DOUBLE = struct.Struct("<BQBd").pack
 _TIME_INT = struct.Struct("<BQBq").pack
@@ -172,6 +172,11 @@ def _long_prefix(series: Series) -> bytes:
     return series.long_prefix
 
 
+def _gauge_prefix(series: Series) -> bytes:
+    series.short_prefix = _metric_prefix(series, _GAUGE, _GAUGE_SIZE + len(_attributes(7, series)), 0)
+    return series.short_prefix
+
+
 def _attributes(number: int, series: Series) -> bytes:
     if not series.attributes:
         return b""
@@ -252,8 +257,8 @@ def _zigzag(number: int) -> int:
 
 
 def _gauge(series: Series, time_ns: int, value: float) -> bytes:
-    point = _TIME_DOUBLE(0x19, time_ns, 0x21, value) + _attributes(7, series)
-    return _known_prefix(series, _GAUGE, len(point), 0) + point
+    prefix = series.short_prefix or _gauge_prefix(series)
+    return prefix + _TIME_DOUBLE(0x19, time_ns, 0x21, value) + _attributes(7, series)
 
 
 def gauge_in_python(
@@ -289,6 +294,7 @@ else:
             gauge_in_python,
             _short_prefix,
             _long_prefix,
+            _gauge_prefix,
             _known_prefix,
             _attributes,
             key_values,
