@@ -28,19 +28,6 @@ static Py_ssize_t series_size, definition_size;
 #define STATE_SIZE 64
 #define USUAL_PREFIX 128
 
-#define LINE 64
-
-/* Have what is there in the cache by the time it is read; never fails. */
-static inline void prefetch(const void *what, Py_ssize_t size)
-{
-#if defined(__GNUC__)
-    const char *at = what;
-    for (Py_ssize_t done = 0; done < size; done += LINE)
-        __builtin_prefetch(at + done);
-    __builtin_prefetch(at + size - 1);
-#endif
-}
-
 static int bind(PyObject *arguments)
 {
     PyObject *pending, *series, *definition, *reduction, *order, *functions, *constants;
@@ -155,10 +142,7 @@ static int is_same_reduction(PyObject *one, PyObject *other)
     return 1;
 }
 
-/* The series of a step in their order, each with its moments.
-
-   Training has evicted all of them from the caches since the last step. So they are gone through several times, and
-   each time what the next one reads is asked for: memory then answers for many series at once. */
+/* The series of a step in their order, each with its moments. */
 
 typedef struct {
     int64_t order;
@@ -677,8 +661,11 @@ static int add_group(PyObject *scopes, Scope *scope, const Entry *entries, Py_ss
     scope->points = 0;
     scope->first_too = NULL;
     int failed = 0;
-    for (Py_ssize_t i = 0; i < n && !failed; i++)
+    for (Py_ssize_t i = 0; i < n && !failed; i++) {
         failed = put_series(scope, &entries[i]);
+        if (i % PIECE == PIECE - 1)
+            let_others_on();
+    }
     if (failed)
         drop_out(&scope->out);
     else

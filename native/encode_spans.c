@@ -11,6 +11,8 @@
 #define ROOT_SIZE 28
 #define CHILD_SIZE 38
 #define TIMES_SIZE 20
+#define USUAL_NUMBER 48
+#define AT_ONCE 64 /* spans: few enough that the first is still in the cache when the last is there */
 #define USUAL_SPAN 160 /* bytes: where they are fewer or more, the message shrinks or grows */
 
 static struct {
@@ -184,12 +186,36 @@ static Py_ssize_t put_in_python(Out *out, PyObject *spans, Py_ssize_t begin, PyO
     return at == NULL ? -1 : end;
 }
 
+/* Ask for spans, then for their numbers; a span of another type has none. */
+static void prefetch_spans(PyObject *spans, Py_ssize_t begin, Py_ssize_t end)
+{
+    end = Py_MIN(end, PyList_GET_SIZE(spans));
+    for (Py_ssize_t i = begin; i < end; i++)
+        prefetch(PyList_GET_ITEM(spans, i), ((PyTypeObject *)of.span_type)->tp_basicsize);
+    const Py_ssize_t numbers[] = {of.trace_id, of.span_id, of.parent_id, of.begin_ns, of.end_ns};
+    for (Py_ssize_t i = begin; i < end; i++) {
+        PyObject *span = PyList_GET_ITEM(spans, i);
+        if (PyObject_TypeCheck(span, (PyTypeObject *)of.span_type))
+            for (size_t each = 0; each < sizeof numbers / sizeof *numbers; each++)
+                prefetch(slot(span, numbers[each]), USUAL_NUMBER);
+    }
+}
+
 static int put_spans(Out *out, PyObject *spans, PyObject *offset)
 {
     int64_t offset_ns = 0;
     int known = as_signed(offset, &offset_ns) && offset_ns <= INT64_MAX / 2;
+    Py_ssize_t asked_for = 0, next_piece = PIECE;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(spans);) {
         Span span;
+        if (i >= asked_for) {
+            asked_for = i + AT_ONCE;
+            prefetch_spans(spans, i, asked_for);
+        }
+        if (i >= next_piece) {
+            next_piece = i + PIECE;
+            let_others_on();
+        }
         if (known && as_span(PyList_GET_ITEM(spans, i), offset_ns, &span)) {
             if (put_span(out, &span) < 0)
                 return -1;

@@ -251,3 +251,22 @@ def test_spans_that_are_none():
 
     for ended in ([unfinished], [None], (), None):
         assert outcome(spans.encoded_spans, ended, 0) == outcome(encode_spans.encoded_spans, ended, 0)  # type: ignore[arg-type]
+
+
+def test_many_series_and_spans():
+    """More than are encoded in one go."""
+    pending = Pending(1)
+    for number in range(9_000):
+        series = Series(Definition(f"metric_{number}", Reduction(), "", ""))
+        series.settle()
+        pending.moments[series] = (1, 0.5, 0.5, 0.5)
+    ended = []
+    for number in range(9_000):
+        span = Timing()
+        span.step, span.watch, span.more = Step(None, None, 0), Watch("a", None, 1, span=True, device=None), None  # type: ignore[arg-type]
+        span.trace_id = span.span_id = 1 + number
+        span.parent_id, span.begin_ns, span.end_ns = 0, number, number
+        ended.append(span)
+
+    assert scopes_of(encode.encoded_scopes, pending) == scopes_of(encode.scopes_in_python, pending)
+    assert spans.encoded_spans(ended, 5) == encode_spans.encoded_spans(ended, 5)
