@@ -197,16 +197,14 @@ static inline int as_double(PyObject *object, double *number)
 
 #define LINE 64
 
-/* Have what is there in the cache by the time it is read; never fails. */
+/* Have what is there in the cache by the time it is read. It may be NULL: no branch, for it would not be foreseen. */
 static inline void prefetch(const void *what, Py_ssize_t size)
 {
 #if defined(__GNUC__)
-    const char *at = what;
-    if (at == NULL)
-        return;
+    uintptr_t at = (uintptr_t)what;
     for (Py_ssize_t done = 0; done < size; done += LINE)
-        __builtin_prefetch(at + done);
-    __builtin_prefetch(at + size - 1);
+        __builtin_prefetch((const void *)(at + done));
+    __builtin_prefetch((const void *)(at + size - 1));
 #endif
 }
 

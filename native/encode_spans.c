@@ -201,27 +201,30 @@ static void prefetch_spans(PyObject *spans, Py_ssize_t begin, Py_ssize_t end)
     }
 }
 
+/* Encode one span, or several of those that Python encodes; return where the next one is, or -1. */
+static Py_ssize_t put_next(Out *out, PyObject *spans, Py_ssize_t place, PyObject *offset)
+{
+    Span span;
+    int64_t offset_ns;
+    if (!as_signed(offset, &offset_ns) || offset_ns > INT64_MAX / 2 ||
+        !as_span(PyList_GET_ITEM(spans, place), offset_ns, &span))
+        return put_in_python(out, spans, place, offset);
+    return put_span(out, &span) < 0 ? -1 : place + 1;
+}
+
 static int put_spans(Out *out, PyObject *spans, PyObject *offset)
 {
-    int64_t offset_ns = 0;
-    int known = as_signed(offset, &offset_ns) && offset_ns <= INT64_MAX / 2;
-    Py_ssize_t asked_for = 0, next_piece = PIECE;
+    Py_ssize_t asked_for = 0, piece = PIECE;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(spans);) {
-        Span span;
         if (i >= asked_for) {
             asked_for = i + AT_ONCE;
             prefetch_spans(spans, i, asked_for);
         }
-        if (i >= next_piece) {
-            next_piece = i + PIECE;
-            let_others_on();
-        }
-        if (known && as_span(PyList_GET_ITEM(spans, i), offset_ns, &span)) {
-            if (put_span(out, &span) < 0)
-                return -1;
-            i++;
-        } else if ((i = put_in_python(out, spans, i, offset)) < 0) {
+        if ((i = put_next(out, spans, i, offset)) < 0)
             return -1;
+        if (i >= piece) {
+            piece = i + PIECE;
+            let_others_on();
         }
     }
     return 0;
