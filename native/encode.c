@@ -5,7 +5,7 @@
 
 static struct {
     PyObject *pending_type, *series_type, *definition_type, *reduction_type, *order_type;
-    PyObject *scopes, *metrics, *gauge, *scope_bytes, *whole_gauge;
+    PyObject *scopes, *metrics, *gauge, *whole_gauge;
     PyObject *short_prefix, *long_prefix, *gauge_prefix, *known_prefix, *attributes, *key_values;
     PyObject *first, *last; /* what is asked for */
     PyObject *before_m2, *before_wsum, *before_wxsum;
@@ -65,9 +65,9 @@ static int bind(PyObject *arguments)
         if ((*wanted[i].offset = slot_offset(wanted[i].type, wanted[i].name)) < 0)
             return -1;
     if (!PyArg_ParseTuple(
-            functions, "OOOOOOOOOOO", &python.scopes, &python.metrics, &python.gauge, &python.scope_bytes,
-            &python.whole_gauge, &python.short_prefix, &python.long_prefix, &python.gauge_prefix, &python.known_prefix,
-            &python.attributes, &python.key_values) ||
+            functions, "OOOOOOOOOO", &python.scopes, &python.metrics, &python.gauge, &python.whole_gauge,
+            &python.short_prefix, &python.long_prefix, &python.gauge_prefix, &python.known_prefix, &python.attributes,
+            &python.key_values) ||
         !PyArg_ParseTuple(constants, "SSS", &python.before_m2, &python.before_wsum, &python.before_wxsum))
         return -1;
     python.first = PyUnicode_InternFromString("first");
@@ -260,6 +260,55 @@ static void drop_entries(Every *every)
     }
 }
 
+/* The `scope` of a ScopeMetrics. */
+
+#define KEY(text) ((Text){text, sizeof text - 1})
+/* wire/attributes.py */
+#define SCOPE_NAME KEY("otel_ml")
+#define STEP KEY("ml.step")
+#define AXIS KEY("ml.step.axis")
+#define REDUCTION KEY("ml.reduction")
+#define SEQ KEY("ml.seq")
+#define SEQ_POINTS KEY("ml.seq.points")
+
+#define SCOPE_TAG 0x0a
+#define METRIC_TAG 0x12
+#define SCOPE_ATTRIBUTE_TAG 0x1a
+
+typedef struct {
+    int has_step, has_axis, has_reduction;
+    int64_t step, seq, points;
+    Text axis, reduction;
+} About;
+
+/* Whether both are such as can be encoded here. */
+static int as_about(PyObject *step, PyObject *axis, About *about)
+{
+    *about = (About){.has_step = step != Py_None, .has_axis = axis != Py_None};
+    return (!about->has_step || as_signed(step, &about->step)) && (!about->has_axis || as_text(axis, &about->axis));
+}
+
+static Py_ssize_t about_size(const About *about)
+{
+    return field_size(SCOPE_NAME.size) + (about->has_step ? number_attribute_size(STEP, about->step) : 0) +
+           (about->has_axis ? text_attribute_size(AXIS, about->axis) : 0) +
+           (about->has_reduction ? text_attribute_size(REDUCTION, about->reduction) : 0) +
+           number_attribute_size(SEQ, about->seq) + number_attribute_size(SEQ_POINTS, about->points);
+}
+
+static unsigned char *put_about(unsigned char *at, const About *about, Py_ssize_t size)
+{
+    at = put_text(put_head(at, SCOPE_TAG, size), 0x0a, SCOPE_NAME);
+    if (about->has_step)
+        at = put_number_attribute(at, SCOPE_ATTRIBUTE_TAG, STEP, about->step);
+    if (about->has_axis)
+        at = put_text_attribute(at, SCOPE_ATTRIBUTE_TAG, AXIS, about->axis);
+    if (about->has_reduction)
+        at = put_text_attribute(at, SCOPE_ATTRIBUTE_TAG, REDUCTION, about->reduction);
+    at = put_number_attribute(at, SCOPE_ATTRIBUTE_TAG, SEQ, about->seq);
+    return put_number_attribute(at, SCOPE_ATTRIBUTE_TAG, SEQ_POINTS, about->points);
+}
+
 /* Points. What writes one returns 1, or 0 where Python has to, or -1 with an exception. */
 
 #define TIMES_SIZE 18
@@ -277,9 +326,10 @@ static void drop_entries(Every *every)
 #define FIRST_VALUE 64
 
 typedef struct {
-    PyObject *pending, *order, *m2, *weights, *buckets;
+    PyObject *pending, *order, *m2, *weights, *buckets, *next_number;
     unsigned char times[TIMES_SIZE];
     Asked asked;
+    About about;
     Out out;
     Py_ssize_t points;
     PyObject *first_too; /* a list, once there is one */
@@ -434,7 +484,8 @@ static int values_of(const Scope *scope, PyObject *series, Values *values)
 static Py_ssize_t values_size(const Values *values)
 {
     return (values->has_m2 ? PyBytes_GET_SIZE(python.before_m2) + 8 : 0) +
-           (values->has_weights ? PyBytes_GET_SIZE(python.before_wsum) + PyBytes_GET_SIZE(python.before_wxsum) + 16 : 0);
+           (values->has_weights ? PyBytes_GET_SIZE(python.before_wsum) + 8 + PyBytes_GET_SIZE(python.before_wxsum) + 8
+                                : 0);
 }
 
 /* `before` ends with the tag of the double. */
@@ -608,13 +659,45 @@ static int put_series(Scope *scope, const Entry *entry)
     return put_in_python(scope, entry->series);
 }
 
-/* Append (reduction, points, [metrics]) to `scopes`; takes over `out`. */
-static int add_scope(PyObject *scopes, const Asked *asked, Py_ssize_t points, Out *out)
+/* Put what a ScopeMetrics says of itself before its metrics. */
+static int put_scope(Scope *scope, Py_ssize_t points, Out *out)
 {
-    PyObject *bytes = finish_out(out);
-    PyObject *scope = bytes == NULL ? NULL : Py_BuildValue("On[N]", asked->text, points, bytes);
-    int failed = scope == NULL ? -1 : PyList_Append(scopes, scope);
-    Py_XDECREF(scope);
+    About about = scope->about;
+    PyObject *number = PyObject_CallNoArgs(scope->next_number);
+    if (number == NULL)
+        return -1;
+    about.seq = PyLong_AsLongLong(number);
+    Py_DECREF(number);
+    if (about.seq == -1 && PyErr_Occurred())
+        return -1;
+    about.points = points;
+    about.has_reduction = 1;
+    if (!as_text(scope->asked.text, &about.reduction)) {
+        PyErr_Format(PyExc_TypeError, "expected the text of a reduction, got %R", scope->asked.text);
+        return -1;
+    }
+    Py_ssize_t size = about_size(&about);
+    unsigned char *end = room_for(out, field_size(size));
+    if (end == NULL)
+        return -1;
+    unsigned char *at = end - out->size;
+    memmove(at + field_size(size), at, out->size);
+    put_about(at, &about, size);
+    out->size += field_size(size);
+    return 0;
+}
+
+/* Append (points, body) to `scopes`; takes over `out`. */
+static int add_scope(PyObject *scopes, Scope *scope, Py_ssize_t points, Out *out)
+{
+    if (put_scope(scope, points, out) < 0) {
+        drop_out(out);
+        return -1;
+    }
+    PyObject *body = finish_out(out);
+    PyObject *both = body == NULL ? NULL : Py_BuildValue("nN", points, body);
+    int failed = both == NULL ? -1 : PyList_Append(scopes, both);
+    Py_XDECREF(both);
     return failed;
 }
 
@@ -636,7 +719,7 @@ static int put_first_value(Out *out, PyObject *series, PyObject *object)
 }
 
 /* The same series twice in one ScopeMetrics would be the same identity: the first values get their own. */
-static int add_first_values(PyObject *scopes, const Scope *scope)
+static int add_first_values(PyObject *scopes, Scope *scope)
 {
     Out out;
     Py_ssize_t n = PyList_GET_SIZE(scope->first_too);
@@ -648,7 +731,7 @@ static int add_first_values(PyObject *scopes, const Scope *scope)
         Py_XDECREF(order);
     }
     if (!failed)
-        return add_scope(scopes, &scope->asked, n, &out);
+        return add_scope(scopes, scope, n, &out);
     drop_out(&out);
     return -1;
 }
@@ -669,7 +752,7 @@ static int add_group(PyObject *scopes, Scope *scope, const Entry *entries, Py_ss
     if (failed)
         drop_out(&scope->out);
     else
-        failed = add_scope(scopes, &scope->asked, scope->points, &scope->out);
+        failed = add_scope(scopes, scope, scope->points, &scope->out);
     if (!failed && scope->first_too != NULL)
         failed = add_first_values(scopes, scope);
     Py_XDECREF(scope->first_too);
@@ -713,15 +796,20 @@ static int as_scope(PyObject *pending, Scope *scope)
     return 1;
 }
 
-/* Return [(reduction, points, [metrics]), …] of a step. Its dictionaries live as long as it does. */
-static PyObject *encoded_scopes(PyObject *module, PyObject *pending)
+/* The arguments: a step's `Pending`, whose dictionaries live as long as it does, its number, its axis, and what returns
+   the next `ml.seq`. Returns [(points, body), …]. */
+static PyObject *encoded_scopes(PyObject *module, PyObject *const *arguments, Py_ssize_t n)
 {
     Scope scope;
-    PyObject *moments = is_exactly(pending, python.pending_type) ? slot(pending, pending_slot.moments) : NULL;
-    if (moments == NULL || !PyDict_CheckExact(moments) || !as_scope(pending, &scope))
-        return PyObject_CallOneArg(python.scopes, pending);
     Every every = {NULL, 0};
     PyObject *scopes = NULL;
+    PyObject *moments = n == 4 && is_exactly(arguments[0], python.pending_type)
+                            ? slot(arguments[0], pending_slot.moments)
+                            : NULL;
+    if (moments == NULL || !PyDict_CheckExact(moments) || !as_scope(arguments[0], &scope) ||
+        !as_about(arguments[1], arguments[2], &scope.about))
+        return PyObject_Vectorcall(python.scopes, arguments, n, NULL);
+    scope.next_number = arguments[3];
     if (list_entries(&every, moments, scope.order) < 0) {
         PyMem_Free(every.entries);
         return NULL;
@@ -733,72 +821,7 @@ static PyObject *encoded_scopes(PyObject *module, PyObject *pending)
         drop_entries(&every);
     }
     PyMem_Free(every.entries);
-    return usual ? scopes : PyObject_CallOneArg(python.scopes, pending);
-}
-
-/* The `scope` of a ScopeMetrics. */
-
-#define KEY(text) ((Text){text, sizeof text - 1})
-/* wire/attributes.py */
-#define SCOPE_NAME KEY("otel_ml")
-#define STEP KEY("ml.step")
-#define AXIS KEY("ml.step.axis")
-#define REDUCTION KEY("ml.reduction")
-#define SEQ KEY("ml.seq")
-#define SEQ_POINTS KEY("ml.seq.points")
-
-#define SCOPE_TAG 0x0a
-#define METRIC_TAG 0x12
-#define SCOPE_ATTRIBUTE_TAG 0x1a
-
-typedef struct {
-    int has_step, has_axis, has_reduction;
-    int64_t step, seq, points;
-    Text axis, reduction;
-} About;
-
-/* Whether all are such as can be encoded here. */
-static int as_about(PyObject *step, PyObject *axis, PyObject *reduction, PyObject *seq, About *about)
-{
-    about->has_step = step != Py_None;
-    about->has_axis = axis != Py_None;
-    about->has_reduction = reduction != Py_None;
-    return (!about->has_step || as_signed(step, &about->step)) && (!about->has_axis || as_text(axis, &about->axis)) &&
-           (!about->has_reduction || as_text(reduction, &about->reduction)) && as_signed(seq, &about->seq);
-}
-
-static Py_ssize_t about_size(const About *about)
-{
-    return field_size(SCOPE_NAME.size) + (about->has_step ? number_attribute_size(STEP, about->step) : 0) +
-           (about->has_axis ? text_attribute_size(AXIS, about->axis) : 0) +
-           (about->has_reduction ? text_attribute_size(REDUCTION, about->reduction) : 0) +
-           number_attribute_size(SEQ, about->seq) + number_attribute_size(SEQ_POINTS, about->points);
-}
-
-static unsigned char *put_about(unsigned char *at, const About *about, Py_ssize_t size)
-{
-    at = put_text(put_head(at, SCOPE_TAG, size), 0x0a, SCOPE_NAME);
-    if (about->has_step)
-        at = put_number_attribute(at, SCOPE_ATTRIBUTE_TAG, STEP, about->step);
-    if (about->has_axis)
-        at = put_text_attribute(at, SCOPE_ATTRIBUTE_TAG, AXIS, about->axis);
-    if (about->has_reduction)
-        at = put_text_attribute(at, SCOPE_ATTRIBUTE_TAG, REDUCTION, about->reduction);
-    at = put_number_attribute(at, SCOPE_ATTRIBUTE_TAG, SEQ, about->seq);
-    return put_number_attribute(at, SCOPE_ATTRIBUTE_TAG, SEQ_POINTS, about->points);
-}
-
-static PyObject *scope_bytes(PyObject *module, PyObject *const *arguments, Py_ssize_t n)
-{
-    About about;
-    if (n != 5 || !as_about(arguments[0], arguments[1], arguments[2], arguments[3], &about) ||
-        !as_signed(arguments[4], &about.points))
-        return PyObject_Vectorcall(python.scope_bytes, arguments, n, NULL);
-    Py_ssize_t size = about_size(&about);
-    PyObject *bytes = PyBytes_FromStringAndSize(NULL, field_size(size));
-    if (bytes != NULL)
-        put_about((unsigned char *)PyBytes_AS_STRING(bytes), &about, size);
-    return bytes;
+    return usual ? scopes : PyObject_Vectorcall(python.scopes, arguments, n, NULL);
 }
 
 /* A ScopeMetrics with one whole number: a manifest or a position. */
@@ -825,14 +848,15 @@ static PyObject *gauge_of(const About *about, Text name, uint64_t time_ns, int64
 
 static PyObject *encoded_gauge(PyObject *module, PyObject *const *arguments, Py_ssize_t n)
 {
-    About about = {.points = 1};
+    About about;
     Text name;
     int64_t value;
     uint64_t time_ns;
     if ((n != 6 && n != 7) || !as_text(arguments[0], &name) || name.size == 0 ||
-        !as_about(arguments[2], arguments[1], Py_None, arguments[5], &about) || !as_signed(arguments[3], &value) ||
-        !as_unsigned(arguments[4], &time_ns))
+        !as_about(arguments[2], arguments[1], &about) || !as_signed(arguments[3], &value) ||
+        !as_unsigned(arguments[4], &time_ns) || !as_signed(arguments[5], &about.seq))
         return PyObject_Vectorcall(python.whole_gauge, arguments, n, NULL);
+    about.points = 1;
     PyObject *attributes = NULL;
     if (n == 7 && arguments[6] != Py_None) {
         attributes = PyObject_CallFunction(python.key_values, "iO", GAUGE_ATTRIBUTES, arguments[6]);
@@ -847,8 +871,7 @@ static PyObject *encoded_gauge(PyObject *module, PyObject *const *arguments, Py_
 }
 
 static PyMethodDef definitions[] = {
-    {"encoded_scopes", encoded_scopes, METH_O, "See encode.py."},
-    {"scope_bytes", (PyCFunction)(void (*)(void))scope_bytes, METH_FASTCALL, "See encode.py."},
+    {"encoded_scopes", (PyCFunction)(void (*)(void))encoded_scopes, METH_FASTCALL, "See encode.py."},
     {"encoded_gauge", (PyCFunction)(void (*)(void))encoded_gauge, METH_FASTCALL, "See encode.py."},
 };
 
@@ -856,14 +879,12 @@ static PyObject *encoders(PyObject *module, PyObject *arguments)
 {
     if (bind(arguments) < 0)
         return NULL;
-    return Py_BuildValue(
-        "(NNN)", PyCFunction_New(&definitions[0], NULL), PyCFunction_New(&definitions[1], NULL),
-        PyCFunction_New(&definitions[2], NULL));
+    return Py_BuildValue("(NN)", PyCFunction_New(&definitions[0], NULL), PyCFunction_New(&definitions[1], NULL));
 }
 
 PyMethodDef encode_functions[] = {
     {"encoders", encoders, METH_VARARGS,
-     "Return `encoded_scopes`, `scope_bytes` and `encoded_gauge`: (Pending, Series, Definition, Reduction, Order, "
+     "Return `encoded_scopes` and `encoded_gauge`: (Pending, Series, Definition, Reduction, Order, "
      "functions and constants of encode.py)."},
     {NULL, NULL, 0, NULL},
 };

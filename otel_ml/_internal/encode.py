@@ -57,7 +57,7 @@ def _before_number(key: str) -> tuple[bytes, ...]:
 _STEP, _SEQ, _SEQ_POINTS = _before_number(STEP), _before_number(SEQ), _before_number(SEQ_POINTS)
 
 
-def scope_in_python(step: int | None, axis: str | None, reduction: str | None, seq: int, points: int) -> bytes:
+def scope_bytes(step: int | None, axis: str | None, reduction: str | None, seq: int, points: int) -> bytes:
     """Encode the `scope` field of a ScopeMetrics.
 
     There are several a step; put together from nothing each would cost as much as thirty points.
@@ -83,7 +83,15 @@ def _names(axis: str | None, reduction: str | None) -> bytes:
     return b"".join(field(3, key_value(key, value)) for key, value in attributes if value is not None)
 
 
-def scopes_in_python(pending: Pending) -> Iterator[tuple[str, int, list[bytes]]]:
+def scopes_in_python(
+    pending: Pending, step: int | None, axis: str | None, next_number: Callable[[], int]
+) -> Iterator[tuple[int, bytes]]:
+    """Yield (points, body) for each ScopeMetrics of a step; `next_number` returns the next `ml.seq`."""
+    for reduction, points, parts in _scopes(pending):
+        yield points, b"".join((scope_bytes(step, axis, reduction, next_number(), points), *parts))
+
+
+def _scopes(pending: Pending) -> Iterator[tuple[str, int, list[bytes]]]:
     """Yield (reduction, points, parts of the metrics) for each ScopeMetrics of a step."""
     every = sorted({**pending.moments, **pending.order}, key=_place)
     times = _TIMES(0x11, pending.first_ns, 0x19, pending.last_ns)
@@ -266,7 +274,7 @@ def gauge_in_python(
 ) -> bytes:
     """Encode a ScopeMetrics with one whole number of the protocol itself: a manifest or a position."""
     point = _TIME_INT(0x19, time_ns, 0x31, value) + key_values(7, attributes or {})
-    return scope_in_python(step, axis, None, seq, 1) + _before_gauge(name, len(point)) + point
+    return scope_bytes(step, axis, None, seq, 1) + _before_gauge(name, len(point)) + point
 
 
 @lru_cache(maxsize=64)
@@ -276,11 +284,10 @@ def _before_gauge(name: str, point_size: int) -> bytes:
 
 
 if native is None:
-    scope_bytes = scope_in_python
-    encoded_scopes: Callable[[Pending], Iterable[tuple[str, int, list[bytes]]]] = scopes_in_python
+    encoded_scopes: Callable[..., Iterable[tuple[int, bytes]]] = scopes_in_python
     encoded_gauge = gauge_in_python
 else:
-    encoded_scopes, scope_bytes, encoded_gauge = native.encoders(
+    encoded_scopes, encoded_gauge = native.encoders(
         Pending,
         Series,
         Definition,
@@ -290,7 +297,6 @@ else:
             scopes_in_python,
             _metrics,
             _gauge,
-            scope_in_python,
             gauge_in_python,
             _short_prefix,
             _long_prefix,

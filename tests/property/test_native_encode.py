@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.skipif(native is None, reason="without the compiled mod
 EVERY_FLOAT = st.floats() | st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 5e-324])
 TIMES = st.integers(0, 2**63 - 1)
 TEXTS = st.text(max_size=40) | st.sampled_from(["", "größe", "a" * 200, "\ud800"])  # the last is no UTF-8
+NAMES = st.none() | TEXTS
 # Of every length that a varint may have, and of more than 64 bits.
 INTEGERS = st.integers(0, 70).flatmap(lambda bits: st.integers(-(2**bits), 2**bits))
 
@@ -88,9 +90,9 @@ def pendings_of(metrics: Sequence[Metric], coarse: bool) -> list[Pending]:
     return flushes
 
 
-def scopes_of(encoded: Callable[[Pending], Any], pending: Pending) -> list[tuple[str, int, bytes]]:
+def scopes_of(encoded: Callable[..., Any], pending: Pending, step: Any = 7, axis: Any = "step") -> Any:
     QUANTILE_COARSE.ranged = False
-    return [(reduction, points, b"".join(parts)) for reduction, points, parts in encoded(pending)]
+    return list(encoded(pending, step, axis, itertools.count(127).__next__))
 
 
 def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -108,14 +110,14 @@ def count_points(metrics: bytes) -> int:
     return found
 
 
-@given(METRICS, st.booleans())
-def test_what_steps_gathered(metrics, coarse):
+@given(METRICS, st.booleans(), st.none() | INTEGERS, NAMES)
+def test_what_steps_gathered(metrics, coarse, step, axis):
     for ours, pythons in zip(pendings_of(metrics, coarse), pendings_of(metrics, coarse), strict=True):
-        scopes = scopes_of(encode.encoded_scopes, ours)
+        scopes = scopes_of(encode.encoded_scopes, ours, step, axis)
 
-        assert scopes == scopes_of(encode.scopes_in_python, pythons)
+        assert scopes == scopes_of(encode.scopes_in_python, pythons, step, axis)
         assert [series.ranged for series in ours.moments] == [series.ranged for series in pythons.moments]
-        assert [points for _, points, _ in scopes] == [count_points(body) for _, _, body in scopes]
+        assert [points for points, _ in scopes] == [count_points(body) for _, body in scopes]
 
 
 ODD = (
@@ -163,21 +165,21 @@ def test_more_reductions_than_are_remembered():
         assert scopes_of(encode.encoded_scopes, pending) == scopes_of(encode.scopes_in_python, pending)
 
 
+@pytest.mark.parametrize("next_number", [None, lambda: None, lambda: 2**70, lambda: 1 / 0])
+def test_numbers_that_are_none(next_number):
+    pending = Pending(1)
+    pending.order[QUANTILE_COARSE] = Order(1, 0.5, 1, 0.5)
+
+    with pytest.raises((TypeError, OverflowError, ZeroDivisionError, KeyError)):
+        encode.encoded_scopes(pending, 1, "step", next_number)
+
+
 @pytest.mark.parametrize("what", [None, 3, "pending", Step(None, None, 0)])
 def test_what_is_no_step(what):
     assert outcome(scopes_of, encode.encoded_scopes, what) is outcome(scopes_of, encode.scopes_in_python, what)
 
 
-NAMES = st.none() | TEXTS
-
-
-ABOUT = st.tuples(st.none() | INTEGERS, NAMES, NAMES, INTEGERS, INTEGERS | st.booleans())
 GAUGES = st.tuples(TEXTS, TEXTS, INTEGERS, INTEGERS, INTEGERS, INTEGERS)
-
-
-@given(ABOUT)
-def test_scopes(about):
-    assert outcome(encode.scope_bytes, *about) == outcome(encode.scope_in_python, *about)
 
 
 @given(GAUGES, st.none() | st.dictionaries(TEXTS, EVERY_FLOAT, max_size=2))
@@ -186,7 +188,7 @@ def test_manifests_and_positions(gauge, attributes):
     assert outcome(encode.encoded_gauge, *gauge, attributes) == outcome(encode.gauge_in_python, *gauge, attributes)
 
 
-@pytest.mark.parametrize("function", [encode.scope_bytes, encode.encoded_gauge, spans.encoded_spans])
+@pytest.mark.parametrize("function", [encode.encoded_scopes, encode.encoded_gauge, spans.encoded_spans])
 def test_a_wrong_number_of_arguments(function):
     with pytest.raises(TypeError):
         function()
