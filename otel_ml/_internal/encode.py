@@ -126,8 +126,10 @@ def _metrics(every: list[Series], pending: Pending, times: bytes) -> tuple[int, 
         state = moments.get(series)
         if state is not None:
             buckets = pending.buckets.get(series)
-            point = _histogram(series, pending, state, times)
-            append(point if buckets is None else _exponential(series, pending, state, buckets, times))
+            if buckets is None:
+                append(_histogram(series, pending, state, times))
+            else:
+                append(_exponential(series, pending, state, buckets, times))
         if series in pending.order:
             points += state is not None
             append(_order(series, pending, first_too))
