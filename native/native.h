@@ -53,6 +53,7 @@ PyObject *step_now(void);
    ends a program is no `Exception`, and in strict mode saying it raises. */
 int forgive(const char *call);
 
-extern PyMethodDef record_functions[], step_functions[], timing_functions[], fold_functions[];
+extern PyMethodDef record_functions[], step_functions[], timing_functions[], fold_functions[],
+    encode_functions[], span_functions[];
 
 #endif

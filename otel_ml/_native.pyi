@@ -62,3 +62,16 @@ def set_step_function(
     kept: int,
     /,
 ) -> Callable[..., None]: ...
+def encoders(
+    pending: type,
+    series: type,
+    definition: type,
+    reduction: type,
+    order: type,
+    functions: tuple[Callable[..., Any], ...],
+    constants: tuple[bytes, bytes, bytes],
+    /,
+) -> tuple[Callable[..., list[tuple[int, bytes]]], Callable[..., bytes]]: ...
+def span_encoder(
+    spans: Callable[..., bytes], beginning: bytes, recording: type, watch: type, step: type, axis: type, /
+) -> Callable[..., bytes]: ...

@@ -77,6 +77,7 @@ class Series:
         plain: its point is a constant prefix and two or four numbers: sums alone, and no attributes.
         ranged: a point of more than one record was sent: minimum and maximum are sent from then on.
         short_prefix, long_prefix: those prefixes, without and with minimum and maximum; empty until first sent.
+            Where the order matters `short_prefix` is that of the gauge.
         constants: what is the same in every point of a series that is not plain: by (field, size) what stands before
             the point, by (field, 0) its attributes; None until first sent.
         internal: counted by otel_ml itself, not a value of the user's.

@@ -8,16 +8,18 @@ comparing its constant bytes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from itertools import groupby
 from operator import attrgetter
 
 from otel_ml._internal.buckets import ExponentialBuckets
-from otel_ml._internal.definition import Series
-from otel_ml._internal.pending import Moments, Pending
+from otel_ml._internal.definition import Definition, Series
+from otel_ml._internal.native import native
+from otel_ml._internal.pending import Moments, Order, Pending
 from otel_ml.wire.attributes import AXIS, M2, REDUCTION, SCOPE, SEQ, SEQ_POINTS, STEP, WSUM, WXSUM
 from otel_ml.wire.protobuf import field, key_value, key_values, text, varint
+from otel_ml.wire.reduction import Reduction
 
 __all__ = ["encoded_gauge", "encoded_scopes", "scope_bytes"]
 
@@ -33,7 +35,7 @@ _COUNT_SUM = struct.Struct("<BQBd").pack
 _MIN_MAX = struct.Struct("<BdBd").pack
 _SHORT = struct.Struct("<BQBdH").pack
 _LONG = struct.Struct("<BQBdBdBdH").pack
-_SHORT_SIZE, _LONG_SIZE = 36, 54
+_SHORT_SIZE, _LONG_SIZE, _GAUGE_SIZE = 36, 54, 18
 # NumberDataPoint: time 3, as_double 4, as_int 6 (sfixed64), attributes 7
 _TIME_DOUBLE = struct.Struct("<BQBd").pack
 _TIME_INT = struct.Struct("<BQBq").pack
@@ -81,7 +83,15 @@ def _names(axis: str | None, reduction: str | None) -> bytes:
     return b"".join(field(3, key_value(key, value)) for key, value in attributes if value is not None)
 
 
-def encoded_scopes(pending: Pending) -> Iterator[tuple[str, int, list[bytes]]]:
+def scopes_in_python(
+    pending: Pending, step: int | None, axis: str | None, next_number: Callable[[], int]
+) -> Iterator[tuple[int, bytes]]:
+    """Yield (points, body) for each ScopeMetrics of a step; `next_number` returns the next `ml.seq`."""
+    for reduction, points, parts in _scopes(pending):
+        yield points, b"".join((scope_bytes(step, axis, reduction, next_number(), points), *parts))
+
+
+def _scopes(pending: Pending) -> Iterator[tuple[str, int, list[bytes]]]:
     """Yield (reduction, points, parts of the metrics) for each ScopeMetrics of a step."""
     every = sorted({**pending.moments, **pending.order}, key=_place)
     times = _TIMES(0x11, pending.first_ns, 0x19, pending.last_ns)
@@ -116,8 +126,10 @@ def _metrics(every: list[Series], pending: Pending, times: bytes) -> tuple[int, 
         state = moments.get(series)
         if state is not None:
             buckets = pending.buckets.get(series)
-            point = _histogram(series, pending, state, times)
-            append(point if buckets is None else _exponential(series, pending, state, buckets, times))
+            if buckets is None:
+                append(_histogram(series, pending, state, times))
+            else:
+                append(_exponential(series, pending, state, buckets, times))
         if series in pending.order:
             points += state is not None
             append(_order(series, pending, first_too))
@@ -168,6 +180,11 @@ def _short_prefix(series: Series) -> bytes:
 def _long_prefix(series: Series) -> bytes:
     series.long_prefix = _metric_prefix(series, _HISTOGRAM, _LONG_SIZE, len(_DELTA))
     return series.long_prefix
+
+
+def _gauge_prefix(series: Series) -> bytes:
+    series.short_prefix = _metric_prefix(series, _GAUGE, _GAUGE_SIZE + len(_attributes(7, series)), 0)
+    return series.short_prefix
 
 
 def _attributes(number: int, series: Series) -> bytes:
@@ -250,11 +267,11 @@ def _zigzag(number: int) -> int:
 
 
 def _gauge(series: Series, time_ns: int, value: float) -> bytes:
-    point = _TIME_DOUBLE(0x19, time_ns, 0x21, value) + _attributes(7, series)
-    return _known_prefix(series, _GAUGE, len(point), 0) + point
+    prefix = series.short_prefix or _gauge_prefix(series)
+    return prefix + _TIME_DOUBLE(0x19, time_ns, 0x21, value) + _attributes(7, series)
 
 
-def encoded_gauge(
+def gauge_in_python(
     name: str, axis: str, step: int, value: int, time_ns: int, seq: int, attributes: Mapping[str, object] | None = None
 ) -> bytes:
     """Encode a ScopeMetrics with one whole number of the protocol itself: a manifest or a position."""
@@ -266,3 +283,29 @@ def encoded_gauge(
 def _before_gauge(name: str, point_size: int) -> bytes:
     metric = field(2, text(1, name) + field(_GAUGE, field(1, bytes(point_size))))
     return metric[:-point_size]
+
+
+if native is None:
+    encoded_scopes: Callable[..., Iterable[tuple[int, bytes]]] = scopes_in_python
+    encoded_gauge = gauge_in_python
+else:
+    encoded_scopes, encoded_gauge = native.encoders(
+        Pending,
+        Series,
+        Definition,
+        Reduction,
+        Order,
+        (
+            scopes_in_python,
+            _metrics,
+            _gauge,
+            gauge_in_python,
+            _short_prefix,
+            _long_prefix,
+            _gauge_prefix,
+            _known_prefix,
+            _attributes,
+            key_values,
+        ),
+        tuple(_before_double(9, key) for key in (M2, WSUM, WXSUM)),
+    )

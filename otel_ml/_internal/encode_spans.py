@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from otel_ml._internal.axes import Step
     from otel_ml._internal.spans import Details, Recording, Watch
 
-__all__ = ["encoded_spans"]
+__all__ = ["BEGINNING", "encoded_spans"]
+
+BEGINNING = field(1, text(1, SCOPE))
+"""What the body of each ScopeSpans begins with."""
 
 # Span: trace_id 1, span_id 2, parent_span_id 4, name 5, kind 6, start 7, end 8, attributes 9, events 11, status 15
 _ROOT = struct.Struct(">BB16sBBQ").pack
 _CHILD = struct.Struct(">BB16sBBQBBQ").pack
 _KIND_TIMES = struct.Struct("<BBBQBQ").pack
-_SCOPE = field(1, text(1, SCOPE))
 _INTERNAL = 1
 _ROOT_SIZE, _CHILD_SIZE, _TIMES_SIZE = 28, 38, 20
 
@@ -40,7 +42,7 @@ class _Constant(NamedTuple):
 
 def encoded_spans(spans: Iterable[Recording], offset_ns: int) -> bytes:
     """Encode the body of a ScopeSpans; `offset_ns` is from the clock of the spans to the epoch."""
-    parts = [_SCOPE]
+    parts = [BEGINNING]
     known: dict[tuple[Step, Watch], _Constant] = {}
     for span in spans:
         key = (span.step, span.watch)

@@ -13,7 +13,7 @@ from otel_ml._internal.axes import NOW, STEPS, Step
 from otel_ml._internal.boot import boot_time
 from otel_ml._internal.buffer import RECORDS
 from otel_ml._internal.definition import DEFINITIONS, QUANTILE_COARSE
-from otel_ml._internal.encode import encoded_gauge, encoded_scopes, scope_bytes
+from otel_ml._internal.encode import encoded_gauge, encoded_scopes
 from otel_ml._internal.fold import FOLDER
 from otel_ml._internal.give_way import give_way
 from otel_ml._internal.guard import guard
@@ -137,9 +137,8 @@ class Recorder:
         coarse = sum(buckets.coarse for buckets in pending.buckets.values())
         if coarse:
             pending.moments[QUANTILE_COARSE] = (coarse, float(coarse), 1.0, 1.0)
-        for reduction, points, parts in encoded_scopes(pending):
-            header = scope_bytes(step.index, axis, reduction, self.sequence.next(), points)
-            scopes.append(b"".join((header, *parts)))
+        for points, body in encoded_scopes(pending, step.index, axis, self.sequence.next):
+            scopes.append(body)
             holds.append((axis, step.index, points))
             sent += points
         step.points += sent

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from otel_ml._internal.axes import Step
-from otel_ml._internal.encode_spans import encoded_spans
+from otel_ml._internal.axes import Axis, Step
+from otel_ml._internal.encode_spans import BEGINNING, encoded_spans
 from otel_ml._internal.guard import guard
 from otel_ml._internal.native import native
 
@@ -298,3 +298,7 @@ def collect() -> tuple[bytes, ...]:
     del SPANS[:n]
     STATE.collected += n
     return (encoded_spans(taken, STATE.offset_ns),)
+
+
+if native is not None:
+    encoded_spans = native.span_encoder(encoded_spans, BEGINNING, Recording, Watch, Step, Axis)

@@ -32,7 +32,7 @@ def measure(size: Size) -> Found:
 
 def both(pairs: int, turn_s: float) -> dict[str, Any]:
     """Return µs a point of ours and of the SDK's, µs of CPU to collect a step, and to encode a span."""
-    ours = hot_calls("for _ in encoded_scopes(pending): pass", our_names(), turn_s)
+    ours = hot_calls("for _ in encoded_scopes(pending, 0, 'step', next_number): pass", our_names(), turn_s)
     theirs = hot_calls("encode_metrics(data).SerializeToString()", sdk_names(), turn_s)
     mine, others = in_turns(ours, theirs, pairs)
     step, span = whole_steps(pairs)
@@ -48,11 +48,12 @@ def our_names() -> dict[str, Any]:
     """Return the folded values of one step, and what encodes them."""
     from otel_ml._internal.encode import encoded_scopes
     from otel_ml._internal.fold import FOLDER
+    from otel_ml._internal.sequence import Sequence
 
     record_step(0, timers=0)
     FOLDER.fold()
     [step] = FOLDER.steps
-    return {"encoded_scopes": encoded_scopes, "pending": step.pending}
+    return {"encoded_scopes": encoded_scopes, "pending": step.pending, "next_number": Sequence().next}
 
 
 def sdk_names() -> dict[str, Any]:
