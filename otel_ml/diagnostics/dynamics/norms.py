@@ -160,8 +160,9 @@ class Norms:
             return False
         share = 1.0 / copies
         square, zeros = sum(found.squares), sum(found.zeros)
-        bad = _bad(found.largest)
-        largest = _largest(found.largest, bad)
+        # The usual case, without a step of Python for each tensor.
+        bad = [] if sum(found.largest) < math.inf else _bad(found.largest)
+        largest = _largest(found.largest) if bad else max(found.largest)
         sums = _Sums(sum(found.sizes), square, square * share, zeros, zeros * share, largest, len(bad))
         _record_sums(measures(kind), sums, {"norm": _both_roots(sums.own_square * self._world)})
         if bad and kind == "grad":
@@ -226,7 +227,7 @@ class Norms:
             sum(map(mul, found.squares, shares)),
             sum(zeros),
             sum(map(mul, zeros, shares)),
-            _largest(found.largest, bad),
+            _largest(found.largest),
             len(bad),
         )
         rows = measures(kind)
@@ -333,14 +334,12 @@ def _record_sums(rows: Measures, sums: _Sums, several: dict[str, Recordable]) ->
 
 def _bad(largest: list[float]) -> list[int]:
     """Return the places of tensors with a NaN or Inf."""
-    if sum(largest) < math.inf:  # the usual case, without a step of Python for each
-        return []
     return [place for place, one in enumerate(largest) if not one < math.inf]
 
 
-def _largest(values: list[float], bad: list[int]) -> float:
+def _largest(values: list[float]) -> float:
     """Return the largest, NaN if any is: `max()` passes over one that is not the first."""
-    return math.nan if bad and any(value != value for value in values) else max(values)
+    return math.nan if any(value != value for value in values) else max(values)
 
 
 def _record_norm(measure: Measure, square: Any) -> None:
