@@ -49,11 +49,14 @@ int append_items(PyObject *const *items, Py_ssize_t n);
 PyObject *now_of_process(void);
 PyObject *step_now(void);
 
+/* Whether every value is a number by now: `items[i]` is a new reference, in the end to a float. */
+int numbers_of(PyObject **items, Py_ssize_t n);
+
 /* Say and count the exception there is, as at every boundary to the user's program; -1 where it has to go on: what
    ends a program is no `Exception`, and in strict mode saying it raises. */
 int forgive(const char *call);
 
-extern PyMethodDef record_functions[], step_functions[], timing_functions[], fold_functions[],
-    encode_functions[], span_functions[];
+extern PyMethodDef record_functions[], step_functions[], timing_functions[], fold_functions[], encode_functions[],
+    span_functions[], measures_functions[], norms_functions[];
 
 #endif

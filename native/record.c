@@ -128,14 +128,47 @@ static struct {
     Py_ssize_t series;
 } metric;
 
+/* What stands in the buffer for a value without a weight: a new reference; NULL where Python has to look at it. */
+static PyObject *item_of(PyObject *value)
+{
+    if (PyFloat_CheckExact(value))
+        return Py_NewRef(value);
+    if (PyLong_CheckExact(value)) {
+        double number = PyLong_AsDouble(value);
+        if (number != -1.0 || !PyErr_Occurred())
+            return PyFloat_FromDouble(number);
+        PyErr_Clear(); /* no float is as large: Python says it */
+        return NULL;
+    }
+    if (!PyList_CheckExact(value))
+        return NULL;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(value); i++)
+        if (!PyFloat_CheckExact(PyList_GET_ITEM(value, i)))
+            return NULL;
+    return PyList_GetSlice(value, 0, PyList_GET_SIZE(value));
+}
+
+static int are_none(PyObject *const *arguments, Py_ssize_t n)
+{
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (arguments[i] != Py_None)
+            return 0;
+    return 1;
+}
+
 static PyObject *record(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *names)
 {
-    if (n == 1 && names == NULL) {
+    if (n >= 1 && n <= 5 && names == NULL && are_none(arguments + 1, n - 1)) {
         if (is_off())
             Py_RETURN_NONE;
         PyObject *series = slot(self, metric.series);
-        if (PyFloat_CheckExact(arguments[0]) && series != NULL && series != Py_None) {
-            if (append_now(series, arguments[0]) < 0 && forgive("record()") < 0)
+        PyObject *item = series != NULL && series != Py_None ? item_of(arguments[0]) : NULL;
+        if (item == NULL)
+            PyErr_Clear(); /* no memory: Python says it, or has some */
+        else {
+            int failed = append_now(series, item) < 0 && forgive("record()") < 0;
+            Py_DECREF(item);
+            if (failed)
                 return NULL;
             Py_RETURN_NONE;
         }
@@ -160,8 +193,7 @@ static PyObject *record_method(PyObject *module, PyObject *arguments)
 
 /* log */
 
-/* Whether every value is a number by now: `items[i]` is a new reference to a float. */
-static int numbers_of(PyObject **items, Py_ssize_t n)
+int numbers_of(PyObject **items, Py_ssize_t n)
 {
     for (Py_ssize_t i = 0; i < n; i++) {
         if (PyFloat_CheckExact(items[i]))

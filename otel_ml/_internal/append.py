@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from time import time_ns
 from typing import Any
 
@@ -26,8 +27,13 @@ def append(records: Iterable[Any]) -> None:
         relieve()
 
 
-def append_row(row: Row, step: Step, values: dict[str, object], time_ns: int) -> bool:
-    """Append a value of each name of `row`, in their order; or nothing, where one is more than a number."""
+def append_row(
+    row: Row, step: Step, values: dict[str, object], time_ns: int, others: Iterable[tuple[Series, Recordable]] = ()
+) -> bool:
+    """Append a value of each name of `row`, in their order; or nothing, where one is more than a number.
+
+    With `others` there is a record of each of them, too, in the same append.
+    """
     numbers: Iterable[object] = values.values()
     if [*map(type, values.values())] != row.floats:
         converted = plain_numbers(values.values())
@@ -35,6 +41,8 @@ def append_row(row: Row, step: Step, values: dict[str, object], time_ns: int) ->
             return False
         numbers = converted
     buffer = RECORDS
+    if others:
+        numbers = [*numbers, *chain.from_iterable([(series, step, item, time_ns) for series, item in others])]
     buffer += (row, step, None, time_ns, *numbers)
     if len(buffer) > LIMIT:
         relieve()

@@ -16,6 +16,7 @@ Recordable = float | list[float] | list[tuple[float, float]] | tuple[float, floa
 
 
 _PLAIN = frozenset({float, int})
+_ONLY_FLOATS = frozenset({float})
 
 
 class UnrecordableError(Exception):
@@ -107,6 +108,8 @@ def _refuse_shape(value: object) -> float:
 
 
 def _sequence(value: Sequence[object]) -> list[float]:
+    if {*map(type, value)} == _ONLY_FLOATS:
+        return [*value]  # type: ignore[list-item]
     out = []
     for item in value:
         number = record_value(item)

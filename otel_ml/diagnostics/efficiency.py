@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 from otel_ml.diagnostics.harmless import harmless
-from otel_ml.diagnostics.measure import Measure
+from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.once import guard
 
 __all__ = ["FRACTION", "Efficiency", "thread_seconds", "wall"]
@@ -28,6 +28,9 @@ def wall(bucket: str) -> Measure:
 def thread_seconds(bucket: str) -> Measure:
     """Return the measure of a thread-seconds bucket."""
     return Measure(f"efficiency/thread_seconds/{bucket}", "s", ("sum",), f"Time of all threads in {bucket}.")
+
+
+_PRODUCTIVE = Measures(wall("productive"), FRACTION)
 
 
 class Efficiency:
@@ -103,8 +106,9 @@ class Efficiency:
         productive = elapsed - sum(taken.values())
         for bucket, seconds in taken.items():
             wall(bucket).record(seconds)
-        wall("productive").record(productive)
-        FRACTION.record(productive / elapsed, weight=elapsed)
+        _PRODUCTIVE.record(
+            {"efficiency/wall/productive": productive}, several={FRACTION.name: (productive / elapsed, elapsed)}
+        )
 
     def _charge(self) -> None:
         """Give the time since the last look to the innermost bucket."""

@@ -13,8 +13,10 @@ from otel_ml._internal.append import append_row
 from otel_ml._internal.axes import NOW
 from otel_ml._internal.definition import DEFINITIONS, Series, reduction_from
 from otel_ml._internal.meter import Metric
+from otel_ml._internal.native import native
 from otel_ml._internal.row import Row
 from otel_ml._internal.step import step_for
+from otel_ml._internal.values import Recordable
 
 __all__ = ["Measure", "Measures"]
 
@@ -62,31 +64,62 @@ class Measure:
 class Measures(dict[str, Measure]):
     """Measures by name, or by what follows `prefix` in it. Those known at the same time are one row (ADR 0017)."""
 
+    __slots__ = ("_rows",)
+
     def __init__(self, *measures: Measure, prefix: str = "") -> None:
         super().__init__({measure.name.removeprefix(prefix): measure for measure in measures})
-        self._rows: dict[tuple[str | None, ...], Row] = {}
+        self._rows: dict[tuple[str | None, ...], tuple[Row, tuple[Series, ...]]] = {}
 
-    def record(self, values: dict[str, Any], over: str | None = None, step: int | None = None) -> None:
-        """Record values by name, each as `Measure.record()` does."""
+    def record(
+        self,
+        values: dict[str, Any],
+        over: str | None = None,
+        step: int | None = None,
+        several: dict[str, Recordable] | None = None,
+    ) -> None:
+        """Record values by name, each as `Measure.record()` does, and what stands in `several` as it is.
+
+        Args:
+            values: by name.
+            over: topology dimension of which one rank per coordinate counts.
+            step: instead of the current one.
+            several: by name a float with its weight, or floats that count by themselves.
+        """
         if NOW.off or not values:
             return
-        at = step_for(step, None, "record()", len(values))
+        at = step_for(step, None, "record()", len(values) + (len(several) if several else 0))
         if at is None:
             return
-        row = self._rows.get((over, *values)) or self._row(values, over)
-        if row is not None and append_row(row, at, values, time_ns()):
-            return
+        key = (over, *values, None, *several) if several else (over, *values)
+        known = self._rows.get(key) or self._known(key, values, several or (), over)
+        if known is not None:
+            row, others = known
+            more = [*zip(others, several.values(), strict=True)] if several else ()
+            if append_row(row, at, values, time_ns(), more):
+                return
+        self._record_each(values, several or {}, over, step)
+
+    def _record_each(
+        self, values: dict[str, Any], several: dict[str, Recordable], over: str | None, step: int | None
+    ) -> None:
         for name, value in values.items():
             self[name].record(value, over=over, step=step)
+        for name, item in several.items():
+            value, weight = item if isinstance(item, tuple) else (item, None)
+            self[name].record(value, weight=weight, over=over, step=step)
 
-    def _row(self, names: Iterable[str], over: str | None) -> Row | None:
-        series = {name: self[name].series(over) for name in names}
-        known = [one for one in series.values() if one is not None]
-        if len(known) < len(series):
+    def _known(
+        self, key: tuple[str | None, ...], values: Iterable[str], several: Iterable[str], over: str | None
+    ) -> tuple[Row, tuple[Series, ...]] | None:
+        row, others = ([self[name].series(over) for name in names] for names in (values, several))
+        if None in row or None in others:
             return None
-        key = (over, *series)
-        row = self._rows[key] = Row(known)
-        return row
+        known = self._rows[key] = Row([*filter(None, row)]), tuple(filter(None, others))
+        return known
+
+
+if native is not None:
+    Measures.record = native.measures_method(Measures, Measures.record, step_for, time_ns)  # type: ignore[method-assign]
 
 
 @lru_cache(maxsize=4096)

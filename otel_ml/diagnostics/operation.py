@@ -92,11 +92,13 @@ class Measurement:
     def _measure_start(self) -> None:
         # An operation inside another one begins its own peaks: what the outer has seen so far is kept for it.
         seen = device_memory()
-        for outer in _OPEN:
-            outer.see(seen)
-        reset_peaks()
+        if seen:
+            for outer in _OPEN:
+                outer.see(seen)
+            reset_peaks()
         _OPEN.append(self)
-        self._snapshot("start/offload")
+        if seen:
+            self._snapshot("start/offload")
         self._process("start")
 
     def _measure_end(self) -> None:
@@ -156,6 +158,8 @@ class _Names(NamedTuple):
 
 class _OperationMeasures(Measures):
     """By name, made when first asked for: which devices there are, is known by then."""
+
+    __slots__ = ()
 
     def __missing__(self, name: str) -> Measure:
         if name.startswith("time/"):
@@ -244,8 +248,9 @@ class Operation(Measurement):
         return timed(self._names.timers[phase], level=self._level)
 
     def _publish(self) -> None:
-        timed_too = self._names.total, *self._names.phases.values()
-        self._names.measures.record({name: value for name, value in self.values.items() if name not in timed_too})
+        names = self._names
+        timed_too = names.total, *names.phases.values()
+        names.measures.record({name: value for name, value in self.values.items() if name not in timed_too})
 
 
 def operation(name: str, *, level: int = 1) -> Operation:

@@ -64,17 +64,20 @@ class Progress:
         state: Mapping[str, int] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._totals = {"steps": steps, "samples": samples, "tokens": tokens}
+        totals = {"steps": steps, "samples": samples, "tokens": tokens}
         problems = [
             f"Progress: {name}: expected a total above 0, got {total!r}. Leave it out if it is not known."
-            for name, total in self._totals.items()
+            for name, total in totals.items()
             if total is not None and not total > 0
         ]
-        known = dict.fromkeys(self._totals, 0) if state is None else dict(state)
-        if set(known) != set(self._totals):
+        known = dict.fromkeys(totals, 0) if state is None else dict(state)
+        if set(known) != set(totals):
             problems.append(f"Progress: state: expected what state() returned, got {state!r:.80}.")
         if problems:
             raise ConfigError(*problems)
+        self._known = [
+            (name, f"progress/remaining_{name}", total) for name, total in totals.items() if total is not None
+        ]
         self._done = known
         self._at_start = dict(known)
         self._clock = clock
@@ -87,28 +90,28 @@ class Progress:
     @harmless
     def step(self, *, samples: int = 0, tokens: int = 0) -> None:
         """Count a step in which all ranks together consumed so many samples and tokens, and record what remains."""
-        for name, count in {"steps": 1, "samples": samples, "tokens": tokens}.items():
-            self._done[name] += count
-        values: dict[str, float] = {
-            f"progress/{name}": self._done[name] for name in ("samples", "tokens") if self._done[name]
-        }
-        for name, total in self._totals.items():
-            if total is not None:
-                values[f"progress/remaining_{name}"] = max(total - self._done[name], 0)
-        MEASURES.record(values | self._time())
+        done = self._done
+        done["steps"] += 1
+        done["samples"] += samples
+        done["tokens"] += tokens
+        values: dict[str, float] = {}
+        for name, metric in (("samples", "progress/samples"), ("tokens", "progress/tokens")):
+            if done[name]:
+                values[metric] = done[name]
+        for name, metric, total in self._known:
+            values[metric] = max(total - done[name], 0)
+        if self._known:
+            self._add_time(values)
+        MEASURES.record(values)
 
-    def _time(self) -> dict[str, float]:
-        """Return how far the job is, and what it still needs, by the first total that is known."""
-        name = next((name for name, total in self._totals.items() if total is not None), None)
-        if name is None:
-            return {}
-        total = self._totals[name] or 0
+    def _add_time(self, values: dict[str, float]) -> None:
+        """Add how far the job is, and what it still needs, by the first total that is known."""
+        name, _, total = self._known[0]
         done_now = self._done[name] - self._at_start[name]
-        values = {"progress/fraction": min(self._done[name] / total, 1.0)}
+        values["progress/fraction"] = min(self._done[name] / total, 1.0)
         if done_now > 0:
             pace = (self._clock() - self._began) / done_now
             values["time/remaining"] = max(total - self._done[name], 0) * pace
-        return values
 
     def log(self, values: Mapping[str, Any], **options: Any) -> None:
         """Record values as `otel_ml.log()` does, and over consumed samples and tokens on axes of those names.

@@ -34,6 +34,12 @@ MEASURES = Measures(
 """What is recorded, by name."""
 
 
+_RATES = tuple(
+    (f"throughput/{name}", f"throughput/device/{name}")
+    for name in ("batches_per_sec", "samples_per_sec", "tokens_per_sec", "tflops")
+)
+
+
 class _Done(NamedTuple):
     """What was done until `at`, since the first call."""
 
@@ -124,15 +130,15 @@ class Throughput:
         self._done.append(done)
         self._epoch_flops += flops
         total = {"throughput/step_tflop": flops / 1e12} if flops else {}
-        device: dict[str, float] = {}
-        for name, rate in self._rates(done):
-            total[f"throughput/{name}"] = rate
-            device[f"throughput/device/{name}"] = rate / self._devices
+        device = self._add_rates(done, total)
         tflops = device.get("throughput/device/tflops")
         if tflops and (peak := self._peak_flops()) is not None:
             device["throughput/mfu"] = tflops * 1e12 / peak
-        MEASURES.record(total, over=self._over)
-        MEASURES.record(device)
+        if self._over is None:
+            MEASURES.record(total | device)
+        else:
+            MEASURES.record(total, over=self._over)
+            MEASURES.record(device)
 
     @harmless
     def epoch(self, number: int) -> None:
@@ -141,19 +147,20 @@ class Throughput:
         if flops:
             MEASURES["throughput/epoch_tflop"].record(flops / 1e12, over=self._over, step=number, axis="epoch")
 
-    def _rates(self, done: _Done) -> list[tuple[str, float]]:
-        """Return the rates of this replica over the window; what is 0 is left out."""
+    def _add_rates(self, done: _Done, total: dict[str, float]) -> dict[str, float]:
+        """Add the rates of this replica over the window to `total`, return those of a device; what is 0 is left out."""
         first = self._done[0]  # whose own work was done before its time
         elapsed = done.at - first.at
+        device: dict[str, float] = {}
         if elapsed <= 0:
-            return []
-        amounts = {
-            "batches_per_sec": done.batches - first.batches,
-            "samples_per_sec": done.samples - first.samples,
-            "tokens_per_sec": done.tokens - first.tokens,
-            "tflops": (done.flops - first.flops) / 1e12,
-        }
-        return [(name, amount / elapsed) for name, amount in amounts.items() if amount]
+            return device
+        flops = (done.flops - first.flops) / 1e12
+        amounts = done.batches - first.batches, done.samples - first.samples, done.tokens - first.tokens, flops
+        for (of_all, of_device), amount in zip(_RATES, amounts, strict=True):
+            if amount:
+                total[of_all] = rate = amount / elapsed
+                device[of_device] = rate / self._devices
+        return device
 
     def _peak_flops(self) -> float | None:
         if not self._is_peak_known:

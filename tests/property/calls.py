@@ -31,6 +31,7 @@ from otel_ml._internal.meter import get_meter
 from otel_ml._internal.recorder import RecordSettings, recorder
 from otel_ml._internal.step import set_step, step
 from otel_ml._internal.timing import timed, timer
+from otel_ml.diagnostics.measure import Measure, Measures
 from tests.unit.otel_ml.record.decoded import every_point, plain, spans
 
 NAMES = [f"name/{i}" for i in range(8)]
@@ -71,6 +72,8 @@ class Program:
         self.tracer = trace.get_tracer("user")
         self.metrics = [get_meter().metric(name) for name in NAMES[:3]]
         self.metrics.append(get_meter().metric("otel_ml.reserved"))
+        kinds: list[tuple[str, ...]] = [("mean",), ("max",), ("std",), ("p50",), ("sum",), ("last",)]
+        self.measures = Measures(*(Measure(f"own/{n}", "1", kind, "") for n, kind in enumerate(kinds)), prefix="own/")
 
     def value(self) -> Any:
         return self.random.choice(NUMBERS if self.random.random() < 0.9 else OTHERS)
@@ -84,6 +87,7 @@ class Program:
                 "log",
                 "log_options",
                 "named",
+                "measures",
                 "set_step",
                 "block",
                 "timer",
@@ -99,7 +103,7 @@ class Program:
         options = self.random.choice(
             [{}, {}, {}, {"weight": 2.0}, {"attributes": {"a": 1}}, {"step": 3}, {"axis": "v"}]
         )
-        self.random.choice(self.metrics).record(self.value(), **options)
+        self.random.choice(self.metrics).record(self.value(), *self.random.choice([[], [None] * 4]), **options)
 
     def _log(self) -> None:
         names: list[Any] = self.random.sample(NAMES, self.random.choice([1, 4, 5, 5, 8]))
@@ -120,6 +124,15 @@ class Program:
 
     def _named(self) -> None:
         record(self.random.choice(NAMES), self.value(), reduce=self.random.choice([None, "sum", "p50", "nonsense"]))
+
+    def _measures(self) -> None:
+        names = self.random.sample([*self.measures], self.random.randrange(4))
+        values = {name: self.value() if self.random.random() < 0.2 else self.random.random() for name in names}
+        wrong: list[Any] = [-1, "1", 2**64]
+        options: list[dict[str, Any]] = [{}, {}, {"step": self.random.choice([*range(5), *wrong])}, {"over": "dp"}]
+        several: list[dict[str, Any]] = [{}, {"0": (0.5, 2.0)}, {"1": [3.0, -3.0]}, {"0": (2.0, 0.0), "2": [1.0, 2.0]}]
+        more = self.random.choice([{}, {"several": None}, *({"several": one} for one in several)])
+        self.measures.record(values, **self.random.choice(options), **more)
 
     def _set_step(self) -> None:
         wrong: list[Any] = [-1, 2**63, 2**64, True, 1.0, None, np.int64(3), "1"]

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
-__all__ = ["Statistics", "statistics"]
+from otel_ml.diagnostics.small_tensors import GRAIN, Statistics, statistics_of_small
 
-_GRAIN = 32_768
-"""Elements up to which NumPy is quicker: fewer layers to a call, and torch has one thread, too, up to here
-(`at::internal::GRAIN_SIZE`)."""
+__all__ = ["statistics"]
 
 _TOGETHER = 2**17
 """Elements of small tensors that are looked at together: what training has pushed out of the caches makes each call
@@ -20,33 +18,27 @@ cost some 5 µs, whatever it works on. They are copied, so there is a bound: 1 M
 _HAS_NUMPY = find_spec("numpy") is not None  # torch comes without it, too
 
 
-class Statistics(NamedTuple):
-    """Of the elements of one tensor; all 0 where it has none.
-
-    Attributes:
-        square: sum of their squares.
-        zeros: how many are 0.
-        largest: the largest absolute one; NaN if any is.
-    """
-
-    square: float
-    zeros: int
-    largest: float
-
-
-def statistics(tensors: Sequence[Any]) -> list[Statistics]:
+def statistics(tensors: list[Any]) -> Statistics:
     """Look at tensors that need no gradient, each by itself.
 
     Examples:
         >>> import torch
         >>> statistics([torch.tensor([3.0, 0.0, -4.0]), torch.tensor([])])
-        [Statistics(square=25.0, zeros=1, largest=4.0), Statistics(square=0.0, zeros=0, largest=0.0)]
+        Statistics(sizes=[3, 0], squares=[25.0, 0.0], zeros=[1, 0], largest=[4.0, 0.0])
     """
-    found: list[Statistics | None] = [None] * len(tensors)
+    return statistics_of_small(tensors) or _statistics(tensors)
+
+
+_One = tuple[int, float, int, float]
+
+
+def _statistics(tensors: Sequence[Any]) -> Statistics:
+    found: list[_One | None] = [None] * len(tensors)
     for group in _small_ones(tensors):
         for index, one in zip(group, _by_numpy([tensors[index].numpy() for index in group]), strict=True):
             found[index] = one
-    return [_by_torch(tensor) if one is None else one for tensor, one in zip(tensors, found, strict=True)]
+    every = [_by_torch(tensor) if one is None else one for tensor, one in zip(tensors, found, strict=True)]
+    return Statistics(*map(list, zip(*every, strict=True))) if every else Statistics([], [], [], [])
 
 
 def _small_ones(tensors: Sequence[Any]) -> Iterator[list[int]]:
@@ -59,7 +51,7 @@ def _small_ones(tensors: Sequence[Any]) -> Iterator[list[int]]:
     room = _TOGETHER
     for index, tensor in enumerate(tensors):
         size = tensor.numel()
-        if 0 < size <= _GRAIN and type(tensor) is torch.Tensor and tensor.dtype in (torch.float32, torch.float64):
+        if 0 < size <= GRAIN and type(tensor) is torch.Tensor and tensor.dtype in (torch.float32, torch.float64):
             if group and size > room:
                 yield group
                 group, room = [], _TOGETHER
@@ -69,30 +61,32 @@ def _small_ones(tensors: Sequence[Any]) -> Iterator[list[int]]:
         yield group
 
 
-def _by_numpy(arrays: list[Any]) -> Iterator[Statistics]:
+def _by_numpy(arrays: list[Any]) -> Iterator[_One]:
     import numpy as np
 
     flat = np.concatenate([array.reshape(-1) for array in arrays], dtype="float64")
-    ends = [*accumulate(array.size for array in arrays)]
+    sizes = [array.size for array in arrays]
+    ends = [*accumulate(sizes)]
     begins = [0, *ends[:-1]]
     parts = [flat[begin:end] for begin, end in zip(begins, ends, strict=True)]
     squares = [float(part.dot(part)) for part in parts]
     has_zeros = np.count_nonzero(flat) < flat.size
     zeros = [part.size - int(np.count_nonzero(part)) for part in parts] if has_zeros else [0] * len(parts)
     largest = np.maximum.reduceat(np.abs(flat, out=flat), begins).tolist()
-    return map(Statistics, squares, zeros, largest)
+    return zip(sizes, squares, zeros, largest, strict=True)
 
 
-def _by_torch(tensor: Any) -> Statistics:
+def _by_torch(tensor: Any) -> _One:
     import torch
 
-    if not tensor.numel():
-        return Statistics(0.0, 0, 0.0)
-    zeros = tensor.numel() - int(torch.count_nonzero(tensor))
+    size = tensor.numel()
+    if not size:
+        return 0, 0.0, 0, 0.0
     # A norm of order infinity takes four to six times as long as both ends.
     ends = torch.aminmax(tensor.abs() if tensor.is_complex() else tensor)
     largest = max(abs(float(ends.min)), abs(float(ends.max)))
-    return Statistics(float(torch.linalg.vector_norm(tensor, dtype=_wide(tensor))) ** 2, zeros, largest)
+    square = float(torch.linalg.vector_norm(tensor, dtype=_wide(tensor))) ** 2
+    return size, square, size - int(torch.count_nonzero(tensor)), largest
 
 
 def _wide(tensor: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
+from otel_ml.diagnostics.small_tensors import extent_of_small
 from otel_ml.exceptions import ConfigError
 
 __all__ = ["MEASURES", "Iterations"]
@@ -100,10 +101,16 @@ class Iterations:
             self._sum = self._good = 0.0
 
 
+_NUMBERS = (float, bool, int)
+
+
 def _number(value: Any) -> Any:
     """Return a number, or the tensor on a device that will have it."""
-    if not hasattr(value, "detach"):
+    if type(value) in _NUMBERS or not hasattr(value, "detach"):
         return float(value)
+    small = extent_of_small(value)
+    if small is not None and small[1] == 1:
+        return small[2]
     value = value.detach()
     return float(value) if value.device.type == "cpu" else value.float()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from typing import NamedTuple
 
@@ -38,8 +37,10 @@ class Statm:
             ValueError: it has another form.
         """
         if self._descriptor is not None:
-            with contextlib.suppress(OSError, ValueError):
+            try:
                 return _parsed(os.pread(self._descriptor, 128, 0))
+            except (OSError, ValueError):
+                pass
         descriptor = os.open(self._path, os.O_RDONLY)
         try:
             found = _parsed(os.pread(descriptor, 128, 0))
@@ -55,10 +56,10 @@ class Statm:
 
 
 def _parsed(numbers: bytes) -> ProcessMemory:
-    virtual, resident, *others = map(int, numbers.split())
-    if len(others) != 5:  # proc(5): seven in all; it is another file by now
+    fields = numbers.split()
+    if len(fields) != 7 or not numbers.endswith(b"\n"):  # proc(5); it is another file by now
         raise ValueError(numbers)
-    return ProcessMemory(resident * _PAGE, virtual * _PAGE)
+    return ProcessMemory(int(fields[1]) * _PAGE, int(fields[0]) * _PAGE)
 
 
 _STATM = Statm()

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from otel_ml.diagnostics.small_tensors import extent_of_small
+
 __all__ = ["Extent", "extent_of"]
 
 
@@ -30,7 +32,8 @@ def extent_of(values: Any, mask: Any = None) -> Extent | None:
         mask: of the same shape; true (or not 0) counts.
     """
     if hasattr(values, "detach"):
-        return _of_tensor(values.detach(), mask)
+        found = extent_of_small(values) if mask is None else None
+        return _of_tensor(values.detach(), mask) if found is None else Extent(*found)
     numbers = list(_flat(values))
     if mask is not None:
         numbers = [number for number, counts in zip(numbers, _flat(mask), strict=True) if counts]
@@ -40,9 +43,9 @@ def extent_of(values: Any, mask: Any = None) -> Extent | None:
 
 
 def _of_tensor(values: Any, mask: Any) -> Extent | None:
-    values = values.float()
     if values.device.type == "cpu":
         return _of_host(values if mask is None else values[mask.bool()])
+    values = values.float()
     if mask is None:
         return Extent(values.mean(), values.numel(), values.min(), values.max()) if values.numel() else None
     chosen = mask.bool()
@@ -54,8 +57,12 @@ def _of_tensor(values: Any, mask: Any) -> Extent | None:
 
 
 def _of_host(values: Any) -> Extent | None:
+    import torch
+
     if not values.numel():
         return None
+    if values.dtype != torch.float64:
+        values = values.float()
     low, high = values.aminmax()
     return Extent(float(values.mean()), values.numel(), float(low), float(high))
 

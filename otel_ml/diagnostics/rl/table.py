@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
-from otel_ml.diagnostics.measure import Measure
+from otel_ml.diagnostics.measure import Measure, Measures
 
-__all__ = ["ROWS", "Row", "markdown", "measure"]
+__all__ = ["ROWS", "Row", "extent_measures", "markdown", "measure"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,12 @@ _BY_NAME = {row.measure.name: row.measure for row in ROWS}
 def measure(name: str) -> Measure:
     """Return the row's measure."""
     return _BY_NAME[name]
+
+
+@cache
+def extent_measures(name: str) -> Measures:
+    """Return what is recorded of many values: the mean by its `name`, and `min` and `max`."""
+    return Measures(measure(name), measure(f"{name}/min"), measure(f"{name}/max"), prefix=f"{name}/")
 
 
 def markdown() -> str:

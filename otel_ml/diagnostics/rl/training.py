@@ -9,7 +9,7 @@ from typing import Any
 from otel_ml._internal.axes import STEPS
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.rl.extent import extent_of
-from otel_ml.diagnostics.rl.table import measure
+from otel_ml.diagnostics.rl.table import extent_measures, measure
 from otel_ml.once import guard
 
 __all__ = [
@@ -82,9 +82,13 @@ def _three(name: str, values: Any, mask: Any) -> None:
     found = extent_of(values, mask)
     if found is None:
         return
-    measure(name).record(found.mean, weight=found.count)
-    measure(f"{name}/min").record(found.min)
-    measure(f"{name}/max").record(found.max)
+    rows = extent_measures(name)
+    ends = {"min": found.min, "max": found.max}
+    if type(found.mean) is float:
+        rows.record(ends, several={name: (found.mean, float(found.count))})
+    else:
+        rows[name].record(found.mean, weight=found.count)
+        rows.record(ends)
 
 
 class PolicyUpdates:

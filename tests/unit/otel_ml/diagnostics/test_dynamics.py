@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import otel_ml
-from otel_ml.diagnostics import dynamics
+from otel_ml.diagnostics import dynamics, small_tensors
 from otel_ml.testing import Capture, otel_ml_capture
 
 __all__ = ["otel_ml_capture"]
@@ -88,6 +88,29 @@ def test_copies_on_other_ranks_are_counted_once(otel_ml_capture: Capture) -> Non
     whole = torch.cat([parameter.grad.flatten() for parameter in net.parameters() if parameter.grad is not None])
     squares = [point.value for point in otel_ml_capture.points if point.name == "grad/sum_of_squares"]
     assert sum(squares) == pytest.approx(whole.square().sum().item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("bad", [None, math.nan, math.inf])
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_equal_copies_are_recorded_as_those_that_are_counted_one_by_one(
+    otel_ml_capture: Capture, monkeypatch: pytest.MonkeyPatch, *, bad: float | None, is_compiled: bool
+) -> None:
+    net = trained(model())
+    net[0].bias.grad[1] = 0.0  # type: ignore[union-attr,index]
+    if bad is not None:
+        net[2].bias.grad[0] = bad  # type: ignore[union-attr,index]
+    if not is_compiled:
+        monkeypatch.setattr(small_tensors, "_compiled", lambda: None)
+    for step, copies in enumerate((2, lambda _name, _tensor: 2)):
+        otel_ml.set_step(step)
+        dynamics.Norms(net, copies=copies, world_size=4).record_gradients()
+
+    names = {point.name for point in otel_ml_capture.points}
+    assert len(names) == 7
+    for name in names:
+        alike, one_by_one = (point for point in otel_ml_capture.points if point.name == name)
+        assert (alike.count, alike.max) == (one_by_one.count, pytest.approx(one_by_one.max, nan_ok=True))
+        assert alike.value == pytest.approx(one_by_one.value, nan_ok=True)
 
 
 def test_shards_on_other_ranks_add_up(otel_ml_capture: Capture) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import otel_ml
 from otel_ml.diagnostics import dynamics, rl
 from otel_ml.diagnostics.dynamics import host
+from otel_ml.diagnostics.small_tensors import Statistics
 from otel_ml.testing import Capture, otel_ml_capture
 from tests.unit.otel_ml.diagnostics.elsewhere import elsewhere
 
@@ -95,17 +96,21 @@ def test_iterations(otel_ml_capture: Capture) -> None:
 @given(st.lists(st.floats(-1e6, 1e6, width=32) | st.just(0.0), max_size=40))
 def test_small_tensors_and_large_ones(values: list[float]) -> None:
     tensors = [torch.tensor(values)]
-    repeats = host._GRAIN + 1
+    repeats = host.GRAIN + 1
     if 0 < len(values) < 3:
         tensors.append(torch.tensor(values).repeat(repeats))
-    small, *large = host.statistics(tensors)
+    (_, square, zeros, largest), *large = each(host.statistics(tensors))
 
-    assert small.square == pytest.approx(math.fsum(value * value for value in values), rel=1e-9)
-    assert small.zeros == sum(value == 0 for value in values)
-    assert small.largest == max(map(abs, values), default=0.0)
+    assert square == pytest.approx(math.fsum(value * value for value in values), rel=1e-9)
+    assert zeros == sum(value == 0 for value in values)
+    assert largest == max(map(abs, values), default=0.0)
     for one in large:
-        assert one.square == pytest.approx(small.square * repeats, rel=1e-9)
-        assert (one.zeros, one.largest) == (small.zeros * repeats, small.largest)
+        assert one[1] == pytest.approx(square * repeats, rel=1e-9)
+        assert one[2:] == (zeros * repeats, largest)
+
+
+def each(found: Statistics) -> list[tuple[int, float, int, float]]:
+    return list(zip(*found, strict=True))
 
 
 VALUES = st.lists(st.sampled_from([0.0, -0.0, 1.0, -2.5, 1e-30, 3e38, math.nan, math.inf, -math.inf]), max_size=6)
@@ -116,10 +121,11 @@ def test_tensors_that_are_looked_at_together_are_what_each_is_by_itself(groups: 
     tensors = [torch.tensor(values, dtype=torch.float64) for values in groups]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(host, "_TOGETHER", room)
-        together = host.statistics(tensors)
+        together = each(host._statistics(tensors))  # as where nothing is compiled
 
-    assert [str(one) for one in together] == [str(*host.statistics([tensor])) for tensor in tensors]
-    for one, values in zip(together, groups, strict=True):
-        assert one.square == pytest.approx(sum(value * value for value in values), nan_ok=True)
-        assert one.zeros == values.count(0.0)
-        assert one.largest == pytest.approx(max(map(abs, values), default=0.0), nan_ok=True) or math.nan in values
+    assert str(together) == str([one for tensor in tensors for one in each(host._statistics([tensor]))])
+    for (size, square, zeros, largest), values in zip(together, groups, strict=True):
+        assert size == len(values)
+        assert square == pytest.approx(sum(value * value for value in values), nan_ok=True)
+        assert zeros == values.count(0.0)
+        assert largest == pytest.approx(max(map(abs, values), default=0.0), nan_ok=True) or math.nan in values

@@ -1,0 +1,69 @@
+"""Small plain tensors in the host's memory, looked at by compiled code, where there is any and torch lets it.
+
+With cold caches each of torch's functions and each of its tensors costs some 5 µs, whatever it works on. Here there is
+one call for all of them, and no tensor but those that the program has.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from otel_ml._internal.native import native
+
+__all__ = ["GRAIN", "Statistics", "extent_of_small", "statistics_of_small"]
+
+GRAIN = 32_768
+"""Elements up to which a tensor is small: fewer layers to a call are quicker, and torch has one thread, too, up to here
+(`at::internal::GRAIN_SIZE`)."""
+
+
+class Statistics(NamedTuple):
+    """Of the elements of tensors, in their order; all 0 of one that has none.
+
+    Attributes:
+        sizes: how many there are.
+        squares: sums of their squares.
+        zeros: how many are 0.
+        largest: the largest absolute ones; NaN where any is.
+    """
+
+    sizes: list[int]
+    squares: list[float]
+    zeros: list[int]
+    largest: list[float]
+
+
+def statistics_of_small(tensors: list[Any]) -> Statistics | None:
+    """Look at tensors if all are small and plain, whether or not they need gradients; else return None.
+
+    That is decided anew each time, tensor by tensor: one may be moved, cut or replaced between two steps.
+    """
+    code = _compiled()
+    found = None if code is None else code.statistics(tensors, GRAIN)
+    return None if found is None else Statistics(*found)
+
+
+def extent_of_small(tensor: Any) -> tuple[float, int, float, float] | None:
+    """Return mean, number, smallest and largest of the elements; None unless it is small and plain, and has any.
+
+    Where one is NaN all but the number are.
+    """
+    code = _compiled()
+    found: tuple[float, int, float, float] | None = None if code is None else code.extent(tensor, GRAIN)
+    return found
+
+
+@cache
+def _compiled() -> ModuleType | None:
+    import torch
+
+    exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)  # which not every torch has
+    if native is None or exchange is None:
+        return None
+    try:
+        native.bind_tensors(torch.Tensor, torch.nn.Parameter, exchange)
+    except ValueError:  # of another DLPack than the code was written for
+        return None
+    return native
