@@ -115,6 +115,8 @@ class Measurement:
 
     def _snapshot(self, point: str, *, with_shares: bool = False) -> None:
         memory = device_memory()
+        if not memory:
+            return
         self.see(memory)
         for device, found in memory.items():
             max_allocated, max_reserved = self._peaks[device]

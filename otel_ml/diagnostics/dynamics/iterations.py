@@ -68,7 +68,7 @@ class Iterations:
             skipped_samples: left out by the job, because of bad data or while it ramps up.
             skipped: whether the optimizer made no update; a 0-d tensor such as a gradient scaler's `found_inf` works.
         """
-        loss, skip = _number(loss), _number(skipped)
+        loss, skip = _number(loss), 0.0 if skipped is False else _number(skipped)
         bad = _is_bad(loss)
         good = (1 - bad) * (1 - skip)
         self._consumed += samples
