@@ -132,6 +132,18 @@ static int add_order(PyObject *order, PyObject *series, PyObject *value, PyObjec
     return put(order, series, made);
 }
 
+static int is_in_rows(PyObject *series, PyObject *rows)
+{
+    PyObject *row;
+    for (Py_ssize_t place = 0; PyDict_Next(rows, &place, &row, NULL);) {
+        PyObject *every = slot(row, fold.of_row.series);
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(every); i++)
+            if (PyTuple_GET_ITEM(every, i) == series)
+                return 1;
+    }
+    return 0;
+}
+
 /* Pending._add_weight, of a series that has nothing in this step, or has weights already; 0 where it is another */
 static int add_weight(PyObject *pending, PyObject *series, double value, double weight)
 {
@@ -143,7 +155,7 @@ static int add_weight(PyObject *pending, PyObject *series, double value, double 
         weighted = PyFloat_AsDouble(PyTuple_GET_ITEM(sums, 1));
     } else if (PyErr_Occurred())
         return -1;
-    else if (PyDict_GET_SIZE(slot(pending, fold.of_pending.rows)) ||
+    else if (is_in_rows(series, slot(pending, fold.of_pending.rows)) ||
              PyDict_Contains(slot(pending, fold.of_pending.moments), series) ||
              PyDict_Contains(slot(pending, fold.of_pending.groups), series))
         return 0;

@@ -93,18 +93,19 @@ class Pending:
         sums = self.weights.get(series)
         if sums is None:
             # Records of this step that came before the first weight count as weight 1.
-            self._take_rows_apart()
+            self._take_rows_apart(series)
             count, total, _, _ = self.moments.get(series, (0, 0.0, 0.0, 0.0))
             group = _listed(self.groups.get(series, []))
             sums = (float(count + len(group)), total + sum(group))
         self.weights[series] = (sums[0] + weight, sums[1] + weight * value)
 
-    def _take_rows_apart(self) -> None:
-        for row, rows in self.rows.items():
+    def _take_rows_apart(self, series: Series) -> None:
+        """Make records of their own of the rows that `series` is in."""
+        for row in [row for row in self.rows if series in row.series]:
+            rows = self.rows.pop(row)
             for values in rows if isinstance(rows, list) else [rows]:
-                for series, value in zip(row.series, values, strict=True):
-                    self.add(series, value)
-        self.rows = {}
+                for one, value in zip(row.series, values, strict=True):
+                    self.add(one, value)
 
     def _add_order(self, series: Series, value: float, time_ns: int) -> None:
         seen = self.order.get(series)

@@ -103,10 +103,11 @@ class Recorder:
         folder = FOLDER
         with folder.lock:
             folder.fold()
-            folder.read_deferred()
-            if final:
-                self._wait_for_device()
-            folder.fold()
+            if folder.deferred:
+                folder.read_deferred()
+                if final:
+                    self._wait_for_device()
+                folder.fold()
             collected = deque((step, step.pending) for step in folder.steps if step.pending is not None)
             for step, _ in collected:
                 step.pending = None
@@ -134,8 +135,7 @@ class Recorder:
     def _encode(self, step: Step, pending: Pending, scopes: list[bytes], holds: list[Holds]) -> None:
         axis = step.axis.name if step.axis is not None else None
         sent = 0
-        coarse = sum(buckets.coarse for buckets in pending.buckets.values())
-        if coarse:
+        if pending.buckets and (coarse := sum(buckets.coarse for buckets in pending.buckets.values())):
             pending.moments[QUANTILE_COARSE] = (coarse, float(coarse), 1.0, 1.0)
         for points, body in encoded_scopes(pending, step.index, axis, self.sequence.next):
             scopes.append(body)

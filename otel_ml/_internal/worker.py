@@ -244,9 +244,9 @@ class Worker:
 
     def _append(self, kind: Kind, bodies: Sequence[bytes], holds: Sequence[Holds] = ()) -> None:
         """Write scope bodies into frames no larger than half a request."""
-        payload = b"".join(encode_field(2, body) for body in bodies)
-        if not payload:
+        if not bodies:
             return
+        payload = b"".join([encode_field(2, body) for body in bodies])
         if len(payload) <= MAX_BYTES // 2 or len(bodies) == 1:
             steps = [(axis, step, points) for axis, step, points in holds if axis is not None and step is not None]
             points = sum(points for _, _, points in holds)
