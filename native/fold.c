@@ -12,23 +12,24 @@ static struct {
         Py_ssize_t first_ns, last_ns, groups, rows, moments, order, weights;
     } of_pending;
     struct {
-        Py_ssize_t special, internal, moments, ordered, buckets, m2, weighted;
+        Py_ssize_t special, internal, moments, ordered, buckets, m2, weighted, order;
     } of_series;
     struct {
         Py_ssize_t series, weighted;
     } of_row;
     Py_ssize_t step_pending;
-    PyObject *series, *step;
+    PyObject *series, *step, *unsettled;
 } fold;
 
 static PyObject *bind_fold(PyObject *module, PyObject *arguments)
 {
     static const char *const of_pending[] = {"first_ns", "last_ns", "groups", "rows", "moments", "order", "weights", NULL};
-    static const char *const of_series[] = {"special", "internal", "moments", "ordered", "buckets", "m2", "weighted", NULL};
+    static const char *const of_series[] = {"special", "internal", "moments", "ordered", "buckets", "m2", "weighted", "order", NULL};
     static const char *const of_row[] = {"series", "_weighted", NULL};
     static const char *const of_step[] = {"pending", NULL};
-    PyObject *pending, *order, *series, *row, *step, *definitions;
-    if (!PyArg_ParseTuple(arguments, "OO!OOOO", &pending, &PyType_Type, &order, &series, &row, &step, &definitions))
+    PyObject *pending, *order, *series, *row, *step, *definitions, *unsettled;
+    if (!PyArg_ParseTuple(arguments, "OO!OOOOO", &pending, &PyType_Type, &order, &series, &row, &step, &definitions,
+                          &unsettled))
         return NULL;
     if (slots_of(pending, &fold.of_pending.first_ns, of_pending) < 0 ||
         slots_of(series, &fold.of_series.special, of_series) < 0 || slots_of(row, &fold.of_row.series, of_row) < 0 ||
@@ -49,6 +50,7 @@ static PyObject *bind_fold(PyObject *module, PyObject *arguments)
     fold.series = Py_NewRef(series);
     fold.row = Py_NewRef(row);
     fold.step = Py_NewRef(step);
+    fold.unsettled = Py_NewRef(unsettled);
     fold.definitions = Py_NewRef(definitions);
     Py_RETURN_NONE;
 }
@@ -64,6 +66,12 @@ static int are_floats(PyObject *values)
         if (!PyFloat_CheckExact(PyList_GET_ITEM(values, i)))
             return 0;
     return 1;
+}
+
+/* Whether Series.settle() came to its end, which a fork may have kept it from in the parent. */
+static inline int is_settled(PyObject *series)
+{
+    return slot(series, fold.of_series.order) != fold.unsettled;
 }
 
 /* A tuple of four, of which the references are taken over; NULL where one of them is. Plain tuples come from Python's
@@ -166,7 +174,7 @@ static int add_weight(PyObject *pending, PyObject *series, double value, double 
 static int add_special(PyObject *pending, PyObject *series, PyObject *value, PyObject *time)
 {
     PyObject *number = value, *weight = NULL;
-    if (slot(series, fold.of_series.moments) == NULL || is_true(series, fold.of_series.internal))
+    if (!is_settled(series) || is_true(series, fold.of_series.internal))
         return 0; /* not settled, or not counted */
     int is_weighted = is_true(series, fold.of_series.weighted);
     if (PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) == 2 && is_weighted) {
@@ -320,7 +328,7 @@ static int fold_row(Fold *now, PyObject *row)
 
 static int fold_list(Fold *now, PyObject *series, PyObject *values)
 {
-    if (!are_floats(values) || slot(series, fold.of_series.moments) == NULL || is_true(series, fold.of_series.internal))
+    if (!are_floats(values) || !is_settled(series) || is_true(series, fold.of_series.internal))
         return fold_slowly(now, series, values);
     now->values += PyList_GET_SIZE(values) - 1;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(values); i++)
@@ -489,7 +497,7 @@ static PyObject *reduce(PyObject *module, PyObject *pending)
 }
 
 PyMethodDef fold_functions[] = {
-    {"bind_fold", bind_fold, METH_VARARGS, "Know the classes: (Pending, Order, Series, Row, Step, DEFINITIONS)."},
+    {"bind_fold", bind_fold, METH_VARARGS, "Know the classes: (Pending, Order, Series, Row, Step, DEFINITIONS, UNSETTLED)."},
     {"take_apart", take_apart, METH_VARARGS, "Fold records: (folder, items); return what was touched and its size before."},
     {"reduce", reduce, METH_O, "Merge the groups of a Pending into its partials."},
     {NULL, NULL, 0, NULL},

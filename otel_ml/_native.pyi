@@ -19,7 +19,14 @@ def log_function(
     log: Callable[..., None], rows: dict[tuple[str, ...], Any], row: type, fewest: int, /
 ) -> Callable[..., None]: ...
 def bind_fold(
-    pending: type, order: type[tuple[Any, ...]], series: type, row: type, step: type, definitions: object, /
+    pending: type,
+    order: type[tuple[Any, ...]],
+    series: type,
+    row: type,
+    step: type,
+    definitions: object,
+    unsettled: int,
+    /,
 ) -> None: ...
 def take_apart(folder: Any, part: list[Any], /) -> dict[Any, int]: ...
 def reduce(pending: Any, /) -> None: ...

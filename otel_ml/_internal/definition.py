@@ -16,6 +16,7 @@ __all__ = [
     "DEFINITIONS",
     "QUANTILE_COARSE",
     "SPANS_OVER_BUDGET",
+    "UNSETTLED",
     "Attributes",
     "Definition",
     "Reduce",
@@ -33,7 +34,8 @@ Reduce = str | Iterable[str] | None
 """What `reduce=` accepts: one reduction, or several."""
 
 _MEAN = Reduction()
-_UNSETTLED = -1
+UNSETTLED = -1
+"""The place of a series that was never folded; the one object of this number, by which compiled code knows it."""
 
 
 class Definition:
@@ -71,7 +73,7 @@ class Series:
 
     Attributes:
         special: records of it need more than their sum: an order or weights (set by the fold).
-        order: place in its ScopeMetrics, the same in every flush; `_UNSETTLED` before the first fold.
+        order: place in its ScopeMetrics, the same in every flush; `UNSETTLED` before the first fold.
         moments, ordered, buckets, m2: what the fold keeps of it: sums, first and last record, quantiles, deviations.
         weighted: a record of it had a weight.
         plain: its point is a constant prefix and two or four numbers: sums alone, and no attributes.
@@ -95,7 +97,7 @@ class Series:
         self.special = True  # until the first fold has settled it
         self.weighted = False
         self.ranged = False
-        self.order = _UNSETTLED
+        self.order = UNSETTLED
         self.short_prefix = self.long_prefix = b""
         self.constants: dict[tuple[int, int], bytes] | None = None
 
@@ -104,16 +106,17 @@ class Series:
 
     def settle(self) -> None:
         """Fix what the fold has to keep for this series."""
-        if self.order != _UNSETTLED:
+        if self.order != UNSETTLED:
             return
         reduction = self.definition.settle()
-        self.moments = reduction.needs_moments
-        self.ordered = reduction.needs_order
-        self.buckets = reduction.needs_buckets
-        self.m2 = reduction.needs_m2
-        self.special = self.ordered or self.weighted or self.internal
-        self.plain = not (self.ordered or self.buckets or self.m2 or self.weighted or self.attributes)
-        self.order = DEFINITIONS.place(reduction)
+        place = DEFINITIONS.place(reduction)
+        moments, ordered = reduction.needs_moments, reduction.needs_order
+        buckets, m2 = reduction.needs_buckets, reduction.needs_m2
+        # Calls are over, and `special` comes last: a child forked meanwhile finds it true, and does all of this anew.
+        self.moments, self.ordered, self.buckets, self.m2 = moments, ordered, buckets, m2
+        self.plain = not (ordered or buckets or m2 or self.weighted or self.attributes)
+        self.order = place
+        self.special = ordered or self.weighted or self.internal
 
     def use_weights(self) -> None:
         """Keep weighted sums from now on."""

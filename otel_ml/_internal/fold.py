@@ -11,7 +11,7 @@ from typing import Any
 from otel_ml._internal.aside import Aside
 from otel_ml._internal.axes import Step
 from otel_ml._internal.buffer import MOST, RECORDS, STRIDE, take
-from otel_ml._internal.definition import DEFINITIONS, Series
+from otel_ml._internal.definition import DEFINITIONS, UNSETTLED, Series
 from otel_ml._internal.device import Deferred
 from otel_ml._internal.guard import guard
 from otel_ml._internal.native import native
@@ -199,7 +199,7 @@ class Folder:
 _take_apart: Callable[[Folder, list[Any]], dict[Pending, int]] = Folder.take_apart
 _reduce: Callable[[Pending], None] = Pending.reduce
 if native is not None:
-    native.bind_fold(Pending, Order, Series, Row, Step, DEFINITIONS)
+    native.bind_fold(Pending, Order, Series, Row, Step, DEFINITIONS, UNSETTLED)
     _take_apart, _reduce = native.take_apart, native.reduce
 
 FOLDER = Folder()

@@ -29,7 +29,7 @@ from otel_ml._internal.notices import Notices, run_status
 from otel_ml._internal.recorder import Holds, Recorder
 from otel_ml._internal.resource import encode_resource
 from otel_ml._internal.send import MAX_BYTES, Sender
-from otel_ml._internal.spool import Lost, Spool
+from otel_ml._internal.spool import Held, Lost, Spool
 from otel_ml.config import Config
 from otel_ml.explanation import explained
 from otel_ml.wire.protobuf import field as encode_field
@@ -212,9 +212,10 @@ class Worker:
         batch = self._recorder.collect(time.time_ns(), final=final)
         self._points += batch.points
         self._values += batch.values
-        self._append("M", batch.scope_metrics, batch.holds)
-        self._append("S", batch.scope_spans)
-        self._append("S", self._extra_spans())
+        frames = [*_frames("M", batch.scope_metrics, batch.holds), *_frames("S", batch.scope_spans)]
+        frames += _frames("S", self._extra_spans())
+        if frames:
+            self.spool.extend(frames)
         for _ in range(2):  # making the events may have had something to say: that is an event too
             for record in EVENTS.take():
                 self._append_record(record)
@@ -241,20 +242,6 @@ class Worker:
                 self._collect()
                 request.is_complete = True
                 request.done.set()
-
-    def _append(self, kind: Kind, bodies: Sequence[bytes], holds: Sequence[Holds] = ()) -> None:
-        """Write scope bodies into frames no larger than half a request."""
-        if not bodies:
-            return
-        payload = b"".join([encode_field(2, body) for body in bodies])
-        if len(payload) <= MAX_BYTES // 2 or len(bodies) == 1:
-            steps = [(axis, step, points) for axis, step, points in holds if axis is not None and step is not None]
-            points = sum(points for _, _, points in holds)
-            self.spool.append(Frame(kind, payload, points), [held for held in steps if held[2]])
-            return
-        half = len(bodies) // 2
-        self._append(kind, bodies[:half], holds[:half])
-        self._append(kind, bodies[half:], holds[half:])
 
     def _append_record(self, record: LogRecord) -> None:
         body = encode_scope_logs(record, self._recorder.sequence.next())
@@ -381,3 +368,15 @@ class Worker:
         if self.sender.transport is None:
             return None
         return run_status(self.sender.transport, self.identity.run_id, {**query, **self._notices.query})
+
+
+def _frames(kind: Kind, bodies: Sequence[bytes], holds: Sequence[Holds] = ()) -> list[Held]:
+    """Return scope bodies as frames no larger than half a request, each with what it holds of which step."""
+    if not bodies:
+        return []
+    payload = b"".join([encode_field(2, body) for body in bodies])
+    if len(payload) <= MAX_BYTES // 2 or len(bodies) == 1:
+        steps = [(axis, step, n) for axis, step, n in holds if n and axis is not None and step is not None]
+        return [(Frame(kind, payload, sum([n for _, _, n in holds])), steps)]
+    half = len(bodies) // 2
+    return _frames(kind, bodies[:half], holds[:half]) + _frames(kind, bodies[half:], holds[half:])

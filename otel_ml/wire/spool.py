@@ -25,7 +25,18 @@ from typing import Literal, NamedTuple
 from otel_ml.wire.attributes import LEFT_FOR
 from otel_ml.wire.protobuf import field, key_values
 
-__all__ = ["HEADER", "PATHS", "SUFFIX", "Frame", "Kind", "Leftover", "encode_frame", "read_spool", "request_body"]
+__all__ = [
+    "FRAME",
+    "HEADER",
+    "PATHS",
+    "SUFFIX",
+    "Frame",
+    "Kind",
+    "Leftover",
+    "encode_frame",
+    "read_spool",
+    "request_body",
+]
 
 Kind = Literal["R", "M", "S", "L"]
 

@@ -94,7 +94,11 @@ RECORDING = """
     signal.signal(signal.SIGUSR1, lambda *_: (otel_ml.log({{"handled": 1}}, step=1), level.add(1)))
 
     def on_call(frame, event, argument):
-        if event == "call" and frame.f_code.co_name == "{function}" and frame.f_back.f_code.co_name == "{caller}":
+        if event == "call":
+            names = frame.f_back.f_code.co_name, frame.f_code.co_name
+        else:  # of compiled code there is its caller's frame
+            names = frame.f_code.co_name, getattr(argument, "__name__", None)
+        if event in ("call", "c_call") and names == ("{caller}", "{function}"):
             sys.setprofile(None)
             os.kill(os.getpid(), signal.SIGUSR1)
 

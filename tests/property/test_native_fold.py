@@ -109,6 +109,17 @@ def test_any_records_give_what_python_gives(folds: list[list[Any]]) -> None:
         assert compiled.state() == python.state()
 
 
+def test_a_series_that_a_fork_left_half_settled_is_settled_anew() -> None:
+    assert native is not None
+    compiled, python = World(native.take_apart, native.reduce), World(Folder.take_apart, Pending.reduce)
+    for world in (compiled, python):
+        for series in world.series[:INTERNAL]:
+            series.moments, series.ordered = True, False
+        world.fold([(0, ("one", place, 0.5), 1) for place in range(INTERNAL)])
+
+    assert compiled.state() == python.state()
+
+
 @pytest.mark.parametrize("broken", [[1, 2, 3.0, 4], [None, None, None, None]])
 def test_what_is_no_record_is_refused_and_not_read(broken: list[Any]) -> None:
     assert native is not None

@@ -40,6 +40,19 @@ def test_what_is_appended_is_read_back_from_the_file(spool: Spool, tmp_path: Pat
     assert found.frames == (Frame("M", b"metrics", 3), Frame("L", b"event"))
 
 
+def test_frames_that_are_appended_together_are_read_back_one_by_one(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, "writer", b"resource", limit=2**20, say=lambda _slug, _sentence: None)
+    small, large = [Frame("M", b"m" * size, size) for size in (1, 20)], Frame("S", bytes(70 * 1024))
+    together = [(small[0], [("step", 1, 1)]), (large, ()), (small[1], [("step", 2, 20)]), (Frame("L", b"event"), ())]
+
+    spool.extend(together)
+
+    assert [held.payload() for held in spool.pending] == [frame.payload for frame, _ in together]
+    assert [held.steps for held in spool.pending] == [steps for _, steps in together]
+    spool.acknowledge(3)
+    assert [held.payload() for held in spool.pending] == [b"event"]
+
+
 def test_acknowledged_frames_leave_the_file(spool: Spool, tmp_path: Path) -> None:
     spool.append(Frame("M", b"first"))
     spool.append(Frame("M", b"second"))
