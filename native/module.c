@@ -70,8 +70,8 @@ int slots_of(PyObject *type, Py_ssize_t *offsets, const char *const *names)
 static int execute(PyObject *module)
 {
     PyMethodDef *const every[] = {
-        record_functions, step_functions, timing_functions,   fold_functions,
-        encode_functions, span_functions, measures_functions, norms_functions,
+        record_functions, step_functions,   timing_functions, begin_functions,    fold_functions,
+        reduce_functions, encode_functions, span_functions,   measures_functions, norms_functions,
     };
     for (size_t i = 0; i < sizeof every / sizeof *every; i++)
         if (PyModule_AddFunctions(module, every[i]) < 0)

@@ -56,7 +56,7 @@ int numbers_of(PyObject **items, Py_ssize_t n);
    ends a program is no `Exception`, and in strict mode saying it raises. */
 int forgive(const char *call);
 
-extern PyMethodDef record_functions[], step_functions[], timing_functions[], fold_functions[], encode_functions[],
-    span_functions[], measures_functions[], norms_functions[];
+extern PyMethodDef record_functions[], step_functions[], timing_functions[], begin_functions[], fold_functions[],
+    reduce_functions[], encode_functions[], span_functions[], measures_functions[], norms_functions[];
 
 #endif

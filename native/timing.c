@@ -1,36 +1,10 @@
-/* Timers: `with timed("x")`, without a frame of Python. Twins: timed() and Timing of _internal/timing.py, and what begins
-   and ends a span in _internal/spans.py.
+/* Timers: `with timed("x")`, without a frame of Python. Twins: timed() and Timing of _internal/timing.py.
 
    What is not usual is called in Python: a `with` object that is entered again, a step over its budget of spans, a step
-   that has ended meanwhile, events of a device, an exception, a span of somebody else as parent. */
-#include "native.h"
+   that has ended meanwhile, events of a device, an exception. */
+#include "timing.h"
 
-static struct {
-    PyObject *timing, *recording, *watch, *step; /* classes */
-    PyObject *state, *again, *spans, *watches, *off;
-    PyObject *enter, *exit, *timed, *keep, *leave; /* the twins */
-    PyObject *perf_counter_ns, *zero, *var;        /* a function, a number, a name */
-    Py_ssize_t most_spans;
-    struct {
-        Py_ssize_t begin_ns, end_ns, event, more, parent_id, span_id, step, token, trace_id, watch;
-    } of_timing;
-    struct {
-        Py_ssize_t device, series, span;
-    } of_watch;
-    struct {
-        Py_ssize_t ended, spans;
-    } of_step;
-    struct {
-        Py_ssize_t begin, budget, next_id, offset_ns, trace_high;
-    } of_state;
-    Py_ssize_t is_used, level;
-} timer;
-
-/* What begins a span: one of our own alone, or one that OpenTelemetry sees. */
-static struct {
-    PyObject *alone, *active;                 /* spans._begin_alone, and its ContextVar */
-    PyObject *seen, *variable, *key, *context; /* what _otel_begin() returned, and what it knows */
-} begins;
+struct timer timer;
 
 static PyObject *bind_timers(PyObject *module, PyObject *arguments)
 {
@@ -72,149 +46,6 @@ static PyObject *bind_timers(PyObject *module, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
-static PyObject *bind_alone(PyObject *module, PyObject *arguments)
-{
-    PyObject *begin, *active;
-    if (!PyArg_ParseTuple(arguments, "OO!", &begin, &PyContextVar_Type, &active))
-        return NULL;
-    Py_XSETREF(begins.alone, Py_NewRef(begin));
-    Py_XSETREF(begins.active, Py_NewRef(active));
-    Py_RETURN_NONE;
-}
-
-static PyObject *bind_opentelemetry(PyObject *module, PyObject *arguments)
-{
-    PyObject *begin, *variable, *key, *context;
-    if (!PyArg_ParseTuple(arguments, "OO!OO", &begin, &PyContextVar_Type, &variable, &key, &context))
-        return NULL;
-    Py_XSETREF(begins.seen, Py_NewRef(begin));
-    Py_XSETREF(begins.variable, Py_NewRef(variable));
-    Py_XSETREF(begins.key, Py_NewRef(key));
-    Py_XSETREF(begins.context, Py_NewRef(context));
-    Py_RETURN_NONE;
-}
-
-static inline PyObject *of_state(Py_ssize_t offset)
-{
-    return slot(timer.state, offset);
-}
-
-/* Give a span its ids; `parent` is NULL where it is the first of a trace. */
-static int set_ids(PyObject *span, PyObject *own, PyObject *parent)
-{
-    PyObject *parent_id = timer.zero, *trace_id;
-    if (parent == NULL)
-        trace_id = PyNumber_Or(of_state(timer.of_state.trace_high), own);
-    else {
-        parent_id = slot(parent, timer.of_timing.span_id);
-        trace_id = Py_XNewRef(slot(parent, timer.of_timing.trace_id));
-    }
-    if (parent_id == NULL || trace_id == NULL) {
-        Py_XDECREF(trace_id);
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_AttributeError, "the span around has no ids");
-        return -1;
-    }
-    set_slot(span, timer.of_timing.span_id, Py_NewRef(own));
-    set_slot(span, timer.of_timing.parent_id, Py_NewRef(parent_id));
-    set_slot(span, timer.of_timing.trace_id, trace_id);
-    return 0;
-}
-
-static int set_token(PyObject *span, PyObject *token)
-{
-    if (token == NULL)
-        return -1;
-    set_slot(span, timer.of_timing.token, token);
-    return 0;
-}
-
-/* spans._begin_alone; 0 where Python has to begin it */
-static int begin_alone(PyObject *span, PyObject *own)
-{
-    PyObject *parent = NULL;
-    if (PyContextVar_Get(begins.active, NULL, &parent) < 0)
-        return -1;
-    int done = 0;
-    if (parent == Py_None || (parent != NULL && PyObject_TypeCheck(parent, (PyTypeObject *)timer.recording)))
-        done = set_ids(span, own, parent == Py_None ? NULL : parent) < 0 ||
-                       set_token(span, PyContextVar_Set(begins.active, span)) < 0
-                   ? -1
-                   : 1;
-    Py_XDECREF(parent);
-    return done;
-}
-
-/* A context like `here`, with the span in it. */
-static PyObject *context_with(PyObject *here, PyObject *span)
-{
-    PyObject *there = PyObject_CallNoArgs(begins.context);
-    /* Its own __setitem__ refuses: it is made here, and nobody has seen it yet. */
-    if (there != NULL && PyDict_Check(there) && PyDict_Update(there, here) == 0 &&
-        PyDict_SetItem(there, begins.key, span) == 0)
-        return there;
-    Py_XDECREF(there);
-    return NULL;
-}
-
-/* What spans._otel_begin() returns; 0 where Python has to begin it */
-static int begin_seen(PyObject *span, PyObject *own)
-{
-    PyObject *here = NULL;
-    if (PyContextVar_Get(begins.variable, NULL, &here) < 0)
-        return -1;
-    int done = 0;
-    if (here != NULL && PyDict_Check(here)) {
-        PyObject *parent = PyDict_GetItemWithError(here, begins.key);
-        if (parent == NULL ? !PyErr_Occurred() : Py_TYPE(parent) == Py_TYPE(span)) {
-            PyObject *there = context_with(here, span);
-            done = there == NULL || set_ids(span, own, parent) < 0 ||
-                           set_token(span, PyContextVar_Set(begins.variable, there)) < 0
-                       ? -1
-                       : 1;
-            Py_XDECREF(there);
-        } else if (parent == NULL)
-            done = -1;
-    }
-    Py_XDECREF(here);
-    return done;
-}
-
-static int begin(PyObject *span)
-{
-    PyObject *with = of_state(timer.of_state.begin);
-    int done = 0;
-    if (with == begins.seen || with == begins.alone) {
-        PyObject *own = PyObject_CallNoArgs(of_state(timer.of_state.next_id));
-        done = own == NULL ? -1 : with == begins.seen ? begin_seen(span, own) : begin_alone(span, own);
-        Py_XDECREF(own);
-    }
-    if (done != 0)
-        return done < 0 ? -1 : 0;
-    Py_INCREF(with);
-    PyObject *nothing = PyObject_CallOneArg(with, span);
-    Py_DECREF(with);
-    Py_XDECREF(nothing);
-    return nothing == NULL ? -1 : 0;
-}
-
-/* Count a span of the step; 0 where the budget is used up, or the step is none. */
-static int has_room(PyObject *step)
-{
-    if (!is_exactly(step, timer.step))
-        return 0;
-    long spans = PyLong_AsLong(slot(step, timer.of_step.spans)), budget = PyLong_AsLong(of_state(timer.of_state.budget));
-    if (spans < 0 || budget < 0) { /* a number that is no long is one for Python */
-        PyErr_Clear();
-        return 0;
-    }
-    PyObject *more = spans < budget ? PyLong_FromLong(spans + 1) : NULL;
-    if (more == NULL)
-        return 0;
-    set_slot(step, timer.of_step.spans, more);
-    return 1;
-}
-
 /* Timing.__enter__ */
 static PyObject *enter(PyObject *self, PyObject *unused)
 {
@@ -233,55 +64,13 @@ static PyObject *enter(PyObject *self, PyObject *unused)
     set_slot(self, timer.of_timing.end_ns, Py_NewRef(timer.zero));
     set_slot(self, timer.of_timing.more, Py_NewRef(Py_None));
     set_slot(self, timer.of_timing.event, Py_NewRef(Py_None));
-    if (begin(self) < 0)
+    if (begin_span(self) < 0)
         return NULL;
     PyObject *now = PyObject_CallNoArgs(timer.perf_counter_ns);
     if (now == NULL)
         return NULL;
     set_slot(self, timer.of_timing.begin_ns, now);
     return Py_NewRef(self);
-}
-
-/* spans.leave */
-static int leave(PyObject *span)
-{
-    PyObject *token = Py_NewRef(slot(span, timer.of_timing.token));
-    int failed = -1;
-    if (PyContextToken_CheckExact(token)) {
-        PyObject *variable = PyObject_GetAttr(token, timer.var);
-        set_slot(span, timer.of_timing.token, Py_NewRef(Py_None));
-        failed = variable == NULL ? -1 : PyContextVar_Reset(variable, token);
-        Py_XDECREF(variable);
-        if (failed && PyErr_ExceptionMatches(PyExc_ValueError)) {
-            PyErr_Clear(); /* left in another context than entered: that one is gone */
-            failed = 0;
-        }
-    } else {
-        PyObject *nothing = PyObject_CallOneArg(timer.leave, span);
-        failed = nothing == NULL ? -1 : 0;
-        Py_XDECREF(nothing);
-    }
-    Py_DECREF(token);
-    return failed;
-}
-
-/* spans.keep */
-static int keep(PyObject *span)
-{
-    if (PyList_GET_SIZE(timer.spans) < timer.most_spans)
-        return PyList_Append(timer.spans, span);
-    PyObject *nothing = PyObject_CallOneArg(timer.keep, span);
-    Py_XDECREF(nothing);
-    return nothing == NULL ? -1 : 0;
-}
-
-static int finish_span(PyObject *self, PyObject *end_ns)
-{
-    PyObject *token = slot(self, timer.of_timing.token);
-    if (token != NULL && token != Py_None && leave(self) < 0)
-        return -1;
-    set_slot(self, timer.of_timing.end_ns, Py_NewRef(end_ns));
-    return keep(self);
 }
 
 /* Append the seconds between; what took longer than a century is not one. */
@@ -402,9 +191,6 @@ static PyObject *timed_function(PyObject *module, PyObject *slow)
 
 PyMethodDef timing_functions[] = {
     {"bind_timers", bind_timers, METH_VARARGS, "Know the classes, the state and the twins of what ends a span."},
-    {"bind_alone", bind_alone, METH_VARARGS, "Know what begins a span that nobody else sees: (begin, ContextVar)."},
-    {"bind_opentelemetry", bind_opentelemetry, METH_VARARGS,
-     "Know what begins a span that OpenTelemetry sees: (begin, ContextVar, key, Context)."},
     {"timing_methods", timing_methods, METH_VARARGS, "Return `__enter__` and `__exit__`: (Timing, its own two)."},
     {"nothing", (PyCFunction)(void (*)(void))nothing, METH_FASTCALL, "Return False, whatever it is given."},
     {"timed_function", timed_function, METH_O, "Return `timed`: (timed of Python)."},

@@ -112,7 +112,8 @@ class Series:
         place = DEFINITIONS.place(reduction)
         moments, ordered = reduction.needs_moments, reduction.needs_order
         buckets, m2 = reduction.needs_buckets, reduction.needs_m2
-        # Calls are over, and `special` comes last: a child forked meanwhile finds it true, and does all of this anew.
+        # Calls are over, and `special` comes last: true is right of any series, only slower, and so is what a child
+        # finds that was forked meanwhile.
         self.moments, self.ordered, self.buckets, self.m2 = moments, ordered, buckets, m2
         self.plain = not (ordered or buckets or m2 or self.weighted or self.attributes)
         self.order = place

@@ -1,0 +1,99 @@
+/* What the files share that fold: fold.c, pending.c and reduce.c. The fold lock is held by the caller of each.
+
+   What is rare (the first record of a series, its first weight, quantiles, deviations, values of a device) is called in
+   Python. So is `sum`, which adds more exactly from Python 3.12 on. */
+#ifndef OTEL_ML_FOLD_H
+#define OTEL_ML_FOLD_H
+
+#include "native.h"
+
+/* -fvisibility is of definitions alone: what is declared here would else be reached through a table. */
+#pragma GCC visibility push(hidden)
+
+extern struct fold {
+    PyObject *pending, *order, *row, *definitions;
+    PyObject *fold_special, *pending_of, *count, *merge, *is_weighted, *sum; /* sum: a function; the others: names */
+    struct {
+        Py_ssize_t first_ns, last_ns, groups, rows, moments, order, weights;
+    } of_pending;
+    struct {
+        Py_ssize_t special, internal, moments, ordered, buckets, m2, weighted, order;
+    } of_series;
+    struct {
+        Py_ssize_t series, weighted;
+    } of_row;
+    Py_ssize_t step_pending;
+    PyObject *series, *step, *unsettled;
+} fold;
+
+static inline int is_true(PyObject *series, Py_ssize_t offset)
+{
+    return slot(series, offset) == Py_True;
+}
+
+/* Whether Series.settle() came to its end, which a fork may have kept it from in the parent. */
+static inline int is_settled(PyObject *series)
+{
+    return slot(series, fold.of_series.order) != fold.unsettled;
+}
+
+static inline int are_floats(PyObject *values)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(values); i++)
+        if (!PyFloat_CheckExact(PyList_GET_ITEM(values, i)))
+            return 0;
+    return 1;
+}
+
+/* A tuple of four, of which the references are taken over; NULL where one of them is. Plain tuples come from Python's
+   list of free ones, which the garbage collector does not count: `tests/unit/otel_ml/record/test_garbage.py`. */
+static inline PyObject *four(PyTypeObject *type, PyObject *a, PyObject *b, PyObject *c, PyObject *d)
+{
+    int is_whole = a && b && c && d;
+    PyObject *made = !is_whole ? NULL : type == &PyTuple_Type ? PyTuple_New(4) : type->tp_alloc(type, 4);
+    if (made == NULL) {
+        Py_XDECREF(a), Py_XDECREF(b), Py_XDECREF(c), Py_XDECREF(d);
+        return NULL;
+    }
+    PyTuple_SET_ITEM(made, 0, a);
+    PyTuple_SET_ITEM(made, 1, b);
+    PyTuple_SET_ITEM(made, 2, c);
+    PyTuple_SET_ITEM(made, 3, d);
+    return made;
+}
+
+/* Set a key of a dictionary, and let go of the value. */
+static inline int put(PyObject *dictionary, PyObject *key, PyObject *value)
+{
+    int failed = value == NULL ? -1 : PyDict_SetItem(dictionary, key, value);
+    Py_XDECREF(value);
+    return failed;
+}
+
+/* Pending.add */
+static inline int add(PyObject *groups, PyObject *series, PyObject *value)
+{
+    PyObject *group = PyDict_GetItemWithError(groups, series);
+    if (group == NULL)
+        return PyErr_Occurred() ? -1 : PyDict_SetItem(groups, series, value);
+    if (PyList_CheckExact(group))
+        return PyList_Append(group, value);
+    PyObject *both = PyList_New(2);
+    if (both != NULL) {
+        PyList_SET_ITEM(both, 0, Py_NewRef(group));
+        PyList_SET_ITEM(both, 1, Py_NewRef(value));
+    }
+    return put(groups, series, both);
+}
+
+/* pending.c */
+
+/* 1, 0 where it has to be done in Python, or -1. */
+int add_special(PyObject *pending, PyObject *series, PyObject *value, PyObject *time);
+
+/* 0 or -1. */
+int add_row(PyObject *pending, PyObject *row, PyObject *values);
+
+#pragma GCC visibility pop
+
+#endif

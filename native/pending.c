@@ -1,0 +1,103 @@
+/* What a step gathers of whole rows, and of records whose order or weight counts. Twin: Pending of _internal/pending.py.
+
+   Its add(), of any other record, stands in fold.h. */
+#include "fold.h"
+
+/* Pending._add_order */
+static int add_order(PyObject *order, PyObject *series, PyObject *value, PyObject *time)
+{
+    PyObject *seen = PyDict_GetItemWithError(order, series), *made;
+    PyTypeObject *type = (PyTypeObject *)fold.order;
+    if (seen == NULL && PyErr_Occurred())
+        return -1;
+    if (seen == NULL)
+        made = four(type, Py_NewRef(time), Py_NewRef(value), Py_NewRef(time), Py_NewRef(value));
+    else {
+        PyObject *const *old = &PyTuple_GET_ITEM(seen, 0);
+        int is_last = PyObject_RichCompareBool(time, old[2], Py_GE);
+        int is_first = is_last ? 0 : PyObject_RichCompareBool(time, old[0], Py_LT);
+        if (is_last < 0 || is_first < 0)
+            return -1;
+        if (is_last)
+            made = four(type, Py_NewRef(old[0]), Py_NewRef(old[1]), Py_NewRef(time), Py_NewRef(value));
+        else if (is_first)
+            made = four(type, Py_NewRef(time), Py_NewRef(value), Py_NewRef(old[2]), Py_NewRef(old[3]));
+        else
+            return 0;
+    }
+    return put(order, series, made);
+}
+
+static int is_in_rows(PyObject *series, PyObject *rows)
+{
+    PyObject *row;
+    for (Py_ssize_t place = 0; PyDict_Next(rows, &place, &row, NULL);) {
+        PyObject *every = slot(row, fold.of_row.series);
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(every); i++)
+            if (PyTuple_GET_ITEM(every, i) == series)
+                return 1;
+    }
+    return 0;
+}
+
+/* Pending._add_weight, of a series that has nothing in this step, or has weights already; 0 where it is another */
+static int add_weight(PyObject *pending, PyObject *series, double value, double weight)
+{
+    PyObject *weights = slot(pending, fold.of_pending.weights);
+    PyObject *sums = PyDict_GetItemWithError(weights, series);
+    double total = 0.0, weighted = 0.0;
+    if (sums != NULL) {
+        total = PyFloat_AsDouble(PyTuple_GET_ITEM(sums, 0));
+        weighted = PyFloat_AsDouble(PyTuple_GET_ITEM(sums, 1));
+    } else if (PyErr_Occurred())
+        return -1;
+    else if (is_in_rows(series, slot(pending, fold.of_pending.rows)) ||
+             PyDict_Contains(slot(pending, fold.of_pending.moments), series) ||
+             PyDict_Contains(slot(pending, fold.of_pending.groups), series))
+        return 0;
+    return put(weights, series, Py_BuildValue("(dd)", total + weight, weighted + weight * value)) < 0 ? -1 : 1;
+}
+
+/* Pending.add_special, of a record whose series is settled; 0 where it has to be done in Python. */
+int add_special(PyObject *pending, PyObject *series, PyObject *value, PyObject *time)
+{
+    PyObject *number = value, *weight = NULL;
+    if (!is_settled(series) || is_true(series, fold.of_series.internal))
+        return 0; /* not settled, or not counted */
+    int is_weighted = is_true(series, fold.of_series.weighted);
+    if (PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) == 2 && is_weighted) {
+        number = PyTuple_GET_ITEM(value, 0);
+        weight = PyTuple_GET_ITEM(value, 1);
+    }
+    if (!PyFloat_CheckExact(number) || (weight != NULL && !PyFloat_CheckExact(weight)))
+        return 0;
+    if (is_weighted) {
+        double by = weight == NULL ? 1.0 : PyFloat_AS_DOUBLE(weight);
+        int done = add_weight(pending, series, PyFloat_AS_DOUBLE(number), by);
+        if (done <= 0)
+            return done;
+    }
+    if (is_true(series, fold.of_series.ordered) &&
+        add_order(slot(pending, fold.of_pending.order), series, number, time) < 0)
+        return -1;
+    if ((is_true(series, fold.of_series.moments) || is_true(series, fold.of_series.buckets)) &&
+        add(slot(pending, fold.of_pending.groups), series, number) < 0)
+        return -1;
+    return 1;
+}
+
+/* Pending.add_row */
+int add_row(PyObject *pending, PyObject *row, PyObject *values)
+{
+    PyObject *rows = slot(pending, fold.of_pending.rows), *before = PyDict_GetItemWithError(rows, row);
+    if (before == NULL)
+        return PyErr_Occurred() ? -1 : PyDict_SetItem(rows, row, values);
+    if (PyList_CheckExact(before))
+        return PyList_Append(before, values);
+    PyObject *both = PyList_New(2);
+    if (both != NULL) {
+        PyList_SET_ITEM(both, 0, Py_NewRef(before));
+        PyList_SET_ITEM(both, 1, Py_NewRef(values));
+    }
+    return put(rows, row, both);
+}

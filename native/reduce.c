@@ -1,0 +1,129 @@
+/* What a step has gathered is reduced: groups of values become moments. Twin: Pending.reduce() of
+   _internal/pending.py. */
+#include "fold.h"
+
+/* _moments() of several values, each exactly a float: a new tuple. */
+static PyObject *moments_of(PyObject *values, Py_ssize_t n)
+{
+    PyObject *sum = PyObject_CallOneArg(fold.sum, values);
+    if (sum == NULL)
+        return NULL;
+    double total = PyFloat_AsDouble(sum);
+    PyObject *low = PyList_GET_ITEM(values, 0), *high = low;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *value = PyList_GET_ITEM(values, i);
+        double number = PyFloat_AS_DOUBLE(value); /* are_floats() was asked */
+        if (number != number) { /* then the sum is NaN, too */
+            low = high = sum;
+            break;
+        }
+        if (number < PyFloat_AS_DOUBLE(low))
+            low = value;
+        if (number > PyFloat_AS_DOUBLE(high))
+            high = value;
+    }
+    PyObject *made = four(&PyTuple_Type, PyLong_FromSsize_t(n), PyFloat_FromDouble(total), Py_NewRef(low), Py_NewRef(high));
+    Py_DECREF(sum);
+    return made;
+}
+
+static int are_moments(PyObject *tuple)
+{
+    return PyTuple_CheckExact(tuple) && PyTuple_GET_SIZE(tuple) == 4 && PyLong_CheckExact(PyTuple_GET_ITEM(tuple, 0)) &&
+           PyFloat_CheckExact(PyTuple_GET_ITEM(tuple, 1)) && PyFloat_CheckExact(PyTuple_GET_ITEM(tuple, 2)) &&
+           PyFloat_CheckExact(PyTuple_GET_ITEM(tuple, 3));
+}
+
+/* _merged() */
+static PyObject *merged(PyObject *old, PyObject *new)
+{
+    PyObject *const *a = &PyTuple_GET_ITEM(old, 0), *const *b = &PyTuple_GET_ITEM(new, 0);
+    double old_low = PyFloat_AS_DOUBLE(a[2]), new_low = PyFloat_AS_DOUBLE(b[2]);
+    PyObject *count = PyNumber_Add(a[0], b[0]);
+    if (old_low != old_low || new_low != new_low) {
+        PyObject *nan = PyFloat_FromDouble(old_low + new_low);
+        return four(&PyTuple_Type, count, nan, Py_XNewRef(nan), Py_XNewRef(nan));
+    }
+    PyObject *total = PyFloat_FromDouble(PyFloat_AS_DOUBLE(a[1]) + PyFloat_AS_DOUBLE(b[1]));
+    PyObject *low = new_low < old_low ? b[2] : a[2];
+    PyObject *high = PyFloat_AS_DOUBLE(b[3]) > PyFloat_AS_DOUBLE(a[3]) ? b[3] : a[3];
+    return four(&PyTuple_Type, count, total, Py_NewRef(low), Py_NewRef(high));
+}
+
+/* Pending._merge */
+static int merge_slowly(PyObject *pending, PyObject *series, PyObject *group)
+{
+    PyObject *pairs = Py_BuildValue("[(OO)]", series, group);
+    PyObject *nothing = pairs == NULL ? NULL : PyObject_CallMethodObjArgs(pending, fold.merge, pairs, NULL);
+    Py_XDECREF(pairs);
+    Py_XDECREF(nothing);
+    return nothing == NULL ? -1 : 0;
+}
+
+static int merge(PyObject *pending, PyObject *series, PyObject *group)
+{
+    PyObject *moments = slot(pending, fold.of_pending.moments), *new;
+    if (slot(series, fold.of_series.m2) != Py_False || slot(series, fold.of_series.buckets) != Py_False)
+        return merge_slowly(pending, series, group);
+    if (PyFloat_CheckExact(group))
+        new = four(&PyTuple_Type, PyLong_FromLong(1), Py_NewRef(group), Py_NewRef(group), Py_NewRef(group));
+    else if (!PyList_CheckExact(group) || !are_floats(group))
+        return merge_slowly(pending, series, group);
+    else
+        new = moments_of(group, PyList_GET_SIZE(group));
+    PyObject *old = new == NULL ? NULL : PyDict_GetItemWithError(moments, series);
+    if (old == NULL)
+        return new == NULL || PyErr_Occurred() ? (Py_XDECREF(new), -1) : put(moments, series, new);
+    if (!are_moments(old)) {
+        Py_DECREF(new);
+        return merge_slowly(pending, series, group);
+    }
+    int failed = put(moments, series, merged(old, new));
+    Py_DECREF(new);
+    return failed;
+}
+
+/* A column of several rows of a Row. */
+static PyObject *column_of(PyObject *rows, Py_ssize_t place)
+{
+    PyObject *column = PyList_New(PyList_GET_SIZE(rows));
+    for (Py_ssize_t i = 0; column != NULL && i < PyList_GET_SIZE(rows); i++)
+        PyList_SET_ITEM(column, i, Py_NewRef(PyTuple_GET_ITEM(PyList_GET_ITEM(rows, i), place)));
+    return column;
+}
+
+static int merge_row(PyObject *pending, PyObject *row, PyObject *rows)
+{
+    PyObject *series = slot(row, fold.of_row.series);
+    int failed = 0;
+    for (Py_ssize_t i = 0; !failed && i < PyTuple_GET_SIZE(series); i++) {
+        PyObject *group = PyList_CheckExact(rows) ? column_of(rows, i) : Py_NewRef(PyTuple_GET_ITEM(rows, i));
+        failed = group == NULL ? -1 : merge(pending, PyTuple_GET_ITEM(series, i), group);
+        Py_XDECREF(group);
+    }
+    return failed;
+}
+
+static PyObject *reduce(PyObject *module, PyObject *pending)
+{
+    if (!is_exactly(pending, fold.pending)) {
+        PyErr_Format(PyExc_TypeError, "expected a Pending, got %R", pending);
+        return NULL;
+    }
+    PyObject *groups = slot(pending, fold.of_pending.groups), *rows = slot(pending, fold.of_pending.rows);
+    PyObject *key, *value;
+    for (Py_ssize_t place = 0; PyDict_Next(groups, &place, &key, &value);)
+        if (merge(pending, key, value) < 0)
+            return NULL;
+    for (Py_ssize_t place = 0; PyDict_Next(rows, &place, &key, &value);)
+        if (merge_row(pending, key, value) < 0)
+            return NULL;
+    PyDict_Clear(groups);
+    PyDict_Clear(rows);
+    Py_RETURN_NONE;
+}
+
+PyMethodDef reduce_functions[] = {
+    {"reduce", reduce, METH_O, "Merge the groups of a Pending into its partials."},
+    {NULL, NULL, 0, NULL},
+};
