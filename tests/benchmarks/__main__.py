@@ -27,6 +27,7 @@ from tests.benchmarks import (
     exporters,
     imports,
     memory,
+    only_python,
     peers,
     profiles,
     ranks,
@@ -45,6 +46,7 @@ from tests.benchmarks.targets import TARGETS
 
 PARTS: Mapping[str, Callable[[Size], Found]] = {
     "calls": calls.measure,
+    "only_python": only_python.measure,
     "peers": peers.measure,
     "compat": compat.measure,
     "collectives": collectives.measure,

@@ -1,6 +1,7 @@
 """A fresh process for each measurement: nothing that ran before is in its memory, its threads or its caches.
 
-`python -m tests.benchmarks.child MODULE:FUNCTION JSON` calls the function with the JSON's fields and prints its answer.
+`python -m tests.benchmarks.child MODULE:FUNCTION JSON [BLOCKED…]` calls the function with the JSON's fields and prints
+its answer; modules that are blocked cannot be imported.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.e2e.jobs import environment
@@ -45,11 +46,13 @@ def command_of(function: Callable[..., Any], **arguments: object) -> list[str]:
     return [sys.executable, "-m", "tests.benchmarks.child", where, json.dumps(arguments)]
 
 
-def answer_of(function: Callable[..., Any], *, env: dict[str, str] | None = None, **arguments: object) -> Any:
-    """Return what `function` answers in a process of its own, in an empty folder."""
+def answer_of(
+    function: Callable[..., Any], *, env: dict[str, str] | None = None, blocked: Sequence[str] = (), **arguments: object
+) -> Any:
+    """Return what `function` answers in a process of its own, in an empty folder, without the modules `blocked`."""
     with tempfile.TemporaryDirectory(prefix="otel-ml-bench-") as folder:
         done = subprocess.run(
-            command_of(function, **arguments),
+            [*command_of(function, **arguments), *blocked],
             env=bare_environment(**(env or {})),
             cwd=folder,
             capture_output=True,
@@ -63,6 +66,8 @@ def answer_of(function: Callable[..., Any], *, env: dict[str, str] | None = None
 
 
 if __name__ == "__main__":
+    for blocked_module in sys.argv[3:]:
+        sys.modules[blocked_module] = None  # type: ignore[assignment]
     module, _, name = sys.argv[1].partition(":")
     answer = getattr(importlib.import_module(module), name)(**json.loads(sys.argv[2]))
     print("\n" + json.dumps(answer), flush=True)

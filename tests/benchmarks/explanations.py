@@ -14,24 +14,24 @@ from tests.benchmarks.targets import said
 __all__ = ["EXPLANATIONS", "told"]
 
 RECORD = (
-    "A record is one call of Python, a look-up of the step, a clock, and four items appended to a list; "
-    "a function of Python that does nothing takes {calls/empty_call.hot} here."
+    "A record is a look-up of the step, a clock, and four items appended to a list (ADR 0022). What the background "
+    "thread takes meanwhile to fold them is in the figure, too: both share one interpreter."
 )
 
 LOG = (
-    "The dictionary is copied, its names are looked up together, the types of its values are looked at, and one record "
+    "Its names are looked at together, the types of its values are looked at, and one record "
     "of all of them is appended (ADR 0017). What the background thread takes meanwhile to add them up, in a loop that "
     "does nothing else, is in the figure too: both share one interpreter."
 )
 
 TIMED = (
-    "A timer is two calls of Python, two clocks, a span with its id and parent, and a record; so that "
+    "A timer is three calls of C, two clocks, a span with its id and parent, and a record; so that "
     "OpenTelemetry sees it, its context is attached and detached. A timer above the level is one look-up and the "
     "two calls of `with`."
 )
 
 DISABLED = (
-    "Without a run a call is a call of Python that tests one flag: a function of Python that does "
+    "Without a run a call tests one flag: a function of Python that does "
     "nothing takes {calls/empty_call.hot} here, and OpenTelemetry's no-op counter "
     "{calls/disabled_record.hot.sdk}. `timed` must also return what `with` can enter."
 )
@@ -118,13 +118,12 @@ TRACKERS = (
 
 DIAGNOSTICS = (
     "Steps of the same work differ by a quarter from second to second on this machine; what can be told apart is where "
-    "a step with diagnostics spends more. In otel_ml's calls: {diagnostics/calls}. The largest part are the norms of "
-    "eight small tensors, on the CPU, where reductions are computed on the training thread; then come entering and "
-    "leaving an operation and its phases, which read the memory of the process twice. Training pushes their code out "
-    "of the caches, that of numpy and the kernel, too, so that each takes many times what it takes in a loop. In the "
-    "background thread: {diagnostics/others} of CPU to fold, encode and send some sixty series, ten times a second, "
-    "each time with cold caches, too. To leave more of it to that thread was tried, and makes both together dearer "
-    "(ADR 0005, with what the target would take)."
+    "a step with diagnostics spends more. In otel_ml's calls: {diagnostics/calls}. They are some fifteen, most of "
+    "it Python that training has pushed out of the caches, so that each takes many times what it takes in a loop; "
+    "norms and the statistics of other small tensors are compiled (ADR 0022). Entering and leaving an operation reads "
+    "the memory of the process twice. In the background thread: {diagnostics/others} of CPU to fold, encode, write and "
+    "send some sixty series, ten times a second, each time with cold caches, too; most of it is Python around the "
+    "compiled parts (ADR 0005, with what the target would take)."
 )
 
 EXPLANATIONS: Mapping[str, str] = {

@@ -9,6 +9,8 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from otel_ml._internal.native import native
+
 __all__ = ["described", "has_gpu", "last_level_cache"]
 
 _PACKAGES = (
@@ -36,6 +38,7 @@ def described() -> dict[str, str]:
         "GPU": _gpu(),
         "system": f"{platform.system()} {platform.machine()}",
         "Python": sys.version.split()[0],
+        "compiled part of otel_ml": "no" if native is None else "yes",
         **{name: found for name in _PACKAGES if (found := _version(name))},
     }
 

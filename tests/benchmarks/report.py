@@ -149,7 +149,17 @@ def warning(part: Part) -> str:
 
 def calls() -> str:
     """Return the table of calls: hot and cold, ours and the SDK's."""
-    part = figures_of("calls")
+    return table_of_calls("calls")
+
+
+def only_python() -> str:
+    """Return the same without the compiled part."""
+    return table_of_calls("only_python")
+
+
+def table_of_calls(name: str) -> str:
+    """Return the table of a part that measured calls."""
+    part = figures_of(name)
     names = list(dict.fromkeys(name.partition(".")[0] for name in part))
     rows = [
         (
@@ -275,6 +285,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "performance-targets": targets,
     "performance-missed": missed,
     "performance-calls": calls,
+    "performance-only-python": only_python,
     "performance-peers": peers,
     "performance-compat": compat,
     "performance-curves": curves,
