@@ -188,7 +188,7 @@ def test_a_missed_target_is_told_with_the_figures_of_the_same_run() -> None:
     figures = {SDK: Figure(20.8, "µs"), "calls/empty_call.hot": Figure(0.05, "µs")}
 
     assert "takes 20.8 µs here" in scale_of(figures)
-    assert "nothing takes 0.05 µs" in told("calls/record.hot", figures)
+    assert "nothing takes 0.05 µs" in told("calls/disabled_timed.hot", figures)
 
 
 def test_a_missed_figure_says_whether_it_is_the_machine_that_misses_it() -> None:
