@@ -132,7 +132,7 @@ def test_what_is_recorded_while_a_backlog_is_sent_survives_a_kill(tmp_path: Path
     assert process.stdout is not None
     process.stdout.readline()
     with otlp_server(port=port) as server:
-        server.pause = 0.05
+        server.pause = 0.25
         safe = kill_while_stepping(process, seconds=2.5, began=lambda: len(server.requests) > 2)
         arrived = {point.step for point in server.points("x")}
 
