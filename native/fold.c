@@ -142,7 +142,7 @@ static int fold_row(Fold *now, PyObject *row)
     now->values += width;
     int is_whole = failed ? -1 : is_plain(row);
     if (is_whole)
-        failed = is_whole < 0 ? -1 : add_row(now->pending, row, values);
+        failed = is_whole < 0 ? -1 : add(slot(now->pending, fold.of_pending.rows), row, values);
     for (Py_ssize_t i = 0; !is_whole && !failed && i < width; i++)
         failed = fold_value(now, PyTuple_GET_ITEM(series, i), PyTuple_GET_ITEM(values, i));
     Py_XDECREF(values);

@@ -37,14 +37,6 @@ static inline int is_settled(PyObject *series)
     return slot(series, fold.of_series.order) != fold.unsettled;
 }
 
-static inline int are_floats(PyObject *values)
-{
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(values); i++)
-        if (!PyFloat_CheckExact(PyList_GET_ITEM(values, i)))
-            return 0;
-    return 1;
-}
-
 /* A tuple of four, of which the references are taken over; NULL where one of them is. Plain tuples come from Python's
    list of free ones, which the garbage collector does not count: `tests/unit/otel_ml/record/test_garbage.py`. */
 static inline PyObject *four(PyTypeObject *type, PyObject *a, PyObject *b, PyObject *c, PyObject *d)
@@ -70,12 +62,12 @@ static inline int put(PyObject *dictionary, PyObject *key, PyObject *value)
     return failed;
 }
 
-/* Pending.add */
-static inline int add(PyObject *groups, PyObject *series, PyObject *value)
+/* Pending.add() and add_row(): to the groups of series, or to the rows. */
+static inline int add(PyObject *groups, PyObject *key, PyObject *value)
 {
-    PyObject *group = PyDict_GetItemWithError(groups, series);
+    PyObject *group = PyDict_GetItemWithError(groups, key);
     if (group == NULL)
-        return PyErr_Occurred() ? -1 : PyDict_SetItem(groups, series, value);
+        return PyErr_Occurred() ? -1 : PyDict_SetItem(groups, key, value);
     if (PyList_CheckExact(group))
         return PyList_Append(group, value);
     PyObject *both = PyList_New(2);
@@ -83,16 +75,13 @@ static inline int add(PyObject *groups, PyObject *series, PyObject *value)
         PyList_SET_ITEM(both, 0, Py_NewRef(group));
         PyList_SET_ITEM(both, 1, Py_NewRef(value));
     }
-    return put(groups, series, both);
+    return put(groups, key, both);
 }
 
 /* pending.c */
 
 /* 1, 0 where it has to be done in Python, or -1. */
 int add_special(PyObject *pending, PyObject *series, PyObject *value, PyObject *time);
-
-/* 0 or -1. */
-int add_row(PyObject *pending, PyObject *row, PyObject *values);
 
 #pragma GCC visibility pop
 

@@ -67,8 +67,17 @@ int slots_of(PyObject *type, Py_ssize_t *offsets, const char *const *names)
     return 0;
 }
 
+/* The interpreter whose objects the other files keep. Another one of the process has objects of its own: there otel_ml
+   is Python, as where nothing is compiled. */
+static PyInterpreterState *owner;
+
 static int execute(PyObject *module)
 {
+    if (owner != NULL && owner != PyInterpreterState_Get()) {
+        PyErr_SetString(PyExc_ImportError, "otel_ml._native serves one interpreter of a process");
+        return -1;
+    }
+    owner = PyInterpreterState_Get();
     PyMethodDef *const every[] = {
         record_functions, step_functions,   timing_functions, begin_functions,    fold_functions,
         reduce_functions, encode_functions, span_functions,   measures_functions, norms_functions,
@@ -81,6 +90,9 @@ static int execute(PyObject *module)
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, execute},
+#if PY_VERSION_HEX >= 0x030c0000
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
     {0, NULL},
 };
 

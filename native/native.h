@@ -33,6 +33,14 @@ static inline int is_exactly(PyObject *object, PyObject *type)
     return (PyObject *)Py_TYPE(object) == type;
 }
 
+static inline int are_floats(PyObject *list)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++)
+        if (!PyFloat_CheckExact(PyList_GET_ITEM(list, i)))
+            return 0;
+    return 1;
+}
+
 /* Call `function` of Python with `self` before the arguments of a METH_FASTCALL | METH_KEYWORDS method. */
 PyObject *call_slow(PyObject *function, PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *names);
 

@@ -1,6 +1,6 @@
-/* What a step gathers of whole rows, and of records whose order or weight counts. Twin: Pending of _internal/pending.py.
+/* What a step gathers of records whose order or weight counts. Twin: Pending of _internal/pending.py.
 
-   Its add(), of any other record, stands in fold.h. */
+   Its add() and add_row() stand in fold.h. */
 #include "fold.h"
 
 /* Pending._add_order */
@@ -84,20 +84,4 @@ int add_special(PyObject *pending, PyObject *series, PyObject *value, PyObject *
         add(slot(pending, fold.of_pending.groups), series, number) < 0)
         return -1;
     return 1;
-}
-
-/* Pending.add_row */
-int add_row(PyObject *pending, PyObject *row, PyObject *values)
-{
-    PyObject *rows = slot(pending, fold.of_pending.rows), *before = PyDict_GetItemWithError(rows, row);
-    if (before == NULL)
-        return PyErr_Occurred() ? -1 : PyDict_SetItem(rows, row, values);
-    if (PyList_CheckExact(before))
-        return PyList_Append(before, values);
-    PyObject *both = PyList_New(2);
-    if (both != NULL) {
-        PyList_SET_ITEM(both, 0, Py_NewRef(before));
-        PyList_SET_ITEM(both, 1, Py_NewRef(values));
-    }
-    return put(rows, row, both);
 }

@@ -128,24 +128,26 @@ static struct {
     Py_ssize_t series;
 } metric;
 
-/* What stands in the buffer for a value without a weight: a new reference; NULL where Python has to look at it. */
-static PyObject *item_of(PyObject *value)
+/* A number as a float: a new reference; NULL where it is none, or no float is as large, which Python says. */
+static PyObject *float_of(PyObject *value)
 {
     if (PyFloat_CheckExact(value))
         return Py_NewRef(value);
-    if (PyLong_CheckExact(value)) {
-        double number = PyLong_AsDouble(value);
-        if (number != -1.0 || !PyErr_Occurred())
-            return PyFloat_FromDouble(number);
-        PyErr_Clear(); /* no float is as large: Python says it */
+    if (!PyLong_CheckExact(value))
         return NULL;
-    }
+    double number = PyLong_AsDouble(value);
+    PyObject *as_float = number == -1.0 && PyErr_Occurred() ? NULL : PyFloat_FromDouble(number);
+    if (as_float == NULL)
+        PyErr_Clear();
+    return as_float;
+}
+
+/* What stands in the buffer for a value without a weight: a new reference; NULL where Python has to look at it. */
+static PyObject *item_of(PyObject *value)
+{
     if (!PyList_CheckExact(value))
-        return NULL;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(value); i++)
-        if (!PyFloat_CheckExact(PyList_GET_ITEM(value, i)))
-            return NULL;
-    return PyList_GetSlice(value, 0, PyList_GET_SIZE(value));
+        return float_of(value);
+    return are_floats(value) ? PyList_GetSlice(value, 0, PyList_GET_SIZE(value)) : NULL;
 }
 
 static int are_none(PyObject *const *arguments, Py_ssize_t n)
@@ -196,16 +198,9 @@ static PyObject *record_method(PyObject *module, PyObject *arguments)
 int numbers_of(PyObject **items, Py_ssize_t n)
 {
     for (Py_ssize_t i = 0; i < n; i++) {
-        if (PyFloat_CheckExact(items[i]))
-            continue;
-        if (!PyLong_CheckExact(items[i]))
+        PyObject *as_float = float_of(items[i]);
+        if (as_float == NULL)
             return 0;
-        double number = PyLong_AsDouble(items[i]);
-        PyObject *as_float = number == -1.0 && PyErr_Occurred() ? NULL : PyFloat_FromDouble(number);
-        if (as_float == NULL) {
-            PyErr_Clear();
-            return 0;
-        }
         Py_SETREF(items[i], as_float);
     }
     return 1;
@@ -288,6 +283,8 @@ static PyObject *row_of(PyObject *values)
         return at_hand[here].row;
     names = names_of(values);
     row = names == NULL ? NULL : known_row(names);
+    if (row != NULL && (PyDict_GET_SIZE(values) != n || !has_names(values, names)))
+        row = NULL; /* a name that is more than a str has changed the dictionary while it was compared */
     Py_XDECREF(names);
     return row;
 }
@@ -296,16 +293,21 @@ static PyObject *row_of(PyObject *values)
 static int log_row(PyObject *values)
 {
     Py_ssize_t n = PyDict_GET_SIZE(values), place = 0, taken = 0;
-    if (n < plain.fewest || n > ROW_ON_STACK)
+    if (n < plain.fewest)
         return 0;
-    PyObject *items[ROW_HEAD + ROW_ON_STACK], *value, *row = row_of(values);
+    PyObject *on_stack[ROW_HEAD + ROW_ON_STACK], *value, *row = row_of(values);
     if (row == NULL)
         return PyErr_Occurred() ? -1 : 0;
-    while (taken < n && PyDict_Next(values, &place, NULL, &value))
+    PyObject **items = n <= ROW_ON_STACK ? on_stack : PyMem_New(PyObject *, ROW_HEAD + n);
+    if (items == NULL)
+        return 0;
+    while (PyDict_Next(values, &place, NULL, &value))
         items[ROW_HEAD + taken++] = Py_NewRef(value);
-    int done = taken == n ? append_row(row, items, n) : 0;
+    int done = append_row(row, items, n);
     while (taken > 0)
         Py_DECREF(items[ROW_HEAD + --taken]);
+    if (items != on_stack)
+        PyMem_Free(items);
     return done;
 }
 

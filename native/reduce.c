@@ -67,7 +67,7 @@ static int merge(PyObject *pending, PyObject *series, PyObject *group)
         return merge_slowly(pending, series, group);
     if (PyFloat_CheckExact(group))
         new = four(&PyTuple_Type, PyLong_FromLong(1), Py_NewRef(group), Py_NewRef(group), Py_NewRef(group));
-    else if (!PyList_CheckExact(group) || !are_floats(group))
+    else if (!PyList_CheckExact(group) || PyList_GET_SIZE(group) == 0 || !are_floats(group))
         return merge_slowly(pending, series, group);
     else
         new = moments_of(group, PyList_GET_SIZE(group));

@@ -43,12 +43,13 @@ print(json.dumps([native is not None, {name: read[name] for name in ("d", "h", "
 SIGNATURES = """
 import inspect, json, otel_ml
 from otel_ml._internal.meter import Metric
+from otel_ml.diagnostics.measure import Measures
 def of(call):
     return [(name, repr(parameter.default)) for name, parameter in inspect.signature(call).parameters.items()]
-calls = [otel_ml.log, Metric.record, otel_ml.timed]
+calls = [otel_ml.log, Metric.record, otel_ml.timed, otel_ml.set_step, Measures.record]
 print(json.dumps([
     [of(call) for call in calls], [inspect.getdoc(call) for call in calls], [call.__qualname__ for call in calls],
-    otel_ml.log.__module__, otel_ml.timed.__module__,
+    otel_ml.log.__module__, otel_ml.timed.__module__, otel_ml.set_step.__module__,
 ]))
 """
 
@@ -265,6 +266,28 @@ def test_the_doctor_says_whether_the_compiled_part_is_there(
 
     assert ("otel_ml's compiled part is there" in found) == with_module
     assert ("otel_ml has no compiled part" in found) != with_module
+
+
+def test_a_second_interpreter_of_a_process_has_the_python(tmp_path: Path) -> None:
+    """Compiled code keeps objects of the interpreter that imported it; those of another would end the process."""
+    program = """
+import sys
+try:
+    import _interpreters as interpreters
+except ImportError:  # before Python 3.13
+    import _xxsubinterpreters as interpreters
+from otel_ml._internal.native import native
+print(native is not None, flush=True)
+interpreters.run_string(interpreters.create(), f'''
+import sys
+sys.path[:] = {sys.path!r}
+from otel_ml._internal.native import native
+print(native is not None, flush=True)
+''')
+"""
+    printed, _ = python(["-c", program], tmp_path, {"PYTHONPATH": str(ROOT)})
+
+    assert printed.split() == ["True", "False"]
 
 
 def test_the_tests_of_recording_pass_without_the_compiled_part() -> None:

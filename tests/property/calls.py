@@ -35,6 +35,7 @@ from otel_ml.diagnostics.measure import Measure, Measures
 from tests.unit.otel_ml.record.decoded import every_point, plain, spans
 
 NAMES = [f"name/{i}" for i in range(8)]
+MANY = [f"many/{i}" for i in range(300)]
 
 
 class Name(str):
@@ -107,6 +108,8 @@ class Program:
 
     def _log(self) -> None:
         names: list[Any] = self.random.sample(NAMES, self.random.choice([1, 4, 5, 5, 8]))
+        if self.random.random() < 0.05:
+            names = [*MANY]
         if self.random.random() < 0.1:
             names[0] = self.random.choice([None, 3, Name("name/0"), ""])
         log({name: self.value() if self.random.random() < 0.3 else self.random.random() for name in names})

@@ -2,81 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pytest
-from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from otel_ml.wire.protobuf import field
-from otel_ml_exporters.aggregation.observation import ForeignPoint, ForeignPoints, Fragment, Observation, Spans, Writer
+from otel_ml_exporters.aggregation.observation import ForeignPoints, Fragment
 from otel_ml_exporters.aggregation.points import Packed
-from otel_ml_exporters.receiver import timers
-from otel_ml_exporters.receiver.decode import Decoder, Signal
-from otel_ml_exporters.receiver.rejection import UndecodableError
-from otel_ml_exporters.receiver.timers import Timers
+from otel_ml_exporters.receiver.decode import Decoder
 from tests.otlp import START, FakeWriter, foreign, set_attributes
+from tests.property.decoding import CHANGES, ENCODERS, NUMBERS, assert_same, assert_same_fate, changed, decoded_by_upb
 
 SHAPES: Sequence[Sequence[str]] = (("loss",), ("loss", "lr", "tokens"), ("lr", "loss", "tokens"), ())
 EVERY_FLOAT = st.floats(allow_nan=True, allow_infinity=True)
-NUMBERS = st.integers(0, 2**63 - 1)
-SPAN_IDS = st.binary(min_size=8, max_size=8)
-CHANGES = st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=3)
-
-
-def decoded_by_upb(body: bytes, signal: Signal = "metrics") -> Any:
-    """Decode with nothing but upb."""
-    request = ExportMetricsServiceRequest if signal == "metrics" else ExportTraceServiceRequest
-    return Decoder()._decoded(signal, body, request.FromString(body))
-
-
-def as_the_collector_writes_it(message: Any) -> bytes:
-    """Encode a message with its fields in descending order; of a span, parent and status though they are empty."""
-    given = {descriptor.number: (descriptor, value) for descriptor, value in message.ListFields()}
-    parts = []
-    for number in sorted({*given, *([4, 15] if isinstance(message, Span) else [])}, reverse=True):
-        descriptor, value = given.get(number, (None, b""))
-        if descriptor is None:
-            parts.append(field(number, b""))
-        elif descriptor.message_type is None:
-            alone = type(message)(**{descriptor.name: value})
-            parts.append(alone.SerializeToString())
-        else:
-            several = value if descriptor.is_repeated else [value]
-            parts += [field(number, as_the_collector_writes_it(one)) for one in several]
-    return b"".join(parts)
-
-
-ENCODERS = (lambda message: message.SerializeToString(), as_the_collector_writes_it)
-
-
-def plain(observation: Observation) -> object:
-    """Return an observation as something that can be compared, NaN too."""
-    if isinstance(observation, Spans):
-        return observation.writer, list(observation.spans)
-    if not isinstance(observation, (Fragment, ForeignPoint, ForeignPoints)):
-        return type(observation), observation
-    points = observation.partials.unpack()
-    rows = [[None if math.isnan(value) else value for value in row] for row in points.stats.tolist()]
-    names = observation._fields if isinstance(observation, Fragment) else [one.name for one in fields(observation)]
-    rest = {name: getattr(observation, name) for name in names if name != "partials"}
-    return rest, points.series, rows, points.times.tolist(), points.buckets
-
-
-def assert_same(fast: Any, slow: Any) -> None:
-    assert {key: list(map(plain, found)) for key, found in fast.observations.items()} == {
-        key: list(map(plain, found)) for key, found in slow.observations.items()
-    }
-    assert fast.rejections.reasons == slow.rejections.reasons
-    assert fast.rejections.experiments == slow.rejections.experiments
 
 
 @st.composite
@@ -141,121 +83,6 @@ def test_a_heartbeat_whose_scope_says_only_half_of_where_it_is_gives_what_decodi
 
     body = request.SerializeToString()
     assert_same(Decoder().protobuf("metrics", body), decoded_by_upb(body))
-
-
-@st.composite
-def span_requests(draw: st.DrawFn) -> Any:
-    """Timers as a worker sends them, and spans of others."""
-    writer = FakeWriter(rank=draw(st.integers(0, 2)), role=draw(st.sampled_from(["trainer", 'a"b', "größe"])))
-    request = writer.span("", 0)
-    del request.resource_spans[0].scope_spans[0].spans[:]
-    for number in range(draw(st.integers(0, 4))):
-        span = request.resource_spans[0].scope_spans[0].spans.add(name=draw(st.text(max_size=140)), kind=1)
-        span.trace_id, span.span_id = draw(st.binary(min_size=16, max_size=16)), number.to_bytes(8, "big")
-        span.parent_span_id = draw(st.sampled_from([b"", b"parent!!"]))
-        span.start_time_unix_nano, span.end_time_unix_nano = draw(NUMBERS), draw(NUMBERS)
-        set_attributes(span.attributes, draw(st.sampled_from(SPAN_ATTRIBUTES)))
-        if draw(st.booleans()):
-            span.status.code = 2
-    return request
-
-
-SPAN_ATTRIBUTES: Sequence[dict[str, Any]] = (
-    {"ml.timer.level": 1, "ml.step": 7, "ml.step.axis": "step"},
-    {"ml.timer.level": 2},
-    {"ml.timer.level": 1, "ml.step": 3, "ml.step.axis": "step", "task": "math", "k": 1.5},
-    {"ml.timer.level": 1, "ml.step": -3},
-    {"http.method": "GET"},
-)
-
-
-@given(span_requests(), st.sampled_from(ENCODERS))
-def test_any_spans_give_what_decoding_gives(request: Any, encoded: Callable[[Any], bytes]) -> None:
-    body = encoded(request)
-    assert_same(Decoder().protobuf("traces", body), decoded_by_upb(body, "traces"))
-
-
-@given(span_requests(), st.sampled_from(ENCODERS), CHANGES)
-def test_spans_that_were_changed_on_the_way_give_what_decoding_gives(
-    request: Any, encoded: Callable[[Any], bytes], changes: Any
-) -> None:
-    assert_same_fate(Decoder(), changed(encoded(request), changes), "traces")
-
-
-@given(span_requests(), st.sampled_from(ENCODERS), st.data())
-def test_spans_of_a_form_that_is_known_give_what_decoding_gives(
-    request: Any, encoded: Callable[[Any], bytes], data: st.DataObject
-) -> None:
-    decoder = Decoder()
-    for _ in range(2):
-        decoder.protobuf("traces", encoded(request))
-    for span in request.resource_spans[0].scope_spans[0].spans:
-        span.trace_id, span.span_id = data.draw(st.binary(min_size=16, max_size=16)), data.draw(SPAN_IDS)
-        span.parent_span_id = data.draw(SPAN_IDS) if span.parent_span_id else b""
-        span.start_time_unix_nano, span.end_time_unix_nano = data.draw(NUMBERS), data.draw(NUMBERS)
-        for attribute in span.attributes:
-            if attribute.key == "ml.step":
-                attribute.value.int_value = data.draw(st.integers(0, 2**20))
-
-    body = encoded(request)
-
-    assert_same(decoder.protobuf("traces", body), decoded_by_upb(body, "traces"))
-
-
-@given(span_requests(), st.sampled_from(ENCODERS), CHANGES)
-def test_spans_of_a_form_that_is_known_and_were_changed_on_the_way_give_what_decoding_gives(
-    request: Any, encoded: Callable[[Any], bytes], changes: Any
-) -> None:
-    decoder = Decoder()
-    for _ in range(2):
-        decoder.protobuf("traces", encoded(request))
-
-    assert_same_fate(decoder, changed(encoded(request), changes), "traces")
-
-
-@pytest.mark.parametrize("encoded", ENCODERS, ids=["directly", "through the Collector"])
-def test_the_third_message_with_a_roles_timers_is_read_at_once_whichever_rank_sends_it(
-    encoded: Callable[[Any], bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def message(rank: int, step: int) -> tuple[Writer, bytes]:
-        request = FakeWriter(rank=rank).span('100 % "forward"', step)
-        [span] = request.resource_spans[0].scope_spans[0].spans
-        span.kind = 1
-        del span.attributes[:]
-        set_attributes(span.attributes, {"ml.timer.level": 1, "ml.step": step, "ml.step.axis": "step"})
-        own = Writer(experiment="run-1", role="trainer", instance=str(rank), rank=rank)
-        return own, encoded(request.resource_spans[0].scope_spans[0])
-
-    taking = Timers()
-    for rank in (0, 1):
-        assert taking.take(*message(rank, 7))
-    monkeypatch.setattr(timers, "fields_of", None)  # what takes a message apart, span by span
-
-    [found] = taking.take(*message(2, 8)) or ()
-
-    assert [(span.name, span.rank, span.step) for span in found.spans] == [('100 % "forward"', 2, 8)]
-
-
-def changed(body: bytes, changes: Any) -> bytes:
-    damaged = bytearray(body)
-    for place, byte in changes:
-        damaged[place % len(damaged)] = byte
-    return bytes(damaged)
-
-
-def assert_same_fate(decoder: Decoder, body: bytes, signal: Signal) -> None:
-    try:
-        slow = decoded_by_upb(body, signal)
-    except DecodeError:
-        slow = None
-    try:
-        fast = decoder.protobuf(signal, body)
-    except UndecodableError:
-        fast = None
-
-    assert (fast is None) == (slow is None)
-    if fast is not None:
-        assert_same(fast, slow)
 
 
 @pytest.mark.parametrize("encoded", ENCODERS, ids=["directly", "through the Collector"])

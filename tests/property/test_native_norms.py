@@ -12,14 +12,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_ml.diagnostics import small_tensors
 from otel_ml.diagnostics.dynamics import host
 from otel_ml.diagnostics.rl.extent import _of_host
 from otel_ml.diagnostics.small_tensors import GRAIN, extent_of_small, statistics_of_small
-
-pytestmark = pytest.mark.skipif(
-    small_tensors._compiled() is None, reason="nothing is compiled, or torch shows C no tensors"
-)
 
 WIDTHS = {torch.float64: 64, torch.float32: 32, torch.float16: 16}
 SPECIAL = [0.0, -0.0, math.nan, math.inf, -math.inf, 5e-324, -1e-45, 6e-8, 1.7e308]
