@@ -30,7 +30,7 @@ __all__ = ["Capture", "Event", "Point", "capture", "otel_ml_capture"]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One metric at one step, as one rank sent it: already folded over that rank's records of a flush.
+    """One metric at one step of one rank: all its records folded, in however many parts they were sent.
 
     Attributes:
         reduction: the metric's reduction in the contract's grammar, `mean`, `sum>max`, ….
@@ -76,9 +76,9 @@ class Capture:
 
     @property
     def points(self) -> list[Point]:
-        """All points, in the order sent; manifests and positions are the protocol's own and left out."""
+        """All points, in the order first sent; manifests and positions are the protocol's own and left out."""
         self._flush()
-        return list(self._transport.points)
+        return _folded(self._transport.points)
 
     @property
     def events(self) -> list[Event]:
@@ -132,7 +132,7 @@ class _Memory:
 
     def __init__(self) -> None:
         self.rank: int | None = None
-        self.points: list[Point] = []
+        self.points: list[_Sent] = []
         self.events: list[Event] = []
         self.spans: list[str] = []
 
@@ -198,12 +198,28 @@ class _Memory:
         return int(_attributes(resource.resource.attributes).get("ml.rank", 0)) if self.rank is None else self.rank
 
 
-def _points(metric: Any, rank: int, about: Mapping[str, Any]) -> Iterator[Point]:
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A point of one request: a part of what its rank recorded of that metric at that step."""
+
+    point: Point
+    is_gauge: bool
+    time_ns: int
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What parts of one point have in common."""
+        point = self.point
+        about = (point.rank, point.axis, point.step, point.name, point.reduction)
+        return (*about, repr(sorted(point.attributes.items())), self.is_gauge)
+
+
+def _points(metric: Any, rank: int, about: Mapping[str, Any]) -> Iterator[_Sent]:
     data = getattr(metric, metric.WhichOneof("data"))
     for point in data.data_points:
         attributes = _attributes(point.attributes)
-        is_number = hasattr(point, "as_double")
-        value = float(point.as_double or point.as_int) if is_number else point.sum
+        is_gauge = hasattr(point, "as_double")
+        value = float(point.as_double or point.as_int) if is_gauge else point.sum
         found = Point(
             rank=rank,
             axis=about.get("ml.step.axis"),
@@ -211,13 +227,42 @@ def _points(metric: Any, rank: int, about: Mapping[str, Any]) -> Iterator[Point]
             name=metric.name,
             reduction=about.get("ml.reduction", ""),
             attributes={key: item for key, item in attributes.items() if not key.startswith("ml.")},
-            count=1 if is_number else point.count,
+            count=1 if is_gauge else point.count,
             value=value,
             min=value,
             max=value,
         )
-        has_range = not is_number and point.HasField("min")
-        yield replace(found, min=point.min, max=point.max) if has_range else found
+        has_range = not is_gauge and point.HasField("min")
+        found = replace(found, min=point.min, max=point.max) if has_range else found
+        yield _Sent(found, is_gauge, point.time_unix_nano)
+
+
+def _folded(parts: list[_Sent]) -> list[Point]:
+    """Fold the parts of each point: when the background thread collected must not be seen in a test."""
+    together: dict[tuple[Any, ...], list[_Sent]] = {}
+    for part in parts:
+        together.setdefault(part.key, []).append(part)
+    return [point for same in together.values() for point in (_ordered(same) if same[0].is_gauge else [_summed(same)])]
+
+
+def _summed(same: list[_Sent]) -> Point:
+    points = [part.point for part in same]
+    return replace(
+        points[0],
+        count=sum(point.count for point in points),
+        value=sum(point.value for point in points),
+        min=min(point.min for point in points),
+        max=max(point.max for point in points),
+    )
+
+
+def _ordered(same: list[_Sent]) -> list[Point]:
+    """Return the first and the last of what was recorded, those that the reduction asks for."""
+    in_time = sorted(same, key=lambda part: part.time_ns)
+    reduction = in_time[0].point.reduction.split(">")[0]
+    asked = [in_time[0]] if "first" in reduction else []
+    asked += [in_time[-1]] if "last" in reduction and in_time[-1] not in asked else []
+    return [part.point for part in asked or in_time[-1:]]
 
 
 def _value(any_value: Any) -> Any:

@@ -39,6 +39,21 @@ def test_events_timers_and_notices_are_captured(otel_ml_capture: Capture) -> Non
     assert "'bad'" in otel_ml_capture.notices[0]
 
 
+@pytest.mark.parametrize(
+    ("reduce", "values"),
+    [("sum", [6.0]), ("last", [2.0]), ("first", [3.0]), (("first", "last"), [3.0, 2.0])],
+)
+def test_in_how_many_parts_it_was_sent_cannot_be_seen(
+    otel_ml_capture: Capture, reduce: str | tuple[str, ...], values: list[float]
+) -> None:
+    for value in (3.0, 1.0, 2.0):
+        otel_ml.log({"x": value}, step=0, reduce=reduce)
+        assert otel_ml_capture.points
+
+    assert [point.value for point in otel_ml_capture.points] == values
+    assert {(point.min, point.max) for point in otel_ml_capture.points if reduce == "sum"} <= {(1.0, 3.0)}
+
+
 def test_two_captures_know_nothing_of_each_other() -> None:
     with capture() as first:
         otel_ml.log({"x": 1}, step=0)
