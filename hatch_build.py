@@ -66,7 +66,7 @@ def compile_in(folder: Path) -> Path:
     sources = sorted(str(path) for path in (ROOT / "native").glob("*.c"))
     if not sources:
         raise FileNotFoundError(f"no C sources in {ROOT / 'native'}")
-    extension = Extension("otel_ml._native", sources, extra_compile_args=FLAGS + WARNINGS)
+    extension = Extension("otel_ml._native", sources, extra_compile_args=FLAGS + WARNINGS, libraries=["m"])
     command = Distribution({"ext_modules": [extension]}).get_command_obj("build_ext")
     command.build_lib, command.build_temp = str(folder / "made"), str(folder)
     command.ensure_finalized()

@@ -2,10 +2,11 @@
    Reduction of wire/reduction.py, and what is `wanted` in _order() of _internal/encode.py. */
 #include "encode.h"
 
-#define ASKED 16
+/* Many more than a program has: a table that each step goes through in a circle and that is too small holds none of them
+   when it is asked. */
+#define ASKED 256
 
 static Asked known_asked[ASKED];
-static unsigned next_asked;
 
 /* 1, 0 or -1. */
 static int asks_for(PyObject *reduction, PyObject *name)
@@ -18,20 +19,20 @@ static int asks_for(PyObject *reduction, PyObject *name)
     return within != Py_None ? PyObject_RichCompareBool(within, name, Py_EQ) : PySequence_Contains(across, name);
 }
 
-/* What a reduction asks for, known of the last ones: a program has few. 0 or -1. */
+/* What a reduction asks for, known of those that were asked about before. 0 or -1. */
 int asked_by(PyObject *reduction, Asked *asked)
 {
-    for (int i = 0; i < ASKED; i++)
-        if (known_asked[i].reduction == reduction) {
-            *asked = known_asked[i];
-            return 0;
-        }
+    Asked *place = &known_asked[(uintptr_t)reduction / 16 % ASKED];
+    if (place->reduction == reduction) {
+        *asked = *place;
+        return 0;
+    }
     asked->reduction = reduction;
     if ((asked->takes_first = asks_for(reduction, python.first)) < 0 ||
         (asked->takes_last = asks_for(reduction, python.last)) < 0 || (asked->text = PyObject_Str(reduction)) == NULL)
         return -1;
     Py_INCREF(reduction);
-    Asked *place = &known_asked[next_asked++ % ASKED], before = *place;
+    Asked before = *place;
     *place = *asked;
     Py_XDECREF(before.reduction);
     Py_XDECREF(before.text);

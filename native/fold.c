@@ -5,17 +5,19 @@ struct fold fold;
 
 static PyObject *bind_fold(PyObject *module, PyObject *arguments)
 {
-    static const char *const of_pending[] = {"first_ns", "last_ns", "groups", "rows", "moments", "order", "weights", NULL};
+    static const char *const of_pending[] = {"first_ns", "last_ns", "groups", "rows", "moments", "order", "weights", "m2", "buckets", NULL};
     static const char *const of_series[] = {"special", "internal", "moments", "ordered", "buckets", "m2", "weighted", "order", NULL};
     static const char *const of_row[] = {"series", "_weighted", NULL};
     static const char *const of_step[] = {"pending", NULL};
-    PyObject *pending, *order, *series, *row, *step, *definitions, *unsettled;
-    if (!PyArg_ParseTuple(arguments, "OO!OOOOO", &pending, &PyType_Type, &order, &series, &row, &step, &definitions,
-                          &unsettled))
+    static const char *const of_exponential[] = {"negative", "positive", "scale", "zeros", NULL};
+    PyObject *pending, *order, *series, *row, *step, *definitions, *unsettled, *exponential;
+    if (!PyArg_ParseTuple(arguments, "OO!OOOOOOll", &pending, &PyType_Type, &order, &series, &row, &step, &definitions,
+                          &unsettled, &exponential, &fold.scale, &fold.most_buckets))
         return NULL;
     if (slots_of(pending, &fold.of_pending.first_ns, of_pending) < 0 ||
         slots_of(series, &fold.of_series.special, of_series) < 0 || slots_of(row, &fold.of_row.series, of_row) < 0 ||
-        slots_of(step, &fold.step_pending, of_step) < 0)
+        slots_of(step, &fold.step_pending, of_step) < 0 ||
+        slots_of(exponential, &fold.of_exponential.negative, of_exponential) < 0)
         return NULL;
     PyObject *builtins = PyImport_ImportModule("builtins");
     fold.sum = builtins == NULL ? NULL : PyObject_GetAttrString(builtins, "sum");
@@ -25,7 +27,10 @@ static PyObject *bind_fold(PyObject *module, PyObject *arguments)
     fold.count = PyUnicode_InternFromString("_count");
     fold.merge = PyUnicode_InternFromString("_merge");
     fold.is_weighted = PyUnicode_InternFromString("weighted");
-    if (!fold.sum || !fold.fold_special || !fold.pending_of || !fold.count || !fold.merge || !fold.is_weighted)
+    fold.add = PyUnicode_InternFromString("add");
+    fold.one = PyLong_FromLong(1);
+    if (!fold.sum || !fold.fold_special || !fold.pending_of || !fold.count || !fold.merge || !fold.is_weighted ||
+        !fold.add || !fold.one)
         return NULL;
     fold.pending = Py_NewRef(pending);
     fold.order = Py_NewRef(order);
@@ -34,6 +39,7 @@ static PyObject *bind_fold(PyObject *module, PyObject *arguments)
     fold.step = Py_NewRef(step);
     fold.unsettled = Py_NewRef(unsettled);
     fold.definitions = Py_NewRef(definitions);
+    fold.exponential = Py_NewRef(exponential);
     Py_RETURN_NONE;
 }
 
@@ -199,7 +205,9 @@ static PyObject *take_apart(PyObject *module, PyObject *arguments)
 }
 
 PyMethodDef fold_functions[] = {
-    {"bind_fold", bind_fold, METH_VARARGS, "Know the classes: (Pending, Order, Series, Row, Step, DEFINITIONS, UNSETTLED)."},
+    {"bind_fold", bind_fold, METH_VARARGS,
+     "Know the classes: (Pending, Order, Series, Row, Step, DEFINITIONS, UNSETTLED, ExponentialBuckets, SCALE, "
+     "MAX_BUCKETS)."},
     {"take_apart", take_apart, METH_VARARGS, "Fold records: (folder, items); return what was touched and its size before."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,7 +1,7 @@
-/* What the files share that fold: fold.c, pending.c and reduce.c. The fold lock is held by the caller of each.
+/* What the files share that fold: fold.c, pending.c, reduce.c, m2.c and buckets.c. The fold lock is held by the caller
+   of each.
 
-   What is rare (the first record of a series, its first weight, quantiles, deviations, values of a device) is called in
-   Python. So is `sum`, which adds more exactly from Python 3.12 on. */
+   What is rare (the first record of a series, its first weight, values of a device) is called in Python. So is `sum`, which adds more exactly from Python 3.12 on. */
 #ifndef OTEL_ML_FOLD_H
 #define OTEL_ML_FOLD_H
 
@@ -12,9 +12,10 @@
 
 extern struct fold {
     PyObject *pending, *order, *row, *definitions;
-    PyObject *fold_special, *pending_of, *count, *merge, *is_weighted, *sum; /* sum: a function; the others: names */
+    PyObject *fold_special, *pending_of, *count, *merge, *is_weighted, *add; /* names */
+    PyObject *sum, *one;                                                     /* a function, a number */
     struct {
-        Py_ssize_t first_ns, last_ns, groups, rows, moments, order, weights;
+        Py_ssize_t first_ns, last_ns, groups, rows, moments, order, weights, m2, buckets;
     } of_pending;
     struct {
         Py_ssize_t special, internal, moments, ordered, buckets, m2, weighted, order;
@@ -22,8 +23,12 @@ extern struct fold {
     struct {
         Py_ssize_t series, weighted;
     } of_row;
+    struct {
+        Py_ssize_t negative, positive, scale, zeros;
+    } of_exponential;
     Py_ssize_t step_pending;
-    PyObject *series, *step, *unsettled;
+    PyObject *series, *step, *unsettled, *exponential;
+    long scale, most_buckets;
 } fold;
 
 static inline int is_true(PyObject *series, Py_ssize_t offset)
@@ -82,6 +87,13 @@ static inline int add(PyObject *groups, PyObject *key, PyObject *value)
 
 /* 1, 0 where it has to be done in Python, or -1. */
 int add_special(PyObject *pending, PyObject *series, PyObject *value, PyObject *time);
+
+/* m2.c: those of `group`, whose moments are `new`, with those of `old` (may be NULL); 1, 0 where it has to be done in
+   Python, or -1. */
+int merge_m2(PyObject *pending, PyObject *series, PyObject *group, PyObject *new, PyObject *old);
+
+/* buckets.c: 0 or -1 */
+int add_to_buckets(PyObject *pending, PyObject *series, PyObject *group);
 
 #pragma GCC visibility pop
 

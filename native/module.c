@@ -15,6 +15,22 @@ Py_ssize_t slot_offset(PyObject *type, const char *name)
     return offset;
 }
 
+PyObject *named_tuple(PyTypeObject *type, PyObject **fields, Py_ssize_t n)
+{
+    int is_whole = PyType_IsSubtype(type, &PyTuple_Type);
+    if (!is_whole)
+        PyErr_Format(PyExc_TypeError, "expected a class of tuples, got %R", type);
+    for (Py_ssize_t i = 0; i < n; i++)
+        is_whole = is_whole && fields[i] != NULL;
+    PyObject *made = is_whole ? type->tp_alloc(type, n) : NULL;
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (made != NULL)
+            PyTuple_SET_ITEM(made, i, fields[i]);
+        else
+            Py_XDECREF(fields[i]);
+    return made;
+}
+
 #define MOST_ARGUMENTS 16
 
 PyObject *call_slow(PyObject *function, PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *names)
@@ -81,6 +97,7 @@ static int execute(PyObject *module)
     PyMethodDef *const every[] = {
         record_functions, step_functions,   timing_functions, begin_functions,    fold_functions,
         reduce_functions, encode_functions, span_functions,   measures_functions, norms_functions,
+        statm_functions,
     };
     for (size_t i = 0; i < sizeof every / sizeof *every; i++)
         if (PyModule_AddFunctions(module, every[i]) < 0)

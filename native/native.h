@@ -41,6 +41,10 @@ static inline int are_floats(PyObject *list)
     return 1;
 }
 
+/* An instance of a class of NamedTuple, of its fields, of which the references are taken over; NULL where one of them is:
+   its `__new__` is a function of Python. */
+PyObject *named_tuple(PyTypeObject *type, PyObject **fields, Py_ssize_t n);
+
 /* Call `function` of Python with `self` before the arguments of a METH_FASTCALL | METH_KEYWORDS method. */
 PyObject *call_slow(PyObject *function, PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *names);
 
@@ -65,6 +69,7 @@ int numbers_of(PyObject **items, Py_ssize_t n);
 int forgive(const char *call);
 
 extern PyMethodDef record_functions[], step_functions[], timing_functions[], begin_functions[], fold_functions[],
-    reduce_functions[], encode_functions[], span_functions[], measures_functions[], norms_functions[];
+    reduce_functions[], encode_functions[], span_functions[], measures_functions[], norms_functions[],
+    statm_functions[];
 
 #endif

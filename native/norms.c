@@ -274,6 +274,55 @@ static PyObject *statistics(PyObject *module, PyObject *arguments)
     return columns;
 }
 
+/* Of all tensors together. */
+typedef struct {
+    double square, largest;
+    Py_ssize_t elements, zeros, bad;
+} Total;
+
+/* 1, or 0 where a tensor is none of those that are looked at here. Nothing here runs code of Python. */
+static int total_of(PyObject *tensors, Py_ssize_t most, Total *total)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tensors); i++) {
+        const void *data;
+        const Kind *kind;
+        Py_ssize_t n = see(PyList_GET_ITEM(tensors, i), most, &data, &kind);
+        if (n < 0)
+            return 0;
+        Found found = kind->look(data, n);
+        total->elements += n;
+        total->square += found.square;
+        total->zeros += found.zeros;
+        total->bad += !(found.largest < INFINITY);
+        if (!(found.largest <= total->largest) && total->largest == total->largest) /* NaN stays */
+            total->largest = found.largest;
+    }
+    return 1;
+}
+
+static PyObject *sums(PyObject *module, PyObject *arguments)
+{
+    PyObject *tensors;
+    PyTypeObject *type;
+    Py_ssize_t most;
+    double share;
+    Total total = {0};
+    if (!PyArg_ParseTuple(arguments, "O!ndO!", &PyList_Type, &tensors, &most, &share, &PyType_Type, &type))
+        return NULL;
+    if (torch.view == NULL || !total_of(tensors, most, &total))
+        Py_RETURN_NONE;
+    PyObject *numbers[] = {
+        PyLong_FromSsize_t(total.elements),
+        PyFloat_FromDouble(total.square),
+        PyFloat_FromDouble(total.square * share),
+        PyLong_FromSsize_t(total.zeros),
+        PyFloat_FromDouble((double)total.zeros * share),
+        PyFloat_FromDouble(total.largest),
+        PyLong_FromSsize_t(total.bad),
+    };
+    return named_tuple(type, numbers, sizeof numbers / sizeof *numbers);
+}
+
 static PyObject *extent(PyObject *module, PyObject *arguments)
 {
     PyObject *tensor;
@@ -294,6 +343,8 @@ PyMethodDef norms_functions[] = {
     {"statistics", statistics, METH_VARARGS,
      "Return sizes, sums of squares, zeros and largest magnitudes of tensors; None unless each is of a plain type, "
      "contiguous, of floating point, in the host's memory and of at most so many elements: (tensors, most)."},
+    {"sums", sums, METH_VARARGS,
+     "Return such a `Sums` of such tensors, each element of which counts as `share`: (tensors, most, share, Sums)."},
     {"extent", extent, METH_VARARGS,
      "Return mean, number, smallest and largest of the elements of such a tensor; None also where it has none."},
     {NULL, NULL, 0, NULL},

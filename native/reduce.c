@@ -60,27 +60,33 @@ static int merge_slowly(PyObject *pending, PyObject *series, PyObject *group)
     return nothing == NULL ? -1 : 0;
 }
 
+/* A group becomes moments: 1, 0 where it has to be done in Python, or -1. */
+static int merge_group(PyObject *pending, PyObject *series, PyObject *group, PyObject *old)
+{
+    PyObject *new = PyFloat_CheckExact(group)
+                        ? four(&PyTuple_Type, Py_NewRef(fold.one), Py_NewRef(group), Py_NewRef(group), Py_NewRef(group))
+                        : moments_of(group, PyList_GET_SIZE(group));
+    int done = new == NULL ? -1 : 1;
+    if (done > 0 && is_true(series, fold.of_series.m2))
+        done = merge_m2(pending, series, group, new, old);
+    if (done > 0 && is_true(series, fold.of_series.buckets) && add_to_buckets(pending, series, group) < 0)
+        done = -1;
+    if (done > 0)
+        done = put(slot(pending, fold.of_pending.moments), series, old == NULL ? Py_NewRef(new) : merged(old, new)) < 0 ? -1 : 1;
+    Py_XDECREF(new);
+    return done;
+}
+
 static int merge(PyObject *pending, PyObject *series, PyObject *group)
 {
-    PyObject *moments = slot(pending, fold.of_pending.moments), *new;
-    if (slot(series, fold.of_series.m2) != Py_False || slot(series, fold.of_series.buckets) != Py_False)
+    if (!PyFloat_CheckExact(group) && (!PyList_CheckExact(group) || PyList_GET_SIZE(group) == 0 || !are_floats(group)))
         return merge_slowly(pending, series, group);
-    if (PyFloat_CheckExact(group))
-        new = four(&PyTuple_Type, PyLong_FromLong(1), Py_NewRef(group), Py_NewRef(group), Py_NewRef(group));
-    else if (!PyList_CheckExact(group) || PyList_GET_SIZE(group) == 0 || !are_floats(group))
-        return merge_slowly(pending, series, group);
-    else
-        new = moments_of(group, PyList_GET_SIZE(group));
-    PyObject *old = new == NULL ? NULL : PyDict_GetItemWithError(moments, series);
-    if (old == NULL)
-        return new == NULL || PyErr_Occurred() ? (Py_XDECREF(new), -1) : put(moments, series, new);
-    if (!are_moments(old)) {
-        Py_DECREF(new);
-        return merge_slowly(pending, series, group);
-    }
-    int failed = put(moments, series, merged(old, new));
-    Py_DECREF(new);
-    return failed;
+    PyObject *old = Py_XNewRef(PyDict_GetItemWithError(slot(pending, fold.of_pending.moments), series));
+    if (old == NULL && PyErr_Occurred())
+        return -1;
+    int done = old == NULL || are_moments(old) ? merge_group(pending, series, group, old) : 0;
+    Py_XDECREF(old);
+    return done == 0 ? merge_slowly(pending, series, group) : done < 0 ? -1 : 0;
 }
 
 /* A column of several rows of a Row. */

@@ -10,6 +10,7 @@ from typing import Any
 
 from otel_ml._internal.aside import Aside
 from otel_ml._internal.axes import Step
+from otel_ml._internal.buckets import MAX_BUCKETS, SCALE, ExponentialBuckets
 from otel_ml._internal.buffer import MOST, RECORDS, STRIDE, take
 from otel_ml._internal.definition import DEFINITIONS, UNSETTLED, Series
 from otel_ml._internal.device import Deferred
@@ -199,7 +200,7 @@ class Folder:
 _take_apart: Callable[[Folder, list[Any]], dict[Pending, int]] = Folder.take_apart
 _reduce: Callable[[Pending], None] = Pending.reduce
 if native is not None:
-    native.bind_fold(Pending, Order, Series, Row, Step, DEFINITIONS, UNSETTLED)
+    native.bind_fold(Pending, Order, Series, Row, Step, DEFINITIONS, UNSETTLED, ExponentialBuckets, SCALE, MAX_BUCKETS)
     _take_apart, _reduce = native.take_apart, native.reduce
 
 FOLDER = Folder()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from time import sleep, thread_time_ns
 
-__all__ = ["give_way"]
+__all__ = ["give_way", "has_rested"]
 
 PIECE_NS = 500_000
 """CPU time after which a thread has worked for long enough: less often would be felt, more often costs wake-ups."""
@@ -27,8 +27,13 @@ class _Turn(threading.local):
 _TURN = _Turn()
 
 
+def has_rested() -> None:
+    """Take note that this thread has just waited for something: others had the interpreter meanwhile."""
+    _TURN.began_ns = thread_time_ns()
+
+
 def give_way() -> None:
     """Pause for a moment, if this thread has worked for long since it last did; else cost half a microsecond."""
     if thread_time_ns() - _TURN.began_ns >= PIECE_NS:
         sleep(PAUSE_S)
-        _TURN.began_ns = thread_time_ns()
+        has_rested()

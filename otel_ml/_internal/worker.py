@@ -10,7 +10,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, Literal
@@ -20,6 +19,7 @@ from otel_ml._internal.aside_transport import AsideTransport
 from otel_ml._internal.console import Console, started_line
 from otel_ml._internal.events import EVENTS
 from otel_ml._internal.farewell import Farewell, Status
+from otel_ml._internal.give_way import has_rested
 from otel_ml._internal.guard import guard
 from otel_ml._internal.identity import Identity
 from otel_ml._internal.link import Link, Reached
@@ -178,9 +178,12 @@ class Worker:
             return self._ending
         if self._postponed:
             return self._postponed.popleft()
-        with suppress(Empty):
+        try:
             return self._requests.get(timeout=TICK)
-        return None
+        except Empty:
+            return None
+        finally:
+            has_rested()
 
     def _fail_loudly(self, error: Exception) -> None:
         self._console.line(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from otel_ml._internal.native import native
 
-__all__ = ["GRAIN", "Statistics", "extent_of_small", "statistics_of_small"]
+__all__ = ["GRAIN", "Statistics", "Sums", "extent_of_small", "statistics_of_small", "sums_of_small"]
 
 GRAIN = 32_768
 """Elements up to which a tensor is small: fewer layers to a call are quicker, and torch has one thread, too, up to here
@@ -35,6 +35,28 @@ class Statistics(NamedTuple):
     largest: list[float]
 
 
+class Sums(NamedTuple):
+    """Of the elements of all tensors together.
+
+    Attributes:
+        elements: how many there are.
+        square: sum of their squares.
+        own_square: the same, each copy once in the job.
+        zeros: how many are 0.
+        own_zeros: the same, each copy once in the job.
+        largest: the largest absolute one; NaN where any is.
+        bad: tensors with a NaN or Inf.
+    """
+
+    elements: int
+    square: float
+    own_square: float
+    zeros: int
+    own_zeros: float
+    largest: float
+    bad: int
+
+
 def statistics_of_small(tensors: list[Any]) -> Statistics | None:
     """Look at tensors if all are small and plain, whether or not they need gradients; else return None.
 
@@ -43,6 +65,13 @@ def statistics_of_small(tensors: list[Any]) -> Statistics | None:
     code = _compiled()
     found = None if code is None else code.statistics(tensors, GRAIN)
     return None if found is None else Statistics(*found)
+
+
+def sums_of_small(tensors: list[Any], share: float) -> Sums | None:
+    """Return sums over them, if `statistics_of_small()` looks at them; each counts as `share` of one in the job."""
+    code = _compiled()
+    found: Sums | None = None if code is None else code.sums(tensors, GRAIN, share, Sums)
+    return found
 
 
 def extent_of_small(tensor: Any) -> tuple[float, int, float, float] | None:

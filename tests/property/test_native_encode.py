@@ -84,10 +84,20 @@ def pendings_of(metrics: Sequence[Metric], coarse: bool) -> list[Pending]:
                 pending.last_ns = max(pending.last_ns, time_ns)
                 pending.add_special(series, value, weight, time_ns)
         pending.reduce()
+        settle_nan(pending)
         if coarse:
             pending.moments[QUANTILE_COARSE] = (2, 2.0, 1.0, 1.0)
         flushes.append(pending)
     return flushes
+
+
+def settle_nan(pending: Pending) -> None:
+    """Let every NaN have the same bits: which of two a sum of both has is the processor's, and the interpreter's."""
+    for gathered in (pending.moments, pending.weights):
+        for series, numbers in gathered.items():
+            gathered[series] = tuple(math.nan if math.isnan(number) else number for number in numbers)
+    for series, m2 in pending.m2.items():
+        pending.m2[series] = math.nan if math.isnan(m2) else m2
 
 
 def scopes_of(encoded: Callable[..., Any], pending: Pending, step: Any = 7, axis: Any = "step") -> Any:

@@ -25,7 +25,7 @@ from otel_ml.diagnostics.dynamics.shards import copies_of, held, is_distributed,
 from otel_ml.diagnostics.dynamics.shards import world_size as size_of_world
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
-from otel_ml.diagnostics.small_tensors import statistics_of_small
+from otel_ml.diagnostics.small_tensors import Sums, statistics_of_small, sums_of_small
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import guard
 
@@ -70,28 +70,6 @@ class _Part(NamedTuple):
     share: float
     shards: int | None
     absent: int = 0
-
-
-class _Sums(NamedTuple):
-    """What this rank knows of tensors that lie in memory.
-
-    Attributes:
-        elements: how many there are.
-        square: sum of their squares.
-        own_square: the same, each copy once in the job.
-        zeros: how many are 0.
-        own_zeros: the same, each copy once in the job.
-        largest: the largest absolute one.
-        bad: tensors with a NaN or Inf.
-    """
-
-    elements: int
-    square: float
-    own_square: float
-    zeros: int
-    own_zeros: float
-    largest: float
-    bad: int
 
 
 class Norms:
@@ -155,19 +133,13 @@ class Norms:
         copies = self._world if self._copies is None else self._copies
         if self._each or not tensors or callable(copies) or not copies:
             return False
-        found = statistics_of_small(tensors)
-        if found is None:
+        sums = sums_of_small(tensors, 1.0 / copies)
+        if sums is None:
             return False
-        share = 1.0 / copies
-        square, zeros = sum(found.squares), sum(found.zeros)
-        # The usual case, without a step of Python for each tensor.
-        bad = [] if sum(found.largest) < math.inf else _bad(found.largest)
-        largest = _largest(found.largest) if bad else max(found.largest)
-        sums = _Sums(sum(found.sizes), square, square * share, zeros, zeros * share, largest, len(bad))
         _record_sums(measures(kind), sums, {"norm": _both_roots(sums.own_square * self._world)})
-        if bad and kind == "grad":
+        if sums.bad and kind == "grad" and (found := statistics_of_small(tensors)) is not None:
             names = [name for name, _ in self._named_gradients()]
-            self._watch.found([names[place] for place in bad])
+            self._watch.found([names[place] for place in _bad(found.largest)])
         return True
 
     def _named_gradients(self) -> list[tuple[str, Any]]:
@@ -221,7 +193,7 @@ class Norms:
         shares = [part.share for part in parts]
         zeros = [number + part.absent for number, part in zip(found.zeros, parts, strict=True)]
         bad = _bad(found.largest)
-        sums = _Sums(
+        sums = Sums(
             sum(found.sizes) + sum(part.absent for part in parts),
             sum(found.squares),
             sum(map(mul, found.squares, shares)),
@@ -321,7 +293,7 @@ def _total(squares: list[Any]) -> Any:
     return sum(square for square in squares if not hasattr(square, "to")) + sum(moved)
 
 
-def _record_sums(rows: Measures, sums: _Sums, several: dict[str, Recordable]) -> None:
+def _record_sums(rows: Measures, sums: Sums, several: dict[str, Recordable]) -> None:
     values = {"sum_of_squares": sums.own_square, "nonfinite": float(sums.bad)}
     elements = float(sums.elements)
     if elements:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import NamedTuple
+
+from otel_ml._internal.native import native
 
 __all__ = ["ProcessMemory", "Statm", "process_memory"]
 
@@ -36,11 +39,8 @@ class Statm:
             OSError: there is none.
             ValueError: it has another form.
         """
-        if self._descriptor is not None:
-            try:
-                return _parsed(os.pread(self._descriptor, 128, 0))
-            except (OSError, ValueError):
-                pass
+        if self._descriptor is not None and (found := _read(self._descriptor)) is not None:
+            return found
         descriptor = os.open(self._path, os.O_RDONLY)
         try:
             found = _parsed(os.pread(descriptor, 128, 0))
@@ -53,6 +53,22 @@ class Statm:
     def forget(self) -> None:
         """Open it anew in a forked child, where it is the parent's."""
         self._descriptor = None
+
+
+def _read_in_python(descriptor: int) -> ProcessMemory | None:
+    try:
+        return _parsed(os.pread(descriptor, 128, 0))
+    except (OSError, ValueError):
+        return None
+
+
+def _read_in_c(descriptor: int) -> ProcessMemory | None:
+    """With cold caches in 8 µs instead of 39."""
+    found: ProcessMemory | None = native.statm(descriptor, _PAGE, ProcessMemory)  # type: ignore[union-attr]
+    return found
+
+
+_read: Callable[[int], ProcessMemory | None] = _read_in_python if native is None else _read_in_c
 
 
 def _parsed(numbers: bytes) -> ProcessMemory:

@@ -1,0 +1,116 @@
+/* Exponential buckets, where quantiles or a histogram are asked for. Twin: ExponentialBuckets.add() of
+   _internal/buckets.py, which is called where data span so much that the scale has to be lowered. */
+#include "fold.h"
+
+#include <math.h>
+
+typedef struct {
+    PyObject *positive, *negative; /* borrowed */
+    long scale, zeros;
+} Buckets;
+
+/* 1, or 0 where it is none as all are. */
+static int read_buckets(PyObject *object, Buckets *buckets)
+{
+    if (!is_exactly(object, fold.exponential))
+        return 0;
+    PyObject *scale = slot(object, fold.of_exponential.scale), *zeros = slot(object, fold.of_exponential.zeros);
+    buckets->positive = slot(object, fold.of_exponential.positive);
+    buckets->negative = slot(object, fold.of_exponential.negative);
+    if (scale == NULL || !PyLong_CheckExact(scale) || zeros == NULL || !PyLong_CheckExact(zeros) ||
+        buckets->positive == NULL || !PyDict_CheckExact(buckets->positive) || buckets->negative == NULL ||
+        !PyDict_CheckExact(buckets->negative))
+        return 0;
+    buckets->scale = PyLong_AsLong(scale);
+    buckets->zeros = PyLong_AsLong(zeros);
+    return !PyErr_Occurred();
+}
+
+/* _index(), at the scale that nothing has lowered yet */
+static long index_of(double magnitude)
+{
+    return (long)ceil(log2(magnitude) * (double)(1L << fold.scale)) - 1;
+}
+
+static int count(PyObject *side, long index)
+{
+    PyObject *key = PyLong_FromLong(index);
+    PyObject *before = key == NULL ? NULL : PyDict_GetItemWithError(side, key);
+    PyObject *number = before != NULL                      ? PyNumber_Add(before, fold.one)
+                       : key == NULL || PyErr_Occurred() ? NULL
+                                                           : Py_NewRef(fold.one);
+    int failed = number == NULL ? -1 : PyDict_SetItem(side, key, number);
+    Py_XDECREF(number);
+    Py_XDECREF(key);
+    return failed;
+}
+
+static int count_value(Buckets *buckets, double value)
+{
+    if (value == 0.0)
+        buckets->zeros++;
+    else if (isfinite(value))
+        return count(value > 0 ? buckets->positive : buckets->negative, index_of(fabs(value)));
+    return 0;
+}
+
+/* _span(), no more than is needed to know whether it is too large */
+static int is_wide(PyObject *side)
+{
+    PyObject *key;
+    long low = LONG_MAX, high = LONG_MIN;
+    for (Py_ssize_t place = 0; PyDict_Next(side, &place, &key, NULL);) {
+        long index = PyLong_AsLong(key);
+        low = index < low ? index : low;
+        high = index > high ? index : high;
+    }
+    return PyDict_GET_SIZE(side) && high - low + 1 > fold.most_buckets;
+}
+
+static int call_add(PyObject *object, PyObject *values)
+{
+    PyObject *nothing = PyObject_CallMethodOneArg(object, fold.add, values);
+    Py_XDECREF(nothing);
+    return nothing == NULL ? -1 : 0;
+}
+
+/* What Python does with a group, or with none, when all that is left is to lower the scale. */
+static int add_in_python(PyObject *object, PyObject *group)
+{
+    PyObject *values = group == NULL               ? PyTuple_New(0)
+                       : PyFloat_CheckExact(group) ? PyTuple_Pack(1, group)
+                                                   : Py_NewRef(group);
+    int failed = values == NULL ? -1 : call_add(object, values);
+    Py_XDECREF(values);
+    return failed;
+}
+
+static int add_group_to(PyObject *object, PyObject *group)
+{
+    Buckets buckets;
+    if (!read_buckets(object, &buckets) || buckets.scale != fold.scale)
+        return PyErr_Occurred() ? -1 : add_in_python(object, group);
+    int is_one = PyFloat_CheckExact(group);
+    for (Py_ssize_t i = 0; i < (is_one ? 1 : PyList_GET_SIZE(group)); i++)
+        if (count_value(&buckets, PyFloat_AS_DOUBLE(is_one ? group : PyList_GET_ITEM(group, i))) < 0)
+            return -1;
+    PyObject *zeros = PyLong_FromLong(buckets.zeros);
+    if (zeros == NULL)
+        return -1;
+    set_slot(object, fold.of_exponential.zeros, zeros);
+    return is_wide(buckets.positive) || is_wide(buckets.negative) ? add_in_python(object, NULL) : 0;
+}
+
+int add_to_buckets(PyObject *pending, PyObject *series, PyObject *group)
+{
+    PyObject *every = slot(pending, fold.of_pending.buckets);
+    PyObject *object = Py_XNewRef(PyDict_GetItemWithError(every, series));
+    if (object == NULL && !PyErr_Occurred()) {
+        object = PyObject_CallNoArgs(fold.exponential);
+        if (object != NULL && PyDict_SetItem(every, series, object) < 0)
+            Py_CLEAR(object);
+    }
+    int failed = object == NULL ? -1 : add_group_to(object, group);
+    Py_XDECREF(object);
+    return failed;
+}
