@@ -23,13 +23,13 @@ static PyObject *bind_fold(PyObject *module, PyObject *arguments)
     fold.sum = builtins == NULL ? NULL : PyObject_GetAttrString(builtins, "sum");
     Py_XDECREF(builtins);
     fold.fold_special = PyUnicode_InternFromString("_fold_special");
-    fold.pending_of = PyUnicode_InternFromString("_pending");
+    fold.steps = PyUnicode_InternFromString("steps");
     fold.count = PyUnicode_InternFromString("_count");
     fold.merge = PyUnicode_InternFromString("_merge");
     fold.is_weighted = PyUnicode_InternFromString("weighted");
     fold.add = PyUnicode_InternFromString("add");
     fold.one = PyLong_FromLong(1);
-    if (!fold.sum || !fold.fold_special || !fold.pending_of || !fold.count || !fold.merge || !fold.is_weighted ||
+    if (!fold.sum || !fold.fold_special || !fold.steps || !fold.count || !fold.merge || !fold.is_weighted ||
         !fold.add || !fold.one)
         return NULL;
     fold.pending = Py_NewRef(pending);
@@ -81,12 +81,56 @@ static int leave_step(Fold *now)
     return now->pending == NULL ? 0 : extend(now->pending, fold.of_pending.last_ns, now->time, Py_GT);
 }
 
+/* Pending.size */
+static Py_ssize_t partials_of(PyObject *pending)
+{
+    return PyDict_GET_SIZE(slot(pending, fold.of_pending.moments)) +
+           PyDict_GET_SIZE(slot(pending, fold.of_pending.order));
+}
+
+/* Pending(): its times are slots, and so are its dictionaries. */
+static PyObject *new_pending(PyObject *time)
+{
+    PyTypeObject *type = (PyTypeObject *)fold.pending;
+    PyObject *pending = type->tp_alloc(type, 0);
+    if (pending == NULL)
+        return NULL;
+    set_slot(pending, fold.of_pending.first_ns, Py_NewRef(time));
+    set_slot(pending, fold.of_pending.last_ns, Py_NewRef(time));
+    const Py_ssize_t dictionaries[] = {
+        fold.of_pending.groups, fold.of_pending.rows,    fold.of_pending.moments, fold.of_pending.order,
+        fold.of_pending.weights, fold.of_pending.m2, fold.of_pending.buckets,
+    };
+    for (size_t i = 0; i < sizeof dictionaries / sizeof *dictionaries; i++) {
+        PyObject *dictionary = PyDict_New();
+        if (dictionary == NULL) {
+            Py_DECREF(pending);
+            return NULL;
+        }
+        set_slot(pending, dictionaries[i], dictionary);
+    }
+    return pending;
+}
+
+/* What the step is to gather from now on: a new reference. */
+static PyObject *begin_pending(PyObject *folder, PyObject *step, PyObject *time)
+{
+    PyObject *pending = new_pending(time);
+    PyObject *steps = pending == NULL ? NULL : PyObject_GetAttr(folder, fold.steps);
+    if (steps == NULL || PyObject_SetItem(steps, step, Py_None) < 0)
+        Py_CLEAR(pending);
+    else
+        set_slot(step, fold.step_pending, Py_NewRef(pending));
+    Py_XDECREF(steps);
+    return pending;
+}
+
 /* Folder._pending, and how much it holds before this fold */
 static int enter_step(Fold *now, PyObject *step, PyObject *time)
 {
     PyObject *pending = slot(step, fold.step_pending);
     if (pending == NULL || pending == Py_None) {
-        pending = PyObject_CallMethodObjArgs(now->folder, fold.pending_of, step, time, NULL);
+        pending = begin_pending(now->folder, step, time);
         if (pending == NULL)
             return -1;
     } else {
@@ -98,8 +142,7 @@ static int enter_step(Fold *now, PyObject *step, PyObject *time)
         PyErr_Format(PyExc_TypeError, "expected a Pending, got %R", pending);
         goto failed;
     }
-    PyObject *size = PyLong_FromSsize_t(PyDict_GET_SIZE(slot(pending, fold.of_pending.moments)) +
-                                        PyDict_GET_SIZE(slot(pending, fold.of_pending.order)));
+    PyObject *size = PyLong_FromSsize_t(partials_of(pending));
     PyObject *kept = size == NULL ? NULL : PyDict_SetDefault(now->touched, pending, size);
     Py_XDECREF(size);
     if (kept == NULL)
@@ -184,12 +227,10 @@ static int fold_record(Fold *now)
     return PyList_CheckExact(value) ? fold_list(now, series, value) : fold_value(now, series, value);
 }
 
-static PyObject *take_apart(PyObject *module, PyObject *arguments)
+/* Folder.take_apart: a new dictionary. */
+static PyObject *taken_apart(PyObject *folder, PyObject *part)
 {
-    Fold now = {0};
-    if (!PyArg_ParseTuple(arguments, "OO!", &now.folder, &PyList_Type, &now.part))
-        return NULL;
-    now.touched = PyDict_New();
+    Fold now = {.folder = folder, .part = part, .touched = PyDict_New()};
     int failed = now.touched == NULL ? -1 : 0;
     while (!failed && now.next + 4 <= PyList_GET_SIZE(now.part))
         failed = fold_record(&now);
@@ -204,10 +245,42 @@ static PyObject *take_apart(PyObject *module, PyObject *arguments)
     return now.touched;
 }
 
+static PyObject *take_apart(PyObject *module, PyObject *arguments)
+{
+    PyObject *folder, *part;
+    return PyArg_ParseTuple(arguments, "OO!", &folder, &PyList_Type, &part) ? taken_apart(folder, part) : NULL;
+}
+
+/* Reduce what was touched; how many partials there are more, or -1. */
+static Py_ssize_t reduce_all(PyObject *touched)
+{
+    PyObject *pending, *before;
+    Py_ssize_t more = 0;
+    for (Py_ssize_t place = 0; PyDict_Next(touched, &place, &pending, &before);) {
+        if (reduce_pending(pending) < 0)
+            return -1;
+        more += partials_of(pending) - PyLong_AsSsize_t(before);
+    }
+    return more;
+}
+
+static PyObject *fold_records(PyObject *module, PyObject *arguments)
+{
+    PyObject *folder, *part;
+    if (!PyArg_ParseTuple(arguments, "OO!", &folder, &PyList_Type, &part))
+        return NULL;
+    PyObject *touched = taken_apart(folder, part);
+    Py_ssize_t more = touched == NULL ? -1 : reduce_all(touched);
+    Py_XDECREF(touched);
+    return more < 0 ? NULL : PyLong_FromSsize_t(more);
+}
+
 PyMethodDef fold_functions[] = {
     {"bind_fold", bind_fold, METH_VARARGS,
      "Know the classes: (Pending, Order, Series, Row, Step, DEFINITIONS, UNSETTLED, ExponentialBuckets, SCALE, "
      "MAX_BUCKETS)."},
     {"take_apart", take_apart, METH_VARARGS, "Fold records: (folder, items); return what was touched and its size before."},
+    {"fold_records", fold_records, METH_VARARGS,
+     "Do that, and reduce what was touched; return how many partials there are more: (folder, items)."},
     {NULL, NULL, 0, NULL},
 };

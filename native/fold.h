@@ -12,7 +12,7 @@
 
 extern struct fold {
     PyObject *pending, *order, *row, *definitions;
-    PyObject *fold_special, *pending_of, *count, *merge, *is_weighted, *add; /* names */
+    PyObject *fold_special, *steps, *count, *merge, *is_weighted, *add; /* names */
     PyObject *sum, *one;                                                     /* a function, a number */
     struct {
         Py_ssize_t first_ns, last_ns, groups, rows, moments, order, weights, m2, buckets;
@@ -87,6 +87,9 @@ static inline int add(PyObject *groups, PyObject *key, PyObject *value)
 
 /* 1, 0 where it has to be done in Python, or -1. */
 int add_special(PyObject *pending, PyObject *series, PyObject *value, PyObject *time);
+
+/* reduce.c: Pending.reduce(); 0 or -1 */
+int reduce_pending(PyObject *pending);
 
 /* m2.c: those of `group`, whose moments are `new`, with those of `old` (may be NULL); 1, 0 where it has to be done in
    Python, or -1. */

@@ -70,6 +70,6 @@ int forgive(const char *call);
 
 extern PyMethodDef record_functions[], step_functions[], timing_functions[], begin_functions[], fold_functions[],
     reduce_functions[], encode_functions[], span_functions[], measures_functions[], norms_functions[],
-    statm_functions[];
+    statm_functions[], field_functions[];
 
 #endif

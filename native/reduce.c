@@ -110,22 +110,29 @@ static int merge_row(PyObject *pending, PyObject *row, PyObject *rows)
     return failed;
 }
 
+int reduce_pending(PyObject *pending)
+{
+    PyObject *groups = slot(pending, fold.of_pending.groups), *rows = slot(pending, fold.of_pending.rows);
+    PyObject *key, *value;
+    for (Py_ssize_t place = 0; PyDict_Next(groups, &place, &key, &value);)
+        if (merge(pending, key, value) < 0)
+            return -1;
+    for (Py_ssize_t place = 0; PyDict_Next(rows, &place, &key, &value);)
+        if (merge_row(pending, key, value) < 0)
+            return -1;
+    PyDict_Clear(groups);
+    PyDict_Clear(rows);
+    return 0;
+}
+
 static PyObject *reduce(PyObject *module, PyObject *pending)
 {
     if (!is_exactly(pending, fold.pending)) {
         PyErr_Format(PyExc_TypeError, "expected a Pending, got %R", pending);
         return NULL;
     }
-    PyObject *groups = slot(pending, fold.of_pending.groups), *rows = slot(pending, fold.of_pending.rows);
-    PyObject *key, *value;
-    for (Py_ssize_t place = 0; PyDict_Next(groups, &place, &key, &value);)
-        if (merge(pending, key, value) < 0)
-            return NULL;
-    for (Py_ssize_t place = 0; PyDict_Next(rows, &place, &key, &value);)
-        if (merge_row(pending, key, value) < 0)
-            return NULL;
-    PyDict_Clear(groups);
-    PyDict_Clear(rows);
+    if (reduce_pending(pending) < 0)
+        return NULL;
     Py_RETURN_NONE;
 }
 

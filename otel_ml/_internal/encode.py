@@ -8,7 +8,7 @@ comparing its constant bytes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import groupby
 from operator import attrgetter
@@ -21,7 +21,7 @@ from otel_ml.wire.attributes import AXIS, M2, REDUCTION, SCOPE, SEQ, SEQ_POINTS,
 from otel_ml.wire.protobuf import field, key_value, key_values, text, varint
 from otel_ml.wire.reduction import Reduction
 
-__all__ = ["encoded_gauge", "encoded_scopes", "scope_bytes"]
+__all__ = ["encoded_gauge", "encoded_scopes", "scope_bytes", "scope_fields"]
 
 # InstrumentationScope.attributes = 3; Metric: name 1, description 2, unit 3, gauge 5, histogram 9, exponential 10
 _GAUGE, _HISTOGRAM, _EXPONENTIAL = 5, 9, 10
@@ -279,6 +279,11 @@ def gauge_in_python(
     return scope_bytes(step, axis, None, seq, 1) + _before_gauge(name, len(point)) + point
 
 
+def fields_in_python(bodies: Sequence[bytes]) -> bytes:
+    """Return bodies of scopes as fields of a ResourceMetrics or ResourceSpans: they have one number there."""
+    return b"".join([field(2, body) for body in bodies])
+
+
 @lru_cache(maxsize=64)
 def _before_gauge(name: str, point_size: int) -> bytes:
     metric = field(2, text(1, name) + field(_GAUGE, field(1, bytes(point_size))))
@@ -288,7 +293,9 @@ def _before_gauge(name: str, point_size: int) -> bytes:
 if native is None:
     encoded_scopes: Callable[..., Iterable[tuple[int, bytes]]] = scopes_in_python
     encoded_gauge = gauge_in_python
+    scope_fields: Callable[[Sequence[bytes]], bytes] = fields_in_python
 else:
+    scope_fields = native.scope_fields
     encoded_scopes, encoded_gauge = native.encoders(
         Pending,
         Series,

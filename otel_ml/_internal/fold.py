@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -61,7 +61,9 @@ class Folder:
 
     def fold(self) -> None:
         """Fold all records; the lock is held by the caller."""
-        self._reduce(_take_apart(self, take()))
+        self.points += _fold_records(self, take())
+        if self.points > self.MAX_POINTS:
+            self._drop_oldest()
 
     def take_apart(self, part: list[Any]) -> dict[Pending, int]:
         """Sort records by step and series; return what was added to, and its size before."""
@@ -180,10 +182,7 @@ class Folder:
         step.waiting += 1
         self.deferred.append((series, step, value, time_ns))
 
-    def _reduce(self, touched: Mapping[Pending, int]) -> None:
-        for pending, before in touched.items():
-            _reduce(pending)
-            self.points += pending.size - before
+    def _drop_oldest(self) -> None:
         while self.points > self.MAX_POINTS and len(self.steps) > 1:
             oldest = next(iter(self.steps))
             del self.steps[oldest]
@@ -197,11 +196,19 @@ class Folder:
                 )
 
 
-_take_apart: Callable[[Folder, list[Any]], dict[Pending, int]] = Folder.take_apart
-_reduce: Callable[[Pending], None] = Pending.reduce
+def fold_in_python(folder: Folder, part: list[Any]) -> int:
+    """Fold records into what their steps have gathered; return how many partials there are more."""
+    more = 0
+    for pending, before in folder.take_apart(part).items():
+        pending.reduce()
+        more += pending.size - before
+    return more
+
+
+_fold_records: Callable[[Folder, list[Any]], int] = fold_in_python
 if native is not None:
     native.bind_fold(Pending, Order, Series, Row, Step, DEFINITIONS, UNSETTLED, ExponentialBuckets, SCALE, MAX_BUCKETS)
-    _take_apart, _reduce = native.take_apart, native.reduce
+    _fold_records = native.fold_records
 
 FOLDER = Folder()
 

@@ -109,17 +109,17 @@ class Recorder:
                 if final:
                     self._wait_for_device()
                 folder.fold()
-            collected = deque((step, step.pending) for step in folder.steps if step.pending is not None)
-            for step, _ in collected:
+            steps, folder.steps, folder.points = folder.steps, {}, 0
+            collected = deque([(step, step.pending) for step in steps if step.pending is not None])
+            for step in steps:
                 step.pending = None
-            folder.steps, folder.points = {}, 0
             values, folder.values = folder.values, 0
         scopes: list[bytes] = []
         holds: list[Holds] = []
         while collected:  # what is encoded is let go at once: training records meanwhile
             give_way()
             self._encode(*collected.popleft(), scopes, holds)
-        points = sum(count for _, _, count in holds)
+        points = sum([count for _, _, count in holds])
         self._say_manifests(now_ns, scopes, final=final)
         self._say_positions(now_ns, scopes, final=final)
         holds += [(None, None, 0)] * (len(scopes) - len(holds))

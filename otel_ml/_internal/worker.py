@@ -17,6 +17,7 @@ from typing import Any, Literal
 from otel_ml._internal.aside_link import AsideLink
 from otel_ml._internal.aside_transport import AsideTransport
 from otel_ml._internal.console import Console, started_line
+from otel_ml._internal.encode import scope_fields
 from otel_ml._internal.events import EVENTS
 from otel_ml._internal.farewell import Farewell, Status
 from otel_ml._internal.give_way import has_rested
@@ -377,7 +378,7 @@ def _frames(kind: Kind, bodies: Sequence[bytes], holds: Sequence[Holds] = ()) ->
     """Return scope bodies as frames no larger than half a request, each with what it holds of which step."""
     if not bodies:
         return []
-    payload = b"".join([encode_field(2, body) for body in bodies])
+    payload = scope_fields(bodies)
     if len(payload) <= MAX_BYTES // 2 or len(bodies) == 1:
         steps = [(axis, step, n) for axis, step, n in holds if n and axis is not None and step is not None]
         return [(Frame(kind, payload, sum([n for _, _, n in holds])), steps)]
