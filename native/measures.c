@@ -79,6 +79,9 @@ static PyObject *step_of(const Call *call)
 {
     if (call->step == Py_None)
         return step_now();
+    PyObject *step = step_at(call->step);
+    if (step != NULL || PyErr_Occurred())
+        return step;
     Py_ssize_t every = PyDict_GET_SIZE(call->values) + (call->several == NULL ? 0 : PyDict_GET_SIZE(call->several));
     return PyObject_CallFunction(measures.step_for, "OOsn", call->step, Py_None, "record()", every);
 }

@@ -61,6 +61,10 @@ int append_items(PyObject *const *items, Py_ssize_t n);
 PyObject *now_of_process(void);
 PyObject *step_now(void);
 
+/* step.c: the step of a `step=` without an axis, a new reference; NULL, perhaps with an exception, where Python has to
+   look at it. */
+PyObject *step_at(PyObject *index);
+
 /* Whether every value is a number by now: `items[i]` is a new reference, in the end to a float. */
 int numbers_of(PyObject **items, Py_ssize_t n);
 

@@ -326,8 +326,9 @@ static PyObject *sums(PyObject *module, PyObject *arguments)
 static PyObject *extent(PyObject *module, PyObject *arguments)
 {
     PyObject *tensor;
+    PyTypeObject *type;
     Py_ssize_t most;
-    if (!PyArg_ParseTuple(arguments, "On", &tensor, &most))
+    if (!PyArg_ParseTuple(arguments, "OnO!", &tensor, &most, &PyType_Type, &type))
         return NULL;
     const void *data;
     const Kind *kind;
@@ -335,7 +336,13 @@ static PyObject *extent(PyObject *module, PyObject *arguments)
     if (n <= 0)
         Py_RETURN_NONE;
     Extent found = kind->span(data, n);
-    return Py_BuildValue("dndd", found.sum / (double)n, n, found.low, found.high);
+    PyObject *numbers[] = {
+        PyFloat_FromDouble(found.sum / (double)n),
+        PyLong_FromSsize_t(n),
+        PyFloat_FromDouble(found.low),
+        PyFloat_FromDouble(found.high),
+    };
+    return named_tuple(type, numbers, sizeof numbers / sizeof *numbers);
 }
 
 PyMethodDef norms_functions[] = {
@@ -346,6 +353,6 @@ PyMethodDef norms_functions[] = {
     {"sums", sums, METH_VARARGS,
      "Return such a `Sums` of such tensors, each element of which counts as `share`: (tensors, most, share, Sums)."},
     {"extent", extent, METH_VARARGS,
-     "Return mean, number, smallest and largest of the elements of such a tensor; None also where it has none."},
+     "Return such an `Extent` of the elements of such a tensor; None also where it has none: (tensor, most, Extent)."},
     {NULL, NULL, 0, NULL},
 };

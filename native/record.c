@@ -222,12 +222,17 @@ static size_t place_at_hand(PyObject *first, Py_ssize_t n)
 }
 
 /* Append a row; 1 if it was, 0 where Python has to look at it, -1 with an exception. `items` has room for its head. */
-static int append_row(PyObject *row, PyObject **items, Py_ssize_t n)
+static int append_row(PyObject *row, PyObject *index, PyObject **items, Py_ssize_t n)
 {
     if (!numbers_of(items + ROW_HEAD, n))
         return 0;
     Py_INCREF(row);
-    PyObject *step = step_now(), *time = step == NULL ? NULL : PyObject_CallNoArgs(buffer.time_ns);
+    PyObject *step = index == NULL ? step_now() : step_at(index);
+    if (step == NULL && !PyErr_Occurred()) {
+        Py_DECREF(row);
+        return 0;
+    }
+    PyObject *time = step == NULL ? NULL : PyObject_CallNoArgs(buffer.time_ns);
     int done = -1;
     if (time != NULL) {
         items[0] = row, items[1] = step, items[2] = Py_None, items[3] = time;
@@ -290,7 +295,7 @@ static PyObject *row_of(PyObject *values)
 }
 
 /* Append the values as a row, as append_row(); nothing else runs between the look at the names and at the values. */
-static int log_row(PyObject *values)
+static int log_row(PyObject *values, PyObject *index)
 {
     Py_ssize_t n = PyDict_GET_SIZE(values), place = 0, taken = 0;
     if (n < plain.fewest)
@@ -303,7 +308,7 @@ static int log_row(PyObject *values)
         return 0;
     while (PyDict_Next(values, &place, NULL, &value))
         items[ROW_HEAD + taken++] = Py_NewRef(value);
-    int done = append_row(row, items, n);
+    int done = append_row(row, index, items, n);
     while (taken > 0)
         Py_DECREF(items[ROW_HEAD + --taken]);
     if (items != on_stack)
@@ -321,13 +326,23 @@ static PyObject *forget_rows(PyObject *module, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* Whether a call has values alone, or values and a step, as `log(values, step=7)`. */
+static int is_usual_log(PyObject *const *arguments, Py_ssize_t n, PyObject *names)
+{
+    if (names == NULL)
+        return n == 1 || n == 2;
+    return n == 1 && PyTuple_GET_SIZE(names) == 1 &&
+           PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "step") == 0;
+}
+
 static PyObject *log_values(PyObject *module, PyObject *const *arguments, Py_ssize_t n, PyObject *names)
 {
-    if (n == 1 && names == NULL) {
+    if (is_usual_log(arguments, n, names)) {
         if (is_off())
             Py_RETURN_NONE;
         if (PyDict_CheckExact(arguments[0])) {
-            int done = log_row(arguments[0]);
+            int has_step = (n == 2 || names != NULL) && arguments[1] != Py_None;
+            int done = log_row(arguments[0], has_step ? arguments[1] : NULL);
             if (done < 0 && forgive("log()") < 0)
                 return NULL;
             if (done != 0)

@@ -161,6 +161,25 @@ static PyObject *axis_of(PyObject *const *arguments, Py_ssize_t n, PyObject *nam
     return PyUnicode_CheckExact(name) ? name : NULL;
 }
 
+static int acquire(PyObject *lock)
+{
+    PyObject *taken = PyObject_CallMethodNoArgs(lock, steps.acquire);
+    Py_XDECREF(taken);
+    return taken == NULL ? -1 : 0;
+}
+
+/* Return `failed`, whose exception is kept; or -1 where to let go of the lock failed. */
+static int release(PyObject *lock, int failed)
+{
+    PyObject *type, *error, *trace;
+    PyErr_Fetch(&type, &error, &trace);
+    PyObject *left = PyObject_CallMethodNoArgs(lock, steps.release);
+    Py_XDECREF(left);
+    if (failed)
+        PyErr_Restore(type, error, trace);
+    return failed || left == NULL ? -1 : 0;
+}
+
 static PyObject *set_step(PyObject *module, PyObject *const *arguments, Py_ssize_t n, PyObject *names)
 {
     PyObject *name = slot(steps.now, steps.of_now.off) == Py_False ? axis_of(arguments, n, names) : NULL;
@@ -171,22 +190,64 @@ static PyObject *set_step(PyObject *module, PyObject *const *arguments, Py_ssize
         return PyObject_Vectorcall(steps.slow, arguments, n, names);
     }
     PyObject *lock = Py_NewRef(slot(steps.steps, steps.of_steps.lock));
-    PyObject *taken = PyObject_CallMethodNoArgs(lock, steps.acquire), *left = NULL;
-    if (taken != NULL) {
+    int failed = acquire(lock);
+    if (!failed) {
         Py_INCREF(axes), Py_INCREF(axis);
-        int failed = set(axes, axis, name, arguments[0]);
+        failed = set(axes, axis, name, arguments[0]);
         Py_DECREF(axes), Py_DECREF(axis);
-        PyObject *type, *error, *trace;
-        PyErr_Fetch(&type, &error, &trace);
-        left = PyObject_CallMethodNoArgs(lock, steps.release);
-        if (failed)
-            PyErr_Restore(type, error, trace);
-        Py_XDECREF(left);
-        left = failed || left == NULL ? NULL : Py_None;
+        failed = release(lock, failed);
     }
-    Py_XDECREF(taken);
     Py_DECREF(lock);
-    return Py_XNewRef(left);
+    return failed ? NULL : Py_NewRef(Py_None);
+}
+
+/* Whether Steps.at() has nothing to do: the step is known, and current unless set_step() or step() says which is. */
+static int is_there(PyObject *axis, PyObject *step)
+{
+    return step != NULL &&
+           (slot(axis, steps.of_axis.explicit) == Py_True || slot(axis, steps.of_axis.current) == step);
+}
+
+/* Steps.at of the default axis: a new reference; with the lock */
+static PyObject *enter(PyObject *axis, PyObject *index)
+{
+    PyObject *step = step_of(axis, index);
+    if (step == NULL || is_there(axis, step))
+        return step;
+    int is_asked = slot(steps.steps, steps.of_steps.blocks_used) == Py_True;
+    if (move(axis, step, index) < 0) {
+        Py_DECREF(step);
+        return NULL;
+    }
+    set_slot(steps.steps, steps.of_steps.process, Py_NewRef(step));
+    set_slot(steps.now, steps.of_now.step, Py_NewRef(is_asked ? Py_None : step));
+    return step;
+}
+
+PyObject *step_at(PyObject *index)
+{
+    int overflow = 0;
+    PyObject *axes = slot(steps.steps, steps.of_steps.axes);
+    if (!PyLong_CheckExact(index) || PyLong_AsLongLongAndOverflow(index, &overflow) < 0 || overflow || axes == NULL)
+        return NULL;
+    PyObject *axis = PyDict_GetItemWithError(axes, steps.default_axis);
+    if (axis == NULL || !is_exactly(axis, steps.axis_type))
+        return NULL;
+    PyObject *step = PyDict_GetItemWithError(slot(axis, steps.of_axis.steps), index);
+    if (is_there(axis, step) || PyErr_Occurred())
+        return Py_XNewRef(step);
+    PyObject *lock = Py_NewRef(slot(steps.steps, steps.of_steps.lock));
+    int failed = acquire(lock);
+    if (!failed) {
+        Py_INCREF(axis);
+        step = enter(axis, index);
+        Py_DECREF(axis);
+        failed = release(lock, step == NULL ? -1 : 0);
+        if (failed)
+            Py_CLEAR(step);
+    }
+    Py_DECREF(lock);
+    return failed ? NULL : step;
 }
 
 PyMethodDef step_functions[] = {

@@ -18,7 +18,7 @@ from otel_ml._internal.step import step_for
 __all__ = ["forget_names", "log", "record"]
 
 _PLAIN = Table()
-"""Of names recorded without any option: the usual case."""
+"""Of names recorded without any option but `step=` and `axis=`: the usual case."""
 
 _TABLES: dict[tuple[object, ...], Table] = {}
 """Of each combination of options; a cache, emptied where attributes never repeat."""
@@ -142,6 +142,8 @@ def _record_each(
 
 def _table(options: _Options) -> Table:
     prefix, reduce, within, over, attributes = options
+    if prefix is None and reduce is None and within is None and over is None and attributes is None:
+        return _PLAIN  # `log(values, step=7)`
     try:
         several = reduce if reduce is None or isinstance(reduce, str) else tuple(reduce)
         key = (prefix, several, within, over, None if attributes is None else tuple(attributes.items()))

@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 from otel_ml._internal.log import log
 from otel_ml.once import guard
 
-__all__ = ["MEMORY_KEYS", "DeviceMemory", "device_memory", "held_by_torch", "report_memory", "reset_peaks"]
+__all__ = [
+    "MEMORY_KEYS",
+    "DeviceMemory",
+    "device_memory",
+    "held_by_torch",
+    "report_memory",
+    "reset_peaks",
+    "uses_device",
+]
 
 MEMORY_KEYS: Mapping[str, str] = {
     "allocated_bytes.all.current": "mem-allocated-bytes",
@@ -125,6 +133,11 @@ def reported(stats: Mapping[str, Any], memory_keys: Mapping[str, str]) -> dict[s
         else:
             found[name] = float(stats[key])
     return found
+
+
+def uses_device() -> bool:
+    """Whether this process has used a device: else there is no memory of one to look at."""
+    return _cuda() is not None
 
 
 def _cuda() -> Any:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from otel_ml._internal.native import native
 
-__all__ = ["GRAIN", "Statistics", "Sums", "extent_of_small", "statistics_of_small", "sums_of_small"]
+__all__ = ["GRAIN", "Extent", "Statistics", "Sums", "extent_of_small", "statistics_of_small", "sums_of_small"]
 
 GRAIN = 32_768
 """Elements up to which a tensor is small: fewer layers to a call are quicker, and torch has one thread, too, up to here
@@ -33,6 +33,15 @@ class Statistics(NamedTuple):
     squares: list[float]
     zeros: list[int]
     largest: list[float]
+
+
+class Extent(NamedTuple):
+    """What ranks pool of many values: numbers, or 0-d tensors that are not waited for."""
+
+    mean: Any
+    number: Any
+    min: Any
+    max: Any
 
 
 class Sums(NamedTuple):
@@ -74,13 +83,13 @@ def sums_of_small(tensors: list[Any], share: float) -> Sums | None:
     return found
 
 
-def extent_of_small(tensor: Any) -> tuple[float, int, float, float] | None:
-    """Return mean, number, smallest and largest of the elements; None unless it is small and plain, and has any.
+def extent_of_small(tensor: Any) -> Extent | None:
+    """Return the extent of the elements; None unless the tensor is small and plain, and has any.
 
     Where one is NaN all but the number are.
     """
     code = _compiled()
-    found: tuple[float, int, float, float] | None = None if code is None else code.extent(tensor, GRAIN)
+    found: Extent | None = None if code is None else code.extent(tensor, GRAIN, Extent)
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
 
 from otel_ml.diagnostics.flops import device_name, peak_flops
 from otel_ml.diagnostics.harmless import harmless
@@ -35,19 +34,21 @@ MEASURES = Measures(
 
 
 _RATES = tuple(
-    (f"throughput/{name}", f"throughput/device/{name}")
-    for name in ("batches_per_sec", "samples_per_sec", "tokens_per_sec", "tflops")
+    (place, f"throughput/{name}", f"throughput/device/{name}", unit)
+    for place, name, unit in (
+        (1, "batches_per_sec", 1.0),
+        (2, "samples_per_sec", 1.0),
+        (3, "tokens_per_sec", 1.0),
+        (4, "tflops", 1e12),
+    )
 )
+"""Place in what was done, names of the rate of all and of a device, unit of the amount."""
 
 
-class _Done(NamedTuple):
-    """What was done until `at`, since the first call."""
+_Done = tuple[float, float, float, float, float]
+"""A moment, and the batches, samples, tokens and FLOPs that were done until then, since the first call."""
 
-    at: float
-    batches: float
-    samples: float
-    tokens: float
-    flops: float
+_NOTHING: _Done = (0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 class Throughput:
@@ -119,14 +120,8 @@ class Throughput:
             tokens: of this replica.
             flops: model FLOPs of forward and backward, for instance from `transformer_flops()`.
         """
-        before = self._done[-1] if self._done else _Done(0.0, 0.0, 0.0, 0.0, 0.0)
-        done = _Done(
-            self._clock(),
-            before.batches + batches,
-            before.samples + samples,
-            before.tokens + tokens,
-            before.flops + flops,
-        )
+        before = self._done[-1] if self._done else _NOTHING
+        done = (self._clock(), before[1] + batches, before[2] + samples, before[3] + tokens, before[4] + flops)
         self._done.append(done)
         self._epoch_flops += flops
         total = {"throughput/step_tflop": flops / 1e12} if flops else {}
@@ -150,15 +145,14 @@ class Throughput:
     def _add_rates(self, done: _Done, total: dict[str, float]) -> dict[str, float]:
         """Add the rates of this replica over the window to `total`, return those of a device; what is 0 is left out."""
         first = self._done[0]  # whose own work was done before its time
-        elapsed = done.at - first.at
+        elapsed = done[0] - first[0]
         device: dict[str, float] = {}
         if elapsed <= 0:
             return device
-        flops = (done.flops - first.flops) / 1e12
-        amounts = done.batches - first.batches, done.samples - first.samples, done.tokens - first.tokens, flops
-        for (of_all, of_device), amount in zip(_RATES, amounts, strict=True):
+        for place, of_all, of_device, unit in _RATES:
+            amount = done[place] - first[place]
             if amount:
-                total[of_all] = rate = amount / elapsed
+                total[of_all] = rate = amount / unit / elapsed
                 device[of_device] = rate / self._devices
         return device
 

@@ -62,6 +62,7 @@ NUMBERS = (
     np.int64(4),
     Loud(1),
 )
+NO_STEPS: tuple[Any, ...] = (-1, 2**63, 2**64, True, 1.0, np.int64(3), "1")
 OTHERS = (None, "text", [1.0, 2.0], [1, None], (3.0,), np.array(1.5), np.array([1.0, 2.0]), {}, object(), 1j)
 
 
@@ -112,7 +113,10 @@ class Program:
             names = [*MANY]
         if self.random.random() < 0.1:
             names[0] = self.random.choice([None, 3, Name("name/0"), ""])
-        log({name: self.value() if self.random.random() < 0.3 else self.random.random() for name in names})
+        values = {name: self.value() if self.random.random() < 0.3 else self.random.random() for name in names}
+        index: Any = self.random.choice([*range(5)] * 3 + [None, *NO_STEPS])
+        calls = (lambda: log(values), lambda: log(values), lambda: log(values, step=index), lambda: log(values, index))
+        self.random.choice(calls)()
 
     def _log_options(self) -> None:
         options = [
@@ -131,15 +135,13 @@ class Program:
     def _measures(self) -> None:
         names = self.random.sample([*self.measures], self.random.randrange(4))
         values = {name: self.value() if self.random.random() < 0.2 else self.random.random() for name in names}
-        wrong: list[Any] = [-1, "1", 2**64]
-        options: list[dict[str, Any]] = [{}, {}, {"step": self.random.choice([*range(5), *wrong])}, {"over": "dp"}]
+        options: list[dict[str, Any]] = [{}, {}, {"step": self.random.choice([*range(5), *NO_STEPS])}, {"over": "dp"}]
         several: list[dict[str, Any]] = [{}, {"0": (0.5, 2.0)}, {"1": [3.0, -3.0]}, {"0": (2.0, 0.0), "2": [1.0, 2.0]}]
         more = self.random.choice([{}, {"several": None}, *({"several": one} for one in several)])
         self.measures.record(values, **self.random.choice(options), **more)
 
     def _set_step(self) -> None:
-        wrong: list[Any] = [-1, 2**63, 2**64, True, 1.0, None, np.int64(3), "1"]
-        index = self.random.choice([*range(5)] * 8 + wrong)
+        index: Any = self.random.choice([*range(5)] * 8 + [None, *NO_STEPS])
         set_step(index, *self.random.choice([[], [], ["v"], ["step"], [""], [3]]))
         set_step(self.random.randrange(5), axis=self.random.choice(["step", "v"]))
 

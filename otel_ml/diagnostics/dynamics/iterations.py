@@ -109,8 +109,8 @@ def _number(value: Any) -> Any:
     if type(value) in _NUMBERS or not hasattr(value, "detach"):
         return float(value)
     small = extent_of_small(value)
-    if small is not None and small[1] == 1:
-        return small[2]
+    if small is not None and small.number == 1:
+        return small.min
     value = value.detach()
     return float(value) if value.device.type == "cpu" else value.float()
 

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from otel_ml.diagnostics.small_tensors import extent_of_small
+from otel_ml.diagnostics.small_tensors import Extent, extent_of_small
 
 __all__ = ["Extent", "extent_of"]
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """What ranks pool: numbers, or 0-d tensors that are not waited for."""
-
-    mean: Any
-    count: Any
-    min: Any
-    max: Any
 
 
 def extent_of(values: Any, mask: Any = None) -> Extent | None:
@@ -33,7 +22,7 @@ def extent_of(values: Any, mask: Any = None) -> Extent | None:
     """
     if hasattr(values, "detach"):
         found = extent_of_small(values) if mask is None else None
-        return _of_tensor(values.detach(), mask) if found is None else Extent(*found)
+        return _of_tensor(values.detach(), mask) if found is None else found
     numbers = list(_flat(values))
     if mask is not None:
         numbers = [number for number, counts in zip(numbers, _flat(mask), strict=True) if counts]

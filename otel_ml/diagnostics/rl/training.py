@@ -58,7 +58,7 @@ def entropy(values: Any, mask: Any = None) -> None:
     """Record the mean entropy per token or action; arguments as for `advantages()`."""
     found = extent_of(values, mask)
     if found is not None:
-        measure("rl/train/entropy").record(found.mean, weight=found.count)
+        measure("rl/train/entropy").record(found.mean, weight=found.number)
 
 
 @harmless
@@ -75,7 +75,7 @@ def clip_fractions(ratio: Any, mask: Any = None, *, low: float = 0.2, high: floa
     for name, cut in (("low", ratio < 1 - low), ("high", ratio > 1 + high)):
         found = extent_of(cut, mask)
         if found is not None:
-            measure(f"rl/train/clip_fraction_{name}").record(found.mean, weight=found.count)
+            measure(f"rl/train/clip_fraction_{name}").record(found.mean, weight=found.number)
 
 
 def _three(name: str, values: Any, mask: Any) -> None:
@@ -85,9 +85,9 @@ def _three(name: str, values: Any, mask: Any) -> None:
     rows = extent_measures(name)
     ends = {"min": found.min, "max": found.max}
     if type(found.mean) is float:
-        rows.record(ends, several={name: (found.mean, float(found.count))})
+        rows.record(ends, several={name: (found.mean, float(found.number))})
     else:
-        rows[name].record(found.mean, weight=found.count)
+        rows[name].record(found.mean, weight=found.number)
         rows.record(ends)
 
 
