@@ -18,7 +18,7 @@ class Size:
         turn_s: how long one turn of one side lasts.
         cold_steps: steps of each side with evicted caches.
         loop_pairs: pairs of blocks of the DDP loop.
-        diagnosed_pairs: pairs of blocks of 10 steps of 50 ms, with all diagnostics and without.
+        diagnosed_pairs: pairs of blocks of 7 steps of 50 ms, with all diagnostics and without.
         collective_pairs: turns of `log()` and of an `all_reduce` a key, in jobs of `collective_ranks`.
         loop_block_s: length of a block.
         service_s: sustained load on the service.
@@ -110,7 +110,7 @@ FULL = Size(
     cold_steps=120,
     loop_pairs=10,
     loop_block_s=1.5,
-    diagnosed_pairs=40,
+    diagnosed_pairs=150,
     collective_pairs=15,
     collective_ranks=(2, 4),
     service_s=60,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -68,14 +69,14 @@ class Iterations:
             skipped_samples: left out by the job, because of bad data or while it ramps up.
             skipped: whether the optimizer made no update; a 0-d tensor such as a gradient scaler's `found_inf` works.
         """
-        loss, skip = _number(loss), 0.0 if skipped is False else _number(skipped)
-        bad = _is_bad(loss)
+        bad, finite = _judged(_number(loss))
+        skip = 0.0 if skipped is False else _number(skipped)
         good = (1 - bad) * (1 - skip)
         self._consumed += samples
         self._skipped_samples += skipped_samples
         self._skipped = self._skipped + skip
         self._nan = self._nan + bad
-        self._sum = self._sum + _zero_where(bad, loss) * good
+        self._sum = self._sum + finite * good
         self._good = self._good + good
         self._steps += 1
         self._record()
@@ -115,11 +116,8 @@ def _number(value: Any) -> Any:
     return float(value) if value.device.type == "cpu" else value.float()
 
 
-def _is_bad(loss: Any) -> Any:
-    return float(not abs(loss) < float("inf")) if isinstance(loss, float) else (~loss.isfinite()).float()
-
-
-def _zero_where(bad: Any, loss: Any) -> Any:
+def _judged(loss: Any) -> tuple[Any, Any]:
+    """Return 1 where the loss is NaN or Inf, else 0; and the loss, 0 where it is that."""
     if isinstance(loss, float):
-        return 0.0 if bad else loss
-    return loss.nan_to_num(0.0, 0.0, 0.0)
+        return (0.0, loss) if abs(loss) < math.inf else (1.0, 0.0)
+    return (~loss.isfinite()).float(), loss.nan_to_num(0.0, 0.0, 0.0)
