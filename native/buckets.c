@@ -35,13 +35,16 @@ static long index_of(double magnitude)
 static int count(PyObject *side, long index)
 {
     PyObject *key = PyLong_FromLong(index);
-    PyObject *before = key == NULL ? NULL : PyDict_GetItemWithError(side, key);
-    PyObject *number = before != NULL                      ? PyNumber_Add(before, fold.one)
-                       : key == NULL || PyErr_Occurred() ? NULL
-                                                           : Py_NewRef(fold.one);
+    if (key == NULL)
+        return -1;
+    PyObject *before = PyDict_GetItemWithError(side, key), *number = NULL;
+    if (before != NULL)
+        number = PyNumber_Add(before, fold.one);
+    else if (!PyErr_Occurred())
+        number = Py_NewRef(fold.one);
     int failed = number == NULL ? -1 : PyDict_SetItem(side, key, number);
     Py_XDECREF(number);
-    Py_XDECREF(key);
+    Py_DECREF(key);
     return failed;
 }
 
@@ -67,30 +70,21 @@ static int is_wide(PyObject *side)
     return PyDict_GET_SIZE(side) && high - low + 1 > fold.most_buckets;
 }
 
-static int call_add(PyObject *object, PyObject *values)
+/* What Python does with these values, or with none, where the scale is all that is left to do; takes them over. */
+static int add_in_python(PyObject *object, PyObject *values)
 {
-    PyObject *nothing = PyObject_CallMethodOneArg(object, fold.add, values);
+    PyObject *nothing = values == NULL ? NULL : PyObject_CallMethodOneArg(object, fold.add, values);
+    Py_XDECREF(values);
     Py_XDECREF(nothing);
     return nothing == NULL ? -1 : 0;
-}
-
-/* What Python does with a group, or with none, when all that is left is to lower the scale. */
-static int add_in_python(PyObject *object, PyObject *group)
-{
-    PyObject *values = group == NULL               ? PyTuple_New(0)
-                       : PyFloat_CheckExact(group) ? PyTuple_Pack(1, group)
-                                                   : Py_NewRef(group);
-    int failed = values == NULL ? -1 : call_add(object, values);
-    Py_XDECREF(values);
-    return failed;
 }
 
 static int add_group_to(PyObject *object, PyObject *group)
 {
     Buckets buckets;
-    if (!read_buckets(object, &buckets) || buckets.scale != fold.scale)
-        return PyErr_Occurred() ? -1 : add_in_python(object, group);
     int is_one = PyFloat_CheckExact(group);
+    if (!read_buckets(object, &buckets) || buckets.scale != fold.scale)
+        return PyErr_Occurred() ? -1 : add_in_python(object, is_one ? PyTuple_Pack(1, group) : Py_NewRef(group));
     for (Py_ssize_t i = 0; i < (is_one ? 1 : PyList_GET_SIZE(group)); i++)
         if (count_value(&buckets, PyFloat_AS_DOUBLE(is_one ? group : PyList_GET_ITEM(group, i))) < 0)
             return -1;
@@ -98,7 +92,7 @@ static int add_group_to(PyObject *object, PyObject *group)
     if (zeros == NULL)
         return -1;
     set_slot(object, fold.of_exponential.zeros, zeros);
-    return is_wide(buckets.positive) || is_wide(buckets.negative) ? add_in_python(object, NULL) : 0;
+    return is_wide(buckets.positive) || is_wide(buckets.negative) ? add_in_python(object, PyTuple_New(0)) : 0;
 }
 
 int add_to_buckets(PyObject *pending, PyObject *series, PyObject *group)

@@ -71,8 +71,10 @@ static int merge_group(PyObject *pending, PyObject *series, PyObject *group, PyO
         done = merge_m2(pending, series, group, new, old);
     if (done > 0 && is_true(series, fold.of_series.buckets) && add_to_buckets(pending, series, group) < 0)
         done = -1;
-    if (done > 0)
-        done = put(slot(pending, fold.of_pending.moments), series, old == NULL ? Py_NewRef(new) : merged(old, new)) < 0 ? -1 : 1;
+    if (done > 0) {
+        PyObject *whole = old == NULL ? Py_NewRef(new) : merged(old, new);
+        done = put(slot(pending, fold.of_pending.moments), series, whole) < 0 ? -1 : 1;
+    }
     Py_XDECREF(new);
     return done;
 }

@@ -24,9 +24,9 @@ STEP_S = 0.050
 WIDTH = 64
 BATCH = 32
 BEFORE, STEPS = 2, 5
-"""Steps of a block that do not count, and that do. A request goes out every half second of training, whichever block that
-is in. Many short blocks find the difference four times as exactly as few long ones in the same time: what the machine does
-beside changes within seconds."""
+"""Steps of a block that do not count, and that do. A request goes out every half second of training, whichever block
+that is in. Many short blocks find the difference four times as exactly as few long ones in the same time: what the
+machine does beside changes within seconds."""
 
 IDLE_S = 3
 """Long enough for a few samples of the monitor."""
