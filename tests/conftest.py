@@ -6,6 +6,8 @@ import fcntl
 import gc
 import os
 import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,17 @@ def clean_environ(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path / "otel-ml-runs"))
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
+
+
+@pytest.fixture(autouse=True)
+def no_run_is_left(clean_environ: None) -> Iterator[None]:
+    """Name the test that leaves a run active, not those after it that find one."""
+    del clean_environ
+    yield
+    runtime = sys.modules.get("otel_ml._internal.runtime")
+    if runtime is not None and runtime.RUNTIME.is_active:
+        runtime.RUNTIME.shutdown(5.0)
+        pytest.fail("it left a run active in this process")
 
 
 @pytest.fixture(scope="session")

@@ -44,6 +44,7 @@ def measure(size: Size) -> Found:
         figures[f"{kind}.step"] = Figure(statistics.median(off[kind]) * 1e3, "ms", better="neither")
     figures["calls"] = confident([seconds * 1e6 for seconds in on["calls"]], "µs")
     figures["others"] = difference(on["others"], off["others"])
+    figures["waits"] = difference(on["waits"], off["waits"])
     figures["idle"] = Figure(found["idle"] * 100, "%", note="of a core, monitor and sender, with nothing to train")
     return Found(figures)
 
@@ -74,14 +75,18 @@ def steps(pairs: int) -> dict[str, Any]:
 
 
 def block(step: Callable[[], float]) -> dict[str, float]:
-    """Return seconds of a step: wall, CPU of the process and of its other threads, and those spent in diagnostics."""
+    """Return seconds of a step: wall, CPU of the process and of its other threads, in diagnostics, and of waiting.
+
+    Training waits where it does not compute: for the interpreter, while another thread has it, and for a core.
+    """
     for _ in range(BEFORE):
         step()
     wall, cpu, own = time.perf_counter(), time.process_time(), time.thread_time()
     trained = sum(step() for _ in range(STEPS))
     found = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
     found["calls"] = found["wall"] - trained
-    found["others"] = found["cpu"] - (time.thread_time() - own)
+    own = time.thread_time() - own
+    found["others"], found["waits"] = found["cpu"] - own, found["wall"] - own
     return {name: seconds / STEPS for name, seconds in found.items()}
 
 

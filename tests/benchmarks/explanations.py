@@ -122,8 +122,9 @@ DIAGNOSTICS = (
     "it Python that training has pushed out of the caches, so that each takes many times what it takes in a loop; "
     "norms and the statistics of other small tensors are compiled (ADR 0022). Entering and leaving an operation reads "
     "the memory of the process twice. In the background thread: {diagnostics/others} of CPU to fold, encode, write and "
-    "send some sixty series, ten times a second, each time with cold caches, too; most of it is Python around the "
-    "compiled parts (ADR 0005, with what the target would take)."
+    "send some sixty series, ten times a second, each time with cold caches, too. While it has the interpreter, "
+    "training waits for it: {diagnostics/waits}; the rest is the kernel's. To hand the interpreter over costs nothing "
+    "beside that (ADR 0005, with what the target would take)."
 )
 
 EXPLANATIONS: Mapping[str, str] = {

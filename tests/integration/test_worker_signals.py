@@ -29,13 +29,16 @@ WHILE_FOLDING = """
     {after}
 
     def on_call(frame, event, argument):
-        if event != "call" or frame.f_code.co_name != "_pending" or threading.current_thread().name == "otel_ml":
+        if event != "call" or frame.f_code.co_name != "_count" or threading.current_thread().name == "otel_ml":
             return  # the background thread folds ten times a second; what the main thread waits for is meant
-        sys.setprofile(None)
+        if sent:
+            return
+        sent.append(True)
         print(recorded, flush=True)
         os.kill(os.getpid(), signal.{name})
         time.sleep(0.2)  # now it is being handled
 
+    sent = []
     values = {{f"x{{number}}": 1.0 for number in range(2000)}}
     threading.setprofile(on_call)
     sys.setprofile(on_call)
@@ -51,7 +54,10 @@ def ended(server: OtlpServer, folder: Path, *, name: str = "SIGTERM", before: st
     program = WHILE_FOLDING.format(name=name, before=before, after=after)
     environ = environment(folder, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url})
     with start(program, environ, folder) as process:
-        output, errors = process.communicate(timeout=30)
+        try:
+            output, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert output, errors
     assert sum(point.value for point in server.points()) == float(output)
     return process.returncode
