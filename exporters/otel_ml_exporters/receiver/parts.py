@@ -37,7 +37,9 @@ def _part(body: bytes, tag: int, start: int, end: int) -> Part:
             scopes.append(body[first:last])
         elif inner == _FIRST and not resource:
             resource = body[first:last]
-        elif inner != _THIRD:
+        elif inner == _THIRD:
+            body[first:last].decode()  # what is no text was another field once: the decoder refuses the request
+        else:
             raise ValueError(inner)
     return Part(resource, scopes)
 

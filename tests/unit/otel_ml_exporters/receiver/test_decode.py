@@ -293,6 +293,22 @@ def as_json(message: Any) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.parametrize("signal", ["metrics", "traces"])
+def test_a_scope_whose_tag_was_damaged_on_the_way_is_undecodable_and_not_passed_over(signal: Signal) -> None:
+    """It stands where a schema_url would: a text, which its bytes are not."""
+    writer = FakeWriter()
+    request = writer.step(1, {"loss": 0.5}) if signal == "metrics" else writer.span("forward", 1)
+    body = bytearray(request.SerializeToString())
+    (resource,) = getattr(request, "resource_" + ("metrics" if signal == "metrics" else "spans"))
+    (scope, *_) = getattr(resource, "scope_" + ("metrics" if signal == "metrics" else "spans"))
+    encoded = scope.SerializeToString()
+    place = body.index(encoded)
+    body[body.rindex(b"\x12", 0, place)] = 0x1A  # field 2 becomes field 3
+
+    with pytest.raises(UndecodableError):
+        Decoder().protobuf(signal, bytes(body))
+
+
 def test_json_decodes_to_the_same_as_protobuf() -> None:
     request = FakeWriter().step(3, {"loss": 0.5, "reward": -1.0})
 
