@@ -68,6 +68,7 @@ class Runtime:
         self._arguments: Mapping[str, object] = {}
         self._capture: Capture | None = None
         self._is_asleep = False  # a forked child that has not recorded yet: most DataLoader workers never do
+        self._is_ending = False
         self._environment = SetVariables()
         self._exit = ExitHooks(self._at_exit, self._at_preemption)
         self._tracing = Tracing(self._resource, self._use_tracing)
@@ -99,17 +100,23 @@ class Runtime:
             return self._run
 
     def wake(self) -> bool:
-        """Start implicitly where the environment asks for it; return whether there is a run."""
+        """Start implicitly where the environment asks for it; return whether there is a run that goes on."""
         if self._worker is not None and self._pid == os.getpid():
             return True
+        if self._is_ending:  # which takes as long as its timeout: nobody waits for that to record something
+            return False
         with self._lock:
-            if self._worker is not None:
-                return True
-            if self._config is not None and self._identity is not None and self._is_asleep:
-                self._start(self._config, self._identity, self._arguments)
-            elif self._run is None and is_asked_for():
-                self._start_from_environment()
+            if recorder.enabled:  # and has not ended meanwhile: an end is not the beginning of another run
+                self._start_implicitly()
         return self._worker is not None
+
+    def _start_implicitly(self) -> None:
+        if self._worker is not None:
+            return
+        if self._config is not None and self._identity is not None and self._is_asleep:
+            self._start(self._config, self._identity, self._arguments)
+        elif self._run is None and is_asked_for():
+            self._start_from_environment()
 
     def _sleep(self) -> None:
         recorder.enabled = True
@@ -227,9 +234,8 @@ class Runtime:
     def child_env(self) -> dict[str, str]:
         """Return the variables by which a process elsewhere joins this run."""
         if self._config is None or self._identity is None:
-            if not is_asked_for():
-                return {}
-            self.wake()
+            with self._lock:
+                self._start_implicitly()
         if self._config is None or self._identity is None:
             return {}
         return child_environ(self._config, self._identity, os.environ)
@@ -251,6 +257,7 @@ class Runtime:
     def shutdown(self, timeout: float, status: Status = "finished") -> bool:
         """End the run; return whether everything was acknowledged in time. Safe to call again."""
         with self._lock:
+            self._is_ending = True
             worker, self._worker = self._worker, None
             was_fine = True
             deadline = time.monotonic() + timeout
@@ -268,7 +275,7 @@ class Runtime:
             self._environment.undo()
             self._run = self._config = self._identity = None
             self._arguments = {}
-            self._is_asleep = False
+            self._is_asleep = self._is_ending = False
             buffer.stay_awake()
             return was_fine
 
@@ -290,6 +297,7 @@ class Runtime:
         """Become a writer of our own: nothing of the parent's threads, locks, sockets and buffers is left."""
         self._lock = threading.RLock()
         self._pid = os.getpid()
+        self._is_ending = False
         worker, self._worker = self._worker, None
         self._capture = None
         recorder.forget()

@@ -135,3 +135,31 @@ def test_the_workers_of_a_dataloader_deliver_what_they_log(server: OtlpServer, t
     assert {point.resource["ml.parent"] for point in samples} == {trainer}
     assert sum(point.value for point in server.points("batch")) == 28.0
     assert sum(point.count for point in server.points("time/decode")) == 8
+
+
+def test_what_another_thread_records_while_the_run_ends_begins_no_other_run(server: OtlpServer, tmp_path: Path) -> None:
+    """The environment asks for a run, and that one was just ended by hand."""
+    program = """
+        import otel_ml, threading, time
+        from otel_ml._internal.runtime import RUNTIME
+
+        otel_ml.init("exp")
+        is_over = threading.Event()
+
+        def tell():
+            while not is_over.is_set():
+                otel_ml.event("still here")
+                time.sleep(0.0001)
+
+        thread = threading.Thread(target=tell)
+        thread.start()
+        otel_ml.shutdown()
+        is_over.set()
+        thread.join()
+        print(RUNTIME.is_active)
+    """
+
+    output, _ = run(program, environment(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url}), tmp_path)
+
+    assert output == "False\n"
+    assert [event.attributes["ml.status"] for event in server.events("ml.writer.end")] == ["finished"]
