@@ -1,11 +1,13 @@
-/* Folding: records are taken apart into what each step has gathered. Twin: Folder._take_apart() of _internal/fold.py. */
+/* Folding: records are taken apart into what each step has gathered, which is then reduced. Twins: fold_in_python() and
+   Folder.take_apart() of _internal/fold.py. */
 #include "fold.h"
 
 struct fold fold;
 
 static PyObject *bind_fold(PyObject *module, PyObject *arguments)
 {
-    static const char *const of_pending[] = {"first_ns", "last_ns", "groups", "rows", "moments", "order", "weights", "m2", "buckets", NULL};
+    static const char *const of_pending[] = {"first_ns", "last_ns", "groups", "rows",    "moments",
+                                             "order",    "weights", "m2",     "buckets", NULL};
     static const char *const of_series[] = {"special", "internal", "moments", "ordered", "buckets", "m2", "weighted", "order", NULL};
     static const char *const of_row[] = {"series", "_weighted", NULL};
     static const char *const of_step[] = {"pending", NULL};
@@ -245,12 +247,6 @@ static PyObject *taken_apart(PyObject *folder, PyObject *part)
     return now.touched;
 }
 
-static PyObject *take_apart(PyObject *module, PyObject *arguments)
-{
-    PyObject *folder, *part;
-    return PyArg_ParseTuple(arguments, "OO!", &folder, &PyList_Type, &part) ? taken_apart(folder, part) : NULL;
-}
-
 /* Reduce what was touched; how many partials there are more, or -1. */
 static Py_ssize_t reduce_all(PyObject *touched)
 {
@@ -279,8 +275,7 @@ PyMethodDef fold_functions[] = {
     {"bind_fold", bind_fold, METH_VARARGS,
      "Know the classes: (Pending, Order, Series, Row, Step, DEFINITIONS, UNSETTLED, ExponentialBuckets, SCALE, "
      "MAX_BUCKETS)."},
-    {"take_apart", take_apart, METH_VARARGS, "Fold records: (folder, items); return what was touched and its size before."},
     {"fold_records", fold_records, METH_VARARGS,
-     "Do that, and reduce what was touched; return how many partials there are more: (folder, items)."},
+     "Fold records into what their steps have gathered; return how many partials there are more: (folder, items)."},
     {NULL, NULL, 0, NULL},
 };

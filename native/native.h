@@ -61,10 +61,6 @@ int append_items(PyObject *const *items, Py_ssize_t n);
 PyObject *now_of_process(void);
 PyObject *step_now(void);
 
-/* step.c: the step of a `step=` without an axis, a new reference; NULL, perhaps with an exception, where Python has to
-   look at it. */
-PyObject *step_at(PyObject *index);
-
 /* Whether every value is a number by now: `items[i]` is a new reference, in the end to a float. */
 int numbers_of(PyObject **items, Py_ssize_t n);
 
@@ -72,8 +68,12 @@ int numbers_of(PyObject **items, Py_ssize_t n);
    ends a program is no `Exception`, and in strict mode saying it raises. */
 int forgive(const char *call);
 
+/* step.c: the step of a `step=` without an axis, a new reference; NULL, perhaps with an exception, where Python has to
+   look at it. */
+PyObject *step_at(PyObject *index);
+
 extern PyMethodDef record_functions[], step_functions[], timing_functions[], begin_functions[], fold_functions[],
-    reduce_functions[], encode_functions[], span_functions[], measures_functions[], norms_functions[],
-    statm_functions[], field_functions[];
+    encode_functions[], span_functions[], measures_functions[], norms_functions[], statm_functions[],
+    field_functions[];
 
 #endif

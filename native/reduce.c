@@ -126,19 +126,3 @@ int reduce_pending(PyObject *pending)
     PyDict_Clear(rows);
     return 0;
 }
-
-static PyObject *reduce(PyObject *module, PyObject *pending)
-{
-    if (!is_exactly(pending, fold.pending)) {
-        PyErr_Format(PyExc_TypeError, "expected a Pending, got %R", pending);
-        return NULL;
-    }
-    if (reduce_pending(pending) < 0)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-PyMethodDef reduce_functions[] = {
-    {"reduce", reduce, METH_O, "Merge the groups of a Pending into its partials."},
-    {NULL, NULL, 0, NULL},
-};

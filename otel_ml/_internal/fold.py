@@ -19,7 +19,7 @@ from otel_ml._internal.native import native
 from otel_ml._internal.pending import Order, Pending
 from otel_ml._internal.row import Row
 
-__all__ = ["FOLDER", "Folder", "relieve"]
+__all__ = ["FOLDER", "Folder", "fold_in_python", "relieve"]
 
 
 class Folder:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from otel_ml._internal.axes import STEPS, Step
 from otel_ml._internal.definition import Definition, Series
 from otel_ml._internal.device import Deferred
-from otel_ml._internal.fold import Folder
+from otel_ml._internal.fold import Folder, fold_in_python
 from otel_ml._internal.native import native
 from otel_ml._internal.pending import Pending
 from otel_ml._internal.row import Row
@@ -55,10 +55,8 @@ class Later(Deferred):
 class World:
     """Series, rows and steps of its own, folded by one of the two."""
 
-    def __init__(
-        self, take_apart: Callable[[Folder, list[Any]], dict[Pending, int]], reduce: Callable[[Pending], None]
-    ):
-        self.take_apart, self.reduce = take_apart, reduce
+    def __init__(self, fold: Callable[[Folder, list[Any]], int]) -> None:
+        self.fold_records = fold
         self.folder = Folder()
         self.series = [Series(Definition(f"m{i}", one, "", "")) for i, one in enumerate(REDUCTIONS)]
         self.series.append(Series(Definition("own", Reduction(("sum",)), "", ""), internal=True))
@@ -74,10 +72,7 @@ class World:
             else:
                 found = Later() if value == "later" else list(value) if isinstance(value, list) else value
                 items += (self.series[place], self.steps[step], found, time_ns)
-        touched = self.take_apart(self.folder, items)
-        for pending in touched:
-            self.reduce(pending)
-        self.sizes = list(touched.values())
+        self.more = self.fold_records(self.folder, items)
 
     def state(self) -> object:
         """Everything that was gathered, in an order and with NaN comparable."""
@@ -85,7 +80,7 @@ class World:
         steps = [(step.index, step.waiting, self.pending(step.pending)) for step in self.steps]
         deferred = [(self.series.index(series), step.index, time) for series, step, _, time in folder.deferred]
         kinds = [(one.special, one.weighted, getattr(one, "moments", None)) for one in self.series]
-        return repr((steps, deferred, kinds, folder.values, folder.recorded, list(folder.steps), self.sizes))
+        return repr((steps, deferred, kinds, folder.values, folder.recorded, list(folder.steps), self.more))
 
     def pending(self, pending: Pending | None) -> object:
         if pending is None:
@@ -102,7 +97,7 @@ class World:
 @given(FOLDS)
 def test_any_records_give_what_python_gives(folds: list[list[Any]]) -> None:
     assert native is not None, "the compiled part is missing: make setup"
-    compiled, python = World(native.take_apart, native.reduce), World(Folder.take_apart, Pending.reduce)
+    compiled, python = World(native.fold_records), World(fold_in_python)
     for records in folds:
         compiled.fold(records)
         python.fold(records)
@@ -111,7 +106,7 @@ def test_any_records_give_what_python_gives(folds: list[list[Any]]) -> None:
 
 def test_a_series_that_a_fork_left_half_settled_is_settled_anew() -> None:
     assert native is not None
-    compiled, python = World(native.take_apart, native.reduce), World(Folder.take_apart, Pending.reduce)
+    compiled, python = World(native.fold_records), World(fold_in_python)
     for world in (compiled, python):
         for series in world.series[:INTERNAL]:
             series.moments, series.ordered = True, False
@@ -124,13 +119,11 @@ def test_a_series_that_a_fork_left_half_settled_is_settled_anew() -> None:
 def test_what_is_no_record_is_refused_and_not_read(broken: list[Any]) -> None:
     assert native is not None
     with pytest.raises(TypeError, match="expected a Series and a Step"):
-        native.take_apart(Folder(), broken)
-    with pytest.raises(TypeError, match="expected a Pending"):
-        native.reduce(broken)
+        native.fold_records(Folder(), broken)
 
 
 def test_a_row_that_is_cut_off_is_refused() -> None:
     assert native is not None
-    world = World(native.take_apart, native.reduce)
+    world = World(native.fold_records)
     with pytest.raises(ValueError, match="expected 3 values after a row"):
-        native.take_apart(world.folder, [world.rows[0], world.steps[0], None, 1, 0.5])
+        native.fold_records(world.folder, [world.rows[0], world.steps[0], None, 1, 0.5])
