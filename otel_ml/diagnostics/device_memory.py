@@ -14,15 +14,7 @@ from typing import Any, NamedTuple
 from otel_ml._internal.log import log
 from otel_ml.once import guard
 
-__all__ = [
-    "MEMORY_KEYS",
-    "DeviceMemory",
-    "device_memory",
-    "held_by_torch",
-    "report_memory",
-    "reset_peaks",
-    "uses_device",
-]
+__all__ = ["MEMORY_KEYS", "DeviceMemory", "device_memory", "held_by_torch", "report_memory", "reset_peaks"]
 
 MEMORY_KEYS: Mapping[str, str] = {
     "allocated_bytes.all.current": "mem-allocated-bytes",
@@ -103,10 +95,10 @@ def report_memory(memory_keys: Mapping[str, str] | None = None, *, step: int | N
     Returns:
         What was recorded; nothing without a device.
     """
-    cuda = _cuda()
-    if cuda is None:
-        return {}
     try:
+        cuda = _cuda()
+        if cuda is None:
+            return {}
         found = reported(cuda.memory_stats(), MEMORY_KEYS if memory_keys is None else memory_keys)
     except Exception as error:  # noqa: BLE001 - a device in error must not end training here; training will say it
         guard.say("no-hardware", f"No memory of the device is measured: {error}. Everything else goes on.")
@@ -133,11 +125,6 @@ def reported(stats: Mapping[str, Any], memory_keys: Mapping[str, str]) -> dict[s
         else:
             found[name] = float(stats[key])
     return found
-
-
-def uses_device() -> bool:
-    """Whether this process has used a device: else there is no memory of one to look at."""
-    return _cuda() is not None
 
 
 def _cuda() -> Any:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from otel_ml._internal.axes import NOW
 from otel_ml._internal.timed_calls import timed_calls
 from otel_ml._internal.timing import timed
-from otel_ml.diagnostics.device_memory import device_memory, reset_peaks, uses_device
+from otel_ml.diagnostics.device_memory import device_memory, reset_peaks
 from otel_ml.diagnostics.hardware.process_memory import process_memory
 from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.once import guard
@@ -69,14 +69,14 @@ class Measurement:
     def before(self, phase: str) -> None:
         """A phase begins now."""
         if phase == "offload":
-            if self._began and uses_device():
+            if self._began:
                 self._safely(self._measure_before_offload)
             self._offloads = True
 
     def after(self, phase: str, seconds: float, *, failed: bool) -> None:
         """A phase has taken so long."""
         self._phases[phase] += seconds
-        if phase == "onload" and self._began and not failed and uses_device():
+        if phase == "onload" and self._began and not failed:
             self._safely(self._measure_after_onload)
 
     def timer(self, phase: str) -> AbstractContextManager[object]:

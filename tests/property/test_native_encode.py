@@ -165,7 +165,8 @@ def test_numbers_that_are_not_of_the_usual_types(reduction, attributes, state, o
 
 
 def test_more_reductions_than_are_remembered():
-    series = [Series(Definition(f"metric_{i}", Reduction((f"p{i}", "max")), "", "")) for i in range(40)]
+    reductions = [Reduction((f"p{i // 10}.{i % 10}", "max")) for i in range(600)]
+    series = [Series(Definition(f"metric_{i}", one, "", "")) for i, one in enumerate(reductions)]
     for one in series:
         one.settle()
     for _ in range(2):
@@ -187,6 +188,16 @@ def test_numbers_that_are_none(next_number):
 @pytest.mark.parametrize("what", [None, 3, "pending", Step(None, None, 0)])
 def test_what_is_no_step(what):
     assert outcome(scopes_of, encode.encoded_scopes, what) is outcome(scopes_of, encode.scopes_in_python, what)
+
+
+@given(st.lists(st.binary(max_size=300) | st.just(b"x" * 20_000), max_size=5), st.sampled_from([list, tuple]))
+def test_bodies_as_fields(bodies, kind):
+    assert encode.scope_fields(kind(bodies)) == encode.fields_in_python(kind(bodies))
+
+
+@pytest.mark.parametrize("what", [None, [None], ["text"], [b"", 3]])
+def test_what_is_no_body(what):
+    assert outcome(encode.scope_fields, what) is outcome(encode.fields_in_python, what) is TypeError
 
 
 GAUGES = st.tuples(TEXTS, TEXTS, INTEGERS, INTEGERS, INTEGERS, INTEGERS)

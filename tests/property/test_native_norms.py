@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from otel_ml.diagnostics.dynamics import host
 from otel_ml.diagnostics.rl.extent import _of_host
-from otel_ml.diagnostics.small_tensors import GRAIN, extent_of_small, statistics_of_small
+from otel_ml.diagnostics.small_tensors import GRAIN, extent_of_small, statistics_of_small, sums_of_small
 
 WIDTHS = {torch.float64: 64, torch.float32: 32, torch.float16: 16}
 SPECIAL = [0.0, -0.0, math.nan, math.inf, -math.inf, 5e-324, -1e-45, 6e-8, 1.7e308]
@@ -57,6 +57,20 @@ def test_compiled_code_finds_what_python_finds(given: list[torch.Tensor]) -> Non
         numbers = tensor.detach().double().flatten().tolist()
         if all(abs(number) < 1e100 for number in numbers):
             assert same(one, math.fsum(number * number for number in numbers), ROUNDING)
+
+
+@given(st.lists(tensors(), max_size=5), st.floats(0.01, 1.0))
+def test_sums_are_those_of_what_each_tensor_has(given: list[torch.Tensor], share: float) -> None:
+    sums, each = sums_of_small(given, share), statistics_of_small(given)
+
+    assert sums is not None and each is not None  # noqa: PT018
+    assert (sums.elements, sums.zeros) == (sum(each.sizes), sum(each.zeros))
+    assert sums.bad == sum(not largest < math.inf for largest in each.largest)
+    assert same(sums.square, sum(each.squares), ROUNDING)
+    assert same(sums.own_square, sums.square * share, 0.0)
+    assert sums.own_zeros == sums.zeros * share
+    is_nan = any(map(math.isnan, each.largest))
+    assert same(sums.largest, math.nan if is_nan else max(each.largest, default=0.0), 0.0)
 
 
 @given(tensors())
@@ -110,6 +124,7 @@ def given_back(tensor: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_what_compiled_code_does_not_know_it_leaves_alone(name: str) -> None:
     assert statistics_of_small([torch.ones(3), UNKNOWN[name]()]) is None
+    assert sums_of_small([torch.ones(3), UNKNOWN[name]()], 1.0) is None
     assert extent_of_small(UNKNOWN[name]()) is None
 
 

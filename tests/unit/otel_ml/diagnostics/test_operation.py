@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import otel_ml
+from otel_ml.diagnostics.device_memory import report_memory
 from otel_ml.diagnostics.offload import state_offload_manager, state_offload_manger
 from otel_ml.testing import Capture, otel_ml_capture
 
@@ -184,6 +185,23 @@ def test_a_device_in_error_costs_the_numbers_and_not_the_training(
     assert "time/a/total" in recorded(otel_ml_capture)
     (notice,) = otel_ml_capture.notices
     assert notice.startswith("No memory of an operation is measured: CUDA error")
+
+
+def test_a_torch_that_is_only_half_there_costs_the_numbers_and_not_the_training(
+    otel_ml_capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace())  # as while it is imported, or after that failed
+    otel_ml.set_step(0)
+
+    with otel_ml.operation("train") as op:
+        with op.onload():
+            pass
+        with op.offload():
+            pass
+    report_memory()
+
+    assert "time/train/total" in {point.name for point in otel_ml_capture.points}
+    assert "No memory of an operation is measured" in otel_ml_capture.notices[0]
 
 
 def test_a_decorated_function_is_measured_at_every_call_sync_or_async(otel_ml_capture: Capture) -> None:
