@@ -1,13 +1,12 @@
-/* Sums and extremes of small tensors in the host's memory. Twins: `_statistics()` of diagnostics/dynamics/host.py, and
+/* Sums and extremes of tensors in the host's memory. Twins: `_statistics()` of diagnostics/dynamics/host.py, and
    `_of_host()` of diagnostics/rl/extent.py.
 
    Where a tensor lies, torch says by DLPack's exchange API: one call of C for each, that makes no object and runs no
    code of Python. The declarations are those of DLPack 1, whose layout is fixed. */
-#include "native.h"
+#include "elements.h"
 
 #include <math.h>
 #include <stdint.h>
-#include <string.h>
 
 enum { HOST = 1 };
 enum { IEEE = 2, BRAIN = 4 };
@@ -78,111 +77,8 @@ static Py_ssize_t elements(const View *view, Py_ssize_t most)
     return (Py_ssize_t)n;
 }
 
-typedef struct {
-    double square, largest;
-    Py_ssize_t zeros;
-} Found;
-
-/* Numbers without their sign, from their bits: as whole numbers they are in the same order, with Inf above all finite
-   ones and NaN above Inf. So the largest is NaN where any is, as it has to be. */
-
-static inline double of_32(uint32_t bits)
-{
-    float number;
-    memcpy(&number, &bits, sizeof number);
-    return number;
-}
-
-static inline double of_64(uint64_t bits)
-{
-    double number;
-    memcpy(&number, &bits, sizeof number);
-    return number;
-}
-
-static inline double of_brain(uint16_t bits)
-{
-    return of_32((uint32_t)bits << 16);
-}
-
-static inline double of_16(uint16_t bits)
-{
-    if (bits >= 0x7c00)
-        return bits == 0x7c00 ? INFINITY : NAN;
-    return bits < 0x400 ? bits * 0x1p-24 : of_32(((uint32_t)bits << 13) + 0x38000000);
-}
-
-/* Four sums, for an addition takes four times as long as the processor needs to begin the next. */
-#define LOOK_AT(k)                                                    \
-    {                                                                 \
-        magnitude = bits[i + k] & mask;                               \
-        double number = of(magnitude);                                \
-        squares[k] += number * number;                                \
-        zeros += magnitude == 0;                                      \
-        largest = magnitude > largest ? magnitude : largest;          \
-    }
-#define LOOK(name, whole, of_bits, without_sign)                      \
-    static Found name(const void *data, Py_ssize_t n)                 \
-    {                                                                 \
-        const whole *bits = data, mask = without_sign;                \
-        double (*const of)(whole) = of_bits;                          \
-        double squares[4] = {0, 0, 0, 0};                             \
-        whole magnitude, largest = 0;                                 \
-        Py_ssize_t zeros = 0, i = 0;                                  \
-        for (; i + 4 <= n; i += 4) {                                  \
-            LOOK_AT(0) LOOK_AT(1) LOOK_AT(2) LOOK_AT(3)               \
-        }                                                             \
-        for (; i < n; i++)                                            \
-            LOOK_AT(0)                                                \
-        double square = squares[0] + squares[1] + squares[2] + squares[3]; \
-        return (Found){square, of(largest), zeros};                   \
-    }
-
-LOOK(look_64, uint64_t, of_64, 0x7fffffffffffffff)
-LOOK(look_32, uint32_t, of_32, 0x7fffffff)
-LOOK(look_brain, uint16_t, of_brain, 0x7fff)
-LOOK(look_16, uint16_t, of_16, 0x7fff)
-
-typedef struct {
-    double sum, low, high;
-} Extent;
-
-/* Where a number is NaN, so are both ends. */
-#define SPAN(name, whole, of_bits)                                    \
-    static Extent name(const void *data, Py_ssize_t n)                \
-    {                                                                 \
-        const whole *bits = data;                                     \
-        Extent found = {0, INFINITY, -INFINITY};                      \
-        for (Py_ssize_t i = 0; i < n; i++) {                          \
-            double number = of_bits(bits[i]);                         \
-            found.sum += number;                                      \
-            found.low = found.low <= number ? found.low : number;     \
-            found.high = found.high >= number ? found.high : number;  \
-            if (number != number)                                     \
-                return (Extent){NAN, NAN, NAN};                       \
-        }                                                             \
-        return found;                                                 \
-    }
-
-static inline double of_16_signed(uint16_t bits)
-{
-    return bits & 0x8000 ? -of_16(bits & 0x7fff) : of_16(bits);
-}
-
-SPAN(span_64, uint64_t, of_64)
-SPAN(span_32, uint32_t, of_32)
-SPAN(span_brain, uint16_t, of_brain)
-SPAN(span_16, uint16_t, of_16_signed)
-
-typedef struct {
-    Found (*look)(const void *data, Py_ssize_t n);
-    Extent (*span)(const void *data, Py_ssize_t n);
-} Kind;
-
 static const Kind *kind_of(const View *view)
 {
-    static const Kind of_64_bits = {look_64, span_64}, of_32_bits = {look_32, span_32}, of_16_bits = {look_16, span_16},
-                      of_brain_type = {look_brain, span_brain};
     if (view->type.lanes != 1)
         return NULL;
     switch (view->type.code << 8 | view->type.bits) {
@@ -199,24 +95,65 @@ static const Kind *kind_of(const View *view)
     }
 }
 
-/* See where the numbers of a tensor lie: how many, or -1 where it is none of those that are looked at here. */
-static Py_ssize_t see(PyObject *tensor, Py_ssize_t most, const void **data, const Kind **kind)
+/* Where the numbers of a tensor lie. */
+typedef struct {
+    const char *at;
+    Py_ssize_t n;
+    const Kind *kind;
+} Seen;
+
+/* 1, or 0 where it is none of those that are looked at here. Nothing here runs code of Python. */
+static int see(PyObject *tensor, Py_ssize_t most, Seen *seen)
 {
     View view;
     if (!is_exactly(tensor, torch.parameter_type) && !is_exactly(tensor, torch.type))
-        return -1;
+        return 0;
     if (torch.view(tensor, &view) < 0) { /* sparse, on no device, inside a transformation: torch says it to Python */
         PyErr_Clear();
-        return -1;
+        return 0;
     }
-    *kind = kind_of(&view);
-    if (view.device.type != HOST || *kind == NULL)
-        return -1;
-    Py_ssize_t n = elements(&view, most);
-    if (n > 0 && view.data == NULL) /* its memory was given back */
-        return -1;
-    *data = n > 0 ? (const char *)view.data + view.byte_offset : NULL;
-    return n;
+    seen->kind = kind_of(&view);
+    if (view.device.type != HOST || seen->kind == NULL)
+        return 0;
+    seen->n = elements(&view, most);
+    if (seen->n > 0 && view.data == NULL) /* its memory was given back */
+        return 0;
+    seen->at = seen->n > 0 ? (const char *)view.data + view.byte_offset : NULL;
+    return seen->n >= 0;
+}
+
+/* Elements above which other threads may go on meanwhile; with cold caches to let them takes as long as so many. */
+#define MANY 65536
+
+/* Ask for the beginning of a tensor, which is looked at next. */
+static inline void ask_for(const Seen *next)
+{
+    for (Py_ssize_t i = 0; i < AHEAD && i < next->n * 4; i += 64)
+        __builtin_prefetch(next->at + i);
+}
+
+/* Look at each tensor of a tuple: an array for PyMem_Free, or NULL, perhaps with an exception, where one of them is none
+   of those that are looked at here. */
+static Found *look_at_each(PyObject *tensors, Py_ssize_t most, Seen *seen)
+{
+    Py_ssize_t every = PyTuple_GET_SIZE(tensors), total = 0;
+    for (Py_ssize_t i = 0; i < every; i++) {
+        if (!see(PyTuple_GET_ITEM(tensors, i), most, &seen[i]))
+            return NULL;
+        total += seen[i].n;
+    }
+    Found *found = PyMem_New(Found, every);
+    if (found == NULL)
+        return (Found *)PyErr_NoMemory();
+    PyThreadState *thread = total > MANY ? PyEval_SaveThread() : NULL;
+    for (Py_ssize_t i = 0; i < every; i++) {
+        if (i + 1 < every)
+            ask_for(&seen[i + 1]);
+        found[i] = seen[i].kind->look(seen[i].at, seen[i].n);
+    }
+    if (thread != NULL)
+        PyEval_RestoreThread(thread);
+    return found;
 }
 
 enum { SIZES, SQUARES, ZEROS, LARGEST, COLUMNS };
@@ -251,76 +188,88 @@ static PyObject *new_columns(Py_ssize_t n)
     return columns;
 }
 
-static PyObject *statistics(PyObject *module, PyObject *arguments)
+/* Make of what was found in each tensor what the caller wants: a new reference. */
+typedef PyObject *(*Made)(const Seen *seen, const Found *found, Py_ssize_t every, const void *more);
+
+/* What is made of the tensors of a list; None where one of them is none of those that are looked at here. */
+static PyObject *made_of(PyObject *given, Py_ssize_t most, Made made, const void *more)
 {
-    PyObject *given;
-    Py_ssize_t most;
-    if (!PyArg_ParseTuple(arguments, "O!n", &PyList_Type, &given, &most))
-        return NULL;
     if (torch.view == NULL)
         Py_RETURN_NONE;
-    PyObject *tensors = PyList_AsTuple(given); /* which nobody changes meanwhile */
-    PyObject *columns = tensors == NULL ? NULL : new_columns(PyTuple_GET_SIZE(tensors));
-    for (Py_ssize_t i = 0; columns != NULL && columns != Py_None && i < PyTuple_GET_SIZE(tensors); i++) {
-        const void *data;
-        const Kind *kind;
-        Py_ssize_t n = see(PyTuple_GET_ITEM(tensors, i), most, &data, &kind);
-        if (n < 0)
-            Py_SETREF(columns, Py_NewRef(Py_None));
-        else if (keep(columns, i, n, kind->look(data, n)) < 0)
-            Py_CLEAR(columns);
+    PyObject *tensors = PyList_AsTuple(given), *answer = NULL; /* which nobody changes meanwhile */
+    Seen *seen = tensors == NULL ? NULL : PyMem_New(Seen, PyTuple_GET_SIZE(tensors));
+    if (seen == NULL) {
+        Py_XDECREF(tensors);
+        return PyErr_NoMemory();
     }
-    Py_XDECREF(tensors);
+    Found *found = look_at_each(tensors, most, seen);
+    if (found != NULL)
+        answer = made(seen, found, PyTuple_GET_SIZE(tensors), more);
+    else if (!PyErr_Occurred())
+        answer = Py_NewRef(Py_None);
+    PyMem_Free(found);
+    PyMem_Free(seen);
+    Py_DECREF(tensors);
+    return answer;
+}
+
+static PyObject *columns_of(const Seen *seen, const Found *found, Py_ssize_t every, const void *more)
+{
+    PyObject *columns = new_columns(every);
+    for (Py_ssize_t i = 0; columns != NULL && i < every; i++)
+        if (keep(columns, i, seen[i].n, found[i]) < 0)
+            Py_CLEAR(columns);
     return columns;
 }
 
-/* Of all tensors together. */
-typedef struct {
-    double square, largest;
-    Py_ssize_t elements, zeros, bad;
-} Total;
-
-/* 1, or 0 where a tensor is none of those that are looked at here. Nothing here runs code of Python. */
-static int total_of(PyObject *tensors, Py_ssize_t most, Total *total)
+static PyObject *statistics(PyObject *module, PyObject *arguments)
 {
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tensors); i++) {
-        const void *data;
-        const Kind *kind;
-        Py_ssize_t n = see(PyList_GET_ITEM(tensors, i), most, &data, &kind);
-        if (n < 0)
-            return 0;
-        Found found = kind->look(data, n);
-        total->elements += n;
-        total->square += found.square;
-        total->zeros += found.zeros;
-        total->bad += !(found.largest < INFINITY);
-        if (!(found.largest <= total->largest) && total->largest == total->largest) /* NaN stays */
-            total->largest = found.largest;
+    PyObject *tensors;
+    Py_ssize_t most;
+    if (!PyArg_ParseTuple(arguments, "O!n", &PyList_Type, &tensors, &most))
+        return NULL;
+    return made_of(tensors, most, columns_of, NULL);
+}
+
+/* How the sums over all tensors are returned. */
+typedef struct {
+    double share;
+    PyTypeObject *type;
+} Wanted;
+
+static PyObject *total_of(const Seen *seen, const Found *found, Py_ssize_t every, const void *more)
+{
+    const Wanted *wanted = more;
+    double square = 0, largest = 0;
+    Py_ssize_t elements = 0, zeros = 0, bad = 0;
+    for (Py_ssize_t i = 0; i < every; i++) {
+        elements += seen[i].n;
+        square += found[i].square;
+        zeros += found[i].zeros;
+        bad += !(found[i].largest < INFINITY);
+        if (!(found[i].largest <= largest) && largest == largest) /* NaN stays */
+            largest = found[i].largest;
     }
-    return 1;
+    PyObject *numbers[] = {
+        PyLong_FromSsize_t(elements),
+        PyFloat_FromDouble(square),
+        PyFloat_FromDouble(square * wanted->share),
+        PyLong_FromSsize_t(zeros),
+        PyFloat_FromDouble((double)zeros * wanted->share),
+        PyFloat_FromDouble(largest),
+        PyLong_FromSsize_t(bad),
+    };
+    return named_tuple(wanted->type, numbers, sizeof numbers / sizeof *numbers);
 }
 
 static PyObject *sums(PyObject *module, PyObject *arguments)
 {
     PyObject *tensors;
-    PyTypeObject *type;
     Py_ssize_t most;
-    double share;
-    Total total = {0};
-    if (!PyArg_ParseTuple(arguments, "O!ndO!", &PyList_Type, &tensors, &most, &share, &PyType_Type, &type))
+    Wanted wanted;
+    if (!PyArg_ParseTuple(arguments, "O!ndO!", &PyList_Type, &tensors, &most, &wanted.share, &PyType_Type, &wanted.type))
         return NULL;
-    if (torch.view == NULL || !total_of(tensors, most, &total))
-        Py_RETURN_NONE;
-    PyObject *numbers[] = {
-        PyLong_FromSsize_t(total.elements),
-        PyFloat_FromDouble(total.square),
-        PyFloat_FromDouble(total.square * share),
-        PyLong_FromSsize_t(total.zeros),
-        PyFloat_FromDouble((double)total.zeros * share),
-        PyFloat_FromDouble(total.largest),
-        PyLong_FromSsize_t(total.bad),
-    };
-    return named_tuple(type, numbers, sizeof numbers / sizeof *numbers);
+    return made_of(tensors, most, total_of, &wanted);
 }
 
 static PyObject *extent(PyObject *module, PyObject *arguments)
@@ -330,15 +279,16 @@ static PyObject *extent(PyObject *module, PyObject *arguments)
     Py_ssize_t most;
     if (!PyArg_ParseTuple(arguments, "OnO!", &tensor, &most, &PyType_Type, &type))
         return NULL;
-    const void *data;
-    const Kind *kind;
-    Py_ssize_t n = torch.view == NULL ? -1 : see(tensor, most, &data, &kind);
-    if (n <= 0)
+    Seen seen;
+    if (torch.view == NULL || !see(tensor, most, &seen) || seen.n == 0)
         Py_RETURN_NONE;
-    Extent found = kind->span(data, n);
+    PyThreadState *thread = seen.n > MANY ? PyEval_SaveThread() : NULL;
+    Extent found = seen.kind->span(seen.at, seen.n);
+    if (thread != NULL)
+        PyEval_RestoreThread(thread);
     PyObject *numbers[] = {
-        PyFloat_FromDouble(found.sum / (double)n),
-        PyLong_FromSsize_t(n),
+        PyFloat_FromDouble(found.sum / (double)seen.n),
+        PyLong_FromSsize_t(seen.n),
         PyFloat_FromDouble(found.low),
         PyFloat_FromDouble(found.high),
     };

@@ -1,4 +1,4 @@
-"""What all diagnostics but the inspection of tensors cost a loop of 50-ms steps: blocks with and without in turns.
+"""What all diagnostics but the inspection of tensors cost loops of 50-ms steps: blocks with and without in turns.
 
 One process and one run, whose sender and hardware monitor are at work all the time: what those use while nothing trains
 is stated, and is in both sides. What diagnostics make the sender do is in theirs.
@@ -16,13 +16,15 @@ from tests.benchmarks.child import answer_of, sending_to
 from tests.benchmarks.figures import Figure, Found
 from tests.benchmarks.sink import sink
 from tests.benchmarks.sizes import Size
+from tests.benchmarks.steps_of_50_ms import TOKENS, Train, Training, one_pass, small_passes
 from tests.benchmarks.training_loop import confident, difference, slowdown
 
 __all__ = ["measure"]
 
-STEP_S = 0.050
-WIDTH = 64
-BATCH = 32
+LOOPS: dict[str, Callable[[], Training]] = {"one_pass": one_pass, "small_passes": small_passes}
+SAMPLES = 32
+"""Of an RL batch, each of `TOKENS`."""
+
 BEFORE, STEPS = 2, 5
 """Steps of a block that do not count, and that do. A request goes out every half second of training, whichever block
 that is in. Many short blocks find the difference four times as exactly as few long ones in the same time: what the
@@ -33,23 +35,26 @@ IDLE_S = 3
 
 
 def measure(size: Size) -> Found:
-    """Measure blocks of steps, wall and CPU time of the process."""
-    with sink() as url:
-        found = answer_of(steps, env=sending_to(url), pairs=size.diagnosed_pairs)
-    on, off = ({name: [one[name] for one in found[side]] for name in found[side][0]} for side in ("on", "off"))
+    """Measure blocks of steps of both loops, wall and CPU time of the process."""
     figures: dict[str, Figure] = {}
-    for kind in ("wall", "cpu"):
-        figures[f"{kind}.slowdown"] = slowdown(on[kind], off[kind])
-        figures[f"{kind}.difference"] = difference(on[kind], off[kind])
-        figures[f"{kind}.step"] = Figure(statistics.median(off[kind]) * 1e3, "ms", better="neither")
-    figures["calls"] = confident([seconds * 1e6 for seconds in on["calls"]], "µs")
-    figures["others"] = difference(on["others"], off["others"])
-    figures["waits"] = difference(on["waits"], off["waits"])
-    figures["idle"] = Figure(found["idle"] * 100, "%", note="of a core, monitor and sender, with nothing to train")
+    for loop in LOOPS:
+        with sink() as url:
+            found = answer_of(steps, env=sending_to(url), loop=loop, pairs=size.diagnosed_pairs)
+        on, off = ({name: [one[name] for one in found[side]] for name in found[side][0]} for side in ("on", "off"))
+        for kind in ("wall", "cpu"):
+            figures[f"{loop}.{kind}.slowdown"] = slowdown(on[kind], off[kind])
+            figures[f"{loop}.{kind}.difference"] = difference(on[kind], off[kind])
+            figures[f"{loop}.{kind}.step"] = Figure(statistics.median(off[kind]) * 1e3, "ms", better="neither")
+        figures[f"{loop}.calls"] = confident([seconds * 1e6 for seconds in on["calls"]], "µs")
+        figures[f"{loop}.others"] = difference(on["others"], off["others"])
+        figures[f"{loop}.waits"] = difference(on["waits"], off["waits"])
+        figures[f"{loop}.idle"] = Figure(
+            found["idle"] * 100, "%", note="of a core, monitor and sender, with nothing to train"
+        )
     return Found(figures)
 
 
-def steps(pairs: int) -> dict[str, Any]:
+def steps(loop: str, pairs: int) -> dict[str, Any]:
     """Train in this process; return seconds of a step, block by block, with diagnostics and without."""
     import otel_ml
     from otel_ml.diagnostics import hardware
@@ -57,11 +62,12 @@ def steps(pairs: int) -> dict[str, Any]:
     otel_ml.init("bench")
     with hardware.start_monitor(interval=1):
         idle = cores_while_idle()
-        train, diagnose = training()
+        training = LOOPS[loop]()
+        diagnose = diagnosed(training)
         numbers = itertools.count()
         sides: dict[str, Callable[[], float]] = {
-            "on": lambda: diagnose(next(numbers), train),
-            "off": lambda: train(lambda: None),
+            "on": lambda: diagnose(next(numbers), training.train),
+            "off": lambda: training.train(lambda: None),
         }
         found: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
         for pair in range(-1, pairs):
@@ -97,43 +103,7 @@ def cores_while_idle() -> float:
     return (time.process_time() - began) / IDLE_S
 
 
-Train = Callable[[Callable[[], None]], float]
-
-
-def training() -> tuple[Train, Callable[[int, Train], float]]:
-    """Return a step of a small model that takes `STEP_S`, and the same with all diagnostics around it.
-
-    Both return the seconds of the step itself; the first calls its argument between backward and update.
-    """
-    import torch
-
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    layers = [torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, 1)]
-    model = torch.nn.Sequential(*layers)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    batch = torch.randn(BATCH, WIDTH)
-
-    def train(before_update: Callable[[], None]) -> float:
-        began = time.perf_counter()
-        aside = 0.0
-        optimizer.zero_grad()
-        for index in range(passes):
-            model(batch).square().mean().backward()
-            if index == passes - 1:
-                between = time.perf_counter()
-                before_update()
-                aside = time.perf_counter() - between
-        optimizer.step()
-        return time.perf_counter() - began - aside
-
-    passes = 20
-    for _ in range(3):  # the first steps of a process are slower, and a long step is more than many short ones
-        passes = max(1, round(passes * STEP_S / statistics.median(train(lambda: None) for _ in range(10))))
-    return train, diagnosed(model, optimizer)
-
-
-def diagnosed(model: Any, optimizer: Any) -> Callable[[int, Train], float]:
+def diagnosed(training: Training) -> Callable[[int, Train], float]:
     """Return a step with every diagnostic that a program would call in it."""
     import torch
 
@@ -147,8 +117,8 @@ def diagnosed(model: Any, optimizer: Any) -> Callable[[int, Train], float]:
 
     throughput, progress = Throughput(window=50, peak=1e12), Progress(steps=1_000_000)
     efficiency, goodput = Efficiency(), Goodput()
-    norms, iterations = dynamics.Norms(model), dynamics.Iterations(interval=10)
-    advantages, loss = torch.randn(BATCH, 8), torch.ones(())
+    norms, iterations = dynamics.Norms(training.model), dynamics.Iterations(interval=10)
+    advantages, loss = torch.randn(SAMPLES, TOKENS), torch.ones(())
 
     def before_update() -> None:
         norms.record_gradients()
@@ -163,17 +133,17 @@ def diagnosed(model: Any, optimizer: Any) -> Callable[[int, Train], float]:
             seconds = train(before_update)
             with op.offload():
                 pass
-        throughput.step(samples=BATCH, tokens=BATCH * WIDTH, flops=1e6)
-        progress.step(samples=BATCH, tokens=BATCH * WIDTH)
+        throughput.step(samples=SAMPLES, tokens=SAMPLES * TOKENS, flops=1e6)
+        progress.step(samples=SAMPLES, tokens=SAMPLES * TOKENS)
         efficiency.step()
-        iterations.step(loss, samples=BATCH)
-        dynamics.record_state(optimizer, batch_size=BATCH)
+        iterations.step(loss, samples=SAMPLES)
+        dynamics.record_state(training.optimizer, batch_size=SAMPLES)
         report_memory()
         rl.advantages(advantages)
         rl.kl(advantages)
-        rl.policy_staleness([number] * BATCH)
-        rl.batch_reward([0.5] * BATCH)
-        rl.buffer_state(size=BATCH, capacity=2 * BATCH)
+        rl.policy_staleness([number] * SAMPLES)
+        rl.batch_reward([0.5] * SAMPLES)
+        rl.buffer_state(size=SAMPLES, capacity=2 * SAMPLES)
         return seconds
 
     return step

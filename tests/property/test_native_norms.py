@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 
 from otel_ml.diagnostics.dynamics import host
 from otel_ml.diagnostics.rl.extent import _of_host
-from otel_ml.diagnostics.small_tensors import GRAIN, extent_of_small, statistics_of_small, sums_of_small
+from otel_ml.diagnostics.small_tensors import (
+    MOST_OF_EXTENT,
+    MOST_OF_SUMS,
+    extent_of_small,
+    statistics_of_small,
+    sums_of_small,
+)
 
 WIDTHS = {torch.float64: 64, torch.float32: 32, torch.float16: 16}
 SPECIAL = [0.0, -0.0, math.nan, math.inf, -math.inf, 5e-324, -1e-45, 6e-8, 1.7e308]
@@ -97,8 +103,8 @@ UNKNOWN: dict[str, Callable[[], Any]] = {
     "not contiguous": lambda: torch.ones(4, 3).T,
     "with gaps": lambda: torch.ones(10)[::2],
     "expanded": lambda: torch.ones(1).expand(5),
-    "large": lambda: torch.ones(GRAIN + 1),
-    "large in two dimensions": lambda: torch.ones(2, GRAIN),
+    "large": lambda: torch.ones(MOST_OF_SUMS + 1),
+    "large in two dimensions": lambda: torch.ones(2, MOST_OF_SUMS),
     "whole": lambda: torch.ones(3, dtype=torch.int32),
     "complex": lambda: torch.ones(3, dtype=torch.complex64),
     "eight bits": lambda: torch.ones(3).to(torch.float8_e4m3fn),
@@ -147,3 +153,34 @@ def test_a_part_of_a_tensor_is_looked_at_and_no_more(given: list[torch.Tensor]) 
     assert found is not None
     assert found.sizes == [end - begin]
     assert found.zeros == [(whole[begin:end] == 0).sum().item()]
+
+
+def test_of_a_tensor_with_more_elements_torch_finds_the_extent() -> None:
+    assert extent_of_small(torch.ones(MOST_OF_EXTENT)) == (1.0, MOST_OF_EXTENT, 1.0, 1.0)
+    assert extent_of_small(torch.ones(MOST_OF_EXTENT + 1)) is None
+
+
+@pytest.mark.parametrize("dtype", [*WIDTHS, torch.bfloat16])
+def test_numbers_of_every_place_count(dtype: torch.dtype) -> None:
+    """What is left over by vectors of any width, and what is looked at while other threads go on."""
+    for size in [*range(1, 40), 2**16 + 3]:
+        numbers = torch.arange(size, dtype=torch.float64).remainder(63).sub(31).to(dtype)
+        found, extent = statistics_of_small([numbers, numbers[1:]]), extent_of_small(numbers)
+        wide = numbers.double()
+        assert found is not None and extent is not None  # noqa: PT018
+        assert found.squares == [wide.square().sum().item(), wide[1:].square().sum().item()]
+        assert found.zeros == [int((wide == 0).sum()), int((wide[1:] == 0).sum())]
+        assert found.largest[0] == wide.abs().max().item()
+        assert (extent.mean, extent.min, extent.max) == (wide.sum().item() / size, wide.min().item(), wide.max().item())
+
+
+@pytest.mark.parametrize("special", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_seen_at_every_place(special: float) -> None:
+    for place in range(19):
+        numbers = torch.ones(19)
+        numbers[place] = special
+        found, extent = statistics_of_small([numbers]), extent_of_small(numbers)
+        assert found is not None and extent is not None  # noqa: PT018
+        assert same(found.largest[0], abs(special), 0.0)
+        assert same(extent.max, special if special != -math.inf else 1.0, 0.0)
+        assert same(extent.min, special if special != math.inf else 1.0, 0.0)

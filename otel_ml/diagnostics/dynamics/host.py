@@ -7,9 +7,13 @@ from importlib.util import find_spec
 from itertools import accumulate
 from typing import Any
 
-from otel_ml.diagnostics.small_tensors import GRAIN, Statistics, statistics_of_small
+from otel_ml.diagnostics.small_tensors import Statistics, statistics_of_small
 
 __all__ = ["statistics"]
+
+GRAIN = 32_768
+"""Elements up to which a tensor is looked at together with others: torch has one thread, too, up to here
+(`at::internal::GRAIN_SIZE`)."""
 
 _TOGETHER = 2**17
 """Elements of small tensors that are looked at together: what training has pushed out of the caches makes each call
