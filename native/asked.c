@@ -3,8 +3,10 @@
 #include "encode.h"
 
 /* Many more than a program has: a table that each step goes through in a circle and that is too small holds none of them
-   when it is asked. */
+   when it is asked. Each has a few places, for of seventeen that have one each some two are likely to share it, and then
+   neither is ever found. */
 #define ASKED 256
+#define PLACES 4
 
 static Asked known_asked[ASKED];
 
@@ -19,10 +21,23 @@ static int asks_for(PyObject *reduction, PyObject *name)
     return within != Py_None ? PyObject_RichCompareBool(within, name, Py_EQ) : PySequence_Contains(across, name);
 }
 
+/* Where it is known, or is to be. */
+static Asked *place_of(PyObject *reduction)
+{
+    static unsigned int next;
+    uintptr_t first = (uintptr_t)reduction / 16;
+    for (int i = 0; i < PLACES; i++) {
+        Asked *place = &known_asked[(first + i) % ASKED];
+        if (place->reduction == reduction || place->reduction == NULL)
+            return place;
+    }
+    return &known_asked[(first + next++ % PLACES) % ASKED];
+}
+
 /* What a reduction asks for, known of those that were asked about before. 0 or -1. */
 int asked_by(PyObject *reduction, Asked *asked)
 {
-    Asked *place = &known_asked[(uintptr_t)reduction / 16 % ASKED];
+    Asked *place = place_of(reduction);
     if (place->reduction == reduction) {
         *asked = *place;
         return 0;
@@ -32,7 +47,7 @@ int asked_by(PyObject *reduction, Asked *asked)
         (asked->takes_last = asks_for(reduction, python.last)) < 0 || (asked->text = PyObject_Str(reduction)) == NULL)
         return -1;
     Py_INCREF(reduction);
-    Asked before = *place;
+    Asked before = *place; /* which another thread may have filled meanwhile */
     *place = *asked;
     Py_XDECREF(before.reduction);
     Py_XDECREF(before.text);

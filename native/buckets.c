@@ -95,12 +95,34 @@ static int add_group_to(PyObject *object, PyObject *group)
     return is_wide(buckets.positive) || is_wide(buckets.negative) ? add_in_python(object, PyTuple_New(0)) : 0;
 }
 
+/* ExponentialBuckets(): a new reference. */
+static PyObject *new_buckets(void)
+{
+    PyTypeObject *type = (PyTypeObject *)fold.exponential;
+    PyObject *object = type->tp_alloc(type, 0);
+    PyObject *scale = PyLong_FromLong(fold.scale), *zeros = PyLong_FromLong(0);
+    PyObject *positive = PyDict_New(), *negative = PyDict_New();
+    if (object != NULL && scale != NULL && zeros != NULL && positive != NULL && negative != NULL) {
+        set_slot(object, fold.of_exponential.scale, scale);
+        set_slot(object, fold.of_exponential.zeros, zeros);
+        set_slot(object, fold.of_exponential.positive, positive);
+        set_slot(object, fold.of_exponential.negative, negative);
+        return object;
+    }
+    Py_XDECREF(object);
+    Py_XDECREF(scale);
+    Py_XDECREF(zeros);
+    Py_XDECREF(positive);
+    Py_XDECREF(negative);
+    return NULL;
+}
+
 int add_to_buckets(PyObject *pending, PyObject *series, PyObject *group)
 {
     PyObject *every = slot(pending, fold.of_pending.buckets);
     PyObject *object = Py_XNewRef(PyDict_GetItemWithError(every, series));
     if (object == NULL && !PyErr_Occurred()) {
-        object = PyObject_CallNoArgs(fold.exponential);
+        object = new_buckets();
         if (object != NULL && PyDict_SetItem(every, series, object) < 0)
             Py_CLEAR(object);
     }

@@ -2,7 +2,7 @@
 #ifndef OTEL_ML_BYTES_H
 #define OTEL_ML_BYTES_H
 
-#include "native.h"
+#include "prefetch.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -190,22 +190,6 @@ static inline int as_double(PyObject *object, double *number)
         return 0;
     *number = PyFloat_AS_DOUBLE(object);
     return 1;
-}
-
-/* Training has evicted what is read here from the caches since the last step. So it is gone through several times, and
-   each time what the next one reads is asked for: memory then answers for many objects at once. */
-
-#define LINE 64
-
-/* Have what is there in the cache by the time it is read. It may be NULL: no branch, for it would not be foreseen. */
-static inline void prefetch(const void *what, Py_ssize_t size)
-{
-#if defined(__GNUC__)
-    uintptr_t at = (uintptr_t)what;
-    for (Py_ssize_t done = 0; done < size; done += LINE)
-        __builtin_prefetch((const void *)(at + done));
-    __builtin_prefetch((const void *)(at + size - 1));
-#endif
 }
 
 /* Objects encoded in one go: a millisecond at most. */

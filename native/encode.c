@@ -3,21 +3,22 @@
    The series of a step are put in order (scopes.c). Those with the same reduction (asked.c) become a ScopeMetrics
    (groups.c), each of them a few points (points.c). Here it is known what the Python has.
 
-   What is not usual (exponential buckets, a number of another type) is encoded in Python, a series at a time. */
+   What is not usual (a number of another type) is encoded in Python, a series at a time. */
 #include "encode.h"
 
 struct python python;
 struct pending_slot pending_slot;
 struct series_slot series_slot;
+struct bucket_slot bucket_slot;
 struct definition_slot definition_slot;
 Py_ssize_t series_size, definition_size;
 
 static int bind(PyObject *arguments)
 {
-    PyObject *pending, *series, *definition, *reduction, *order, *functions, *constants;
+    PyObject *pending, *series, *definition, *reduction, *order, *buckets, *functions, *constants;
     if (!PyArg_ParseTuple(
-            arguments, "OOOOOO!O!", &pending, &series, &definition, &reduction, &order, &PyTuple_Type, &functions,
-            &PyTuple_Type, &constants))
+            arguments, "OOOOOOO!O!", &pending, &series, &definition, &reduction, &order, &buckets, &PyTuple_Type,
+            &functions, &PyTuple_Type, &constants))
         return -1;
     const struct {
         PyObject *type;
@@ -40,6 +41,10 @@ static int bind(PyObject *arguments)
         {series, "ranged", &series_slot.ranged},
         {series, "short_prefix", &series_slot.short_prefix},
         {series, "long_prefix", &series_slot.long_prefix},
+        {buckets, "scale", &bucket_slot.scale},
+        {buckets, "zeros", &bucket_slot.zeros},
+        {buckets, "positive", &bucket_slot.positive},
+        {buckets, "negative", &bucket_slot.negative},
         {definition, "reduction", &definition_slot.reduction},
         {reduction, "across", &definition_slot.across},
         {reduction, "within", &definition_slot.within},
@@ -49,9 +54,9 @@ static int bind(PyObject *arguments)
         if ((*wanted[i].offset = slot_offset(wanted[i].type, wanted[i].name)) < 0)
             return -1;
     if (!PyArg_ParseTuple(
-            functions, "OOOOOOOOOO", &python.scopes, &python.metrics, &python.gauge, &python.whole_gauge,
+            functions, "OOOOOOOOOOO", &python.scopes, &python.metrics, &python.gauge, &python.whole_gauge,
             &python.short_prefix, &python.long_prefix, &python.gauge_prefix, &python.known_prefix, &python.attributes,
-            &python.key_values) ||
+            &python.head, &python.key_values) ||
         !PyArg_ParseTuple(constants, "SSS", &python.before_m2, &python.before_wsum, &python.before_wxsum))
         return -1;
     python.first = PyUnicode_InternFromString("first");
@@ -65,6 +70,7 @@ static int bind(PyObject *arguments)
     python.definition_type = Py_NewRef(definition);
     python.reduction_type = Py_NewRef(reduction);
     python.order_type = Py_NewRef(order);
+    python.buckets_type = Py_NewRef(buckets);
     Py_INCREF(functions); /* for ever: what was taken from them is borrowed */
     Py_INCREF(constants);
     return 0;
@@ -85,6 +91,6 @@ static PyObject *encoders(PyObject *module, PyObject *arguments)
 PyMethodDef encode_functions[] = {
     {"encoders", encoders, METH_VARARGS,
      "Return `encoded_scopes` and `encoded_gauge`: (Pending, Series, Definition, Reduction, Order, "
-     "functions and constants of encode.py)."},
+     "ExponentialBuckets, functions and constants of encode.py)."},
     {NULL, NULL, 0, NULL},
 };

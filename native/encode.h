@@ -8,9 +8,9 @@
 #pragma GCC visibility push(hidden)
 
 extern struct python {
-    PyObject *pending_type, *series_type, *definition_type, *reduction_type, *order_type;
+    PyObject *pending_type, *series_type, *definition_type, *reduction_type, *order_type, *buckets_type;
     PyObject *scopes, *metrics, *gauge, *whole_gauge;
-    PyObject *short_prefix, *long_prefix, *gauge_prefix, *known_prefix, *attributes, *key_values;
+    PyObject *short_prefix, *long_prefix, *gauge_prefix, *known_prefix, *attributes, *head, *key_values;
     PyObject *first, *last; /* what is asked for */
     PyObject *before_m2, *before_wsum, *before_wxsum;
 } python;
@@ -22,6 +22,11 @@ extern struct pending_slot {
 extern struct series_slot {
     Py_ssize_t attributes, constants, definition, m2, order, plain, ranged, short_prefix, long_prefix;
 } series_slot;
+
+/* Of ExponentialBuckets. */
+extern struct bucket_slot {
+    Py_ssize_t scale, zeros, positive, negative;
+} bucket_slot;
 
 extern struct definition_slot {
     Py_ssize_t reduction, across, within, over;
@@ -107,6 +112,9 @@ static inline Py_ssize_t size_of(PyObject *bytes)
 /* histogram.c */
 int put_plain(Scope *scope, const Entry *entry);
 int put_histogram(Scope *scope, PyObject *series, PyObject *state);
+
+/* exponential.c */
+int put_exponential(Scope *scope, const Entry *entry, PyObject *buckets);
 
 /* gauge.c */
 

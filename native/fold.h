@@ -5,7 +5,7 @@
 #ifndef OTEL_ML_FOLD_H
 #define OTEL_ML_FOLD_H
 
-#include "native.h"
+#include "prefetch.h"
 
 /* -fvisibility is of definitions alone: what is declared here would else be reached through a table. */
 #pragma GCC visibility push(hidden)

@@ -1,50 +1,12 @@
 /* Moments of a series become a histogram without bounds. Twins: _histogram() and _value_attributes() of
    _internal/encode.py, and what _metrics() does of a plain series. */
-#include "encode.h"
+#include "histogram.h"
 
-#define SHORT_SIZE 36
-#define LONG_SIZE 54
-#define DELTA_SIZE 2
+#define SHORT_SIZE MOMENTS_SIZE
+#define LONG_SIZE (MOMENTS_SIZE + 18)
 #define HISTOGRAM_FIELD 9
 #define HISTOGRAM_ATTRIBUTES 9
-
-typedef struct {
-    uint64_t count;
-    double total, low, high;
-} Moments;
-
-static inline int as_moments(PyObject *state, Moments *moments)
-{
-    return PyTuple_CheckExact(state) && PyTuple_GET_SIZE(state) == 4 &&
-           as_unsigned(PyTuple_GET_ITEM(state, 0), &moments->count) &&
-           as_double(PyTuple_GET_ITEM(state, 1), &moments->total) &&
-           as_double(PyTuple_GET_ITEM(state, 2), &moments->low) &&
-           as_double(PyTuple_GET_ITEM(state, 3), &moments->high);
-}
-
-/* Whether a point has minimum and maximum: once one of several records had, all do. */
-static inline int is_ranged(PyObject *series, const Moments *moments)
-{
-    int is_known = slot(series, series_slot.ranged) == Py_True;
-    if (!is_known && moments->count != 1) {
-        set_slot(series, series_slot.ranged, Py_NewRef(Py_True));
-        is_known = 1;
-    }
-    return is_known;
-}
-
-static inline unsigned char *put_delta(unsigned char *at)
-{
-    *at++ = 0x10;
-    *at++ = 0x01;
-    return at;
-}
-
-static inline unsigned char *put_moments(unsigned char *at, const Scope *scope, const Moments *moments)
-{
-    at = put(at, scope->times, TIMES_SIZE);
-    return put_double(put_fixed(at, 0x21, moments->count), 0x29, moments->total);
-}
+#define ATTRIBUTE_TAG (HISTOGRAM_ATTRIBUTES << 3 | 2)
 
 static inline unsigned char *put_range(unsigned char *at, const Moments *moments)
 {
@@ -54,7 +16,7 @@ static inline unsigned char *put_range(unsigned char *at, const Moments *moments
 int put_plain(Scope *scope, const Entry *entry)
 {
     Moments moments;
-    if (entry->state == NULL || !as_moments(entry->state, &moments))
+    if (!as_moments(entry->state, &moments))
         return 0;
     int ranged = is_ranged(entry->series, &moments);
     PyObject *prefix = ranged ? prefix_at(entry->series, series_slot.long_prefix, python.long_prefix)
@@ -70,13 +32,7 @@ int put_plain(Scope *scope, const Entry *entry)
     return at == NULL ? -1 : 1;
 }
 
-/* Attributes of a point that are values: deviations and weights. */
-typedef struct {
-    double m2, wsum, wxsum;
-    int has_m2, has_weights;
-} Values;
-
-static int values_of(const Scope *scope, PyObject *series, Values *values)
+int values_of(const Scope *scope, PyObject *series, Values *values)
 {
     values->has_m2 = slot(series, series_slot.m2) == Py_True;
     if (values->has_m2 && !as_double(PyDict_GetItemWithError(scope->m2, series), &values->m2))
@@ -90,27 +46,28 @@ static int values_of(const Scope *scope, PyObject *series, Values *values)
            as_double(PyTuple_GET_ITEM(weights, 1), &values->wxsum);
 }
 
-static Py_ssize_t values_size(const Values *values)
+Py_ssize_t values_size(const Values *values)
 {
     return (values->has_m2 ? PyBytes_GET_SIZE(python.before_m2) + 8 : 0) +
            (values->has_weights ? PyBytes_GET_SIZE(python.before_wsum) + 8 + PyBytes_GET_SIZE(python.before_wxsum) + 8
                                 : 0);
 }
 
-/* `before` ends with the tag of the double. */
-static unsigned char *put_value(unsigned char *at, PyObject *before, double number)
+/* `before` begins with the tag of a histogram's attributes, and ends with that of the double. */
+static unsigned char *put_value(unsigned char *at, unsigned char tag, PyObject *before, double number)
 {
     Py_ssize_t size = PyBytes_GET_SIZE(before) - 1;
-    at = put(at, PyBytes_AS_STRING(before), size);
+    *at++ = tag;
+    at = put(at, PyBytes_AS_STRING(before) + 1, size - 1);
     return put_double(at, (unsigned char)PyBytes_AS_STRING(before)[size], number);
 }
 
-static unsigned char *put_values(unsigned char *at, const Values *values)
+unsigned char *put_values(unsigned char *at, unsigned char tag, const Values *values)
 {
     if (values->has_m2)
-        at = put_value(at, python.before_m2, values->m2);
+        at = put_value(at, tag, python.before_m2, values->m2);
     if (values->has_weights)
-        at = put_value(put_value(at, python.before_wsum, values->wsum), python.before_wxsum, values->wxsum);
+        at = put_value(put_value(at, tag, python.before_wsum, values->wsum), tag, python.before_wxsum, values->wxsum);
     return at;
 }
 
@@ -135,7 +92,7 @@ int put_histogram(Scope *scope, PyObject *series, PyObject *state)
         at = put_moments(put_bytes(at, prefix), scope, &moments);
         if (attributes != NULL)
             at = put_bytes(at, attributes);
-        at = put_values(at, &values);
+        at = put_values(at, ATTRIBUTE_TAG, &values);
         wrote_to(&scope->out, put_delta(ranged ? put_range(at, &moments) : at));
     }
     Py_XDECREF(prefix);

@@ -3,13 +3,15 @@
 
 static int put_other(Scope *scope, const Entry *entry)
 {
-    PyObject *series = entry->series;
-    int has_buckets = PyDict_GET_SIZE(scope->buckets) ? PyDict_Contains(scope->buckets, series) : 0;
-    if (has_buckets != 0)
-        return has_buckets < 0 ? -1 : 0;
+    PyObject *series = entry->series, *buckets = NULL;
     if (entry->seen != NULL)
         return put_order(scope, series, entry->seen);
-    int done = put_histogram(scope, series, entry->state);
+    if (PyDict_GET_SIZE(scope->buckets))
+        buckets = Py_XNewRef(PyDict_GetItemWithError(scope->buckets, series));
+    if (buckets == NULL && PyErr_Occurred())
+        return -1;
+    int done = buckets == NULL ? put_histogram(scope, series, entry->state) : put_exponential(scope, entry, buckets);
+    Py_XDECREF(buckets);
     if (done != 1 || PyDict_GET_SIZE(scope->order) == 0)
         return done;
     PyObject *seen = Py_XNewRef(PyDict_GetItemWithError(scope->order, series));

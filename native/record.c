@@ -88,6 +88,28 @@ int append_items(PyObject *const *items, Py_ssize_t n)
     return 0;
 }
 
+/* buffer.take(): the list changes its memory for new of the same size. So no record is touched, which another processor
+   has just written, and no caller waits for a list that grows from nothing. */
+static PyObject *take(PyObject *module, PyObject *unused)
+{
+    PyListObject *records = (PyListObject *)buffer.records, *part = (PyListObject *)PyList_New(0);
+    Py_ssize_t n = PyList_GET_SIZE(records);
+    if (part == NULL || n == 0)
+        return (PyObject *)part;
+    PyObject **items = PyMem_New(PyObject *, n);
+    if (items == NULL) {
+        Py_DECREF(part);
+        return PyErr_NoMemory();
+    }
+    part->ob_item = records->ob_item;
+    part->allocated = records->allocated;
+    Py_SET_SIZE(part, n);
+    records->ob_item = items;
+    records->allocated = n;
+    Py_SET_SIZE(records, 0);
+    return (PyObject *)part;
+}
+
 static int append_now(PyObject *series, PyObject *value)
 {
     PyObject *step = step_now();
@@ -375,6 +397,7 @@ PyMethodDef record_functions[] = {
     {"bind_buffer", bind_buffer, METH_VARARGS, "Know the buffer: (RECORDS, NOW, current_step, relieve, time_ns, guard.failed, LIMIT)."},
     {"record_method", record_method, METH_VARARGS, "Return the method `record` of a class: (Metric, its own record)."},
     {"log_function", log_function, METH_VARARGS, "Return `log`: (log of Python, rows, Row, FEWEST)."},
+    {"take", take, METH_NOARGS, "Remove and return the records that are there now."},
     {"forget_rows", forget_rows, METH_NOARGS, "Look the names of rows up again."},
     {NULL, NULL, 0, NULL},
 };

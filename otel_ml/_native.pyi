@@ -77,6 +77,7 @@ def encoders(
     definition: type,
     reduction: type,
     order: type,
+    buckets: type,
     functions: tuple[Callable[..., Any], ...],
     constants: tuple[bytes, bytes, bytes],
     /,

@@ -149,12 +149,16 @@ def _order(series: Series, pending: Pending, first_too: list[Series]) -> bytes:
 
 def _metric_prefix(series: Series, kind: int, point_size: int, suffix_size: int) -> bytes:
     """Return all bytes of a Metric field before its only data point."""
-    definition = series.definition
-    head = text(1, definition.name) + text(2, definition.description) + text(3, definition.unit)
+    head = _head(series)
     point_head = b"\x0a" + varint(point_size)
     data_head = varint(kind << 3 | 2) + varint(len(point_head) + point_size + suffix_size)
     size = len(head) + len(data_head) + len(point_head) + point_size + suffix_size
     return b"\x12" + varint(size) + head + data_head + point_head
+
+
+def _head(series: Series) -> bytes:
+    definition = series.definition
+    return text(1, definition.name) + text(2, definition.description) + text(3, definition.unit)
 
 
 def _known_prefix(series: Series, kind: int, point_size: int, suffix_size: int) -> bytes:
@@ -252,6 +256,12 @@ def _exponential(series: Series, pending: Pending, state: Moments, buckets: Expo
     return _metric_prefix(series, _EXPONENTIAL, len(point), len(_DELTA)) + point + _DELTA
 
 
+def _known_head(series: Series) -> bytes:
+    """Return what is before the data of points of any size: it is made once."""
+    head = _constants(series)[_EXPONENTIAL, 0] = _head(series)
+    return head
+
+
 def _side(number: int, side: dict[int, int]) -> bytes:
     """Encode a field of Buckets: offset 1 (zigzag), counts 2 (packed)."""
     if not side:
@@ -302,6 +312,7 @@ else:
         Definition,
         Reduction,
         Order,
+        ExponentialBuckets,
         (
             scopes_in_python,
             _metrics,
@@ -312,6 +323,7 @@ else:
             _gauge_prefix,
             _known_prefix,
             _attributes,
+            _known_head,
             key_values,
         ),
         tuple(_before_double(9, key) for key in (M2, WSUM, WXSUM)),

@@ -61,7 +61,7 @@ class Folder:
 
     def fold(self) -> None:
         """Fold all records; the lock is held by the caller."""
-        self.points += _fold_records(self, take())
+        self.points += _fold_records(self, _take())
         if self.points > self.MAX_POINTS:
             self._drop_oldest()
 
@@ -206,9 +206,10 @@ def fold_in_python(folder: Folder, part: list[Any]) -> int:
 
 
 _fold_records: Callable[[Folder, list[Any]], int] = fold_in_python
+_take: Callable[[], list[Any]] = take
 if native is not None:
     native.bind_fold(Pending, Order, Series, Row, Step, DEFINITIONS, UNSETTLED, ExponentialBuckets, SCALE, MAX_BUCKETS)
-    _fold_records = native.fold_records
+    _fold_records, _take = native.fold_records, native.take
 
 FOLDER = Folder()
 

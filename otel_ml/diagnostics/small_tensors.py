@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 
 from otel_ml._internal.native import native
 
-__all__ = ["MOST_OF_EXTENT", "MOST_OF_SUMS", "Extent", "Statistics", "Sums", "extent_of_small", "statistics_of_small", "sums_of_small"]
+__all__ = [
+    "MOST_OF_EXTENT",
+    "MOST_OF_SUMS",
+    "Extent",
+    "Statistics",
+    "Sums",
+    "extent_of_small",
+    "statistics_of_small",
+    "sums_of_small",
+]
 
 MOST_OF_SUMS = 2**22
 """Elements up to which a tensor is small. Sums over 2¹⁸ numbers of 32 bits take 0.1 ms of one thread and over 2²² 2.5,

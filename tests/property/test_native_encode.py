@@ -16,6 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans
 
 from otel_ml._internal import encode, encode_spans, spans
 from otel_ml._internal.axes import Axis, Step
+from otel_ml._internal.buckets import ExponentialBuckets
 from otel_ml._internal.definition import QUANTILE_COARSE, Attributes, Definition, Series
 from otel_ml._internal.native import native
 from otel_ml._internal.pending import Order, Pending
@@ -156,6 +157,34 @@ def test_numbers_that_are_not_of_the_usual_types(reduction, attributes, state, o
         odd.m2 = {usual: 0.5, series: m2}
         if weights[0] is not None:
             odd.weights[series] = weights
+        return odd
+
+    def encoded(function: Callable[[Pending], Any]) -> Any:
+        return outcome(scopes_of, function, pending())
+
+    assert encoded(encode.encoded_scopes) == encoded(encode.scopes_in_python)
+
+
+def around(base: int, counts: dict[int, int]) -> dict[Any, Any]:
+    return {base + index: count for index, count in counts.items()}
+
+
+COUNTS = st.builds(
+    around,
+    st.just(0) | INTEGERS,
+    st.dictionaries(st.integers(-40, 40) | st.sampled_from([-2047, 2047, 3000]), INTEGERS, max_size=5),
+)
+
+
+@given(ATTRIBUTES, INTEGERS, INTEGERS, COUNTS, COUNTS | st.dictionaries(st.floats() | TEXTS, ODD, max_size=3))
+def test_buckets_of_any_kind(attributes, scale, zeros, positive, negative):
+    def pending() -> Pending:
+        odd = Pending(0)
+        series = Series(Definition("loss", Reduction(("p50",)), "s", "Loss."), attributes)
+        series.settle()
+        buckets = odd.buckets[series] = ExponentialBuckets()
+        buckets.scale, buckets.zeros, buckets.positive, buckets.negative = scale, zeros, positive, negative
+        odd.moments[series] = (2, 1.5, 0.25, 1.0)
         return odd
 
     def encoded(function: Callable[[Pending], Any]) -> Any:
