@@ -118,13 +118,17 @@ TRACKERS = (
 
 DIAGNOSTICS = (
     "Steps of the same work differ by a quarter from second to second on this machine; what can be told apart is where "
-    "a step with diagnostics spends more. In otel_ml's calls: {diagnostics/calls}. They are some fifteen, most of "
-    "it Python that training has pushed out of the caches, so that each takes many times what it takes in a loop; "
-    "norms and the statistics of other small tensors are compiled (ADR 0022). Entering and leaving an operation reads "
-    "the memory of the process twice. In the background thread: {diagnostics/others} of CPU to fold, encode, write and "
-    "send some sixty series, ten times a second, each time with cold caches, too. While it has the interpreter, "
-    "training waits for it: {diagnostics/waits}; the rest is the kernel's. To hand the interpreter over costs nothing "
-    "beside that (ADR 0005, with what the target would take)."
+    "a step with diagnostics spends more. In otel_ml's calls, which are some fifteen: {diagnostics/one_pass.calls} "
+    "where a step is one pass of a transformer, and {diagnostics/small_passes.calls} where it is hundreds of passes of "
+    "a perceptron. Most of it is Python and memory that training has pushed out of the caches, so that each call takes "
+    "many times what it takes in a loop; what they differ by are the norms of 133,000 gradients and parameters in 27 "
+    "tensors, which have to be read from memory. Norms and the statistics of other tensors of the host are compiled "
+    "(ADR 0022). Entering and leaving an operation reads the memory of the process twice. In the background thread: "
+    "{diagnostics/one_pass.others} and {diagnostics/small_passes.others} of CPU to fold, encode, write and send some "
+    "sixty series, ten times a second, each time with cold caches, too. While it has the interpreter, training may have "
+    "to wait for it: {diagnostics/one_pass.waits}, since inside of torch's functions training does not need it; "
+    "{diagnostics/small_passes.waits} where it is between them most of the time (ADR 0005, with what the target would "
+    "take)."
 )
 
 EXPLANATIONS: Mapping[str, str] = {
@@ -159,8 +163,10 @@ EXPLANATIONS: Mapping[str, str] = {
     "exporters/jsonl.scalar": JSON,
     "exporters/wandb.scalar": TRACKERS,
     "exporters/mlflow.scalar": TRACKERS,
-    "diagnostics/wall.slowdown": DIAGNOSTICS,
-    "diagnostics/cpu.slowdown": DIAGNOSTICS,
+    "diagnostics/one_pass.wall.slowdown": DIAGNOSTICS,
+    "diagnostics/one_pass.cpu.slowdown": DIAGNOSTICS,
+    "diagnostics/small_passes.wall.slowdown": DIAGNOSTICS,
+    "diagnostics/small_passes.cpu.slowdown": DIAGNOSTICS,
 }
 """Whether a figure is behind its target says the page, from the last run. Nothing stands here of a loss, or of memory
 of a worker that grows: those are defects."""

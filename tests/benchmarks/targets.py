@@ -107,9 +107,17 @@ TARGETS = (
     Target(
         "A device tensor",
         "the cost of launching a clone and an event; no call that waits on the caller's thread",
-        (Limit("device_tensor/waits", 0, "waiting calls"), Limit("device_tensor/record")),
+        (
+            Limit("device_tensor/meta.waits", 0, "on torch's device `meta`: waiting calls"),
+            Limit("device_tensor/meta.record", None, "a record"),
+            Limit("device_tensor/gpu.waits", 0, "on a GPU: waiting calls"),
+            Limit("device_tensor/gpu.record", None, "a record"),
+        ),
         "torchforge, AReaL: one synchronisation each",
-        (("device_tensor/clone", "bare clone and event"),),
+        (
+            ("device_tensor/meta.clone", "bare clone on `meta`"),
+            ("device_tensor/gpu.clone", "bare clone and event on a GPU"),
+        ),
     ),
     Target(
         "DDP training, 4 ranks over gloo, everything on, the service on the same cores",
@@ -128,10 +136,14 @@ TARGETS = (
         "All diagnostics but the inspection of tensors, at steps of 50 ms in one process",
         "slower by ≤ 1 %",
         (
-            Limit("diagnostics/wall.slowdown", 1, "wall"),
-            Limit("diagnostics/cpu.slowdown", 1, "CPU"),
-            Limit("diagnostics/calls", None, "in the calls"),
-            Limit("diagnostics/others", None, "CPU of other threads"),
+            Limit("diagnostics/one_pass.wall.slowdown", 1, "one pass: wall"),
+            Limit("diagnostics/one_pass.cpu.slowdown", 1, "CPU"),
+            Limit("diagnostics/one_pass.calls", None, "in the calls"),
+            Limit("diagnostics/one_pass.waits", None, "waiting for the interpreter"),
+            Limit("diagnostics/small_passes.wall.slowdown", 1, "hundreds of small passes: wall"),
+            Limit("diagnostics/small_passes.cpu.slowdown", 1, "CPU"),
+            Limit("diagnostics/small_passes.calls", None, "in the calls"),
+            Limit("diagnostics/small_passes.waits", None, "waiting for the interpreter"),
         ),
         profile="",
     ),
