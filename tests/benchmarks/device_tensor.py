@@ -20,8 +20,8 @@ operators of torch that bring values to the host."""
 UNITS = {"record": "µs", "clone": "µs", "waits": "1"}
 NO_GPU = "no GPU on this machine"
 DEVICES = {"gpu": "cuda", "meta": "meta"}
-"""`meta` is torch's device that has no memory and computes nothing: what is left is what the caller's thread does besides
-the driver's launches and the event. A call that would wait for a value raises."""
+"""`meta` is torch's device that has no memory and computes nothing: what is left is what the caller's thread does
+besides the driver's launches and the event. A call that would wait for a value raises."""
 
 
 def measure(size: Size) -> Found:

@@ -125,8 +125,8 @@ DIAGNOSTICS = (
     "tensors, which have to be read from memory. Norms and the statistics of other tensors of the host are compiled "
     "(ADR 0022). Entering and leaving an operation reads the memory of the process twice. In the background thread: "
     "{diagnostics/one_pass.others} and {diagnostics/small_passes.others} of CPU to fold, encode, write and send some "
-    "sixty series, ten times a second, each time with cold caches, too. While it has the interpreter, training may have "
-    "to wait for it: {diagnostics/one_pass.waits}, since inside of torch's functions training does not need it; "
+    "sixty series, ten times a second, each time with cold caches, too. While it has the interpreter, training may "
+    "have to wait for it: {diagnostics/one_pass.waits}, since inside of torch's functions training does not need it; "
     "{diagnostics/small_passes.waits} where it is between them most of the time (ADR 0005, with what the target would "
     "take)."
 )
