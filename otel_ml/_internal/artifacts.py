@@ -1,19 +1,34 @@
-"""Files of the run: content inline up to 4 MiB, else a reference with size and SHA-256 (CONTRACT §4)."""
+"""Files of the run: content inline up to 4 MiB, else a reference with size and SHA-256 (CONTRACT §4).
+
+They are opened at the call and read afterwards, by the background thread: what is removed or replaced meanwhile is
+still what was meant. It is how training frameworks treat files: of two checkpoints they keep the better, and a file
+of a temporary folder is gone when the call returns.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from weakref import WeakSet
 
 from otel_ml.exceptions import OtelMLError
 
-__all__ = ["MAX_INLINE", "artifact_files", "read_artifact"]
+__all__ = ["MAX_INLINE", "ArtifactFile", "artifact_files", "open_artifact", "read_artifact"]
 
 MAX_INLINE = 4 * 2**20
 MAX_FILES = 10_000
 """A folder with more is a data set, not an artifact: its path is what to keep (`log_params`)."""
+
+MAX_OPEN = 128
+"""Files of this process that wait open for the background thread; 1,024 is what a process may usually have of all."""
+
+_OPEN: WeakSet[io.FileIO] = WeakSet()
 
 
 class ArtifactError(OtelMLError):
@@ -22,28 +37,66 @@ class ArtifactError(OtelMLError):
     slug = "missing-artifact"
 
 
-def artifact_files(path: Path) -> Iterator[tuple[Path, str]]:
-    """Yield (file, its path inside the artifact); a folder's files in order.
+@dataclass(frozen=True, slots=True)
+class ArtifactFile:
+    """A file of an artifact.
+
+    Attributes:
+        path: where it was at the call.
+        path_in: its path inside the artifact.
+        opened: the file; None: it is opened when it is read.
+    """
+
+    path: Path
+    path_in: str
+    opened: io.FileIO | None = None
+
+
+def open_artifact(path: Path) -> Sequence[ArtifactFile]:
+    """Open the file, or the files of the folder; empty where there are more than may be open: they are found later."""
+    free = MAX_OPEN - len(_OPEN)
+    if path.is_file():
+        files = [(path, path.name)]
+    else:
+        items = list(islice(path.rglob("*"), max(free, 0) + 1))
+        files = _below(path, items) if len(items) <= free else []
+    return [ArtifactFile(file, path_in, _opened(file)) for file, path_in in files[: max(free, 0)]]
+
+
+def artifact_files(path: Path) -> Iterator[ArtifactFile]:
+    """Yield the file, or those of the folder, in order.
 
     Raises:
         ArtifactError: there is no such file, or the folder has too many.
     """
     if path.is_file():
-        yield path, path.name
+        yield ArtifactFile(path, path.name)
         return
     if not path.is_dir():
         raise ArtifactError(f"log_artifact(): no file or folder {str(path)!r}. Expected one that exists at the call.")
-    found = sorted(item for item in path.rglob("*") if item.is_file())
+    found = _below(path, path.rglob("*"))
     if len(found) > MAX_FILES:
         raise ArtifactError(f"log_artifact(): {str(path)!r} has {len(found)} files. Expected at most {MAX_FILES}.")
-    for item in found:
-        yield item, item.relative_to(path).as_posix()
+    for file, path_in in found:
+        yield ArtifactFile(file, path_in)
+
+
+def _below(folder: Path, items: Iterator[Path] | Sequence[Path]) -> list[tuple[Path, str]]:
+    return [(file, file.relative_to(folder).as_posix()) for file in sorted(items) if file.is_file()]
+
+
+def _opened(file: Path) -> io.FileIO | None:
+    with suppress(OSError):  # it is said where it is read
+        opened = io.FileIO(file)
+        _OPEN.add(opened)
+        return opened
+    return None
 
 
 def read_artifact(
-    file: Path, path_in: str, *, artifact_type: str, aliases: Sequence[str]
+    file: ArtifactFile, *, artifact_type: str, aliases: Sequence[str]
 ) -> tuple[bytes, Mapping[str, object]]:
-    """Return (content or nothing, attributes) of a file; it is hashed piece by piece.
+    """Return (content or nothing, attributes) of a file; it is hashed piece by piece, and closed.
 
     Raises:
         OSError: it cannot be read.
@@ -51,7 +104,7 @@ def read_artifact(
     digest = hashlib.sha256()
     content = bytearray()
     size = 0
-    with file.open("rb") as opened:
+    with file.opened or io.FileIO(file.path) as opened:
         is_inline = os.fstat(opened.fileno()).st_size <= MAX_INLINE
         while piece := opened.read(2**20):
             digest.update(piece)
@@ -62,8 +115,8 @@ def read_artifact(
         content.clear()
     return bytes(content), {
         "ml.artifact.type": artifact_type,
-        "ml.artifact.path_in": path_in,
-        "ml.artifact.uri": file.absolute().as_uri(),
+        "ml.artifact.path_in": file.path_in,
+        "ml.artifact.uri": file.path.absolute().as_uri(),
         "ml.artifact.size": size,
         "ml.artifact.sha256": digest.hexdigest(),
         "ml.artifact.aliases": list(aliases),

@@ -240,9 +240,10 @@ def log_artifact(
     axis: str | None = None,
     aliases: Iterable[str] = (),
 ) -> None:
-    """Record a file or a folder. It is read soon after the call; do not change it at once.
+    """Record a file or a folder. It is opened at the call and read soon after: it may be removed or replaced at once.
 
-    Up to 4 MiB a file travels; of larger ones path, size and SHA-256, and the service copies them where it sees them.
+    What must wait a second is to write into the same file, and to remove a folder of more than 128 files. Up to 4 MiB a
+    file travels; of larger ones path, size and SHA-256, and the service copies them where it still sees them.
     """
     _log_artifact("log_artifact()", path, name, type, step, axis, aliases)
 
@@ -285,10 +286,19 @@ def _log_artifact(
         return
     chosen = tuple([aliases] if isinstance(aliases, str) else map(str, aliases))
     time_ns = time.time_ns()
+    opened = artifacts.open_artifact(found)
 
     def records() -> Iterator[LogRecord]:
-        for file, path_in in artifacts.artifact_files(found):
-            content, more = artifacts.read_artifact(file, path_in, artifact_type=artifact_type, aliases=chosen)
+        for file in opened or artifacts.artifact_files(found):
+            try:
+                content, more = artifacts.read_artifact(file, artifact_type=artifact_type, aliases=chosen)
+            except OSError as error:  # the other files of a folder are not lost with it
+                guard.dropped["missing_artifact"] += 1
+                why = f"{error.strerror or error}"
+                guard.say(
+                    "missing-artifact", f"{call}: {str(file.path)!r} is not in the run: it cannot be read ({why})."
+                )
+                continue
             yield LogRecord(keys.EVENT_ARTIFACT, content, {**attributes, **more}, time_ns)
 
     EVENTS.put(call, records)

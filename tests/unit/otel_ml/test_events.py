@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import tempfile
 import wave
 from argparse import Namespace
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import pytest
 from PIL import Image
 
 import otel_ml
+from otel_ml._internal.recorder import recorder
 from otel_ml.testing import Capture, Event, capture
 
 
@@ -26,6 +28,10 @@ def captured() -> Any:
 
 def newest(captured: Capture, kind: str) -> Event:
     return [event for event in captured.events if event.kind == kind][-1]
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 @pytest.mark.feature("N6", "yes", "mappings, dataclasses, namespaces, pydantic and OmegaConf")
@@ -175,6 +181,70 @@ def test_a_folder_is_one_artifact_of_several_files(captured: Capture, tmp_path: 
 
     files = [event for event in captured.events if event.name == "bundle"]
     assert [event.attributes["ml.artifact.path_in"] for event in files] == ["config.json", "tokenizer/vocab.json"]
+
+
+def test_a_file_that_is_removed_or_replaced_right_after_the_call_is_the_one_of_the_call(
+    captured: Capture, tmp_path: Path
+) -> None:
+    for content in (b"epoch 1", b"epoch 2"):
+        path = tmp_path / "last.ckpt"
+        beside = tmp_path / "last.ckpt.part"
+        beside.write_bytes(content)
+        beside.replace(path)
+        otel_ml.log_checkpoint(path)
+    path.unlink()
+
+    found = [event.body for event in captured.events if event.name == "last.ckpt"]
+    assert found == [b"epoch 1", b"epoch 2"]
+    assert captured.notices == []
+
+
+def test_a_folder_that_is_removed_right_after_the_call_is_whole(captured: Capture, tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+        for name in ("a.txt", "b.txt"):
+            Path(folder, name).write_text(name)
+        otel_ml.log_artifact(folder, name="bundle")
+
+    assert [event.body for event in captured.events if event.name == "bundle"] == [b"a.txt", b"b.txt"]
+
+
+def test_a_folder_of_many_files_is_read_without_holding_them_open(captured: Capture, tmp_path: Path) -> None:
+    (tmp_path / "shards").mkdir()
+    for number in range(200):
+        (tmp_path / "shards" / f"{number:03}.txt").write_text(str(number))
+    open_before = open_files()
+
+    otel_ml.log_artifact(tmp_path / "shards")
+
+    assert open_files() < open_before + 10
+    found = [event.body for event in captured.events if event.name == "shards"]
+    assert found == [str(number).encode() for number in range(200)]
+
+
+def test_many_files_at_once_do_not_use_up_what_a_process_may_have_open(captured: Capture, tmp_path: Path) -> None:
+    open_before = open_files()
+    for number in range(300):
+        (tmp_path / f"{number:03}.txt").write_text(str(number))
+        otel_ml.log_artifact(tmp_path / f"{number:03}.txt")
+
+    assert open_files() < open_before + 140
+    assert len([event for event in captured.events if event.name.endswith(".txt")]) == 300
+    assert open_files() < open_before + 10
+
+
+def test_one_unreadable_file_of_a_folder_is_counted_and_the_others_are_there(captured: Capture, tmp_path: Path) -> None:
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    for number in range(200):  # more than are opened at the call
+        (folder / f"{number:03}.txt").write_text(str(number))
+    (folder / "100.txt").unlink()
+    (folder / "100.txt").symlink_to("/proc/self/mem")  # a file that nobody can read from its beginning
+
+    otel_ml.log_artifact(folder)
+
+    assert len([event for event in captured.events if event.name == "mixed"]) == 199
+    assert [notice for notice in captured.notices if "100.txt' is not in the run" in notice]
+    assert recorder.dropped == {"missing_artifact": 1}
 
 
 def test_an_event_of_the_users_own(captured: Capture) -> None:
