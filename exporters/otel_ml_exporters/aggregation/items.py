@@ -95,7 +95,7 @@ class Items:
         aliases = said.get("ml.artifact.aliases")
         checksum = said.get("ml.artifact.sha256")
         path_in = _relative(str(said.get("ml.artifact.path_in") or said.get(keys.NAME) or "artifact"))
-        content = event.body if isinstance(event.body, bytes) and event.body else None
+        content = _content(event)
         seq = self._output.emit(
             Artifact,
             time=event.time_ns / 1e9,
@@ -182,6 +182,12 @@ def _whole(event: Event, name: str) -> int:
 
 def _number(value: JsonValue) -> int:
     return int(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0
+
+
+def _content(event: Event) -> bytes | None:
+    """Return what came with the event: nothing of a large file, which is a reference, and all of an empty one."""
+    is_whole = bool(event.body) or event.attributes.get("ml.artifact.size") == 0
+    return event.body if isinstance(event.body, bytes) and is_whole else None
 
 
 def _caption(event: Event) -> str | None:

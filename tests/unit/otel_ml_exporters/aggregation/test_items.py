@@ -53,6 +53,20 @@ def test_an_inline_artifact_hands_its_content_over() -> None:
     assert service.outcomes[-1].files == {artifact.seq: b"weights"}
 
 
+def test_an_empty_file_is_a_file_and_a_large_one_a_reference() -> None:
+    service, rank = Service(), Rank(0)
+
+    for size in (0, 5 * 2**20):
+        service.take(rank.event("ml.artifact", b"", 3, name="model", **{"artifact.size": size}))
+
+    empty, large = service.records
+    assert isinstance(empty, Artifact)
+    assert isinstance(large, Artifact)
+    assert (empty.size, large.size) == (0, 5 * 2**20)
+    files = {seq: content for outcome in service.outcomes for seq, content in outcome.files.items()}
+    assert files == {empty.seq: b""}
+
+
 def test_tables_images_and_summaries_become_records() -> None:
     service, rank = Service(), Rank(0)
 
