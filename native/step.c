@@ -11,7 +11,7 @@ static struct {
         Py_ssize_t axes, blocks_used, boundaries, generation, lock, process;
     } of_steps;
     struct {
-        Py_ssize_t current, explicit, latest, steps;
+        Py_ssize_t current, entered, explicit, latest, steps;
     } of_axis;
     struct {
         Py_ssize_t axis, blocks, ended, ended_ns, generation, index, last_ns, pending, points, said, spans, waiting;
@@ -27,7 +27,7 @@ static PyObject *set_step(PyObject *module, PyObject *const *arguments, Py_ssize
 static PyObject *set_step_function(PyObject *module, PyObject *arguments)
 {
     static const char *const of_steps[] = {"axes", "blocks_used", "boundaries", "generation", "lock", "process", NULL};
-    static const char *const of_axis[] = {"current", "explicit", "latest", "steps", NULL};
+    static const char *const of_axis[] = {"current", "entered", "explicit", "latest", "steps", NULL};
     static const char *const of_step[] = {"axis",    "blocks",  "ended",  "ended_ns", "generation", "index", "last_ns",
                                           "pending", "points",  "said",   "spans",    "waiting",    NULL};
     static const char *const of_now[] = {"off", "step", NULL};
@@ -138,6 +138,7 @@ static int set(PyObject *axes, PyObject *axis, PyObject *name, PyObject *index)
         return -1;
     }
     set_slot(steps.steps, steps.of_steps.boundaries, more);
+    set_slot(axis, steps.of_axis.entered, Py_NewRef(more));
     if (PyUnicode_Compare(name, steps.default_axis) == 0 || is_default_unset(axes)) {
         int is_asked = slot(steps.steps, steps.of_steps.blocks_used) == Py_True;
         set_slot(steps.steps, steps.of_steps.process, Py_NewRef(step));

@@ -60,18 +60,20 @@ class Axis:
 
     Attributes:
         current: the process-wide step, or None.
+        entered: `Steps.boundaries` when `set_step()` was last used on it.
         latest: the largest step entered.
         explicit: `set_step()` or `step()` was used on it: `log(step=)` moves nothing from then on.
         open: the steps that have open blocks.
     """
 
-    __slots__ = ("current", "explicit", "latest", "name", "open", "steps")
+    __slots__ = ("current", "entered", "explicit", "latest", "name", "open", "steps")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.steps: dict[int, Step] = {}
         self.current: Step | None = None
         self.latest = -1
+        self.entered = 0
         self.explicit = False
         self.open: dict[Step, None] = {}
 
@@ -181,12 +183,13 @@ class Steps:
             step = axis.steps.get(index) or self._new(axis, index)
             self._move(axis, step)
             self.boundaries += 1
+            axis.entered = self.boundaries
             if axis_name == DEFAULT_AXIS or self._default_axis_unset():
                 self.process = step
                 NOW.step = None if self.blocks_used else step
 
     def end(self, axis_name: str) -> None:
-        """Leave the current step of the axis: nothing is current then."""
+        """Leave the current step of the axis: what is current then is what another axis says, or nothing."""
         axis = self.axis(axis_name)
         with self.lock:
             step, axis.current = axis.current, None
@@ -195,7 +198,7 @@ class Steps:
                     self._end(step)
                 self.boundaries += 1
                 if self.process is step:
-                    self._use(self.none)
+                    self._use(self._remaining())
 
     def at(self, axis_name: str, index: int) -> Step:
         """Return the step of a `log(step=)`; moves the current one only where nothing else does."""
@@ -241,6 +244,16 @@ class Steps:
             block = block.outer
         axis = self.axes.get(axis_name)
         return (axis.current if axis is not None else None) or self.none
+
+    def _remaining(self) -> Step:
+        """Return the step of the axis `step` where it has one, else of the axis set last that has one."""
+        set_by_user = [axis for axis in self.axes.values() if axis.name == DEFAULT_AXIS or axis.explicit]
+        newest = max(
+            (axis for axis in set_by_user if axis.current is not None),
+            key=lambda axis: (axis.name == DEFAULT_AXIS, axis.entered),
+            default=None,
+        )
+        return (newest.current if newest is not None else None) or self.none
 
     def _default_axis_unset(self) -> bool:
         default = self.axes.get(DEFAULT_AXIS)

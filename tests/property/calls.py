@@ -277,6 +277,7 @@ def where() -> list[str]:
         (
             axis.name,
             axis.latest,
+            axis.entered,
             axis.explicit,
             axis.current,
             [(one, one.ended, one.spans) for one in axis.steps.values()],

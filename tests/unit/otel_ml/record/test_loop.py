@@ -10,6 +10,7 @@ import pytest
 from otel_ml._internal.log import log
 from otel_ml._internal.loop import steps
 from otel_ml._internal.recorder import recorder
+from otel_ml._internal.step import set_step
 from tests.unit.otel_ml.record.decoded import counts, sums
 
 
@@ -37,6 +38,37 @@ def test_a_second_loop_goes_on_counting_and_start_continues_a_run(recorded):
         log({"epoch": 2.0})
 
     assert {step for _, step in sums(recorded.collect())} == {0, 1, 2, 3, 100}
+
+
+def test_after_an_inner_loop_values_are_of_the_outer_loops_step(recorded):
+    for epoch in steps(range(2), axis="epoch"):
+        for _ in steps(range(3)):
+            log({"loss": 1.0})
+        log({"val": float(epoch)})
+    log({"after": 1.0})
+
+    batch = recorded.collect()
+    assert counts(batch, "loss") == dict.fromkeys(range(6), 1)
+    assert sums(batch)["val", 0] == 0.0
+    assert sums(batch)["val", 1] == 1.0
+    assert counts(batch, "after") == {None: 1}
+
+
+def test_after_a_loop_the_axis_that_was_set_last_says_which_step_it_is(recorded):
+    set_step(7, axis="rollout")
+    set_step(8, axis="policy_version")
+    set_step(9, axis="rollout")
+    for _ in steps(range(2), axis="eval"):
+        pass
+    log({"rollout": 1.0})
+    set_step(3)
+    for _ in steps(range(2), axis="eval"):
+        pass
+    log({"train": 1.0})
+
+    batch = recorded.collect()
+    assert counts(batch, "rollout") == {9: 1}
+    assert counts(batch, "train") == {3: 1}
 
 
 def test_the_wait_for_data_is_measured_at_the_step_it_is_for(recorded):
