@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from otel_ml._internal.answer import Transport
 from otel_ml._internal.console import Console
@@ -18,8 +19,7 @@ __all__ = ["Notices", "run_status"]
 
 def run_status(transport: Transport, run: str, query: Mapping[str, str]) -> Mapping[str, Any] | None:
     """Return what the service behind `transport` says of a run, or None."""
-    asked = "&".join(f"{name}={value}" for name, value in query.items())
-    content = transport.get(f"/otel_ml/runs/{run}?{asked}", timeout=1.0)
+    content = transport.get(f"/otel_ml/runs/{quote(run, safe='')}?{urlencode(query)}", timeout=1.0)
     try:
         found = json.loads(content) if content else None
     except ValueError:
@@ -61,10 +61,13 @@ class Notices:
         return {"speaker": "1"} if self._is_speaker else {}
 
     def print_of(self, run: Mapping[str, Any] | None) -> None:
-        """Print the run's notices that are new; as the last writer, those that came after global rank 0 had left."""
+        """Print the run's notices that are new; as the last writer, those that came after global rank 0 had left.
+
+        What an earlier launch of the run was told is not new.
+        """
         notices = [str(notice) for notice in (run or {}).get("notices", ())]
         told = (run or {}).get("told")
-        first = self._shown if self._is_speaker else len(notices) if told is None else int(told)
+        first = max(self._shown, int(told or 0)) if self._is_speaker else len(notices) if told is None else int(told)
         for notice in notices[first:]:
             self._console.line(notice)
         self._shown = max(self._shown, len(notices))

@@ -40,3 +40,34 @@ def test_two_single_processes_are_two_runs(tmp_path: Path) -> None:
         finished([sys.executable, *LOOP], environment(), tmp_path)
 
     assert len(runs_in(tmp_path / "otel-ml-runs")) == 2
+
+
+PROGRAM = """
+import sys, otel_ml
+with otel_ml.init("digits", id=sys.argv[1], exporters="jsonl"):
+    for step in range(int(sys.argv[2]), int(sys.argv[3])):
+        otel_ml.log({"loss": 1.0}, step=step)
+    if "wrong" in sys.argv:
+        otel_ml.log({"bad": "a text"})
+"""
+
+
+@pytest.mark.parametrize("run", ["exp 7", "a%20b", "q?x", "h#x", "sla/sh", "nü"])
+def test_whatever_a_run_is_called_it_says_what_was_wrong_and_how_it_ended(run: str, tmp_path: Path) -> None:
+    said = finished([sys.executable, "-c", PROGRAM, run, 0, 2, "wrong"], environment(), tmp_path)
+
+    assert "'bad'" in said
+    assert "2 values recorded, 2 delivered, 1 lost" in said
+
+
+def test_who_goes_on_with_a_run_is_not_told_what_its_first_launch_was_told(tmp_path: Path) -> None:
+    launches = [[0, 2, "wrong"], [2, 4]]
+    first, second = (
+        finished([sys.executable, "-c", PROGRAM, "one", *launch], environment(), tmp_path) for launch in launches
+    )
+
+    assert "'bad'" in first
+    assert "'bad'" not in second
+    assert "4 values recorded" in second
+    (found,) = runs_in(tmp_path / "otel-ml-runs")
+    assert otel_ml.read(found)["loss"] == (list(range(4)), [1.0] * 4)

@@ -91,7 +91,6 @@ class ExperimentRun:
         consumed = self.outbox.consumed
         self._consumed = consumed[1] if consumed is not None and consumed[0] == journal else 0
         self.is_touched = False
-        self.told: int | None = None
         self._now = 0.0
         self._has_steps = False
         self.trouble = Trouble(f"Run {experiment}")
@@ -102,6 +101,8 @@ class ExperimentRun:
         self.pipelines: dict[str, Pipeline] = {}
         self.info = self._run_info()
         self.status: Status = self._engine.status
+        # What a launch that has ended was told is no news to the one that goes on with the run.
+        self.told = None if self.status.state == "running" else len(self.outbox.notices)
         self.findings = self._engine.findings
         if self.outbox.damage:
             _log.error("%s", explained(f"Run {experiment}: {self.outbox.damage}", "damaged-file"))
