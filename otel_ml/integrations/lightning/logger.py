@@ -94,10 +94,10 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
         return None if folder is None else str(folder)
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Record what Lightning has reduced, from rank 0."""
+        """Record what Lightning has reduced, from rank 0; of a name's values at one step the last counts."""
         if global_rank() == 0:
             self._join()
-            otel_ml.log(metrics, step=step, prefix=self._prefix)
+            otel_ml.log(metrics, step=step, prefix=self._prefix, within="last")
 
     def log_hyperparams(self, params: Any, *_: Any, **more: Any) -> None:
         """Record hyper-parameters: a dictionary, a Namespace, a dataclass."""

@@ -160,7 +160,7 @@ def test_several_workers_are_one_curve_and_a_curve_each(otel_ml_capture: Capture
         logger.log("ddp", "strategy", kind="param")
 
     [point] = otel_ml_capture.points
-    assert (point.name, point.step, point.reduction) == ("loss", 3, "mean,rank")
+    assert (point.name, point.step, point.reduction) == ("loss", 3, "last>mean,rank")
     assert [event.body for event in otel_ml_capture.events if event.kind == "ml.params"] == [
         {"worker_1": {"global_rank": 1}},
         {"worker_1": {"strategy": "ddp"}},

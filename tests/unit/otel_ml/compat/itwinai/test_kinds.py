@@ -42,6 +42,16 @@ def test_there_are_the_18_kinds() -> None:
     assert len(KINDS) == 18
 
 
+def test_of_a_worker_s_values_of_a_name_at_one_step_the_last_counts(otel_ml_capture: Capture) -> None:
+    with MLFlowLogger(log_on_workers=-1).start_logging(rank=1) as logger:
+        for value in (1.0, 2.0):
+            logger.log(value, "loss", step=3)
+            logger.log(value, "tokens", step=3, reduce="sum")
+
+    found = {point.name: (point.reduction, point.value) for point in otel_ml_capture.points}
+    assert found == {"loss": ("last>mean,rank", 2.0), "tokens": ("sum", 3.0)}
+
+
 @pytest.mark.feature("I12", "yes", "image, figure, text, dict, dataset, model and files")
 def test_everything_that_is_shown_is_recorded_at_its_step(otel_ml_capture: Capture) -> None:
     from matplotlib.figure import Figure
