@@ -52,7 +52,8 @@ def _number(entry: Entry, name: str, value: Any, *, axis: str | None = None, ste
         options["within"] = WITHIN
     if entry.has_several:
         options.setdefault("reduce", ("mean", "rank"))
-    otel_ml.record(name, _plain(value), step=entry.step if step is None else step, axis=axis, **options)
+    at = entry.joined.rows.step_of((name,), entry.step) if axis is None else step
+    otel_ml.record(name, _plain(value), step=at, axis=axis, **options)
 
 
 def _plain(value: Any) -> Any:

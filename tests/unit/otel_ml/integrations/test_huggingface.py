@@ -105,6 +105,29 @@ def test_checkpoints_are_kept_where_asked_for(otel_ml_capture: Capture, tmp_path
     assert "latest" in list(kept["checkpoint-2"].attributes["ml.artifact.aliases"])
 
 
+def test_what_accelerate_logs_without_a_step_is_a_row_each(otel_ml_capture: Capture) -> None:
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(log_with=OtelMLTracker("digits"), cpu=True)
+    accelerator.init_trackers("digits")
+
+    for value in (3.0, 2.0, 1.0):
+        accelerator.log({"loss": value})
+        accelerator.log({"tokens": 5}, log_kwargs={"otel_ml": {"reduce": "sum"}})
+    accelerator.log({"accuracy": 0.5, "phase": "over"})
+    with otel_ml.step(7):
+        accelerator.log({"inside": 7.0})
+
+    places = {(point.name, point.step): point.value for point in otel_ml_capture.points}
+    assert places == {
+        **{("loss", step): 3.0 - step for step in range(3)},
+        **{("tokens", step): 5.0 for step in range(3)},
+        ("accuracy", 2): 0.5,
+        ("inside", 7): 7.0,
+    }
+    assert [event.step for event in otel_ml_capture.events if event.kind == "ml.text"] == [2]
+
+
 def test_what_accelerate_logs_is_in_the_run(otel_ml_capture: Capture) -> None:
     from accelerate import Accelerator
 
