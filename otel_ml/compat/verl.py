@@ -30,7 +30,9 @@ CONSOLE = "console"
 EXPORTERS: Mapping[str, str] = {
     "file": "jsonl",
     "mlflow": "mlflow",
+    "swanlab": "swanlab",
     "tensorboard": "tensorboard",
+    "trackio": "trackio",
     "tracking": "wandb",
     "wandb": "wandb",
 }
@@ -120,8 +122,8 @@ class ValidationGenerationsLogger:
 def reduce_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Return each list of values as one: the largest or smallest where a word of the name says so, else the mean.
 
-    A word is what stands between `/` and `_`: `minmax_diff` is averaged. An empty list is left out, for there is no
-    value; what is no list stays.
+    A word is what stands between `/` and `_`: `minmax_diff` is averaged. A `Metric` of verl says itself how its values
+    become one. What is empty is left out, for there is no value; what is no list stays.
 
     Examples:
         >>> reduce_metrics({"reward/max": [1, 3], "loss": [1, 3], "minmax_diff": [1, 3], "none": [], "lr": 0.5})
@@ -137,6 +139,8 @@ def _line(values: Mapping[str, Any], step: Any) -> str:
 
 
 def _reduced(name: str, values: Any) -> Any:
+    if hasattr(values, "aggregate"):
+        return values.aggregate()
     if not isinstance(values, (list, tuple)) and not getattr(values, "ndim", 0):
         return values
     import numpy as np
@@ -150,6 +154,8 @@ def _reduced(name: str, values: Any) -> Any:
 
 
 def _is_empty(values: Any) -> bool:
+    if hasattr(values, "aggregate"):
+        values = values.values
     return hasattr(values, "__len__") and not isinstance(values, str) and len(values) == 0
 
 

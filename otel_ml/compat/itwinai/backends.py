@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any, ClassVar, Literal
 
-from otel_ml import Run
+from otel_ml.compat import mlflow
 from otel_ml.compat.itwinai import kinds
 from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.compat.itwinai.logger import Logger
 from otel_ml.compat.itwinai.registry import ToRegister, register
 from otel_ml.compat.itwinai.session import Joined
+from otel_ml.compat.mlflow.runs import STATE
+from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
 
 __all__ = ["ConsoleLogger", "MLFlowLogger", "TensorBoardLogger", "WandBLogger"]
@@ -23,7 +26,7 @@ _log = logging.getLogger(__name__)
 class ConsoleLogger(Logger):
     """Shows metrics as `ConsoleLogger: loss = 0.5`, with Python's logging at INFO; the run is in its folder."""
 
-    kinds: ClassVar[frozenset[str]] = kinds.CONSOLE
+    supported_kinds: ClassVar[frozenset[str]] = kinds.CONSOLE
 
     def observe(self, entry: Entry) -> None:
         """Show a metric."""
@@ -36,11 +39,21 @@ def _is_on_device(item: Any) -> bool:
     return getattr(getattr(item, "device", None), "type", "cpu") != "cpu"
 
 
+def _database() -> str:
+    """Return what the exporter writes to where nothing says otherwise."""
+    return f"sqlite:///{Config.from_env().dir / 'mlflow.db'}"
+
+
 class MLFlowLogger(Logger):
     """Records into a run that MLflow stores.
 
     A model is kept in MLflow's own format where `mlflow` is installed; with `registered_model_name=` it becomes a
     version in the registry when the context is destroyed.
+
+    Attributes:
+        mlflow: `otel_ml.compat.mlflow`, whose functions record into the run of the context.
+        active_run: MLflow's view of that run; None without a context on this worker.
+        tracking_uri: where the run is stored, unless a service elsewhere decides.
 
     Args:
         savedir: folder of the files that are made of logged things.
@@ -52,7 +65,7 @@ class MLFlowLogger(Logger):
         log_on_workers: a rank, several, or -1 for all.
     """
 
-    kinds: ClassVar[frozenset[str]] = kinds.MLFLOW
+    supported_kinds: ClassVar[frozenset[str]] = kinds.MLFLOW
     exporter: ClassVar[str | None] = "mlflow"
 
     def __init__(
@@ -66,11 +79,23 @@ class MLFlowLogger(Logger):
         log_on_workers: int | Sequence[int] = 0,
     ) -> None:
         super().__init__(savedir, log_freq, log_on_workers, experiment_id=experiment_name)
-        self.tracking_uri = tracking_uri
+        self.mlflow = mlflow
+        self.active_run: mlflow.ActiveRun | None = None
+        self.tracking_uri = str(tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or _database())
         self.run_description = run_description
         self.run_name = run_name
-        self._run: Run | None = None
         self._to_register: list[ToRegister] = []
+
+    @property
+    def experiment_name(self) -> str:
+        """Name of the experiment."""
+        return self.experiment_id or Config.from_env().experiment
+
+    def resolve_experiment_id(self) -> str:
+        """Return the experiment's id, here its name; runs of `mlflow` begin in it, and are written as this logger's."""
+        exporters = (*self.whole.init_arguments()["exporters"], *Config.from_env().exporters)
+        STATE.write_to(tuple(dict.fromkeys(exporters)), self.whole.environment())
+        return str(self.mlflow.set_experiment(self.experiment_name).experiment_id)
 
     def init_arguments(self) -> dict[str, Any]:
         """Return the arguments of `otel_ml.init()`."""
@@ -78,11 +103,11 @@ class MLFlowLogger(Logger):
 
     def environment(self) -> dict[str, str]:
         """Return the variables that say where to write."""
-        return {} if self.tracking_uri is None else {"MLFLOW_TRACKING_URI": str(self.tracking_uri)}
+        return {"MLFLOW_TRACKING_URI": self.tracking_uri}
 
     def begin(self, joined: Joined) -> None:
-        """Remember the run whose models are registered."""
-        self._run = joined.run
+        """Make the run that of `mlflow`."""
+        self.active_run = STATE.join(joined.run, f"{joined.prefix}/" if joined.prefix else "")
 
     def observe(self, entry: Entry) -> None:
         """Note a model that is to be in the registry."""
@@ -94,8 +119,12 @@ class MLFlowLogger(Logger):
     def end(self) -> None:
         """Register the models that were logged with `registered_model_name=`."""
         models, self._to_register = self._to_register, []
-        if models and self._run is not None:
-            register(models, self._run)
+        active, self.active_run = self.active_run, None
+        if active is None:
+            return
+        if models:
+            register(models, active.run)
+        STATE.end(active, None, None)
 
 
 class WandBLogger(Logger):
@@ -110,7 +139,7 @@ class WandBLogger(Logger):
         tags, notes, name: of the run.
     """
 
-    kinds: ClassVar[frozenset[str]] = kinds.WANDB
+    supported_kinds: ClassVar[frozenset[str]] = kinds.WANDB
     exporter: ClassVar[str | None] = "wandb"
 
     def __init__(
@@ -152,7 +181,7 @@ class TensorBoardLogger(Logger):
         ConfigError: a ValueError; another framework.
     """
 
-    kinds: ClassVar[frozenset[str]] = kinds.TENSORBOARD
+    supported_kinds: ClassVar[frozenset[str]] = kinds.TENSORBOARD
     exporter: ClassVar[str | None] = "tensorboard"
 
     def __init__(

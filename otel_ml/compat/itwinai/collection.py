@@ -26,7 +26,7 @@ class LoggersCollection(Logger):
         ConfigError: a ValueError; two of one type.
     """
 
-    kinds: ClassVar[frozenset[str]] = KINDS
+    supported_kinds: ClassVar[frozenset[str]] = KINDS
 
     def __init__(self, loggers: Sequence[Logger]) -> None:
         super().__init__(log_freq="batch", log_on_workers=-1)
@@ -35,6 +35,8 @@ class LoggersCollection(Logger):
         if twice:
             raise ConfigError(f"More than one {', '.join(twice)} was given. Expected one logger of each type.")
         self.loggers = list(loggers)
+        for logger in self.loggers:
+            logger.belongs_to(self)
 
     @property
     def has_several(self) -> bool:

@@ -7,6 +7,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
@@ -66,6 +67,8 @@ class Logger(LogMixin):
         run_id: of a run to continue or to attach to.
 
     Attributes:
+        supported_kinds: the kinds that have a place of their own in its backend.
+        savedir: as a `Path`.
         experiment_id: name of the experiment, once there is a context.
         run_id: id of the run, once there is a context.
 
@@ -73,7 +76,7 @@ class Logger(LogMixin):
         ConfigError: a ValueError; `log_freq` is none.
     """
 
-    kinds: ClassVar[frozenset[str]] = NUMBERS
+    supported_kinds: ClassVar[frozenset[str]] = NUMBERS
     exporter: ClassVar[str | None] = None
 
     def __init__(
@@ -84,7 +87,7 @@ class Logger(LogMixin):
         experiment_id: str | None = None,
         run_id: str | None = None,
     ) -> None:
-        self.savedir = savedir
+        self.savedir = Path(savedir)
         self.experiment_id = experiment_id
         self.run_id = run_id
         self.worker_rank = 0
@@ -95,16 +98,38 @@ class Logger(LogMixin):
         self._begun = 0.0
         self._energy = Energy(())
         self._wanted_run_id = run_id
+        self._collection: Logger | None = None
+
+    @property
+    def whole(self) -> Logger:
+        """The collection that this is in, or this logger."""
+        return self if self._collection is None else self._collection.whole
+
+    def belongs_to(self, collection: Logger) -> None:
+        """Be one of the loggers of a collection, which share a run."""
+        self._collection = collection
 
     @property
     def log_freq(self) -> str | int:
-        """Which batches are logged."""
+        """Which batches are logged; may be set.
+
+        Raises:
+            ConfigError: a ValueError; it is set to none.
+        """
         return self._gate.log_freq
+
+    @log_freq.setter
+    def log_freq(self, value: str | int) -> None:
+        self._gate = replace(self._gate, log_freq=value)
 
     @property
     def log_on_workers(self) -> int | Sequence[int]:
-        """Which workers log."""
+        """Which workers log; may be set, and counts for contexts that are created afterwards."""
         return self._gate.log_on_workers
+
+    @log_on_workers.setter
+    def log_on_workers(self, value: int | Sequence[int]) -> None:
+        self._gate = replace(self._gate, log_on_workers=value)
 
     @contextmanager
     def start_logging(self, rank: int = 0, **kwargs: Any) -> Iterator[Logger]:
@@ -185,7 +210,7 @@ class Logger(LogMixin):
         entry = passing[0].entry(item, identifier, kind, step, kwargs, passing)
         for logger in passing:
             logger.observe(entry)
-        record(entry, frozenset().union(*(logger.kinds for logger in passing)))
+        record(entry, frozenset().union(*(logger.supported_kinds for logger in passing)))
 
     def passing(self, batch_idx: int | None) -> Sequence[Logger]:
         """Return the loggers that let something of this batch pass: this one, or none."""

@@ -38,7 +38,7 @@ class Prov4MLLogger(Logger):
         log_on_workers: a rank, several, or -1 for all.
     """
 
-    kinds: ClassVar[frozenset[str]] = kinds.PROVENANCE
+    supported_kinds: ClassVar[frozenset[str]] = kinds.PROVENANCE
 
     def __init__(
         self,

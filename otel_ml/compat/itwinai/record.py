@@ -12,6 +12,7 @@ from otel_ml.compat.itwinai.files import described, is_path
 from otel_ml.compat.itwinai.kinds import KINDS
 from otel_ml.compat.itwinai.models import model_file
 from otel_ml.compat.itwinai.watch import watch
+from otel_ml.compat.tracking.counts import WITHIN
 from otel_ml.once import RecordingError, guard
 
 __all__ = ["record"]
@@ -47,9 +48,12 @@ def _keep(entry: Entry) -> None:
 
 def _number(entry: Entry, name: str, value: Any, *, axis: str | None = None, step: int | None = None) -> None:
     options = {key: entry.options[key] for key in ("reduce", "within", "weight", "over") if key in entry.options}
+    if not options:
+        options["within"] = WITHIN
     if entry.has_several:
         options.setdefault("reduce", ("mean", "rank"))
-    otel_ml.record(name, _plain(value), step=entry.step if step is None else step, axis=axis, **options)
+    at = entry.joined.rows.step_of((name,), entry.step) if axis is None else step
+    otel_ml.record(name, _plain(value), step=at, axis=axis, **options)
 
 
 def _plain(value: Any) -> Any:

@@ -11,6 +11,7 @@ import otel_ml
 from otel_ml._internal.runtime import RUNTIME
 from otel_ml._internal.set_variables import SetVariables
 from otel_ml.config import Config
+from otel_ml.integrations.rows import Rows
 from otel_ml.once import guard
 
 __all__ = ["SESSION", "Joined"]
@@ -22,10 +23,12 @@ class Joined:
 
     Attributes:
         prefix: before every name: the run's name, where it is nested in one that this process is in already.
+        rows: of the run, for what is logged without a step.
     """
 
     run: otel_ml.Run
     prefix: str | None
+    rows: Rows
 
     def named(self, identifier: str) -> str:
         """Return the name under which something is recorded."""
@@ -38,6 +41,8 @@ class Session:
     def __init__(self) -> None:
         self._open = 0
         self._run: otel_ml.Run | None = None  # that we began
+        self._run_id: str | None = None  # whose rows are counted
+        self._rows = Rows()
         self._exporters: frozenset[str] = frozenset()
         self._variables = SetVariables()
 
@@ -67,7 +72,9 @@ class Session:
         self._open += 1
         if nested:
             otel_ml.log_params({"parent_run_id": parent_run_id}, prefix=nested)
-        return Joined(run, prefix)
+        if run.id != self._run_id:
+            self._run_id, self._rows = run.id, Rows()
+        return Joined(run, prefix, self._rows)
 
     def leave(self) -> None:
         """Leave the run; the last one to leave ends it."""

@@ -1,4 +1,8 @@
-"""`mlflow.log_metric()` and the other calls that record. Names of artifacts are paths, as there."""
+"""`mlflow.log_metric()` and the other calls that record.
+
+What MLflow keeps as a file at a path is a text, an image, a table or an artifact of that name here: every backend shows
+it, and MLflow's folders say which it is, `texts/notes/a.txt/…`.
+"""
 
 from __future__ import annotations
 
@@ -119,9 +123,14 @@ def log_text(text: str, artifact_file: str, run_id: str | None = None) -> None:
 
 @never_raises
 def log_dict(dictionary: Any, artifact_file: str, run_id: str | None = None) -> None:
-    """Record a dictionary as JSON."""
+    """Record a dictionary as a text: YAML where the name ends so, else JSON."""
     del run_id
-    otel_ml.log_text(f"{current().prefix}{artifact_file}", json.dumps(dictionary, indent=2, default=str))
+    text = json.dumps(dictionary, indent=2, default=str)
+    if Path(artifact_file).suffix in {".yaml", ".yml"}:
+        import yaml
+
+        text = yaml.safe_dump(json.loads(text), sort_keys=False)
+    otel_ml.log_text(f"{current().prefix}{artifact_file}", text)
 
 
 @never_raises

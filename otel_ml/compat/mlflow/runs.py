@@ -14,6 +14,7 @@ from typing import Any
 
 import otel_ml
 from otel_ml._internal.runtime import RUNTIME
+from otel_ml._internal.set_variables import SetVariables
 from otel_ml.compat.tracking.counts import StepCounts
 from otel_ml.compat.tracking.said import not_kept
 
@@ -34,6 +35,7 @@ __all__ = [
     "start_run",
 ]
 
+_URI = "MLFLOW_TRACKING_URI"
 _ENDINGS: Mapping[str, type[BaseException]] = {"FAILED": SystemExit, "KILLED": KeyboardInterrupt}
 
 
@@ -78,6 +80,9 @@ class _State:
         self.counts = StepCounts()
         self.experiment: str | None = None
         self.uri = ""
+        self._exporters: tuple[str, ...] | None = None
+        self._variables: Mapping[str, str] = {}
+        self._set = SetVariables()
         self._run_id: str | None = None
 
     def begin(self, run_id: str | None, name: str | None, tags: Mapping[str, Any], notes: str | None) -> ActiveRun:
@@ -87,13 +92,18 @@ class _State:
             experiment = self.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or None
             chosen = run_id or os.environ.get("MLFLOW_RUN_ID") or None
             labels = [f"{key}:{value}" for key, value in tags.items()]
-            run = otel_ml.init(experiment, name=name, id=chosen, tags=labels, notes=notes)
+            self._set.set(self._variables)
+            run = otel_ml.init(experiment, name=name, id=chosen, tags=labels, notes=notes, exporters=self._exporters)
         else:
             run = otel_ml.init()
+        return self.join(run, "", is_owner=is_owner)
+
+    def join(self, run: otel_ml.Run, prefix: str, *, is_owner: bool = False) -> ActiveRun:
+        """Let the module's functions record into a run that is active, under names that begin with `prefix`."""
         if run.id != self._run_id:
             self._run_id, self.stack = run.id, []
             self.counts.forget()
-        return self._push(ActiveRun(run, run.id, run.name, "", is_owner=is_owner))
+        return self._push(ActiveRun(run, run.id, run.name, prefix, is_owner=is_owner))
 
     def nest(self, name: str | None) -> ActiveRun:
         """Begin a part of the run."""
@@ -109,6 +119,16 @@ class _State:
             ended.info.status = "FINISHED" if kind is None else "FAILED"
         if active.is_owner:
             active.run.__exit__(kind, error, None)
+            self._set.undo()
+
+    def write_to(self, exporters: tuple[str, ...], variables: Mapping[str, str]) -> None:
+        """Have runs that begin from now on written by `exporters`, which are told where by `variables`."""
+        self._exporters, self._variables = exporters, variables
+
+    @property
+    def where(self) -> str | None:
+        """Address of the server or store that the exporter `mlflow` is told."""
+        return self._variables.get(_URI) or os.environ.get(_URI)
 
     def _push(self, active: ActiveRun) -> ActiveRun:
         self.stack.append(active)
@@ -190,7 +210,7 @@ def get_experiment_by_name(name: str) -> Any:
 def set_tracking_uri(uri: Any) -> None:
     """Say where the address of a server belongs."""
     STATE.uri = str(uri)
-    if STATE.uri != os.environ.get("MLFLOW_TRACKING_URI"):
+    if STATE.uri != STATE.where:
         not_kept(
             f"mlflow.set_tracking_uri({STATE.uri!r})",
             "set MLFLOW_TRACKING_URI where the job starts; the exporter 'mlflow' reads it.",
@@ -199,7 +219,7 @@ def set_tracking_uri(uri: Any) -> None:
 
 def get_tracking_uri() -> str:
     """Return the address that was set, or that of the environment."""
-    return STATE.uri or os.environ.get("MLFLOW_TRACKING_URI", "")
+    return STATE.uri or STATE.where or ""
 
 
 def get_artifact_uri(artifact_path: str | None = None) -> str:

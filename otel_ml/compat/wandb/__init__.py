@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from otel_ml.compat.wandb import plot, util
+from otel_ml.compat.wandb.alert_level import AlertLevel
 from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.errors import CommError, Error, UsageError
 from otel_ml.compat.wandb.media import Audio, Bokeh, Histogram, Html, Image, Molecule, Object3D, Plotly, Video
@@ -44,6 +45,7 @@ from otel_ml.compat.wandb.start import (
 from otel_ml.compat.wandb.table import Table
 
 __all__ = [
+    "AlertLevel",
     "Artifact",
     "Audio",
     "Bokeh",

@@ -269,7 +269,8 @@ class Run:
     def alert(self, title: str, text: str = "", level: Any = None, wait_duration: Any = None) -> None:
         """Record an event `alert`; nobody is notified."""
         del wait_duration
-        otel_ml.event("alert", {"title": title, "text": text, "level": str(level or "INFO")})
+        named = getattr(level, "value", level) or "INFO"
+        otel_ml.event("alert", {"title": title, "text": text, "level": str(named)})
 
     def watch(self, models: Any, *more: Any, **options: Any) -> None:
         """Say that gradients are not watched."""

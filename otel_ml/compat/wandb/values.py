@@ -45,8 +45,14 @@ def parted(data: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def plain_numbers(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those that are numbers in memory: a tensor would keep its graph, one on a device would be waited for."""
-    return {name: value for name, value in values.items() if isinstance(value, numbers.Real)}
+    """Return those in memory, as numbers: a tensor would keep its graph. One on a device would be waited for."""
+    found = {name: value if are_numbers((value,)) else _in_memory(value) for name, value in values.items()}
+    return {name: value for name, value in found.items() if isinstance(value, numbers.Real)}
+
+
+def _in_memory(value: Any) -> Any:
+    device = getattr(value, "device", "cpu")  # torch's has a type, numpy's is a text, and its scalars have none
+    return value.item() if getattr(device, "type", device) == "cpu" else None
 
 
 def _scalar(value: Any) -> Any:

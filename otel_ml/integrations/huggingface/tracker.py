@@ -8,6 +8,7 @@ from typing import Any
 import otel_ml
 from otel_ml.integrations.huggingface.values import log_values
 from otel_ml.integrations.package import PackageError
+from otel_ml.integrations.rows import Rows
 
 try:
     from accelerate.state import PartialState
@@ -37,6 +38,7 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
         super().__init__()
         self._arguments: Mapping[str, Any] = {"experiment": run_name, **arguments}
         self._run: otel_ml.Run | None = None
+        self._rows = Rows()
 
     @property
     def tracker(self) -> otel_ml.Run | None:
@@ -50,6 +52,7 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
             alone = place.num_processes == 1
             where = {} if alone else {"rank": place.process_index, "world_size": place.num_processes}
             self._run = otel_ml.init(**{**where, **self._arguments})
+            self._rows = Rows()
 
     def store_init_configuration(self, values: Mapping[str, Any]) -> None:
         """Record hyper-parameters, from the main process."""
@@ -57,11 +60,15 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
             otel_ml.log_params(values)
 
     def log(self, values: Mapping[str, Any], step: int | None = None, **options: Any) -> None:
-        """Record values at a step; `options` are those of `otel_ml.log()`, such as `reduce="sum"`."""
+        """Record values at a step; `options` are those of `otel_ml.log()`, such as `reduce="sum"`.
+
+        Without a step it is the one that the program is in, else a row of its own.
+        """
+        at = step if "axis" in options else self._rows.step_of(values, step)
         if options:
-            otel_ml.log(values, step=step, **options)
+            otel_ml.log(values, step=at, **options)
         else:
-            log_values(values, step)
+            log_values(values, at)
 
     def log_images(self, values: Mapping[str, Any], step: int | None = None, **_: Any) -> None:
         """Record images; of several under one name each is numbered."""

@@ -11,8 +11,8 @@ __all__ = ["log_values"]
 
 
 def log_values(values: Mapping[str, Any], step: int | None) -> None:
-    """Record texts as texts, and everything else as a value."""
+    """Record texts as texts, and everything else as a value; of a name's values at one step the last counts."""
     texts = {name: value for name, value in values.items() if isinstance(value, str)}
-    otel_ml.log({name: value for name, value in values.items() if name not in texts}, step=step)
+    otel_ml.log({name: value for name, value in values.items() if name not in texts}, step=step, within="last")
     for name, text in texts.items():
         otel_ml.log_text(name, text, step=step)

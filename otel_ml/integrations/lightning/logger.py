@@ -9,6 +9,7 @@ from typing import Any, Literal
 import otel_ml
 from otel_ml.integrations.lightning.checkpoints import Checkpoints
 from otel_ml.integrations.lightning.framework import LOGGER, global_rank
+from otel_ml.integrations.rows import Rows
 from otel_ml.once import guard
 
 __all__ = ["OtelMLLogger"]
@@ -40,6 +41,7 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
         self._log_model = log_model
         self._checkpoints = Checkpoints()
         self._callbacks: list[Any] = []
+        self._rows = Rows()
         # Lightning starts other processes with LOCAL_RANK alone, which no launcher of otel_ml's list does.
         is_started_by_lightning = "LOCAL_RANK" in os.environ and "RANK" not in os.environ
         self._run: otel_ml.Run | None = self._joined(global_rank() if is_started_by_lightning else None)
@@ -94,10 +96,14 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
         return None if folder is None else str(folder)
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Record what Lightning has reduced, from rank 0."""
+        """Record what Lightning has reduced, from rank 0; of a name's values at one step the last counts.
+
+        Without a step it is the one that the program is in, else a row of its own.
+        """
         if global_rank() == 0:
             self._join()
-            otel_ml.log(metrics, step=step, prefix=self._prefix)
+            at = self._rows.step_of(metrics, step)
+            otel_ml.log(metrics, step=at, prefix=self._prefix, within="last")
 
     def log_hyperparams(self, params: Any, *_: Any, **more: Any) -> None:
         """Record hyper-parameters: a dictionary, a Namespace, a dataclass."""

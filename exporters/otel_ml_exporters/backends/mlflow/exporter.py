@@ -18,7 +18,7 @@ Non-finite values:
 Names:
     As published. A metric that two axes have is `<name>/over_<axis>` on the second one; a final value whose name is
     also a metric is `summary/<name>`; the tags `otel_ml.axes.<n>` say which metrics are not on the axis `step`.
-    Parameters are flattened with dots.
+    Parameters are flattened with dots. A tag `key:value` of the run is the tag `key`; any other is key and value.
 """
 
 from __future__ import annotations

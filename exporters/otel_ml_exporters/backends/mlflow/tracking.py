@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from otel_ml.exceptions import ConfigError, MissingDependencyError
 from otel_ml.redaction import redacted
 from otel_ml.wire.names import sanitised
+from otel_ml_exporters.backends.mlflow.tags import tags_of
 from otel_ml_exporters.errors import RetryableExportError
 from otel_ml_exporters.records import RunInfo
 
@@ -183,7 +184,7 @@ def _experiment(client: MlflowClient, run: RunInfo, uri: str) -> str:
 
 
 def _create(client: MlflowClient, run: RunInfo, experiment_id: str) -> Any:
-    tags = {sanitised(tag): tag for tag in run.tags if tag}
+    tags = tags_of(run.tags)
     tags[RUN_ID] = run.id
     if run.notes:
         tags["mlflow.note.content"] = run.notes

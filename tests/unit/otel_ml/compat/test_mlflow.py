@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,7 @@ def test_texts_dictionaries_figures_pictures_and_tables_are_kept_under_their_pat
     figure, _ = plt.subplots()
     mlflow.log_text("hello", "notes/a.txt")
     mlflow.log_dict({"a": [1]}, "config.json")
+    mlflow.log_dict({"b": [1], "a": Path("x")}, "config.yaml")
     mlflow.log_figure(figure, "plots/curve.png")
     plt.close(figure)
     mlflow.log_image(np.full((4, 6, 3), 200.0), "picture.png")
@@ -89,6 +91,7 @@ def test_texts_dictionaries_figures_pictures_and_tables_are_kept_under_their_pat
     assert {name: event.body for name, event in events(captured, "text").items()} == {
         "notes/a.txt": "hello",
         "config.json": '{\n  "a": [\n    1\n  ]\n}',
+        "config.yaml": "b:\n- 1\na: x\n",
     }
     assert set(events(captured, "image")) == {"plots/curve.png", "picture.png", "sample"}
     assert events(captured, "image")["sample"].step == 8
@@ -130,6 +133,28 @@ def test_what_is_not_kept_is_said_with_its_place_and_nothing_is_raised(captured:
 def test_what_is_not_there_names_the_package_that_has_it() -> None:
     with pytest.raises(AttributeError, match="the package 'mlflow' may be imported beside it"):
         _ = mlflow.MlflowClient
+
+
+def test_mlflow_finds_a_run_by_the_tags_it_was_started_with(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mlflow_database: Path
+) -> None:
+    from mlflow import MlflowClient
+
+    root = tmp_path / "otel-ml-runs"
+    root.mkdir()
+    shutil.copy(mlflow_database, root / "mlflow.db")
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", "mlflow,jsonl")
+    mlflow.set_experiment("digits")
+    with mlflow.start_run(tags={"team": "a", "data": "s3://x", "n": 2}) as run:
+        pass
+    the_run_in(root)
+
+    client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("digits")
+    assert experiment is not None
+    [found] = client.search_runs([experiment.experiment_id], "tags.team = 'a'")
+    assert found.data.tags["otel_ml.run_id"] == run.info.run_id
+    assert (found.data.tags["data"], found.data.tags["n"]) == ("s3://x", "2")
 
 
 @pytest.mark.feature("M26", "better", "`end_run(status)` and an exception in the block end the run so in every backend")

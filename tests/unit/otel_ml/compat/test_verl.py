@@ -12,7 +12,17 @@ import pytest
 import otel_ml
 from otel_ml.compat.verl import Tracking, ValidationGenerationsLogger, reduce_metrics
 from otel_ml.testing import Capture, capture
-from tests.e2e.jobs import the_run_in
+from tests.e2e.jobs import answer_of, the_run_in
+
+
+class Smallest:
+    """As verl's `Metric`: values that know how they become one."""
+
+    def __init__(self, *values: float) -> None:
+        self.values = list(values)
+
+    def aggregate(self) -> float:
+        return min(self.values)
 
 
 @pytest.fixture
@@ -54,6 +64,12 @@ def test_a_name_that_only_contains_max_or_min_is_averaged() -> None:
     assert reduced == {"minmax_diff": 2.0, "reward/max": 3.0, "len_min": 1, "loss": 2.0}
 
 
+def test_a_metric_of_verl_is_what_it_says_it_is() -> None:
+    reduced = reduce_metrics({"actor/max": Smallest(1.0, 2.0), "none": Smallest(), "loss": [1.0, 3.0]})
+
+    assert reduced == {"actor/max": 1.0, "loss": 2.0}
+
+
 def test_empty_lists_are_left_out_and_do_not_crash(captured: Capture) -> None:
     assert reduce_metrics({"a": [], "b": np.array([]), "c": 1.0}) == {"c": 1.0}
     Tracking("grpo", "dev").log({"a": [], "loss": 1.0}, step=0)
@@ -77,13 +93,13 @@ def test_texts_none_and_what_is_no_number_do_not_stop_training(captured: Capture
 
 def test_names_that_mlflow_refuses_are_published_under_names_that_it_takes(tmp_path: Path) -> None:
     tracking = Tracking("grpo", "dev", default_backend="file")
-    tracking.log({"val/acc@8": 0.5, "a (b)": 1.0}, step=0)
+    tracking.log({"val-core/gsm8k/reward/mean@8": 0.5, "a (b)": 1.0}, step=0)
     tracking.finish()
 
     published = [
         name for name in otel_ml.read(the_run_in(tmp_path / "otel-ml-runs")) if not name.startswith("otel_ml/")
     ]
-    assert [name.rpartition("-")[0] for name in published] == ["a__b_", "val/acc_8"]
+    assert published == ["a__b_-06f4d2fa", "val-core/gsm8k/reward/mean_8-5259503f"]
 
 
 def test_a_resumed_run_goes_on_in_its_file_and_erases_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -93,6 +109,15 @@ def test_a_resumed_run_goes_on_in_its_file_and_erases_nothing(monkeypatch: pytes
             tracking.log({"loss": float(step)}, step=step)
 
     assert otel_ml.read(the_run_in(tmp_path / "otel-ml-runs"))["loss"] == ([1, 2], [1.0, 2.0])
+
+
+def test_a_run_is_written_where_swanlab_and_trackio_look(tmp_path: Path) -> None:
+    with Tracking("digits", "dev", default_backend=["swanlab", "trackio"]) as tracking:
+        tracking.log({"loss": 0.5}, step=3)
+
+    run = the_run_in(tmp_path / "otel-ml-runs")
+    for backend in ("swanlab", "trackio"):
+        assert ["loss", "step", 3, 0.5] in [scalar[:4] for scalar in answer_of(backend, run)["scalars"]], backend
 
 
 @pytest.mark.parametrize(("exit_code", "status"), [(0, "finished"), (1, "failed")])

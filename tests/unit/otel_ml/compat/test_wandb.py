@@ -224,7 +224,30 @@ def test_values_of_all_kinds_become_what_they_are(captured: Capture) -> None:
     assert sum(events(captured, "histogram")["list"].body["counts"]) == 3
     [said] = captured.notices
     assert "A value of type object in 'object' at test_wandb.py:" in said
-    assert "tensor" not in wandb.run.summary, "a tensor would keep its graph alive"
+    last = {name: wandb.run.summary[name] for name in ("tensor", "array", "flag")}
+    assert last == {"tensor": 2.0, "array": 4.0, "flag": True}
+    assert type(last["tensor"]) is float, "a tensor would keep its graph alive"
+
+
+def test_a_tensor_that_would_have_to_be_waited_for_is_not_in_the_summary(captured: Capture) -> None:
+    import torch
+
+    run = wandb.init()
+    run.log({"loss": torch.tensor(2.0, device="meta"), "accuracy": torch.tensor(0.5)})
+
+    assert list(run.summary.keys()) == ["accuracy"]
+
+
+def test_an_alert_is_an_event_with_its_level(captured: Capture) -> None:
+    wandb.init()
+    wandb.alert("loss is NaN", "at step 7", level=wandb.AlertLevel.WARN)
+    wandb.alert("resumed", level="ERROR")
+    wandb.alert("done")
+
+    alerts = [event.attributes for event in captured.events if event.kind == "alert"]
+    assert [(alert["title"], alert["level"]) for alert in alerts] == [
+        ("loss is NaN", "WARN"), ("resumed", "ERROR"), ("done", "INFO"),
+    ]  # fmt: skip
 
 
 @pytest.mark.feature("F14", "yes", "said once with place and name, never raised")

@@ -58,6 +58,20 @@ def test_what_the_trainer_logs_is_in_the_run_under_the_names_of_its_other_callba
     assert (arguments["max_steps"], model["model"]["hidden_size"]) == (STEPS, 8)
 
 
+def test_of_two_evaluations_at_one_step_the_last_counts(otel_ml_capture: Capture, tmp_path: Path) -> None:
+    trained = trainer(tmp_path / "out", OtelMLCallback())
+    trained.train()
+
+    first = trained.evaluate()["eval_loss"]
+    with torch.no_grad():
+        for weights in trained.model.parameters():
+            weights.add_(torch.randn_like(weights))
+    last = trained.evaluate()["eval_loss"]
+
+    assert last != first
+    assert otel_ml_capture.values("eval/loss") == [last]
+
+
 def test_each_step_and_its_optimizer_are_timed(otel_ml_capture: Capture, tmp_path: Path) -> None:
     trainer(tmp_path / "out", OtelMLCallback(), gradient_accumulation_steps=2).train()
 
@@ -91,6 +105,29 @@ def test_checkpoints_are_kept_where_asked_for(otel_ml_capture: Capture, tmp_path
     assert "latest" in list(kept["checkpoint-2"].attributes["ml.artifact.aliases"])
 
 
+def test_what_accelerate_logs_without_a_step_is_a_row_each(otel_ml_capture: Capture) -> None:
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(log_with=OtelMLTracker("digits"), cpu=True)
+    accelerator.init_trackers("digits")
+
+    for value in (3.0, 2.0, 1.0):
+        accelerator.log({"loss": value})
+        accelerator.log({"tokens": 5}, log_kwargs={"otel_ml": {"reduce": "sum"}})
+    accelerator.log({"accuracy": 0.5, "phase": "over"})
+    with otel_ml.step(7):
+        accelerator.log({"inside": 7.0})
+
+    places = {(point.name, point.step): point.value for point in otel_ml_capture.points}
+    assert places == {
+        **{("loss", step): 3.0 - step for step in range(3)},
+        **{("tokens", step): 5.0 for step in range(3)},
+        ("accuracy", 2): 0.5,
+        ("inside", 7): 7.0,
+    }
+    assert [event.step for event in otel_ml_capture.events if event.kind == "ml.text"] == [2]
+
+
 def test_what_accelerate_logs_is_in_the_run(otel_ml_capture: Capture) -> None:
     from accelerate import Accelerator
 
@@ -98,6 +135,7 @@ def test_what_accelerate_logs_is_in_the_run(otel_ml_capture: Capture) -> None:
     accelerator.init_trackers("digits", config={"lr": 0.1})
 
     for step in range(3):
+        accelerator.log({"loss": 9.0}, step=step)
         accelerator.log({"loss": step / 2, "phase": "warm-up"}, step=step)
     accelerator.log({"tokens": 5}, step=2, log_kwargs={"otel_ml": {"reduce": "sum"}})
     tracker = accelerator.get_tracker("otel_ml")
@@ -110,7 +148,7 @@ def test_what_accelerate_logs_is_in_the_run(otel_ml_capture: Capture) -> None:
     accelerator.end_training()
 
     assert values == [0.0, 0.5, 1.0]
-    assert reductions == {"loss": "mean", "tokens": "sum"}
+    assert reductions == {"loss": "last>mean", "tokens": "sum"}
     assert ("ml.image", "digit", 1) in shown
     assert ("ml.table", "rows", 1) in shown
     assert [item for item in shown if item[0] == "ml.text"] == [("ml.text", "phase", step) for step in range(3)]

@@ -46,6 +46,33 @@ def test_what_lightning_logs_is_in_the_run_under_lightnings_steps(line: ModuleTy
     assert params == [{"width": 1}] * 2
 
 
+def test_what_is_logged_without_a_step_is_a_row_each(line: ModuleType, otel_ml_capture: Capture) -> None:
+    logger = line.OtelMLLogger(prefix="train", log_model=False)
+
+    logger.log_metrics({"loss": 9.0}, step=4)
+    for value in (3.0, 2.0):
+        logger.log_metrics({"loss": value})
+
+    found = {point.step: point.value for point in otel_ml_capture.points if point.name == "train/loss"}
+    assert found == {4: 9.0, 5: 3.0, 6: 2.0}
+
+
+def test_of_two_validations_at_one_step_the_last_counts(line: ModuleType, otel_ml_capture: Capture) -> None:
+    class Better(line.Line):
+        accuracy = 0.25
+
+        def validation_step(self, batch: Any, batch_idx: int) -> None:
+            self.log("accuracy", self.accuracy)
+
+    fitted = line.trainer(logger=line.OtelMLLogger(log_model=False), enable_checkpointing=False)
+    module = Better()
+    fitted.validate(module, line.loader(), verbose=False)
+    module.accuracy = 0.75
+    fitted.validate(module, line.loader(), verbose=False)
+
+    assert otel_ml_capture.values("accuracy") == [0.75]
+
+
 def test_each_phase_of_a_batch_is_timed_at_the_step_under_which_lightning_logs(
     line: ModuleType, otel_ml_capture: Capture
 ) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from otel_ml.compat.itwinai import (
     get_mlflow_logger,
 )
 from otel_ml.testing import Capture
+from tests.e2e.jobs import answer_of, the_run_in
 
 EVERY = [ConsoleLogger, MLFlowLogger, TensorBoardLogger, WandBLogger, Logger]
 
@@ -126,6 +128,60 @@ def test_an_empty_logger_takes_everything_and_does_nothing(otel_ml_capture: Capt
     assert otel_ml_capture.points == []
 
 
+def test_what_programs_ask_a_logger_for_is_there(tmp_path: Path) -> None:
+    logger = TensorBoardLogger(savedir=str(tmp_path))
+    logger.log_freq, logger.log_on_workers = 2, [1, 2]
+    logger.worker_rank = 1
+
+    assert [batch for batch in range(5) if logger.should_log(batch)] == [0, 2, 4]
+    assert logger.has_several
+    assert logger.savedir / "net.pt" == tmp_path / "net.pt"
+    assert {"metric", "image"} <= set(TensorBoardLogger.supported_kinds)
+    with pytest.raises(ValueError, match="log_freq='never'"):
+        logger.log_freq = "never"
+    assert logger.log_freq == 2
+
+
+def test_calls_of_mlflow_s_module_record_into_the_run_of_the_context(otel_ml_capture: Capture) -> None:
+    logger = MLFlowLogger(experiment_name="digits")
+
+    with logger.start_logging():
+        logger.mlflow.log_metric("loss", 0.5, step=3)
+        assert logger.active_run is logger.mlflow.active_run()
+        assert logger.active_run.info.run_id == logger.run_id
+        trial = MLFlowLogger()
+        with trial.start_logging(parent_run_id=logger.run_id, run_name="trial_0"):
+            trial.mlflow.log_metric("loss", 0.25, step=3)
+        logger.mlflow.log_param("lr", 0.1)
+
+    assert logger.mlflow.active_run() is None
+    assert {point.name: point.value for point in otel_ml_capture.points} == {"loss": 0.5, "trial_0/loss": 0.25}
+    assert [event.body for event in otel_ml_capture.events if event.kind == "ml.params"][-1] == {"lr": 0.1}
+
+
+def test_a_trainer_that_begins_its_run_by_mlflow_itself_is_in_mlflow(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OTEL_ML_CONSOLE", "off")
+    collection = LoggersCollection([MLFlowLogger(experiment_name="digits"), TensorBoardLogger()])
+    logger = get_mlflow_logger(collection)
+    assert logger is not None
+    begun = logger.mlflow.start_run(experiment_id=logger.resolve_experiment_id(), run_name="train")
+    logger.mlflow.end_run()
+
+    collection.create_logger_context(rank=0, parent_run_id=begun.info.run_id, run_name="worker_0")
+    assert logger.active_run is not None
+    assert logger.active_run.info.run_id == begun.info.run_id
+    collection.log(0.5, "loss", step=3)
+    collection.destroy_logger_context()
+
+    assert logger.experiment_name == "digits"
+    run = the_run_in(tmp_path / "otel-ml-runs")
+    for backend in ("mlflow", "tensorboard"):
+        scalars = answer_of(backend, run)["scalars"]
+        assert ["worker_0/loss", "step", 3, 0.5] in [scalar[:4] for scalar in scalars], backend
+
+
 def test_another_framework_than_the_two_is_refused() -> None:
     with pytest.raises(ValueError, match="framework='jax'"):
         TensorBoardLogger(framework="jax")  # type: ignore[arg-type]
@@ -160,7 +216,7 @@ def test_several_workers_are_one_curve_and_a_curve_each(otel_ml_capture: Capture
         logger.log("ddp", "strategy", kind="param")
 
     [point] = otel_ml_capture.points
-    assert (point.name, point.step, point.reduction) == ("loss", 3, "mean,rank")
+    assert (point.name, point.step, point.reduction) == ("loss", 3, "last>mean,rank")
     assert [event.body for event in otel_ml_capture.events if event.kind == "ml.params"] == [
         {"worker_1": {"global_rank": 1}},
         {"worker_1": {"strategy": "ddp"}},

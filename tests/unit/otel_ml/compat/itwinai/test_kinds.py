@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+import otel_ml
 from otel_ml.compat.itwinai import (
     ConsoleLogger,
     Logger,
@@ -40,6 +41,30 @@ def shown(capture: Capture, kind: str) -> list[tuple[str | None, int | None]]:
 @pytest.mark.feature("I2", "yes", "all 18 kinds")
 def test_there_are_the_18_kinds() -> None:
     assert len(KINDS) == 18
+
+
+def test_values_without_a_step_are_a_row_each(otel_ml_capture: Capture) -> None:
+    with WandBLogger(log_freq="batch").start_logging() as logger:
+        for batch in range(3):
+            logger.log(3.0 - batch, "loss", batch_idx=batch)
+        logger.log(0.5, "accuracy")
+        with otel_ml.step(7):
+            logger.log(7.0, "inside")
+
+    places = {(point.name, point.step): point.value for point in otel_ml_capture.points}
+    assert places == {
+        ("loss", 0): 3.0, ("loss", 1): 2.0, ("loss", 2): 1.0, ("accuracy", 2): 0.5, ("inside", 7): 7.0,
+    }  # fmt: skip
+
+
+def test_of_a_worker_s_values_of_a_name_at_one_step_the_last_counts(otel_ml_capture: Capture) -> None:
+    with MLFlowLogger(log_on_workers=-1).start_logging(rank=1) as logger:
+        for value in (1.0, 2.0):
+            logger.log(value, "loss", step=3)
+            logger.log(value, "tokens", step=3, reduce="sum")
+
+    found = {point.name: (point.reduction, point.value) for point in otel_ml_capture.points}
+    assert found == {"loss": ("last>mean,rank", 2.0), "tokens": ("sum", 3.0)}
 
 
 @pytest.mark.feature("I12", "yes", "image, figure, text, dict, dataset, model and files")

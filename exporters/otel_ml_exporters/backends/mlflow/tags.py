@@ -1,0 +1,30 @@
+"""Tags of a run, which are single texts → MLflow's, which have a key and a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from otel_ml.wire.names import sanitised
+
+__all__ = ["tags_of"]
+
+_OWN = ("otel_ml.", "ml.")
+"""What keys of this exporter begin with: it finds its run, and its place in it, by them."""
+
+
+def tags_of(tags: Iterable[str]) -> dict[str, str]:
+    """Return key → value: `key:value` is parted at its first colon, any other tag is a key with itself as value.
+
+    So is a tag whose key another one has already.
+
+    Examples:
+        >>> tags_of(["team:a", "baseline"])
+        {'team': 'a', 'baseline': 'baseline'}
+    """
+    found: dict[str, str] = {}
+    for tag in filter(None, tags):
+        key, colon, value = tag.partition(":")
+        if not (key and colon) or key.startswith(_OWN) or sanitised(key) in found:
+            key, value = tag, tag
+        found[sanitised(key)] = value
+    return found

@@ -1,0 +1,47 @@
+"""The steps of values that are logged without one, as trackers count them: each call is a row of its own."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Collection
+
+from otel_ml._internal.axes import current_step
+
+__all__ = ["Rows"]
+
+
+class Rows:
+    """Counts where neither the call nor the program says which step it is."""
+
+    def __init__(self) -> None:
+        self._latest = 0
+        self._taken: dict[str, int] = {}
+
+    def step_of(self, names: Collection[str], step: int | None) -> int | None:
+        """Return the step of a row: the one that was given, or the first that all of `names` still have free.
+
+        That is the step of the rows before, or a later one. None, otel_ml's own, inside a step that the program
+        entered by `set_step()`, `step()` or `steps()`.
+
+        Examples:
+            >>> rows = Rows()
+            >>> [rows.step_of(["loss"], None), rows.step_of(["loss"], None), rows.step_of(["accuracy"], None)]
+            [0, 1, 1]
+            >>> rows.step_of(["loss"], 7), rows.step_of(["loss"], None)
+            (7, 8)
+        """
+        if step is None:
+            if _is_inside_a_step():
+                return None
+            step = max((self._latest, *(self._taken.get(name, -1) + 1 for name in names)))
+        if isinstance(step, numbers.Integral):
+            index = int(step)
+            self._latest = max(self._latest, index)
+            self._taken.update(dict.fromkeys(names, index))
+        return step
+
+
+def _is_inside_a_step() -> bool:
+    """Whether the program said which step it is in; a step that was only logged at does not count."""
+    axis = current_step().axis
+    return axis is not None and axis.explicit
