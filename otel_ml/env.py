@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from otel_ml.variable import AnyVariable, Variable, boolean, choice, integer, text
 
-__all__ = ["STANDARD", "VARIABLES", "key_values", "names"]
+__all__ = ["ASKING", "STANDARD", "VARIABLES", "key_values", "names"]
 
 
 def names(raw: str) -> tuple[str, ...]:
@@ -143,3 +143,12 @@ STANDARD: Final[Sequence[AnyVariable]] = (
     CLIENT_CERTIFICATE, INSECURE, COMPRESSION, SERVICE_NAME, RESOURCE_ATTRIBUTES, SDK_DISABLED, LOG_LEVEL,
 )  # fmt: skip
 """OpenTelemetry's variables that the worker honours, with their meaning."""
+
+ASKING: Final[Sequence[AnyVariable]] = (
+    EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME, RANK, WORLD_SIZE, LOCAL_RANK, MODE, EXPORTERS, DIR, PARENT,
+    ENDPOINT, METRICS_ENDPOINT, TRACES_ENDPOINT, LOGS_ENDPOINT,
+)  # fmt: skip
+"""Those that ask for a run where nobody calls `init()`: they name it, its place in the job or where it goes (ADR 0023).
+
+All others only say how a run is recorded, and are often set for every program of a machine.
+"""

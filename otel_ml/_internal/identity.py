@@ -78,8 +78,12 @@ def new_instance() -> str:
     return secrets.token_hex(16)
 
 
-def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = None) -> Identity:
-    """Decide identity from settings and launcher, in the contract's order."""
+def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = None, before: int = 0) -> Identity:
+    """Decide identity from settings and launcher, in the contract's order.
+
+    `before` is how many runs this process has begun without being given an id. The launcher has one id, which no two
+    runs may share; ranks that do the same agree on those of the later ones, too.
+    """
     parents = {_creator(), os.getppid()} if ppid is None else {ppid}
     ppid = os.getppid() if ppid is None else ppid
     detected = detect(environ)
@@ -92,7 +96,7 @@ def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = N
     parent = Parent.parse(config.parent)
     if parent is not None and (parent.pid not in parents or (parent.rank, parent.role) != (place.rank, config.role)):
         parent = None  # a grandchild through a launcher, or a process with a place of its own: a writer like any other
-    run_id = config.id or launcher_id(place, ppid)
+    run_id = config.id or launcher_id(place, ppid, before)
     # The launcher counts restarts of what it started; a run continued by id may have had other lives before.
     attempt = None if config.id else place.attempt
     return Identity(
@@ -118,17 +122,20 @@ def _local_rank(config: Config, detected: Place) -> int:
     return detected.local_rank
 
 
-def launcher_id(place: Place, ppid: int) -> str:
+def launcher_id(place: Place, ppid: int, before: int) -> str:
     """Return an id that all processes of one launch agree on and the next launch does not repeat.
 
     Across hosts only the launcher's own id is common to all; there a launcher's named job that is run
     twice continues the run, as its name says.
     """
-    is_alone = not place.launcher and place.world_size == 1
+    if not place.launcher and place.world_size == 1:
+        return new_id()
+    return f"{_launch_id(place, ppid)}-{before + 1}" if before else _launch_id(place, ppid)
+
+
+def _launch_id(place: Place, ppid: int) -> str:
     if place.job and (place.is_unique or place.hosts > 1):
         return place.job
-    if is_alone:
-        return new_id()
     started_ns = _started_ns(ppid)
     derived = hashlib.sha256(f"{boot_id()}\0{ppid}\0{started_ns}\0{place.job}".encode()).digest()
     if place.job:
