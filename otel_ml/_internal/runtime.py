@@ -31,6 +31,7 @@ from otel_ml._internal.set_variables import SetVariables
 from otel_ml._internal.spool import Spool
 from otel_ml._internal.step import set_step
 from otel_ml._internal.tracing import Tracing
+from otel_ml._internal.unknown_settings import misspelt
 from otel_ml._internal.wake import is_asked_for
 from otel_ml._internal.worker import Status, Worker
 from otel_ml.config import Config
@@ -102,6 +103,7 @@ class Runtime:
     def _begin(self, arguments: Mapping[str, Any]) -> None:
         config = _checked(arguments)
         self._start(config, self._identify(config), arguments)
+        self._say_misspelt()
         if config.is_remote and arguments.get("exporters"):
             guard.say("exporters-unused", _exporters_unused(config, arguments["exporters"]))
 
@@ -120,6 +122,13 @@ class Runtime:
             f"init({asked}) came after something was recorded, for which the environment had asked for a run: what was "
             f"recorded before is in run {before}. Call init() first.",
         )
+
+    def _say_misspelt(self) -> None:
+        """Say which variables may mean others: as who speaks for the job, whose processes have the same ones."""
+        assert self._config is not None and self._identity is not None  # noqa: PT018
+        if self._identity.place.rank == 0 and not self._config.parent:
+            for sentence in misspelt(os.environ):
+                guard.say("unknown-setting", sentence)
 
     def _identify(self, config: Config) -> Identity:
         before = self._runs_without_id
@@ -156,6 +165,7 @@ class Runtime:
                 guard.say("wrong-setting", f"{problem} Its default is used.")
             self._start(config, self._identify(config), {})
             self._is_implicit = not config.id and not config.parent
+            self._say_misspelt()
         except (OtelMLError, OSError) as error:
             recorder.enabled = False
             guard.say("nothing-recorded", f"Nothing is recorded: {error}")

@@ -317,3 +317,36 @@ def test_exporters_named_where_the_service_decides_are_said_to_be_unused(server:
     assert len(server.points("x")) == 1
     assert f"init(exporters='wandb') is not used: the service at {server.url}" in errors
     assert "(otel-ml explain exporters-unused)" in errors
+
+
+@pytest.mark.parametrize("begin", ["otel_ml.init('exp'); ", ""])
+def test_a_misspelt_variable_is_said_once_for_the_job_with_the_one_that_is_meant(
+    server: OtlpServer, tmp_path: Path, begin: str
+) -> None:
+    program = f"""
+        import multiprocessing, otel_ml
+        def work():
+            otel_ml.log({{"x": 2}}, step=1)
+        if __name__ == "__main__":
+            {begin}otel_ml.log({{"x": 1}}, step=0)
+            child = multiprocessing.get_context("spawn").Process(target=work)
+            child.start()
+            child.join()
+    """
+    environ = environment(tmp_path, variables(server, OTEL_ML_EXPORTER="mlflow", OTEL_ML_ACME_KEY="x"))
+
+    _, errors = run(program, environ, tmp_path)
+
+    assert len(server.points("x")) == 2
+    assert errors.count("OTEL_ML_EXPORTER: there is no such setting. Did you mean OTEL_ML_EXPORTERS?") == 1
+    assert "ACME" not in errors
+
+
+def test_a_misspelt_variable_is_not_said_where_nobody_asks_for_a_run(tmp_path: Path) -> None:
+    environ = environment(tmp_path, {"OTEL_ML_EXPORTER": "mlflow"})
+    del environ["OTEL_ML_DIR"]
+
+    _, errors = run("import otel_ml; otel_ml.log({'x': 1}, step=0)", environ, tmp_path)
+
+    assert errors == ""
+    assert not list(tmp_path.glob("otel-ml-runs"))
