@@ -51,6 +51,8 @@ class Identity:
         run_id: `ml.experiment.id`.
         instance: `service.instance.id`, new for each process incarnation.
         parent: instance of the parent process where this is a child of a writer, else None.
+        starter: instance of the writer that started this process, by a launcher perhaps, else None: a process with a
+            place of its own has one too.
         born: when it began, in seconds since the machine was started.
     """
 
@@ -58,7 +60,13 @@ class Identity:
     instance: str
     place: Place
     parent: str | None = None
+    starter: str | None = None
     born: float = field(default_factory=boot_time)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether this process speaks of the whole run: global rank 0, unless a writer that does so started it."""
+        return self.place.rank == 0 and self.starter is None
 
 
 def new_id(time_ns: int | None = None, entropy: bytes | None = None) -> str:
@@ -93,7 +101,7 @@ def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = N
         world_size=detected.world_size if config.world_size is None else config.world_size,
         local_rank=_local_rank(config, detected),
     )
-    parent = Parent.parse(config.parent)
+    starter = parent = Parent.parse(config.parent)
     if parent is not None and (parent.pid not in parents or (parent.rank, parent.role) != (place.rank, config.role)):
         parent = None  # a grandchild through a launcher, or a process with a place of its own: a writer like any other
     run_id = config.id or launcher_id(place, ppid, before)
@@ -104,6 +112,7 @@ def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = N
         instance=new_instance(),
         place=replace(place, attempt=attempt),
         parent=parent.instance if parent else None,
+        starter=starter.instance if starter else None,
     )
 
 

@@ -125,8 +125,7 @@ class Runtime:
 
     def _say_misspelt(self) -> None:
         """Say which variables may mean others: as who speaks for the job, whose processes have the same ones."""
-        assert self._config is not None and self._identity is not None  # noqa: PT018
-        if self._identity.place.rank == 0 and not self._config.parent:
+        if self._identity is not None and self._identity.speaks:
             for sentence in misspelt(os.environ):
                 guard.say("unknown-setting", sentence)
 
@@ -187,7 +186,7 @@ class Runtime:
         guard.connect(self._worker.say)
         self._exit.install()
         self._tracing.activate()
-        if config.capture != "off" and identity.place.rank == 0 and identity.parent is None:
+        if config.capture != "off" and identity.speaks:
             self._capture = Capture(config.role)
             self._capture.start()
 
@@ -357,7 +356,9 @@ class Runtime:
         if worker is not None and self._config is not None and self._identity is not None:
             worker.forget()
             parent = worker.identity
-            self._identity = replace(parent, instance=new_instance(), parent=parent.instance, born=boot_time())
+            self._identity = replace(
+                parent, instance=new_instance(), parent=parent.instance, starter=parent.instance, born=boot_time()
+            )
             self._is_asleep = True
             self._sleep()
 
