@@ -6,12 +6,13 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from otel_ml._internal import buffer
+from otel_ml._internal.asked import changes, checked, exporters_unused, new_arguments, of_a_writer, shown
 from otel_ml._internal.boot import boot_time
 from otel_ml._internal.capture import Capture
 from otel_ml._internal.embedded import EmbeddedLink
@@ -35,7 +36,7 @@ from otel_ml._internal.unknown_settings import misspelt
 from otel_ml._internal.wake import is_asked_for
 from otel_ml._internal.worker import Status, Worker
 from otel_ml.config import Config
-from otel_ml.exceptions import ConfigError, OtelMLError
+from otel_ml.exceptions import OtelMLError
 from otel_ml.wire.rendezvous import Rendezvous, rendezvous_of, run_folder
 
 __all__ = ["RUNTIME", "Runtime"]
@@ -89,6 +90,8 @@ class Runtime:
             MissingDependencyError: gRPC is asked for and grpcio is not installed.
         """
         with self._lock:
+            if self._is_asleep:
+                self._take_place(of_a_writer(arguments))
             if self._run is None or not self._is_running():
                 self._begin(arguments)
             elif self._is_implicit and self._changes(arguments):
@@ -101,17 +104,26 @@ class Runtime:
             return self._run
 
     def _begin(self, arguments: Mapping[str, Any]) -> None:
-        config = _checked(arguments)
+        config = checked(arguments)
         self._start(config, self._identify(config), arguments)
         self._say_misspelt()
         if config.is_remote and arguments.get("exporters"):
-            guard.say("exporters-unused", _exporters_unused(config, arguments["exporters"]))
+            guard.say("exporters-unused", exporters_unused(config, arguments["exporters"]))
+
+    def _take_place(self, arguments: Mapping[str, Any]) -> None:
+        """In a forked child: where it says a place of its own, join the parent's run as a spawned child does."""
+        if not arguments:
+            return
+        config = checked(arguments)
+        identity = identify(config, os.environ)
+        if identity.parent is None:
+            self._start(config, identity, arguments)
 
     def _begin_anew(self, arguments: Mapping[str, Any]) -> None:
         """End the run that the environment had asked for, and begin the one that the program asks for (ADR 0023)."""
         assert self._run is not None
-        _checked(arguments)  # who is told that something is wrong keeps the run
-        asked, before = _shown(arguments, self._changes(arguments)), f"{self._run.experiment}/{self._run.id}"
+        checked(arguments)  # who is told that something is wrong keeps the run
+        asked, before = shown(arguments, self._changes(arguments)), f"{self._run.experiment}/{self._run.id}"
         steps = recorder.current_steps()
         self.shutdown(EXIT_TIMEOUT)
         for axis, step in steps.items():
@@ -220,7 +232,7 @@ class Runtime:
     def _again(self, arguments: Mapping[str, Any]) -> None:
         """A second `init()`: the same is nothing, what was missing is added, the rest is reported."""
         assert self._config is not None
-        new = self._new(arguments)
+        new = new_arguments(arguments, self._arguments)
         if "topology" in new:
             addition = Config.from_env(topology=new["topology"])
             self._config = replace(self._config, topology={**self._config.topology, **addition.topology})
@@ -230,26 +242,13 @@ class Runtime:
         if changed:
             guard.wrong(
                 "init-again",
-                f"init({_shown(new, changed)}) while a run is active changes nothing. Expected the same arguments as "
+                f"init({shown(new, changed)}) while a run is active changes nothing. Expected the same arguments as "
                 "before; call shutdown() first to begin a new run.",
             )
 
-    def _new(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments that were not given before, or otherwise."""
-        before = self._arguments
-        given = {key: value for key, value in arguments.items() if value not in (None, ())}
-        return {key: value for key, value in given.items() if key not in before or before[key] != value}
-
     def _changes(self, arguments: Mapping[str, Any]) -> list[str]:
-        """Return the arguments that ask for something else than what is in force; a topology only adds to it."""
-        new = self._new(arguments)
-        if not new:
-            return []
         assert self._config is not None and self._identity is not None  # noqa: PT018
-        place = self._identity.place  # of a launcher, where the settings say nothing
-        is_so = replace(self._config, rank=place.rank, world_size=place.world_size)
-        asked = Config.from_env(**new)
-        return sorted(key for key in new if key != "topology" and getattr(is_so, key) != getattr(asked, key))
+        return changes(new_arguments(arguments, self._arguments), self._config, self._identity.place)
 
     def _run_of(self, config: Config, identity: Identity) -> Run:
         return Run(
@@ -382,24 +381,6 @@ def _record_settings(config: Config) -> RecordSettings:
 
 def _status_of(status: str) -> Literal["finished", "failed", "killed"]:
     return "failed" if status == "failed" else "killed" if status == "killed" else "finished"
-
-
-def _checked(arguments: Mapping[str, Any]) -> Config:
-    config = Config.from_env(**arguments)
-    if config.problems:
-        raise ConfigError(*config.problems)
-    return config
-
-
-def _shown(arguments: Mapping[str, Any], keys: Iterable[str]) -> str:
-    return ", ".join(f"{key}={arguments[key]!r}" for key in keys)
-
-
-def _exporters_unused(config: Config, given: object) -> str:
-    return (
-        f"init(exporters={given!r}) is not used: the service at {config.endpoint.shown} decides where the run is "
-        f"written. Name them where it is started, or unset {config.endpoint.source}."
-    )
 
 
 def _spool_folder(rendezvous: Rendezvous) -> Path:
