@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from otel_ml.variable import AnyVariable, Variable, boolean, choice, integer, text
 
-__all__ = ["STANDARD", "VARIABLES", "key_values", "names"]
+__all__ = ["ASKING", "OF_THE_COLLECTOR", "OF_THE_SERVICE", "STANDARD", "VARIABLES", "key_values", "names"]
 
 
 def names(raw: str) -> tuple[str, ...]:
@@ -143,3 +143,27 @@ STANDARD: Final[Sequence[AnyVariable]] = (
     CLIENT_CERTIFICATE, INSECURE, COMPRESSION, SERVICE_NAME, RESOURCE_ATTRIBUTES, SDK_DISABLED, LOG_LEVEL,
 )  # fmt: skip
 """OpenTelemetry's variables that the worker honours, with their meaning."""
+
+ASKING: Final[Sequence[AnyVariable]] = (
+    EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME, RANK, WORLD_SIZE, LOCAL_RANK, MODE, EXPORTERS, DIR, PARENT,
+    ENDPOINT, METRICS_ENDPOINT, TRACES_ENDPOINT, LOGS_ENDPOINT,
+)  # fmt: skip
+"""Those that ask for a run where nobody calls `init()`: they name it, its place in the job or where it goes (ADR 0023).
+
+All others only say how a run is recorded, and are often set for every program of a machine.
+"""
+
+OF_THE_SERVICE: Final = frozenset({
+    "OTEL_ML_JOURNAL_DIR", "OTEL_ML_DIR_MAX", "OTEL_ML_QUEUE_MAX", "OTEL_ML_OPEN_MAX", "OTEL_ML_RETAINED_MAX",
+    "OTEL_ML_LATE_MAX", "OTEL_ML_SERIES_MAX", "OTEL_ML_TOP_RANKS", "OTEL_ML_LISTEN_GRPC", "OTEL_ML_LISTEN_HTTP",
+    "OTEL_ML_ALLOWED_LATENESS", "OTEL_ML_END_SILENCE",
+})  # fmt: skip
+"""Names of the service's own variables, which may not be installed here; what they mean is in its table."""
+
+OF_THE_COLLECTOR: Final = frozenset({
+    "OTEL_ML_QUEUE", "OTEL_ML_QUEUE_BYTES", "OTEL_ML_SERVICE", "OTEL_ML_SERVICE_1", "OTEL_ML_SERVICE_2",
+    "OTEL_ML_GATEWAY", "OTEL_ML_GATEWAY_GRPC", "OTEL_ML_GATEWAY_HTTP", "OTEL_ML_GATEWAY_HEALTH", "OTEL_ML_AGENT_GRPC",
+    "OTEL_ML_AGENT_HTTP", "OTEL_ML_AGENT_HEALTH", "OTEL_ML_SCRAPE", "OTEL_ML_SCRAPE_INTERVAL", "OTEL_ML_RECORDING",
+    "OTEL_ML_TLS_CERTIFICATE", "OTEL_ML_TLS_KEY", "OTEL_ML_TLS_CA",
+})  # fmt: skip
+"""Names that the configurations in `collector-config/` read."""

@@ -30,7 +30,8 @@ def init(
 
     Returns at once: the service is found, or started, in the background. What is not given comes from the
     environment (`otel-ml env` prints it), what is not there from the launcher. A second call with the same
-    arguments returns the same run.
+    arguments returns the same run. Call it before anything is recorded: where the environment had a run begun by
+    then, that one is ended first, which takes 5 s at most.
 
     Args:
         experiment: W&B project, MLflow experiment, folder.

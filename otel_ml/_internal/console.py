@@ -17,6 +17,10 @@ _CLEAR_LINE = "\r\x1b[K"
 """In a terminal a progress bar stands on the current line; it is drawn again at its next update."""
 
 
+_MOMENTS_S = 1.0
+"""Seconds a run has to last for a share of its time to mean something."""
+
+
 class Console:
     """Writes lines for the job (global rank 0) or for this host (local rank 0).
 
@@ -60,55 +64,65 @@ def shown_path(path: Path) -> str:
         return str(path)
 
 
-def acknowledged_line(recorded: int, where: str) -> str:
+def acknowledged_line(status: str, recorded: int, where: str) -> str:
     """Return the line at the end of global rank 0, where nobody can tell how the whole run went.
 
     Examples:
-        >>> acknowledged_line(48210, "http://gateway:4318 (OTEL_EXPORTER_OTLP_ENDPOINT)")
+        >>> acknowledged_line("finished", 48210, "http://gateway:4318 (OTEL_EXPORTER_OTLP_ENDPOINT)")
         'finished. Rank 0 recorded 48,210 values, acknowledged by http://gateway:4318 (OTEL_EXPORTER_OTLP_ENDPOINT).'
     """
-    return f"finished. Rank 0 recorded {_values(recorded)}, acknowledged by {where}."
+    return f"{status}. Rank 0 recorded {_values(recorded)}, acknowledged by {where}."
 
 
-def unwritten_line(recorded: int, where: str) -> str:
+def unwritten_line(status: str, recorded: int, where: str) -> str:
     """Return the line at the end of global rank 0, where the service is too busy to say how the run went.
 
     Examples:
-        >>> unwritten_line(48210, "./runs/exp/one")
-        'finished. Rank 0 recorded 48,210 values, acknowledged, on their way to ./runs/exp/one. Look: otel-ml runs'
+        >>> unwritten_line("failed", 48210, "./runs/exp/one")
+        'failed. Rank 0 recorded 48,210 values, acknowledged, on their way to ./runs/exp/one. Look: otel-ml runs'
     """
-    return f"finished. Rank 0 recorded {_values(recorded)}, acknowledged, on their way to {where}. Look: otel-ml runs"
+    return f"{status}. Rank 0 recorded {_values(recorded)}, acknowledged, on their way to {where}. Look: otel-ml runs"
 
 
 def _values(count: int) -> str:
     return f"{count:,} {'value' if count == 1 else 'values'}"
 
 
-def finished_line(run: Mapping[str, Any]) -> str:
+def finished_line(run: Mapping[str, Any], status: str) -> str:
     """Return the line at the end, from the service's account of the run.
 
     Args:
         run: what `GET /otel_ml/runs/<id>` says.
+        status: how the last writer ended, for where the service has not decided yet how the run did.
 
     Examples:
         >>> run = {"writers": 5, "recorded": 48210, "delivered": 48210, "overhead_s": 0.04, "duration_s": 100.0}
-        >>> finished_line(run).replace("otel-ml open", "…")
-        'finished. 5 processes, 48,210 values recorded, 48,210 delivered, 0 lost. 0.04 % of training time. Look: …'
+        >>> finished_line(run, "finished").replace("values recorded, 48,210", "…")
+        'finished. 5 processes, 48,210 … delivered, 0 lost. Recording took 0.04 % of the time. Look: otel-ml open'
+        >>> finished_line(run | {"status": "failed", "duration_s": 2.0}, "finished")
+        'failed. 5 processes, 48,210 values recorded, 48,210 delivered, 0 lost. Look: otel-ml open'
         >>> run |= {"last_seq": 9, "exporters": {"jsonl": {"delivered_seq": 9}, "mlflow": {"delivered_seq": 3}}}
-        >>> finished_line(run).split(". ")[1]
+        >>> finished_line(run, "finished").split(". ")[1]
         '5 processes, 48,210 values recorded, 0 lost, delivered to jsonl, still on their way to mlflow'
     """
     lost = run.get("lost") or {}
     total = sum(int(count) for count in lost.values())
     why = f" ({', '.join(f'{reason}: {count:,}' for reason, count in lost.items())})" if total else ""
     writers, recorded = int(run.get("writers", 1)), int(run.get("recorded", 0))
-    share = float(run.get("overhead_s", 0.0)) / max(float(run.get("duration_s", 0.0)), 1e-9)
+    decided = str(run.get("status", "running"))
     how = _delivery(run, f"{total:,} lost{why}")
     return (
-        f"finished. {writers} {'process' if writers == 1 else 'processes'}, "
-        f"{_values(recorded)} recorded, {how}. "
-        f"{share * 100:.2f} % of training time. Look: otel-ml open"
+        f"{status if decided == 'running' else decided}. {writers} {'process' if writers == 1 else 'processes'}, "
+        f"{_values(recorded)} recorded, {how}. {_share(run, writers)}Look: otel-ml open"
     )
+
+
+def _share(run: Mapping[str, Any], writers: int) -> str:
+    """Return what recording took; nothing of a run of moments, most of which are its beginning."""
+    duration_s = float(run.get("duration_s", 0.0))  # of all writers together
+    if duration_s < _MOMENTS_S * max(1, writers):
+        return ""
+    return f"Recording took {100 * float(run.get('overhead_s', 0.0)) / duration_s:.2f} % of the time. "
 
 
 def _delivery(run: Mapping[str, Any], lost: str) -> str:

@@ -78,19 +78,23 @@ class Farewell:
 
         return until
 
-    def wait_for_the_run(self, identity: Identity, reached: Reached | None, deadline: float) -> None:
+    def wait_for_the_run(self, identity: Identity, reached: Reached | None, deadline: float, status: Status) -> None:
         """Wait until the service has heard the goodbye; as the last writer, while exporters drain: say how it went."""
         if self._sender.notices is None:  # a Collector, or gRPC: what acknowledged it gives no account of the run
-            self._say(acknowledged_line, identity, reached)
+            self._say(acknowledged_line, identity, reached, status)
             return
         run = self._account_at_the_end(identity, deadline)
-        is_last = run is not None and bool(run.get("last"))
+        is_last = run is not None and bool(run.get("last")) and self._has_starter_left(identity)
         if is_last or self._notices.query:
             self._notices.print_of(run)
         if run is not None and is_last:
-            self._console.line(finished_line(run))
+            self._console.line(finished_line(run, status))
         elif run is None or not run.get("left"):
-            self._say(unwritten_line, identity, reached)  # nobody may be left who could say more
+            self._say(unwritten_line, identity, reached, status)  # nobody may be left who could say more
+
+    def _has_starter_left(self, identity: Identity) -> bool:
+        """Whether who started this process leaves no later; a service that has not heard of it yet cannot know."""
+        return identity.starter is None or bool((self._ask(writer=identity.starter) or {}).get("left"))
 
     def _account_at_the_end(self, identity: Identity, deadline: float) -> Mapping[str, Any] | None:
         """Return the account that holds the goodbye and, of the last writer, everything; what there is in time."""
@@ -125,9 +129,11 @@ class Farewell:
             )
             self._console.line(explained(sentence, "not-acknowledged"))
 
-    def _say(self, line: Callable[[int, str], str], identity: Identity, reached: Reached | None) -> None:
-        if identity.place.rank == 0 and identity.parent is None and reached is not None:
-            self._console.line(line(self._recorder.recorded, reached.where))
+    def _say(
+        self, line: Callable[[Status, int, str], str], identity: Identity, reached: Reached | None, status: Status
+    ) -> None:
+        if identity.speaks and reached is not None:
+            self._console.line(line(status, self._recorder.recorded, reached.where))
 
     def _dropped(self) -> Mapping[str, int]:
         """Return values and points that will not arrive, by reason."""

@@ -37,7 +37,7 @@ class Folder:
     """
 
     MAX_POINTS = 200_000
-    """Partials kept while nobody collects (before `init()`): about 60 MB."""
+    """Partials kept while the background thread does not get to collecting them: about 60 MB."""
 
     MAX_DEFERRED = 100_000
     """Device values kept while the device is behind; their copies are memory of the device."""

@@ -51,6 +51,8 @@ class Identity:
         run_id: `ml.experiment.id`.
         instance: `service.instance.id`, new for each process incarnation.
         parent: instance of the parent process where this is a child of a writer, else None.
+        starter: instance of the writer that started this process, by a launcher perhaps, else None: a process with a
+            place of its own has one too.
         born: when it began, in seconds since the machine was started.
     """
 
@@ -58,7 +60,13 @@ class Identity:
     instance: str
     place: Place
     parent: str | None = None
+    starter: str | None = None
     born: float = field(default_factory=boot_time)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether this process speaks of the whole run: global rank 0, unless a writer that does so started it."""
+        return self.place.rank == 0 and self.starter is None
 
 
 def new_id(time_ns: int | None = None, entropy: bytes | None = None) -> str:
@@ -78,8 +86,12 @@ def new_instance() -> str:
     return secrets.token_hex(16)
 
 
-def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = None) -> Identity:
-    """Decide identity from settings and launcher, in the contract's order."""
+def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = None, before: int = 0) -> Identity:
+    """Decide identity from settings and launcher, in the contract's order.
+
+    `before` is how many runs this process has begun without being given an id. The launcher has one id, which no two
+    runs may share; ranks that do the same agree on those of the later ones, too.
+    """
     parents = {_creator(), os.getppid()} if ppid is None else {ppid}
     ppid = os.getppid() if ppid is None else ppid
     detected = detect(environ)
@@ -89,10 +101,10 @@ def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = N
         world_size=detected.world_size if config.world_size is None else config.world_size,
         local_rank=_local_rank(config, detected),
     )
-    parent = Parent.parse(config.parent)
+    starter = parent = Parent.parse(config.parent)
     if parent is not None and (parent.pid not in parents or (parent.rank, parent.role) != (place.rank, config.role)):
         parent = None  # a grandchild through a launcher, or a process with a place of its own: a writer like any other
-    run_id = config.id or launcher_id(place, ppid)
+    run_id = config.id or launcher_id(place, ppid, before)
     # The launcher counts restarts of what it started; a run continued by id may have had other lives before.
     attempt = None if config.id else place.attempt
     return Identity(
@@ -100,6 +112,7 @@ def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = N
         instance=new_instance(),
         place=replace(place, attempt=attempt),
         parent=parent.instance if parent else None,
+        starter=starter.instance if starter else None,
     )
 
 
@@ -118,17 +131,20 @@ def _local_rank(config: Config, detected: Place) -> int:
     return detected.local_rank
 
 
-def launcher_id(place: Place, ppid: int) -> str:
+def launcher_id(place: Place, ppid: int, before: int) -> str:
     """Return an id that all processes of one launch agree on and the next launch does not repeat.
 
     Across hosts only the launcher's own id is common to all; there a launcher's named job that is run
     twice continues the run, as its name says.
     """
-    is_alone = not place.launcher and place.world_size == 1
+    if not place.launcher and place.world_size == 1:
+        return new_id()
+    return f"{_launch_id(place, ppid)}-{before + 1}" if before else _launch_id(place, ppid)
+
+
+def _launch_id(place: Place, ppid: int) -> str:
     if place.job and (place.is_unique or place.hosts > 1):
         return place.job
-    if is_alone:
-        return new_id()
     started_ns = _started_ns(ppid)
     derived = hashlib.sha256(f"{boot_id()}\0{ppid}\0{started_ns}\0{place.job}".encode()).digest()
     if place.job:

@@ -172,6 +172,11 @@ class Recorder:
         """A number that grows at each boundary of `set_step()`, `step()` and `steps()`."""
         return STEPS.boundaries
 
+    def current_steps(self) -> Mapping[str, int]:
+        """The steps that `set_step()` set, by axis."""
+        current = {axis.name: axis.current for axis in list(STEPS.axes.values()) if axis.explicit}
+        return {name: step.index for name, step in current.items() if step is not None and step.index is not None}
+
     def points_dropped(self, axis: str, step: int, points: int) -> None:
         """Take points that the spool dropped out of the step's manifest."""
         known = STEPS.axes.get(axis)

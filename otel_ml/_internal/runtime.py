@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from otel_ml._internal import buffer
+from otel_ml._internal.asked import changes, checked, exporters_unused, new_arguments, of_a_writer, shown
 from otel_ml._internal.boot import boot_time
 from otel_ml._internal.capture import Capture
 from otel_ml._internal.embedded import EmbeddedLink
@@ -29,11 +30,13 @@ from otel_ml._internal.run import Run
 from otel_ml._internal.send import Sender, spans_interval
 from otel_ml._internal.set_variables import SetVariables
 from otel_ml._internal.spool import Spool
+from otel_ml._internal.step import set_step
 from otel_ml._internal.tracing import Tracing
+from otel_ml._internal.unknown_settings import misspelt
 from otel_ml._internal.wake import is_asked_for
 from otel_ml._internal.worker import Status, Worker
 from otel_ml.config import Config
-from otel_ml.exceptions import ConfigError, OtelMLError
+from otel_ml.exceptions import OtelMLError
 from otel_ml.wire.rendezvous import Rendezvous, rendezvous_of, run_folder
 
 __all__ = ["RUNTIME", "Runtime"]
@@ -67,6 +70,8 @@ class Runtime:
         self._identity: Identity | None = None
         self._arguments: Mapping[str, object] = {}
         self._capture: Capture | None = None
+        self._is_implicit = False  # begun by what was recorded before any init(), and nobody else was told of it
+        self._runs_without_id = 0
         self._is_asleep = False  # a forked child that has not recorded yet: most DataLoader workers never do
         self._is_ending = False
         self._environment = SetVariables()
@@ -85,19 +90,61 @@ class Runtime:
             MissingDependencyError: gRPC is asked for and grpcio is not installed.
         """
         with self._lock:
-            if self._run is not None and self._is_running():
-                self._again(arguments)
+            if self._is_asleep:
+                self._take_place(of_a_writer(arguments))
+            if self._run is None or not self._is_running():
+                self._begin(arguments)
+            elif self._is_implicit and self._changes(arguments):
+                self._begin_anew(arguments)
             else:
-                config = Config.from_env(**arguments)
-                if config.problems:
-                    raise ConfigError(*config.problems)
-                self._start(config, identify(config, os.environ), arguments)
-                if config.is_remote and arguments.get("exporters"):
-                    guard.say("exporters-unused", _exporters_unused(config, arguments["exporters"]))
+                self._again(arguments)
             if params is not None:
                 log_params(params)
             assert self._run is not None
             return self._run
+
+    def _begin(self, arguments: Mapping[str, Any]) -> None:
+        config = checked(arguments)
+        self._start(config, self._identify(config), arguments)
+        self._say_misspelt()
+        if config.is_remote and arguments.get("exporters"):
+            guard.say("exporters-unused", exporters_unused(config, arguments["exporters"]))
+
+    def _take_place(self, arguments: Mapping[str, Any]) -> None:
+        """In a forked child: where it says a place of its own, join the parent's run as a spawned child does."""
+        if not arguments:
+            return
+        config = checked(arguments)
+        identity = identify(config, os.environ)
+        if identity.parent is None:
+            self._start(config, identity, arguments)
+
+    def _begin_anew(self, arguments: Mapping[str, Any]) -> None:
+        """End the run that the environment had asked for, and begin the one that the program asks for (ADR 0023)."""
+        assert self._run is not None
+        checked(arguments)  # who is told that something is wrong keeps the run
+        asked, before = shown(arguments, self._changes(arguments)), f"{self._run.experiment}/{self._run.id}"
+        steps = recorder.current_steps()
+        self.shutdown(EXIT_TIMEOUT)
+        for axis, step in steps.items():
+            set_step(step, axis=axis)
+        self._begin(arguments)
+        guard.say(
+            "init-late",
+            f"init({asked}) came after something was recorded, for which the environment had asked for a run: what was "
+            f"recorded before is in run {before}. Call init() first.",
+        )
+
+    def _say_misspelt(self) -> None:
+        """Say which variables may mean others: as who speaks for the job, whose processes have the same ones."""
+        if self._identity is not None and self._identity.speaks:
+            for sentence in misspelt(os.environ):
+                guard.say("unknown-setting", sentence)
+
+    def _identify(self, config: Config) -> Identity:
+        before = self._runs_without_id
+        self._runs_without_id += not config.id
+        return identify(config, os.environ, before=before)
 
     def wake(self) -> bool:
         """Start implicitly where the environment asks for it; return whether there is a run that goes on."""
@@ -127,7 +174,9 @@ class Runtime:
             config = Config.from_env()
             for problem in config.problems:
                 guard.say("wrong-setting", f"{problem} Its default is used.")
-            self._start(config, identify(config, os.environ), {})
+            self._start(config, self._identify(config), {})
+            self._is_implicit = not config.id and not config.parent
+            self._say_misspelt()
         except (OtelMLError, OSError) as error:
             recorder.enabled = False
             guard.say("nothing-recorded", f"Nothing is recorded: {error}")
@@ -135,7 +184,7 @@ class Runtime:
     def _start(self, config: Config, identity: Identity, arguments: Mapping[str, object]) -> None:
         self._config, self._identity, self._arguments = config, identity, dict(arguments)
         self._run = self._run_of(config, identity)
-        self._is_asleep = False
+        self._is_asleep = self._is_implicit = False
         buffer.stay_awake()
         guard.strict = config.strict
         if config.disabled:
@@ -149,7 +198,7 @@ class Runtime:
         guard.connect(self._worker.say)
         self._exit.install()
         self._tracing.activate()
-        if config.capture != "off" and identity.place.rank == 0 and identity.parent is None:
+        if config.capture != "off" and identity.speaks:
             self._capture = Capture(config.role)
             self._capture.start()
 
@@ -183,26 +232,23 @@ class Runtime:
     def _again(self, arguments: Mapping[str, Any]) -> None:
         """A second `init()`: the same is nothing, what was missing is added, the rest is reported."""
         assert self._config is not None
-        given = {key: value for key, value in arguments.items() if value not in (None, ())}
-        before = dict(self._arguments)
-        new = {key: value for key, value in given.items() if key not in before or before[key] != value}
-        if not new:
-            return
-        addition = Config.from_env(**new)
-        changed = sorted(
-            key for key in new if key != "topology" and getattr(self._config, key) != getattr(addition, key)
-        )
+        new = new_arguments(arguments, self._arguments)
         if "topology" in new:
+            addition = Config.from_env(topology=new["topology"])
             self._config = replace(self._config, topology={**self._config.topology, **addition.topology})
             if self._worker is not None:
                 self._worker.reconfigure(self._config)
+        changed = self._changes(arguments)
         if changed:
-            shown = ", ".join(f"{key}={new[key]!r}" for key in changed)
             guard.wrong(
                 "init-again",
-                f"init({shown}) while a run is active changes nothing. Expected the same arguments as before; "
-                "call shutdown() first to begin a new run.",
+                f"init({shown(new, changed)}) while a run is active changes nothing. Expected the same arguments as "
+                "before; call shutdown() first to begin a new run.",
             )
+
+    def _changes(self, arguments: Mapping[str, Any]) -> list[str]:
+        assert self._config is not None and self._identity is not None  # noqa: PT018
+        return changes(new_arguments(arguments, self._arguments), self._config, self._identity.place)
 
     def _run_of(self, config: Config, identity: Identity) -> Run:
         return Run(
@@ -232,12 +278,13 @@ class Runtime:
         return True if worker is None else worker.request("flush", timeout)
 
     def child_env(self) -> dict[str, str]:
-        """Return the variables by which a process elsewhere joins this run."""
+        """Return the variables by which a process elsewhere joins this run, which is not left for another one then."""
         if self._config is None or self._identity is None:
             with self._lock:
                 self._start_implicitly()
         if self._config is None or self._identity is None:
             return {}
+        self._is_implicit = False
         return child_environ(self._config, self._identity, os.environ)
 
     def _status(self) -> Mapping[str, Any] | None:
@@ -275,7 +322,7 @@ class Runtime:
             self._environment.undo()
             self._run = self._config = self._identity = None
             self._arguments = {}
-            self._is_asleep = self._is_ending = False
+            self._is_asleep = self._is_implicit = self._is_ending = False
             buffer.stay_awake()
             return was_fine
 
@@ -297,7 +344,7 @@ class Runtime:
         """Become a writer of our own: nothing of the parent's threads, locks, sockets and buffers is left."""
         self._lock = threading.RLock()
         self._pid = os.getpid()
-        self._is_ending = False
+        self._is_ending = self._is_implicit = False
         worker, self._worker = self._worker, None
         self._capture = None
         recorder.forget()
@@ -308,7 +355,9 @@ class Runtime:
         if worker is not None and self._config is not None and self._identity is not None:
             worker.forget()
             parent = worker.identity
-            self._identity = replace(parent, instance=new_instance(), parent=parent.instance, born=boot_time())
+            self._identity = replace(
+                parent, instance=new_instance(), parent=parent.instance, starter=parent.instance, born=boot_time()
+            )
             self._is_asleep = True
             self._sleep()
 
@@ -332,13 +381,6 @@ def _record_settings(config: Config) -> RecordSettings:
 
 def _status_of(status: str) -> Literal["finished", "failed", "killed"]:
     return "failed" if status == "failed" else "killed" if status == "killed" else "finished"
-
-
-def _exporters_unused(config: Config, given: object) -> str:
-    return (
-        f"init(exporters={given!r}) is not used: the service at {config.endpoint.shown} decides where the run is "
-        f"written. Name them where it is started, or unset {config.endpoint.source}."
-    )
 
 
 def _spool_folder(rendezvous: Rendezvous) -> Path:

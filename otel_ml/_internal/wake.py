@@ -10,22 +10,27 @@ from otel_ml._internal.recorder import recorder
 
 __all__ = ["arm", "is_asked_for"]
 
+_OURS = ("OTEL_ML_", "OTEL_EXPORTER_OTLP_")
+
 
 def is_asked_for(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether the environment asks for recording: any `OTEL_ML_*` variable or an OTLP endpoint is set.
+    """Whether the environment asks for a run: it names one, its place in a job, or where it goes (`env.ASKING`).
 
     Examples:
         >>> is_asked_for({"OTEL_ML_EXPERIMENT_NAME": "digits"}), is_asked_for({"OTEL_SERVICE_NAME": "x"})
         (True, False)
+        >>> is_asked_for({"OTEL_ML_CONSOLE": "off"})
+        False
     """
     environ = os.environ if environ is None else environ
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
-    return any(
-        value.strip()
-        for name, value in environ.items()
-        if name.startswith("OTEL_ML_") or (name.startswith("OTEL_EXPORTER_OTLP_") and name.endswith("ENDPOINT"))
-    )
+    given = {name for name, value in environ.items() if name.startswith(_OURS) and value.strip()}
+    if not given:
+        return False
+    from otel_ml import env  # the table, which a program with none of them does not need
+
+    return any(variable.name in given for variable in env.ASKING)
 
 
 def arm() -> None:

@@ -280,7 +280,7 @@ class Worker:
             return
         is_first = self.reached is None
         self._use(reached)
-        if is_first and self.identity.place.rank == 0 and self.identity.parent is None:
+        if is_first and self.identity.speaks:
             self._console.line(
                 started_line(self.config.experiment, self.identity.run_id, reached.where, reached.exporters)
             )
@@ -349,7 +349,7 @@ class Worker:
             self._patience = lambda: request.deadline  # the run is waited for by rules of its own
         self._tell(is_last=True)
         if is_complete:
-            self._farewell.wait_for_the_run(self.identity, self.reached, request.deadline)
+            self._farewell.wait_for_the_run(self.identity, self.reached, request.deadline, request.status)
             self.spool.delete()
         else:
             self._farewell.say_left_behind(self.identity)

@@ -30,7 +30,7 @@ QUIET = {
 
 
 def bare_environment(**variables: object) -> dict[str, str]:
-    """Return an environment that asks for no run: any variable of otel_ml or of OTLP would be such a wish."""
+    """Return an environment that asks for no run: a variable of otel_ml or of OTLP may be such a wish."""
     inherited = environment(**QUIET, **variables)
     return {name: value for name, value in inherited.items() if name in variables or not name.startswith("OTEL_")}
 

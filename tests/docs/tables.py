@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from otel_ml.env import ASKING
 from otel_ml_exporters.cli.env_command import markdown
 from otel_ml_exporters.registry import BUILT_IN, exporter_class
 from otel_ml_exporters.telemetry import CATALOGUE
@@ -55,8 +56,14 @@ def migrations() -> str:
     return "\n".join(f"- [{title}]({name})" for name, title in titles)
 
 
+def asking() -> str:
+    """Return the variables that ask for a run where nobody calls `init()`."""
+    return " · ".join(f"`{variable.name}`" for variable in ASKING)
+
+
 SECTIONS: Mapping[str, Callable[[], str]] = {
     "environment": markdown,
+    "asking": asking,
     "telemetry": telemetry,
     "exporters": exporters,
     "migrations": migrations,

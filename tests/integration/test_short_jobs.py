@@ -96,6 +96,62 @@ def test_a_rank_waits_for_the_service_that_another_one_starts(slow_service: Mapp
     assert "finished. 2 processes, 8 values recorded, 8 delivered, 0 lost." in said
 
 
+def test_a_run_that_failed_is_not_said_to_be_finished(tmp_path: Path) -> None:
+    program = """
+        import otel_ml
+        with otel_ml.init("short", id="one", exporters="jsonl"):
+            otel_ml.log({"loss": 1}, step=0)
+            raise ValueError("training broke")
+    """
+
+    _, errors = run(program, environment(tmp_path), tmp_path, code=1)
+
+    assert "otel_ml: failed. 1 process, 1 value recorded, 1 delivered, 0 lost. " in errors
+    assert "finished" not in errors
+
+
+CHILD_WITH_A_PLACE = """
+    import multiprocessing, otel_ml
+
+    def work(has_sent, may_end):
+        otel_ml.init("short", role="worker", rank=0)
+        otel_ml.log({{"its": 1}}, step=0)
+        assert otel_ml.flush(30)
+        has_sent.set()
+        may_end.wait(30)
+
+    if __name__ == "__main__":
+        context = multiprocessing.get_context("spawn")
+        otel_ml.init("short", id="one", exporters="jsonl")
+        otel_ml.log({{"mine": 1}}, step=0)
+        has_sent, may_end = context.Event(), context.Event()
+        child = context.Process(target=work, args=(has_sent, may_end))
+        child.start()
+        has_sent.wait(30)
+        {end}
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "may_end.set(); child.join(); otel_ml.shutdown()",  # the service has not heard of the parent until then
+        "otel_ml.shutdown(); may_end.set(); child.join()",
+    ],
+    ids=["parent", "child"],
+)
+def test_of_a_parent_and_a_child_with_a_place_of_its_own_who_leaves_last_says_how_the_run_went(
+    tmp_path: Path, end: str
+) -> None:
+    environ = environment(tmp_path, {"OTEL_ML_FLUSH_INTERVAL": "60000"})
+
+    _, errors = run(CHILD_WITH_A_PLACE.format(end=end), environ, tmp_path)
+
+    (begun, ended) = [line for line in errors.splitlines() if line.startswith(("otel_ml: run", "otel_ml: finished"))]
+    assert begun.startswith("otel_ml: run short/one")
+    assert ended.startswith("otel_ml: finished. 2 processes, 2 values recorded, 2 delivered, 0 lost.")
+
+
 WRONG = """
     import otel_ml
     otel_ml.init("short", id="one", exporters="jsonl", rank={rank}, world_size=2)

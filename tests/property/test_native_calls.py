@@ -16,7 +16,7 @@ PROGRAMS = 150
 
 def outcomes(part: str, first: int) -> list[str]:
     command = [sys.executable, "-m", "tests.property.calls", part, str(first), str(PROGRAMS)]
-    # A variable of otel_ml asks for a run, which would take away what the programs record.
+    # A variable of otel_ml may ask for a run, which would take away what the programs record.
     env = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=True)
     return done.stdout.splitlines()

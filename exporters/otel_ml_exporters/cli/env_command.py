@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
 import click
 
 from otel_ml import env as worker
+from otel_ml._internal.unknown_settings import unknown_settings
 from otel_ml.redaction import redacted
 from otel_ml.variable import AnyVariable, Setting
 from otel_ml_exporters import env as service
@@ -39,7 +39,10 @@ def command(only_set: bool, as_markdown: bool) -> None:
     output.line("OpenTelemetry's own", style="bold")
     _print(output, standard, only_set)
     problems = [setting.problem for setting in (*settings, *standard) if setting.problem]
-    unknown = [f"{name}: there is no such setting.{_near(name)}" for name in _unknown()]
+    unknown = [
+        f"{name}: there is no such setting.{f' Did you mean {meant}?' if meant else ''}"
+        for name, meant in unknown_settings(os.environ).items()
+    ]
     for sentence in (*problems, *unknown):
         output.err.print(sentence, markup=False, style="yellow")
     if problems or unknown:
@@ -83,16 +86,6 @@ def _text(value: object) -> str:
     if isinstance(value, Mapping):
         return ",".join(f"{key}={part}" for key, part in value.items())
     return str(value)
-
-
-def _unknown() -> list[str]:
-    known = {variable.name for variable in _ours()}
-    return sorted(name for name in os.environ if name.startswith("OTEL_ML_") and name not in known)
-
-
-def _near(name: str) -> str:
-    near = difflib.get_close_matches(name, [variable.name for variable in _ours()], n=1)
-    return f" Did you mean {near[0]}?" if near else ""
 
 
 def markdown() -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from otel_ml import env as worker
+from otel_ml._internal.unknown_settings import unknown_settings
 from otel_ml.exceptions import MissingDependencyError, OtelMLError
 from otel_ml_exporters.cli.checks.check import Check
 from otel_ml_exporters.env import VARIABLES as SERVICE_VARIABLES
@@ -14,13 +16,18 @@ __all__ = ["setting_checks"]
 
 
 def setting_checks() -> Iterator[Check]:
-    """Yield what is wrong with variables, and exporters that are asked for and cannot be had."""
+    """Yield what is wrong with variables, those nobody reads, and exporters that are asked for and cannot be had."""
     variables = {variable.name: variable for variable in (*worker.VARIABLES, *SERVICE_VARIABLES, *worker.STANDARD)}
     problems = [setting.problem for variable in variables.values() if (setting := variable.read()).problem]
     for problem in problems:
         yield Check("wrong", str(problem), "otel-ml env lists all settings; until then the default is in effect")
     if not problems:
         yield Check("ok", "every variable can be read")
+    for name, meant in unknown_settings(os.environ).items():
+        if meant:
+            yield Check("wrong", f"{name} is no setting", f"set {meant}, if that is meant, and unset {name}")
+        else:
+            yield Check("note", f"{name} is no setting of otel_ml: a plug-in may read it", f"else unset {name}")
     for name in worker.EXPORTERS.read().value:
         yield from _exporter_check(name)
 
