@@ -52,7 +52,9 @@ def plain_numbers(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _in_memory(value: Any) -> Any:
     device = getattr(value, "device", "cpu")  # torch's has a type, numpy's is a text, and its scalars have none
-    return value.item() if getattr(device, "type", device) == "cpu" else None
+    if getattr(device, "type", device) != "cpu":
+        return None
+    return value.item() if hasattr(value, "item") else value  # a fraction has none
 
 
 def _scalar(value: Any) -> Any:

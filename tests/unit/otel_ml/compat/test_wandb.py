@@ -6,6 +6,7 @@ import argparse
 import copy
 import json
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -233,9 +234,9 @@ def test_a_tensor_that_would_have_to_be_waited_for_is_not_in_the_summary(capture
     import torch
 
     run = wandb.init()
-    run.log({"loss": torch.tensor(2.0, device="meta"), "accuracy": torch.tensor(0.5)})
+    run.log({"loss": torch.tensor(2.0, device="meta"), "accuracy": torch.tensor(0.5), "part": Fraction(1, 4)})
 
-    assert list(run.summary.keys()) == ["accuracy"]
+    assert {name: run.summary[name] for name in run.summary.keys()} == {"accuracy": 0.5, "part": 0.25}
 
 
 def test_an_alert_is_an_event_with_its_level(captured: Capture) -> None:
