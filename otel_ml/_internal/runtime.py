@@ -90,8 +90,8 @@ class Runtime:
             MissingDependencyError: gRPC is asked for and grpcio is not installed.
         """
         with self._lock:
-            if self._is_asleep:
-                self._take_place(of_a_writer(arguments))
+            if self._is_asleep and (place := of_a_writer(arguments)):
+                self._take_place(place)
             if self._run is None or not self._is_running():
                 self._begin(arguments)
             elif self._is_implicit and self._changes(arguments):
@@ -112,8 +112,6 @@ class Runtime:
 
     def _take_place(self, arguments: Mapping[str, Any]) -> None:
         """In a forked child: where it says a place of its own, join the parent's run as a spawned child does."""
-        if not arguments:
-            return
         config = checked(arguments)
         identity = identify(config, os.environ)
         if identity.parent is None:
