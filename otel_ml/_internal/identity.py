@@ -137,7 +137,7 @@ def launcher_id(place: Place, ppid: int, before: int) -> str:
     Across hosts only the launcher's own id is common to all; there a launcher's named job that is run
     twice continues the run, as its name says.
     """
-    if not place.launcher and place.world_size == 1:
+    if place.is_alone:
         return new_id()
     return f"{_launch_id(place, ppid)}-{before + 1}" if before else _launch_id(place, ppid)
 

@@ -36,6 +36,11 @@ class Place:
     attempt: int | None = None
     host: int = 0
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other process is known to be in its job."""
+        return not self.launcher and self.world_size == 1
+
 
 def _number(environ: Environ, *names: str) -> int | None:
     for name in names:

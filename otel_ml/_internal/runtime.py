@@ -172,8 +172,9 @@ class Runtime:
             config = Config.from_env()
             for problem in config.problems:
                 guard.say("wrong-setting", f"{problem} Its default is used.")
-            self._start(config, self._identify(config), {})
-            self._is_implicit = not config.id and not config.parent
+            identity = self._identify(config)
+            self._start(config, identity, {})
+            self._is_implicit = not config.id and not config.parent and identity.place.is_alone
             self._say_misspelt()
         except (OtelMLError, OSError) as error:
             recorder.enabled = False
