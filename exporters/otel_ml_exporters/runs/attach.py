@@ -59,7 +59,7 @@ def attach(folder: RunFolder, file: Path, *, name: str, kind: str, timeout: floa
         raise NotAttachedError(
             f"Run {folder.id!r} {reason}. A report is attached to a run that is over: try again then."
         )
-    run = Unfinished(folder.id, folder.experiment, folder.id, 0, has_folder=True)
+    run = Unfinished(folder.id, folder.experiment, folder.id, folder.path.parent.parent, 0, has_folder=True)
     try:
         with alone(run.rendezvous) as is_alone:
             if not is_alone:
@@ -72,8 +72,7 @@ def attach(folder: RunFolder, file: Path, *, name: str, kind: str, timeout: floa
 
 
 def _served(run: Unfinished, folder: RunFolder, request: bytes, deadline: float) -> tuple[str, ...]:
-    environ = environment_of(run, folder.path.parent.parent)
-    service = Service(ServiceConfig.load(rendezvous=run.rendezvous.folder, environ=environ))
+    service = Service(ServiceConfig.load(rendezvous=run.rendezvous.folder, environ=environment_of(run)))
     service.start()
     try:
         _post(f"{service.endpoint}/v1/logs", service.token, request)

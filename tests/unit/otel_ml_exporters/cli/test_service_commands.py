@@ -229,6 +229,64 @@ def test_recover_delivers_the_spools_of_a_dead_job_and_says_what_it_did(tmp_path
     assert not rendezvous.folder.exists()
 
 
+def left_by_a_dead_service(base: Path, run_id: str) -> RunFolder:
+    """Leave what is there after `kill -9` of a job in another folder and of its service."""
+    folder = RunFolder(base / "elsewhere" / "digits" / run_id)
+    folder.path.mkdir(parents=True)
+    rendezvous = rendezvous_of(run_id, {"XDG_RUNTIME_DIR": str(base)})
+    rendezvous.create()
+    writer = FakeWriter(experiment=run_id, extra={"ml.experiment.name": "digits"})
+    write_spool(rendezvous.spool / "rank0-000000.spool", writer, range(10))
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    rendezvous.publish(Announcement("http://127.0.0.1:9", "", ended.pid, str(folder.path), ("jsonl",)))
+    return folder
+
+
+@pytest.mark.parametrize("is_withdrawn", [False, True], ids=["killed", "stopped"])
+def test_recover_finishes_a_run_in_its_own_folder_with_its_own_exporters(tmp_path: Path, is_withdrawn: bool) -> None:
+    folder = left_by_a_dead_service(tmp_path, "01dead")
+    rendezvous = rendezvous_of("01dead", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    if is_withdrawn:
+        rendezvous.service_file.unlink()
+    here = {"OTEL_ML_DIR": str(tmp_path / "here"), "OTEL_ML_EXPORTERS": "tensorboard", "OTEL_ML_END_SILENCE": "1000"}
+
+    done = otel_ml(tmp_path, "recover", **here)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"it belongs to {folder.path}" in done.stdout
+    assert "10 values of 1 spool and the journal delivered to jsonl, 0 lost" in done.stdout
+    assert history(records(folder)).get("loss") == dict.fromkeys(range(10), 0.25)
+    assert not (tmp_path / "here").exists()
+    assert not list(folder.path.glob("tensorboard"))
+    assert not rendezvous.folder.exists()
+
+
+def test_recover_adopts_no_run_whose_folder_cannot_be_used_and_goes_on_with_the_others(tmp_path: Path) -> None:
+    folder = left_by_a_dead_service(tmp_path, "01dead")
+    (folder.path / "state").write_text("a file where a folder has to be")
+    other = left_by_a_dead_service(tmp_path, "02dead")
+
+    done = otel_ml(tmp_path, "recover", OTEL_ML_DIR=str(tmp_path / "here"), OTEL_ML_END_SILENCE="1000")
+
+    [spool] = rendezvous_of("01dead", {"XDG_RUNTIME_DIR": str(tmp_path)}).spool.glob("*.spool")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert str(folder.path / "state") in done.stdout
+    assert spool.stat().st_size
+    assert len(history(records(other)).get("loss")) == 10
+    assert not (tmp_path / "here").exists()
+
+
+def test_recover_takes_a_run_whose_folder_is_gone_into_the_folder_of_all_runs(tmp_path: Path) -> None:
+    left_by_a_dead_service(tmp_path, "01dead").path.rmdir()
+    here = {"OTEL_ML_DIR": str(tmp_path / "here"), "OTEL_ML_EXPORTERS": "jsonl", "OTEL_ML_END_SILENCE": "1000"}
+
+    done = otel_ml(tmp_path, "recover", **here)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(history(records(RunFolder(tmp_path / "here" / "digits" / "01dead"))).get("loss")) == 10
+
+
 def test_recover_sends_what_a_job_with_a_service_elsewhere_left_to_its_endpoint(tmp_path: Path) -> None:
     rendezvous = rendezvous_of("01away", {"XDG_RUNTIME_DIR": str(tmp_path)})
     rendezvous.create()
