@@ -5,12 +5,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from otel_ml_exporters.cli import main
+from otel_ml_exporters.runs.folders import RunFolder
+from otel_ml_exporters.storage.outbox import Outbox
 from tests.recorded_run import digits_records, write_run
 
 Run = Callable[..., tuple[int, str, str]]
@@ -229,3 +232,31 @@ def test_every_command_has_help_with_an_example(otel_ml: Run, command: str) -> N
     assert status == 0
     assert "Example" in out
     assert f"otel-ml {command}" in " ".join(out.split())
+
+
+@pytest.fixture
+def live_run(tmp_path: Path) -> Iterator[RunFolder]:
+    """Return a run that a service has open."""
+    run = write_run(tmp_path, "01live", digits_records(steps=3), exporters=[])
+    with closing(Outbox(run.database)):
+        yield run
+
+
+def test_replay_of_a_run_that_is_being_recorded_says_so(
+    otel_ml: Run, live_run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("otel_ml_exporters.cli.replay_command._PATIENCE_S", 0.0)
+
+    status, _, err = otel_ml("replay", live_run.id, "--to", "jsonl")
+
+    assert status == 1
+    assert "A service has run '01live' open" in err
+    assert "Replay it when it is over" in err
+
+
+def test_replay_names_an_unknown_exporter_before_it_waits(otel_ml: Run, live_run: RunFolder) -> None:
+    status, _, err = otel_ml("replay", live_run.id, "--to", "jsonll")
+
+    assert status == 1
+    assert "Did you mean 'jsonl'?" in err
+    assert "still at work" not in err

@@ -23,6 +23,7 @@ from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.runs.history import history
 from otel_ml_exporters.runs.source import records
+from otel_ml_exporters.storage.outbox import Outbox
 from tests.otlp import FakeWriter, write_spool
 from tests.otlp_server import otlp_server
 from tests.ports import free_port
@@ -198,6 +199,21 @@ def test_replay_names_an_unknown_exporter(tmp_path: Path) -> None:
 
     assert done.returncode == 1
     assert "Did you mean 'jsonl'?" in done.stderr
+
+
+def test_replay_waits_for_the_service_of_a_job_that_has_just_ended(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=20), exporters=[])
+    command = [*PROGRAM, "replay", "latest", "--to", "jsonl"]
+    service = Outbox(run.database)
+    with subprocess.Popen(command, env=environment(tmp_path), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        service.close()
+
+    assert "The service of run 01abc is still at work" in said
+    assert process.returncode == 0
+    assert len(history(records(run)).get("loss")) == 20
+    assert run.jsonl.exists()
 
 
 def test_recover_finds_nothing_where_nothing_is_left(tmp_path: Path) -> None:
