@@ -101,6 +101,14 @@ def test_doctor_is_content_where_a_service_answers(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*/*/metrics.jsonl")) == []
 
 
+@pytest.mark.parametrize(("count", "said"), [(1, "1 run takes "), (2, "2 runs take ")])
+def test_doctor_says_how_much_runs_take(tmp_path: Path, count: int, said: str) -> None:
+    for number in range(count):
+        write_run(tmp_path, f"0{number}abc", digits_records(steps=2))
+
+    assert said in otel_ml(tmp_path, "doctor").stdout
+
+
 def test_doctor_fails_where_something_else_takes_otlp(tmp_path: Path) -> None:
     with stranger() as url:
         done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=url)
