@@ -68,6 +68,13 @@ class Exporter(ABC):
             RetryableExportError, PermanentExportError, ExporterClosedError
         """
 
+    def describe(self, run: RunInfo) -> None:  # noqa: B027 (most backends have no place for it: it may be left out)
+        """Take tags or notes that a later launch of the job gave; called between two `export`s.
+
+        Raises:
+            RetryableExportError: the backend is not reachable now; the pipeline calls again.
+        """
+
     def force_flush(self, timeout: float) -> None:  # noqa: B027 (most backends buffer nothing: an exporter may leave it out)
         """Hand everything exported so far to the backend, within `timeout` seconds."""
 

@@ -17,7 +17,7 @@ class RecordingExporter(Exporter):
 
     Attributes:
         records: everything exported.
-        run: what it was started for.
+        run: what it was started for, or told since.
         ended_with: the status `shutdown` was given, once `is_closed`.
 
     Examples:
@@ -41,6 +41,10 @@ class RecordingExporter(Exporter):
     def position(self) -> int | None:
         """Return nothing: memory does not survive a restart, so the pipeline's own mark counts."""
         return None
+
+    def describe(self, run: RunInfo) -> None:
+        """Keep `run`."""
+        self.run = run
 
     def export(self, records: Sequence[Record]) -> None:
         """Keep `records`."""

@@ -41,8 +41,8 @@ def init(
         rank: of this process among those of its role.
         world_size: how many they are.
         params: hyper-parameters, as for `log_params()`.
-        tags: labels.
-        notes: a free text.
+        tags: labels; those of a later launch of the run are added.
+        notes: a free text; that of a later launch replaces it.
         exporters: where the run is written: `"tensorboard,wandb"`.
         prefix: `""` leaves the role out of published names.
         topology: `{"dp": (coordinate, size)}` or a DeviceMesh; what `over="dp"` refers to.

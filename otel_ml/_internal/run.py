@@ -51,7 +51,11 @@ class Run:
         return {name: str(state["url"]) for name, state in exporters.items() if state.get("url")}
 
     def summary(self, values: Mapping[str, float]) -> None:
-        """Record final scalars: W&B summary, MLflow metric, TensorBoard hparams metric."""
+        """Record final scalars: W&B summary, MLflow metric, TensorBoard hparams metric.
+
+        Equal values of several ranks are one entry, that of the lowest; one that differs is `<name>/rank_<r>`, decided
+        at the end of the run.
+        """
         log_summary(values)
 
     def __enter__(self) -> Run:

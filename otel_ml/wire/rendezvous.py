@@ -5,6 +5,7 @@
     <runtime dir>/otel-ml-<uid>/<32 hex of SHA-256(experiment id, boot id)>/      0700, ours, no link
         lock            flock: who holds it starts the service, or removes the folder
         service.json    0600: endpoint, token, pid, run_dir, exporters; written by rename, removed at exit
+        run.json        0600: run_dir, exporters of the service that was announced last; stays as long as the folder
         spool/          one file a writer: what is not acknowledged yet
 """
 
@@ -23,7 +24,7 @@ from pathlib import Path
 
 from otel_ml.exceptions import WireError
 
-__all__ = ["Rendezvous", "Service", "boot_id", "is_private", "rendezvous_of", "run_folder"]
+__all__ = ["Home", "Rendezvous", "Service", "boot_id", "is_private", "rendezvous_of", "run_folder"]
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.\-]")
 
@@ -90,6 +91,14 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
+class Home:
+    """Where the run is written, whoever serves it: the content of `run.json`."""
+
+    run_dir: str
+    exporters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Rendezvous:
     """The rendezvous folder of one experiment on this host."""
 
@@ -104,6 +113,11 @@ class Rendezvous:
     def service_file(self) -> Path:
         """Address and token of the running service."""
         return self.folder / "service.json"
+
+    @property
+    def run_file(self) -> Path:
+        """Where the run is written: what is left in the spools belongs there, also when no service is announced."""
+        return self.folder / "run.json"
 
     @property
     def spool(self) -> Path:
@@ -155,6 +169,7 @@ class Rendezvous:
             if handle is None or self.service_file.exists():
                 return False
             self.spool.rmdir()
+            self.run_file.unlink(missing_ok=True)
             self.lock.unlink()
             self.folder.rmdir()
         except OSError:
@@ -173,16 +188,31 @@ class Rendezvous:
         except (OSError, WireError):
             return None
 
+    def read_home(self) -> Home | None:
+        """Return where the run is written, or None where no service was ever announced."""
+        if not is_private(self.folder.parent):
+            return None
+        try:
+            found = json.loads(self.run_file.read_text())
+            return Home(str(found["run_dir"]), tuple(str(name) for name in found["exporters"]))
+        except (OSError, KeyError, TypeError, ValueError, RecursionError):
+            return None  # as good as none: nobody but a damaged disk writes it so
+
     def publish(self, service: Service) -> None:
-        """Announce a service: write `service.json` by rename, 0600."""
+        """Announce a service: write `run.json` and `service.json` by rename, 0600."""
+        _write(self.run_file, json.dumps(asdict(Home(service.run_dir, service.exporters))))
         publish(self.service_file, service)
 
 
 def publish(path: Path, service: Service) -> None:
     """Write a service's address to `path` by rename, readable by this user only."""
+    _write(path, service.to_json())
+
+
+def _write(path: Path, content: str) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".service-")
     with os.fdopen(handle, "w") as file:
-        file.write(service.to_json())
+        file.write(content)
     Path(name).replace(path)
 
 

@@ -33,6 +33,7 @@ class Case:
         exporter: makes one; called with the working directory in a folder of the test, and in other processes.
         reader: module run as `python -m tests.contract.readers.<reader> <run dir> <run id>`; see `readers`.
         stores: the keys of the reader's answer, besides `scalars`, that the backend has a place for.
+        retold: the keys of the reader's answer that a later launch may change.
         package: what `start` cannot do without (`MissingDependencyError`); None where it needs nothing.
         value: what the backend stores of a double.
         param: what the backend stores of a parameter's value.
@@ -43,6 +44,7 @@ class Case:
     exporter: Callable[[], Exporter]
     reader: str
     stores: frozenset[str] = frozenset()
+    retold: frozenset[str] = frozenset()
     package: str | None = None
     value: Callable[[float], float] = same_double
     param: Callable[[JsonValue], JsonValue] = as_given
@@ -100,6 +102,7 @@ CASES = [
         made("mlflow"),
         reader="mlflow",
         stores=MEDIA | {"params", "summary", "artifacts", "tags", "status"},
+        retold=frozenset({"tags", "notes"}),
         package="mlflow",
         value=largest_instead_of_infinite,
         param=as_text,
@@ -109,6 +112,7 @@ CASES = [
         made("wandb", mode="offline"),
         reader="wandb",
         stores=MEDIA | {"params", "summary", "artifacts", "tags", "status"},
+        retold=frozenset({"tags", "notes"}),
         package="wandb",
     ),
     Case("parquet", made("parquet"), reader="parquet", package="pyarrow"),

@@ -7,6 +7,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -256,6 +257,26 @@ def test_every_kind_of_record_with_a_place_in_the_backend_is_stored_and_others_a
     assert {key: stored.other[key] for key in case.stores} == {key: wanted[key] for key in case.stores}
     steps = [record for record in records if isinstance(record, StepRecord)]
     assert in_order(as_text(stored.scalars)) == in_order(points(case, steps))
+
+
+def test_tags_of_later_launches_are_added_and_their_notes_replace_the_earlier_ones(case: Case, run_dir: Path) -> None:
+    first = replace(run_info(run_dir, RUN_ID), notes="first")
+    exporter = case.exporter()
+    exporter.start(first)
+    exporter.export(rows(1, 1))
+    exporter.describe(replace(first, tags=("contract", "second"), notes="second"))
+    exporter.export(rows(2, 2))
+    exporter.shutdown(TIMEOUT, None)
+    exporter = case.exporter()
+    exporter.start(replace(first, tags=("contract", "second", "third"), notes="third"))
+    exporter.export(rows(3, 3))
+    exporter.shutdown(TIMEOUT, RunStatus(4, AT + 4, "finished"))
+
+    stored = read(case, run_dir, RUN_ID)
+
+    said = {key: stored.other[key] for key in ("tags", "notes") if key in case.retold}
+    assert said == {key: {"tags": ["contract", "second", "third"], "notes": "third"}[key] for key in case.retold}
+    assert in_order(as_text(stored.scalars)) == in_order(points(case, rows(1, 3)))
 
 
 def test_a_run_that_failed_says_so(case: Case, run_dir: Path) -> None:

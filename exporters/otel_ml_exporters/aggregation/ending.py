@@ -9,6 +9,7 @@ from otel_ml_exporters.aggregation.lanes import PUBLISHED
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.stepless import WAITING_AXIS
 from otel_ml_exporters.aggregation.steps import Steps
+from otel_ml_exporters.aggregation.summaries import Summaries
 from otel_ml_exporters.aggregation.writer_state import WriterState
 from otel_ml_exporters.records import RunStatus, Summary
 
@@ -26,9 +27,10 @@ class Ending:
         last_goodbye: seconds since the epoch.
     """
 
-    def __init__(self, run: RunState, steps: Steps) -> None:
+    def __init__(self, run: RunState, steps: Steps, summaries: Summaries) -> None:
         self._run = run
         self._steps = steps
+        self._summaries = summaries
         self.state: Status = "running"
         self.last_goodbye: float | None = None
 
@@ -58,6 +60,7 @@ class Ending:
         self._close_all()
         self._run.stragglers.finish(list(self._run.lanes.tracks.values()))
         self.state = self._status()
+        self._summaries.decide()
         self._summarise()
         self._run.output.emit(RunStatus, time=self._run.now, status=self.state)
 

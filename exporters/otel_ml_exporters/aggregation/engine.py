@@ -30,6 +30,7 @@ from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.aggregation.snapshot import Snapshot
 from otel_ml_exporters.aggregation.spans import SpanIntake
 from otel_ml_exporters.aggregation.steps import Steps
+from otel_ml_exporters.aggregation.summaries import Summaries
 from otel_ml_exporters.aggregation.writer_state import WriterState
 from otel_ml_exporters.records import JsonValue
 
@@ -66,10 +67,13 @@ class Engine:
         self._room = Room(self._run)
         self._foreign = Foreign(self._run, self._steps, self._room)
         self._parameters = Parameters(self._run.output, settings.params)
-        self._items = Items(self._run.output, self._parameters)
+        self._summaries = Summaries(self._run.output, settings.summaries)
+        self._items = Items(self._run.output, self._parameters, self._summaries)
         self._spans = SpanIntake(self._run)
-        self._ending = Ending(self._run, self._steps)
-        self._snapshot = Snapshot(self._run, self._ending, self._foreign, self._parameters, self._spans)
+        self._ending = Ending(self._run, self._steps, self._summaries)
+        self._snapshot = Snapshot(
+            self._run, self._ending, self._foreign, self._parameters, self._summaries, self._spans
+        )
         self._takers: dict[type, Callable[[WriterState, Any], None]] = {
             Fragment: self._fragment,
             Manifest: self._manifest,

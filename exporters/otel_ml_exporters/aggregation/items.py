@@ -12,7 +12,8 @@ from otel_ml_exporters.aggregation.naming import item_name
 from otel_ml_exporters.aggregation.observation import Event
 from otel_ml_exporters.aggregation.output import Output
 from otel_ml_exporters.aggregation.parameters import Parameters
-from otel_ml_exporters.records import Artifact, Audio, HistogramValue, Image, JsonValue, Summary, Table, Text
+from otel_ml_exporters.aggregation.summaries import Summaries
+from otel_ml_exporters.records import Artifact, Audio, HistogramValue, Image, JsonValue, Table, Text
 
 __all__ = ["Items"]
 
@@ -24,12 +25,11 @@ _LONGEST_PATH = 1000
 class Items:
     """Emits a record for each event; they are not reduced and wait for no step."""
 
-    def __init__(self, output: Output, parameters: Parameters) -> None:
+    def __init__(self, output: Output, parameters: Parameters, summaries: Summaries) -> None:
         self._output = output
-        self._parameters = parameters
         self._takers: dict[str, Callable[[Event], None]] = {
             keys.EVENT_PARAMS: parameters.take,
-            keys.EVENT_SUMMARY: self._summary,
+            keys.EVENT_SUMMARY: summaries.take,
             keys.EVENT_TEXT: self._text,
             keys.EVENT_TABLE: self._table,
             keys.EVENT_IMAGE: self._image,
@@ -48,14 +48,6 @@ class Items:
                 "unreadable-event",
                 f"An event {event.kind!r} of rank {event.writer.rank} cannot be read and is left out: {error!r}.",
             )
-
-    def _summary(self, event: Event) -> None:
-        values = {
-            self._name(event, str(name)): float(value)
-            for name, value in _mapping(event.body).items()
-            if isinstance(value, (int, float))
-        }
-        self._output.emit(Summary, time=event.time_ns / 1e9, values=values)
 
     def _text(self, event: Event) -> None:
         self._output.emit(Text, **self._place(event), text=str(event.body))
@@ -137,7 +129,7 @@ class Items:
     @staticmethod
     def _name(event: Event, name: str | None = None) -> str:
         writer = event.writer
-        axis = event.axis if event.kind not in {keys.EVENT_SUMMARY, keys.EVENT_ARTIFACT} else None
+        axis = event.axis if event.kind != keys.EVENT_ARTIFACT else None
         named = name if name is not None else str(event.attributes.get(keys.NAME) or event.kind)
         return item_name(writer.role, axis, named, writer.rank, with_role=writer.with_role)
 

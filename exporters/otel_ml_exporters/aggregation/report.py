@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
 
 from otel_ml_exporters.aggregation.closing import Judge
+from otel_ml_exporters.aggregation.observation import Writer
 from otel_ml_exporters.aggregation.outcome import Counts, Holder, RunFacts, Status
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.spans import SpanIntake
@@ -18,6 +20,7 @@ def facts_of(run: RunState) -> RunFacts:
     """Return what the resources say about the run: the lowest (role, rank) that says it.
 
     What training says comes before what a Collector stamps on engines and nodes: whoever set that up need not know.
+    Tags of a later launch of that rank are added to the earlier ones; its notes replace them.
     """
     states = sorted(run.writers, key=_ORDER)
     ordered = [state.writer for native in (True, False) for state in states if state.native is native]
@@ -25,9 +28,15 @@ def facts_of(run: RunState) -> RunFacts:
         experiment_name=next((w.experiment_name for w in ordered if w.experiment_name), ""),
         run_name=next((w.run_name for w in ordered if w.run_name), ""),
         started_at=run.started_at if run.started_at is not None else run.now,
-        tags=next((w.tags for w in ordered if w.tags), ()),
-        notes=next((w.notes for w in ordered if w.notes), None),
+        tags=tuple(dict.fromkeys(tag for writer in _launches(ordered, "tags") for tag in writer.tags)),
+        notes=next((writer.notes for writer in reversed(_launches(ordered, "notes"))), None),
     )
+
+
+def _launches(ordered: Sequence[Writer], name: str) -> Sequence[Writer]:
+    """Return the writers of the lowest (role, rank) that says `name`, those that say it, the oldest first."""
+    saying = [writer for writer in ordered if getattr(writer, name)]
+    return [writer for writer in saying if (writer.role, writer.rank) == (saying[0].role, saying[0].rank)]
 
 
 def counts_of(run: RunState, spans: SpanIntake) -> Counts:

@@ -29,6 +29,7 @@ class EngineSettings:
         writers: most processes that ever sent anything; points of further ones are counted only.
         axes: most (role, axis) of the run; points on further ones are counted only.
         params: most hyper-parameters; further ones are said.
+        summaries: most values of `summary()` that are kept until the end of the run; further ones name their rank.
         identities: most points and events without a running number that are remembered in one `identity_memory_s`;
             where more come, each is remembered for a shorter time.
         series: most (role, name, attributes) of the run; points of further ones are counted only.
@@ -54,6 +55,7 @@ class EngineSettings:
     writers: int = 100_000
     axes: int = 1_000
     params: int = 10_000
+    summaries: int = 100_000
     identities: int = 500_000
     series: int = 100_000
     scraped_series: int = 10_000

@@ -1,8 +1,8 @@
 """An engine's memory as small entries (key → bytes): a commit writes what changed, a start reads all (ADR 0001).
 
-`run` · `said` · `findings` · `params` · `who/<n>` (a writer's resource) · `writer/<n>` (where it stands) ·
-`spans/<n>` · `track/<n>` · `lane/<n>` · `shape/<n>` · `stream/<digest>` · `recent/<generation>/<k>` · `unit/<n>` (what
-is known of it) and `unit/<n>/<k>` (its points, written once).
+`run` · `said` · `findings` · `params` · `summaries` · `who/<n>` (a writer's resource) · `writer/<n>` (where it
+stands) · `spans/<n>` · `track/<n>` · `lane/<n>` · `shape/<n>` · `stream/<digest>` · `recent/<generation>/<k>` ·
+`unit/<n>` (what is known of it) and `unit/<n>/<k>` (its points, written once).
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from otel_ml_exporters.aggregation.observation import SeriesKey
 from otel_ml_exporters.aggregation.parameters import Parameters
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.spans import SpanIntake
+from otel_ml_exporters.aggregation.summaries import Summaries
 from otel_ml_exporters.aggregation.training import TrainingClock
 
 __all__ = ["Snapshot"]
@@ -53,12 +54,19 @@ class Snapshot:
     """Writes and reads the state of one engine."""
 
     def __init__(
-        self, run: RunState, ending: Ending, foreign: Foreign, parameters: Parameters, spans: SpanIntake
+        self,
+        run: RunState,
+        ending: Ending,
+        foreign: Foreign,
+        parameters: Parameters,
+        summaries: Summaries,
+        spans: SpanIntake,
     ) -> None:
         self._run = run
         self._ending = ending
         self._foreign = foreign
         self._parameters = parameters
+        self._summaries = summaries
         self._spans = spans
         self._written: dict[str, bytes] = {}
         self._recent_chunks: dict[int, int] = {}
@@ -83,6 +91,9 @@ class Snapshot:
         if self._parameters.changed:
             self._parameters.changed = False
             out["params"] = _dump([[list(path), *owner] for path, owner in self._parameters.owners.items()])
+        if self._summaries.changed:
+            self._summaries.changed = False
+            out["summaries"] = _dump(self._summaries.state())
         if run.output.fresh_said:
             run.output.fresh_said = False
             out["said"] = _dump(list(run.output.said))
@@ -221,6 +232,7 @@ class Snapshot:
             self._foreign.streams[key] = Stream(start, time, tuple(stats), kept, received_at)
         for path, role, rank, text in json.loads(entries.get("params", {}).get("", b"[]")):
             self._parameters.owners[tuple(path)] = (role, rank, text)
+        self._summaries.restore(json.loads(entries.get("summaries", {}).get("", b"[]")))
         self._run.stragglers.restore(json.loads(entries.get("findings", {}).get("", b"[]")))
         self._run.output.said = dict.fromkeys(json.loads(entries.get("said", {}).get("", b"[]")))
 

@@ -49,11 +49,16 @@ def command(base: Path, keep: int | None, older_than: float | None, yes: bool) -
     never removed. What is in MLflow, in W&B or on another machine stays.
     """
     output = screen()
-    runs = [run for run in run_folders(base) if not is_live(run)]
+    found = run_folders(base)
+    runs = [run for run in found if not is_live(run)]
     sizes = {run.path: run.size() for run in runs}
     doomed = [run for run in runs if run in _beyond(runs, keep, older_than, sizes)]
     if not doomed:
-        output.line(f"Nothing to remove: {plural(len(runs), 'run')}, {size(sum(sizes.values()))} in {str(base)!r}.")
+        live = len(found) - len(runs)
+        beside = f", and {plural(live, 'run')} being recorded" if live else ""
+        output.line(
+            f"Nothing to remove: {plural(len(runs), 'run')}, {size(sum(sizes.values()))} in {str(base)!r}{beside}."
+        )
         return
     now = time.time()
     output.table(

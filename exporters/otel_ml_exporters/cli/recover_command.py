@@ -10,11 +10,13 @@ import click
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from otel_ml.config import Config, Endpoint
+from otel_ml.exceptions import ConfigError
 from otel_ml.explanation import explained
 from otel_ml_exporters.cli.figures import plural, thousands
 from otel_ml_exporters.cli.parameters import dir_option
 from otel_ml_exporters.cli.screen import Screen, screen
 from otel_ml_exporters.runs.recover import Recovered, Unfinished, recover, send, spools_of, unfinished
+from otel_ml_exporters.storage.database import StorageError
 
 __all__ = ["command"]
 
@@ -28,31 +30,29 @@ __all__ = ["command"]
 def command(base: Path, dry_run: bool, timeout: float) -> None:
     """Deliver what was recorded on this host and is in no backend yet: after a crash, a full disk, a power cut.
 
-    Where OTEL_EXPORTER_OTLP_ENDPOINT is set, what workers left is sent there, as they would have done; else it goes
-    into runs on this host. Runs that are being recorded are left alone. Running it again does no harm: nothing is
-    written twice.
+    A run that a job's own service wrote is finished in its folder, wherever that is, with the exporters it had. What
+    else workers left is sent to OTEL_EXPORTER_OTLP_ENDPOINT where that is set, as they would have done; otherwise it
+    goes into a run in the folder of all runs. Runs that are being recorded are left alone. Running it again does no
+    harm: nothing is written twice.
     """
     output = screen()
     config = Config.from_env()
-    found = unfinished(base.absolute())
+    base = base.absolute()
+    found = unfinished(base)
     if not found:
         output.line("Nothing to recover: every run on this host is delivered.")
         return
     left = 0
     for run in found:
         spools = f", {plural(run.spools, 'spool')} of workers" if run.spools else ""
-        output.line(f"{run.experiment}/{run.id}: not finished{spools}")
+        where = "" if run.base == base else f"; it belongs to {run.folder.path}"
+        output.line(f"{run.experiment}/{run.id}: not finished{spools}{where}")
         if dry_run:
             continue
         if config.is_remote and not run.has_folder:
             left += not _sent(run, config.endpoint, timeout, output)
-            continue
-        done = _recovered(run, base.absolute(), timeout, output)
-        if done.is_done:
-            output.line(f"  {_account(done)}")
         else:
-            left += 1
-            output.line(f"  not done within {timeout:.0f} s; see {base / run.experiment / run.id}, and run it again")
+            left += not _finished(run, timeout, output)
     if left:
         raise click.exceptions.Exit(1)
 
@@ -71,7 +71,21 @@ def _sent(run: Unfinished, endpoint: Endpoint, timeout: float, output: Screen) -
     return is_done
 
 
-def _recovered(run: Unfinished, base: Path, timeout: float, output: Screen) -> Recovered:
+def _finished(run: Unfinished, timeout: float, output: Screen) -> bool:
+    """Finish a run on this host; say how it went. One that cannot be served must not keep the others from it."""
+    try:
+        done = _recovered(run, timeout, output)
+    except (ConfigError, StorageError) as error:
+        output.line(f"  not done: {error}")
+        return False
+    if done.is_done:
+        output.line(f"  {_account(done)}")
+    else:
+        output.line(f"  not done within {timeout:.0f} s; see {run.folder.path}, and run it again")
+    return done.is_done
+
+
+def _recovered(run: Unfinished, timeout: float, output: Screen) -> Recovered:
     with Progress(
         TextColumn("{task.description}"), TimeElapsedColumn(),
         console=output.err, transient=True, disable=not output.is_terminal,
@@ -82,7 +96,7 @@ def _recovered(run: Unfinished, base: Path, timeout: float, output: Screen) -> R
             delivered, pending = account.get("delivered", 0), account.get("pending", 0)
             bar.update(task, description=f"{run.id}: {thousands(delivered)} values delivered, {pending} records left")
 
-        return recover(run, base, timeout, show)
+        return recover(run, timeout, show)
 
 
 def _account(done: Recovered) -> str:

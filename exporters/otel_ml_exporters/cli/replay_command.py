@@ -18,14 +18,17 @@ from otel_ml_exporters.config import ServiceConfig
 from otel_ml_exporters.experiments.exporters import exporter_makers
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, StepRecord
-from otel_ml_exporters.runs.folders import find
+from otel_ml_exporters.runs.folders import RunFolder, find
 from otel_ml_exporters.runs.late import with_late
 from otel_ml_exporters.runs.recording import RecordedRun, is_recording, read_recording
 from otel_ml_exporters.runs.reductions import ExtraReductions
 from otel_ml_exporters.runs.replay import Replayed, replay, run_info
-from otel_ml_exporters.runs.source import records
+from otel_ml_exporters.runs.source import RunUnreadableError, is_live, is_over_within, records
 
 __all__ = ["command"]
+
+_PATIENCE_S = 10.0
+"""How long the service of a job that has just ended may take to leave: usually 3 s."""
 
 Run = tuple[RunInfo, Sequence[Record]]
 
@@ -70,10 +73,10 @@ def command(
     Values that came too late for the service (late.otlp) are merged in. Nothing of SOURCE is changed.
     """
     output = screen()
-    runs = _runs_of(source, base, ExtraReductions(rules), output)
     makers, problems = exporter_makers(ServiceConfig.load(exporters=exporters, file=file).exporters)
     if problems:
         raise ConfigError(*problems)
+    runs = _runs_of(source, base, ExtraReductions(rules), output)
     lost = False
     for info, recorded in runs:
         if experiment is not None:
@@ -95,6 +98,7 @@ def _runs_of(source: str, base: Path, extra: ExtraReductions, output: Screen) ->
             f"the records of {source!r} are reduced already."
         )
     run = find(source, base)
+    _wait_until_over(run, output)
     merged = with_late(list(records(run)), run.path / "late.otlp")
     if merged.values:
         output.line(f"late.otlp: {plural(merged.values, 'value')} merged")
@@ -103,6 +107,16 @@ def _runs_of(source: str, base: Path, extra: ExtraReductions, output: Screen) ->
     if merged.torn:
         output.note(f"late.otlp: its last {merged.torn} bytes are left out: the service was killed in mid-write.")
     return [(run_info(run, merged.records), merged.records)]
+
+
+def _wait_until_over(run: RunFolder, output: Screen) -> None:
+    if is_live(run):
+        output.note(f"The service of run {run.id} is still at work: waiting for it.")
+    if not is_over_within(run, _PATIENCE_S):
+        raise RunUnreadableError(
+            f"A service has run {run.id!r} open: it is being recorded, or ended less than a minute ago. "
+            "Replay it when it is over."
+        )
 
 
 def _recording(path: Path, extra: ExtraReductions, output: Screen) -> Sequence[RecordedRun]:

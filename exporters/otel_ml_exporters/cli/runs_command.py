@@ -41,7 +41,7 @@ def command(base: Path, limit: int, as_json: bool) -> None:
                 str(row["id"]),
                 str(row["experiment"]),
                 str(row["status"]),
-                thousands(int(row["rows"])),
+                thousands(int(row["steps"])),
                 f"{age(time.time() - float(row['modified']))} ago",
                 size(int(row["bytes"])),
             ]
@@ -59,6 +59,7 @@ def _described(run: RunFolder) -> dict[str, str | int | float]:
         "id": run.id,
         "experiment": run.experiment,
         "status": "live" if is_live(run) else read.status if read is not None else "unreadable",
+        "steps": read.steps if read is not None else 0,
         "rows": read.rows if read is not None else 0,
         "modified": run.modified,
         "bytes": run.size(),

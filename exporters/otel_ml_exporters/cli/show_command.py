@@ -19,7 +19,7 @@ from otel_ml_exporters.cli.plot import plot, spark
 from otel_ml_exporters.cli.screen import Screen, screen
 from otel_ml_exporters.records import JsonValue
 from otel_ml_exporters.runs.folders import RunFolder, find
-from otel_ml_exporters.runs.history import History, Series, SeriesName, history
+from otel_ml_exporters.runs.history import History, Series, SeriesName, history, is_own
 from otel_ml_exporters.runs.source import records
 
 __all__ = ["command"]
@@ -41,7 +41,7 @@ def command(run: str, metrics: Sequence[str], base: Path, log: bool, height: int
     output = screen()
     folder = find(run, base)
     read = history(records(folder))
-    chosen = _chosen(read, metrics or ["*"], folder)
+    chosen = _chosen(read, metrics, folder) if metrics else list(read.matching("*"))
     if as_csv:
         _print_csv(chosen)
     elif metrics:
@@ -101,18 +101,29 @@ def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Ch
         ours = {name: value for name, value in values.items() if not name.startswith(("otel_ml/", "otel_ml."))}
         if ours:
             output.line(f"{title}  " + "  ".join(f"{name}={_shown(value)}" for name, value in ours.items()))
-    counts = [plural(count, kind.lower()) for kind, count in sorted(read.others.items()) if kind not in _IN_HEADER]
+    counts = [plural(read.others[kind], noun) for kind, noun in _NOUNS.items() if kind in read.others]
     output.line(", ".join([plural(read.rows, "row"), *counts, plural(read.amendments, "amended value")]), style="dim")
     output.line()
     output.table(
         ["metric", "axis", "steps", "last", "min", "max", ""],
         # What a user recorded first, what otel_ml says about itself last.
-        [_row(key, series) for key, series in sorted(chosen, key=lambda entry: "otel_ml/" in entry[0].name)],
+        [_row(key, series) for key, series in sorted(chosen, key=lambda entry: is_own(entry[0].name))],
         right=["steps", "last", "min", "max"],
     )
 
 
-_IN_HEADER = frozenset({"Params", "Summary", "RunStatus", "SpanBatch"})
+_NOUNS = {
+    "Artifact": "artifact",
+    "Audio": "audio clip",
+    "HistogramValue": "histogram",
+    "Image": "image",
+    "Table": "table",
+    "Text": "text",
+}
+"""Records that are counted in a line of their own; the others are shown as they are, or are steps."""
+
+_LONGEST = 80
+"""Characters of a parameter: a prompt or a list of files would hide the others."""
 
 
 def _flat(values: Mapping[str, JsonValue], prefix: str = "") -> dict[str, JsonValue]:
@@ -127,7 +138,8 @@ def _flat(values: Mapping[str, JsonValue], prefix: str = "") -> dict[str, JsonVa
 
 
 def _shown(value: object) -> str:
-    return compact(value) if isinstance(value, float) else str(value)
+    text = compact(value) if isinstance(value, float) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"
 
 
 def _row(key: SeriesName, series: Series) -> list[str]:

@@ -100,7 +100,7 @@ class Pipeline:
     ) -> None:
         self.name = name
         self._make = make
-        self._run = run
+        self._run = self._told = run
         self._source = source
         self._lost = dict(lost or {})
         self._mark = mark
@@ -124,6 +124,12 @@ class Pipeline:
             target=contextvars.copy_context().run, args=(self._work,), name=f"otel-ml-{self.name}", daemon=True
         )
         self._thread.start()
+
+    def describe(self, run: RunInfo) -> None:
+        """Tell the exporter, on its own thread, which tags and notes the run has now; the same ones are no news."""
+        if (run.tags, run.notes) != (self._run.tags, self._run.notes):
+            self._run = run
+            self._wake.set()
 
     @property
     def behind(self) -> int:
@@ -185,13 +191,14 @@ class Pipeline:
     def _start_exporter(self) -> Exporter:
         while True:
             try:
-                exporter = self._make()
-                exporter.start(self._run)
+                exporter, run = self._make(), self._run
+                exporter.start(run)
             except Exception as error:  # noqa: BLE001 (any failure to start is retried; the others go on)
                 state = "retrying" if isinstance(error, RetryableExportError) else "failed"
                 self._failed(error, state=state)
                 self._pause(getattr(error, "retry_after", None))
             else:
+                self._told = run
                 self._recovered()
                 self._set(state="running", url=exporter.url)
                 if exporter.notice is not None and exporter.notice != self._notice:
@@ -216,6 +223,7 @@ class Pipeline:
     def _step(self, exporter: Exporter) -> bool:
         """Deliver one batch, or wait for one; False when it is time to shut down."""
         self._wake.clear()
+        self._describe(exporter)
         records = self._read(exporter)
         if self._wants_more(records, exporter):
             records = self._fill(records, exporter)
@@ -226,6 +234,25 @@ class Pipeline:
             return False
         self._wake.wait(_IDLE_S)
         return True
+
+    def _describe(self, exporter: Exporter) -> None:
+        """Tell what is new about the run, with retries; what the backend refuses is said, and the records go on."""
+        while self._told is not self._run:
+            run = self._run
+            try:
+                exporter.describe(run)
+            except RestartExporterError:
+                raise
+            except RetryableExportError as error:
+                self._failed(error, state="retrying")
+                self._pause(error.retry_after)
+                continue
+            except Exception as error:  # noqa: BLE001 (tags must not hold the records up)
+                reason = error.sentence if isinstance(error, OtelMLError) else repr(error)
+                _log.warning("Exporter %s did not take tags or notes: %s", self.name, reason)
+                self._say("exporter-notice", f"Exporter {self.name!r} did not take tags or notes: {reason}")
+            self._told = run
+            self._recovered()
 
     def _wants_more(self, records: Sequence[Record], exporter: Exporter) -> bool:
         if not records or len(records) >= exporter.max_batch or _is_the_end(records[-1]):

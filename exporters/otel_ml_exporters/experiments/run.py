@@ -290,6 +290,8 @@ class ExperimentRun:
             return
         for name, make in self._settings.exporters.items():
             pipeline = self.pipelines.get(name)
+            if pipeline is not None:
+                pipeline.describe(self.info)
             if (anyhow or self.behind(name)) and (pipeline is None or pipeline.is_stopped):
                 self.pipelines[name] = self._pipeline(name, make)
                 with self.log.speaking():

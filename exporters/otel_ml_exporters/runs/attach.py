@@ -16,13 +16,10 @@ from otel_ml.wire import attributes as wire
 from otel_ml_exporters.config import ServiceConfig
 from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.runs.recover import Unfinished, alone, environment_of
-from otel_ml_exporters.runs.source import facts, is_live
+from otel_ml_exporters.runs.source import facts, is_over_within
 from otel_ml_exporters.service import Service
 
 __all__ = ["NotAttachedError", "attach"]
-
-_LOOK_S = 0.1
-"""How often a run that is being recorded is looked at."""
 
 _ANSWER_S = 10.0
 
@@ -52,14 +49,13 @@ def attach(folder: RunFolder, file: Path, *, name: str, kind: str, timeout: floa
         NotAttachedError: the run is being recorded, its database is missing, or an exporter did not take the file.
     """
     deadline = time.monotonic() + timeout
-    while is_live(folder) and time.monotonic() < deadline:  # the last of it may be on the way to a backend
-        time.sleep(_LOOK_S)
+    is_over = is_over_within(folder, timeout)
     if facts(folder) is None:
-        reason = "is being recorded" if is_live(folder) else "has no database of a service (state/run.db)"
+        reason = "has no database of a service (state/run.db)" if is_over else "is being recorded"
         raise NotAttachedError(
             f"Run {folder.id!r} {reason}. A report is attached to a run that is over: try again then."
         )
-    run = Unfinished(folder.id, folder.experiment, folder.id, 0, has_folder=True)
+    run = Unfinished(folder.id, folder.experiment, folder.id, folder.path.parent.parent, 0, has_folder=True)
     try:
         with alone(run.rendezvous) as is_alone:
             if not is_alone:
@@ -72,8 +68,7 @@ def attach(folder: RunFolder, file: Path, *, name: str, kind: str, timeout: floa
 
 
 def _served(run: Unfinished, folder: RunFolder, request: bytes, deadline: float) -> tuple[str, ...]:
-    environ = environment_of(run, folder.path.parent.parent)
-    service = Service(ServiceConfig.load(rendezvous=run.rendezvous.folder, environ=environ))
+    service = Service(ServiceConfig.load(rendezvous=run.rendezvous.folder, environ=environment_of(run)))
     service.start()
     try:
         _post(f"{service.endpoint}/v1/logs", service.token, request)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from otel_ml.wire.attributes import DEFAULT_AXIS, RESERVED_PREFIX
 from otel_ml_exporters.records import Artifact, JsonValue, Params, Record, RunStatus, StepRecord, Summary
 
-__all__ = ["History", "Series", "SeriesName", "history"]
+__all__ = ["History", "Series", "SeriesName", "history", "is_own"]
 
 
 class SeriesName(NamedTuple):
@@ -30,7 +31,7 @@ class History:
 
     Attributes:
         series: the last value of every (series, step); those of a newer attempt replace older ones.
-        amendments: values that were corrected or added after their step had been exported.
+        amendments: values that were corrected or added after their step had been exported, without otel_ml's own.
         rows: step records, amendments included.
         others: records of each kind that is not a step (`Text`, `Image`, …).
         status: of the last `RunStatus`; `running` where there is none.
@@ -68,11 +69,21 @@ class History:
 
     def _add_step(self, record: StepRecord) -> None:
         self.rows += 1
-        self.amendments += len(record.values) if record.amendment else 0
+        if record.amendment:
+            self.amendments += sum(not is_own(name) for name in record.values)
         self.began = record.time if self.began is None else min(self.began, record.time)
         self.ended = record.time if self.ended is None else max(self.ended, record.time)
         for name, value in record.values.items():
             self.series[SeriesName(record.axis, name)][record.step] = value
+
+    @property
+    def steps(self) -> int:
+        """How many steps have values of the user: of the axis `step`, or of the longest one where there is no such."""
+        axes: dict[str, set[int]] = {DEFAULT_AXIS: set()}
+        for key, series in self.series.items():
+            if not is_own(key.name):
+                axes.setdefault(key.axis, set()).update(series)
+        return len(axes[DEFAULT_AXIS]) or max(map(len, axes.values()))
 
     @property
     def seconds(self) -> float:
@@ -89,6 +100,16 @@ class History:
         for key in sorted(self.series, key=lambda key: key.name):
             if key.name == pattern or fnmatchcase(key.name, pattern):
                 yield key, dict(sorted(self.series[key].items()))
+
+
+def is_own(name: str) -> bool:
+    """Whether a published name is one of otel_ml's own.
+
+    Examples:
+        >>> is_own("otel_ml/lag/jsonl"), is_own("generator/otel_ml/attempt"), is_own("loss")
+        (True, True, False)
+    """
+    return f"/{RESERVED_PREFIX}" in f"/{name}"
 
 
 def history(records: Iterable[Record]) -> History:

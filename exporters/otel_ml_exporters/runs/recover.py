@@ -13,7 +13,7 @@ from typing import Any
 from otel_ml.config import Endpoint
 from otel_ml.recovery import send_leftovers
 from otel_ml.wire.attributes import EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME
-from otel_ml.wire.rendezvous import Rendezvous, rendezvous_of, run_folder
+from otel_ml.wire.rendezvous import Home, Rendezvous, rendezvous_of, run_folder
 from otel_ml.wire.spool import SUFFIX, read_spool
 from otel_ml_exporters.config import ServiceConfig
 from otel_ml_exporters.runs.folders import RunFolder, run_folders
@@ -31,15 +31,24 @@ class Unfinished:
     """A run that was left before everything was delivered.
 
     Attributes:
+        base: folder of all runs, in which it is finished: where its service wrote it.
         spools: files that its workers left.
         has_folder: a service of this host recorded it; else only workers' spools are here.
+        exporters: those of its service, as far as it is known.
     """
 
     id: str
     experiment: str
     name: str
+    base: Path
     spools: int
     has_folder: bool
+    exporters: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> RunFolder:
+        """Its folder."""
+        return RunFolder(run_folder(self.base, self.experiment, self.id))
 
     @property
     def rendezvous(self) -> Rendezvous:
@@ -67,17 +76,20 @@ class Recovered:
 
 
 def unfinished(base: Path) -> list[Unfinished]:
-    """Return the runs under `base` whose service was not done, and those of which only workers' spools are there."""
-    found = {run.id: run for run in (*_of_spools(base), *_of_folders(base))}
-    return [run for run in found.values() if not _is_served(run, base)]
+    """Return the runs under `base` whose service was not done, and those of which workers' spools are on this host.
+
+    A run of which a service was announced is finished where that wrote it. One of which there is no more than spools,
+    or whose folder is gone, is finished under `base`.
+    """
+    found = {run.folder.path.resolve(): run for run in (*_of_spools(base), *_of_folders(base))}
+    return [run for run in found.values() if not _is_served(run)]
 
 
-def recover(run: Unfinished, base: Path, timeout: float, progress: Callable[[Mapping[str, Any]], None]) -> Recovered:
+def recover(run: Unfinished, timeout: float, progress: Callable[[Mapping[str, Any]], None]) -> Recovered:
     """Serve a run until it is over: its journal, its outbox and the spools of its dead workers are delivered.
 
     Args:
         run: of `unfinished`.
-        base: folder of all runs.
         timeout: seconds it may take.
         progress: called often with the account of the run (`GET /otel_ml/runs/<id>`).
 
@@ -86,7 +98,7 @@ def recover(run: Unfinished, base: Path, timeout: float, progress: Callable[[Map
     """
     try:
         with alone(run.rendezvous) as is_alone:
-            return _served(run, base, timeout, progress) if is_alone else Recovered(is_done=False)
+            return _served(run, timeout, progress) if is_alone else Recovered(is_done=False)
     finally:
         run.rendezvous.remove()
 
@@ -106,8 +118,8 @@ def send(run: Unfinished, endpoint: Endpoint, timeout: float, say: Callable[[str
     return is_done
 
 
-def _served(run: Unfinished, base: Path, timeout: float, progress: Callable[[Mapping[str, Any]], None]) -> Recovered:
-    service = Service(ServiceConfig.load(rendezvous=run.rendezvous.folder, environ=environment_of(run, base)))
+def _served(run: Unfinished, timeout: float, progress: Callable[[Mapping[str, Any]], None]) -> Recovered:
+    service = Service(ServiceConfig.load(rendezvous=run.rendezvous.folder, environ=environment_of(run)))
     service.start()
     account: Mapping[str, Any] = {}
     deadline = time.monotonic() + timeout
@@ -137,7 +149,7 @@ def _of_folders(base: Path) -> Iterator[Unfinished]:
         mark = folder.database.with_name("open")
         if mark.exists():
             run_id = mark.read_text(encoding="utf-8") or folder.id
-            yield Unfinished(run_id, folder.experiment, run_id, spools_of(run_id), has_folder=True)
+            yield Unfinished(run_id, folder.experiment, run_id, base, spools_of(run_id), has_folder=True)
 
 
 def _of_spools(base: Path) -> Iterator[Unfinished]:
@@ -148,8 +160,18 @@ def _of_spools(base: Path) -> Iterator[Unfinished]:
         resource = _attributes(read_spool(spools[0]).resource)
         if EXPERIMENT_ID in resource:
             run_id, experiment = resource[EXPERIMENT_ID], resource.get(EXPERIMENT_NAME, "default")
-            has_folder = RunFolder(run_folder(base, experiment, run_id)).is_run()
-            yield Unfinished(run_id, experiment, resource.get(RUN_NAME, run_id), len(spools), has_folder)
+            home = _home(Rendezvous(folder.parent))
+            where = base if home is None else Path(home.run_dir).parent.parent
+            has_folder = home is not None or RunFolder(run_folder(base, experiment, run_id)).is_run()
+            exporters = () if home is None else home.exporters
+            name = resource.get(RUN_NAME, run_id)
+            yield Unfinished(run_id, experiment, name, where, len(spools), has_folder, exporters)
+
+
+def _home(rendezvous: Rendezvous) -> Home | None:
+    """Return where the run was written; None where no service was announced, or its folder is gone."""
+    home = rendezvous.read_home()
+    return home if home is not None and Path(home.run_dir).is_dir() else None
 
 
 def _attributes(resource: bytes) -> Mapping[str, str]:
@@ -160,21 +182,22 @@ def _attributes(resource: bytes) -> Mapping[str, str]:
     return {pair.key: pair.value.string_value for pair in message.attributes}
 
 
-def _is_served(run: Unfinished, base: Path) -> bool:
+def _is_served(run: Unfinished) -> bool:
     service = run.rendezvous.read_service()
     is_announced = service is not None and _is_running(service.pid)
-    return is_announced or is_live(RunFolder(run_folder(base, run.experiment, run.id)))
+    return is_announced or is_live(run.folder)
 
 
-def environment_of(run: Unfinished, base: Path) -> Mapping[str, str]:
+def environment_of(run: Unfinished) -> Mapping[str, str]:
     """Return the environment of the run's service: its identity, and the exporters it had."""
-    known = facts(RunFolder(run_folder(base, run.experiment, run.id)))
-    exporters = ",".join(mark.name for mark in known.exporters) if known is not None else ""
+    known = facts(run.folder)
+    had = tuple(mark.name for mark in known.exporters) if known is not None else ()
+    exporters = ",".join(had or run.exporters)
     identity = {
         "OTEL_ML_EXPERIMENT_ID": run.id,
         "OTEL_ML_EXPERIMENT_NAME": run.experiment,
         "OTEL_ML_RUN_NAME": run.name,
-        "OTEL_ML_DIR": str(base),
+        "OTEL_ML_DIR": str(run.base),
     }
     return {**os.environ, **identity, **({"OTEL_ML_EXPORTERS": exporters} if exporters else {})}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,9 +16,12 @@ from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.runs.follow import Follower, with_own_file
 from otel_ml_exporters.storage.codec import decode
 
-__all__ = ["ExporterMark", "Facts", "RunUnreadableError", "facts", "is_live", "records"]
+__all__ = ["ExporterMark", "Facts", "RunUnreadableError", "facts", "is_live", "is_over_within", "records"]
 
 _LOCKED = ("locked", "busy")
+
+_LOOK_S = 0.1
+"""How often a run that is being recorded is looked at."""
 
 
 class RunUnreadableError(OtelMLError):
@@ -71,6 +75,19 @@ def is_live(run: RunFolder) -> bool:
     except sqlite3.OperationalError as error:
         return any(word in str(error) for word in _LOCKED)
     return False
+
+
+def is_over_within(run: RunFolder, timeout: float) -> bool:
+    """Wait at most `timeout` seconds until no service has the run open; return whether that is so.
+
+    A service stays some seconds after the end of its job, and longer where a backend is slow.
+    """
+    deadline = time.monotonic() + timeout
+    while is_live(run):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_LOOK_S)
+    return True
 
 
 def facts(run: RunFolder) -> Facts | None:

@@ -14,6 +14,7 @@ non-finite numbers are the strings "nan", "inf", "-inf"; a key is left out where
     histograms  [[name, step, edges, counts], …]
     artifacts   [[name, path in it, SHA-256 of the content], …]
     tags        [tag, …]
+    notes       "a free text"
     status      "running", "finished", "failed" or "killed"
 """
 

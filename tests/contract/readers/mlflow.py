@@ -46,6 +46,7 @@ def read(run_dir: Path, run_id: str) -> dict[str, object]:
         "histograms": [[name, step, *histogram(data)] for name, step, data in step_files(files, "histograms")],
         "artifacts": list(artifacts(files)),
         "tags": sorted(value for key, value in tags.items() if not key.startswith(("mlflow.", "otel_ml.", "ml."))),
+        "notes": tags.get("mlflow.note.content", ""),
         "status": run.info.status.lower(),
     }
 

@@ -41,12 +41,14 @@ class Answer:
         self.config: dict[str, object] = {}
         self.summary: dict[str, object] = {}
         self.tags: list[str] = []
+        self.notes = ""
         self.drawn: set[str] = set()
         self.axes: set[str] = set()
 
     def as_json(self) -> dict[str, object]:
         params = dict(leaves("", {key: value for key, value in self.config.items() if key != "_wandb"}))
-        return {**self.lists, "params": params, "summary": self.summary, "tags": self.tags, "status": self.status}
+        said = {"tags": self.tags, "notes": self.notes, "status": self.status}
+        return {**self.lists, "params": params, "summary": self.summary, **said}
 
     def add(self, record: Any) -> None:
         kind = record.WhichOneof("record_type")
@@ -55,7 +57,7 @@ class Answer:
             handler(getattr(record, kind))
 
     def on_run(self, run: Any) -> None:
-        self.tags = sorted(run.tags)
+        self.tags, self.notes = sorted(run.tags), run.notes
 
     def on_config(self, config: Any) -> None:
         for item in config.update:

@@ -66,11 +66,13 @@ class MlflowExporter(Exporter):
         try:
             with translated(export_error):
                 opened = open_run(run, uri)
+                session = Session(opened)
+                session.describe(run)
         except PermanentExportError as error:
             raise ConfigError(
                 f"mlflow: cannot open a run at {uri!r}: {error.sentence}", slug="exporter-failing"
             ) from error
-        self._session = Session(opened)
+        self._session = session
         self._url = run_page(uri, opened)
 
     def position(self) -> int | None:
@@ -85,6 +87,12 @@ class MlflowExporter(Exporter):
             raise PermanentExportError("mlflow: export before start. Call start(run) first.", slug="exporter-order")
         with translated(export_error):
             self._session.write(records)
+
+    def describe(self, run: RunInfo) -> None:
+        """Add tags, replace notes."""
+        if self._session is not None and not self._closed:
+            with translated(export_error):
+                self._session.describe(run)
 
     def shutdown(self, timeout: float, status: RunStatus | None) -> None:
         """Set the run's status; every earlier call of `export` has already stored its records.

@@ -8,7 +8,7 @@ from typing import Any
 from otel_ml_exporters.backends.mlflow.artifacts import Files
 from otel_ml_exporters.backends.mlflow.params import reconciled
 from otel_ml_exporters.backends.mlflow.points import Points
-from otel_ml_exporters.backends.mlflow.tracking import OpenRun
+from otel_ml_exporters.backends.mlflow.tracking import OpenRun, description
 from otel_ml_exporters.records import (
     Artifact,
     Audio,
@@ -16,6 +16,7 @@ from otel_ml_exporters.records import (
     Image,
     Params,
     Record,
+    RunInfo,
     RunStatus,
     StepRecord,
     Summary,
@@ -37,6 +38,7 @@ class Session:
         self._run_id = opened.run_id
         self._points = Points(opened.client, opened.run_id, opened.tags, opened.metric_names)
         self._params = dict(opened.params)
+        self._tags = dict(opened.tags)
         self._conflicts = opened.tags.get(_PARAM_CONFLICTS, "").splitlines()
         files = Files(opened.client, opened.run_id, opened.tags)
         self._handlers: Mapping[type, Callable[[Any], None]] = {
@@ -68,6 +70,16 @@ class Session:
             if handler is not None:
                 handler(record)
         self._points.send(new[-1].seq)
+
+    def describe(self, run: RunInfo) -> None:
+        """Add tags that are new, and set the notes where they are others than before."""
+        from mlflow.entities import RunTag
+
+        new = description(run, self._tags)
+        if new:
+            tags = [RunTag(key, value) for key, value in new.items()]
+            self._client.log_batch(self._run_id, tags=tags, synchronous=True)
+            self._tags |= new
 
     def set_status(self, record: RunStatus) -> None:
         """Set RUNNING, FINISHED, FAILED or KILLED."""

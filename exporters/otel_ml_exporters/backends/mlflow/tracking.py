@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import logging
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +24,14 @@ from otel_ml_exporters.records import RunInfo
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-__all__ = ["RUN_ID", "OpenRun", "load_mlflow", "open_run", "run_page", "tracking_uri"]
+__all__ = ["RUN_ID", "OpenRun", "description", "load_mlflow", "open_run", "run_page", "tracking_uri"]
 
 RUN_ID = "otel_ml.run_id"
 """Tag that holds `ml.experiment.id`: MLflow gives its runs ids of its own."""
+
+_NOTES = "mlflow.note.content"
+_NOTES_SAID = "otel_ml.notes"
+"""Tag that holds a digest of the notes of the run: those that a person has edited since then stay."""
 
 _OPENING_TIMEOUT = 30.0
 
@@ -110,6 +115,20 @@ def run_page(uri: str, opened: OpenRun) -> str:
     return f"{page}?workflowType=machine_learning"
 
 
+def description(run: RunInfo, tags: Mapping[str, str]) -> dict[str, str]:
+    """Return the tags that say what is new about the run.
+
+    Args:
+        run: what is said now.
+        tags: as they are stored.
+    """
+    new = {key: value for key, value in tags_of(run.tags).items() if key not in tags}
+    digest = hashlib.sha256((run.notes or "").encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    if run.notes and tags.get(_NOTES_SAID) != digest:
+        new |= {_NOTES: run.notes, _NOTES_SAID: digest}
+    return new
+
+
 def _root(run: RunInfo) -> Path:
     """Return `OTEL_ML_DIR`: the run's folder is `<experiment>/<id>` in it."""
     return run.dir.resolve().parent.parent
@@ -184,10 +203,7 @@ def _experiment(client: MlflowClient, run: RunInfo, uri: str) -> str:
 
 
 def _create(client: MlflowClient, run: RunInfo, experiment_id: str) -> Any:
-    tags = tags_of(run.tags)
-    tags[RUN_ID] = run.id
-    if run.notes:
-        tags["mlflow.note.content"] = run.notes
+    tags = {**description(run, {}), RUN_ID: run.id}
     return client.create_run(
         experiment_id, start_time=round(run.started_at * 1000), tags=tags, run_name=run.name or run.id
     )

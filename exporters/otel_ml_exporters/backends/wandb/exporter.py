@@ -30,7 +30,7 @@ from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.wandb.connection import MODES
 from otel_ml_exporters.backends.wandb.core import kill_core
 from otel_ml_exporters.backends.wandb.errors import export_error
-from otel_ml_exporters.backends.wandb.opening import OpenRun, Options, load_wandb, open_run
+from otel_ml_exporters.backends.wandb.opening import OpenRun, Options, load_wandb, open_run, tags_of
 from otel_ml_exporters.backends.wandb.session import Session
 from otel_ml_exporters.backends.wandb.transaction_log import LogTail
 from otel_ml_exporters.errors import (
@@ -117,6 +117,15 @@ class WandbExporter(Exporter):
             self._session.write(records)
         if self._awaited is None:
             self._awaited = (self._session.last_row, time.monotonic() + _ON_DISK_S)
+
+    def describe(self, run: RunInfo) -> None:
+        """Add tags to those that W&B has, replace notes."""
+        if self._opened is None or self._closed:
+            return
+        opened = self._opened.run
+        with translated(export_error):
+            opened.tags = tuple(dict.fromkeys((*opened.tags, *tags_of(run, self._options))))
+            opened.notes = self._options.notes or run.notes
 
     def _check_the_disk(self) -> None:
         """Rows that are not in the transaction log long after they were handed over never will be: its disk is full.

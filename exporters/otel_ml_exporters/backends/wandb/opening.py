@@ -20,7 +20,7 @@ from otel_ml_exporters.backends.wandb.names import identifier
 from otel_ml_exporters.errors import RetryableExportError
 from otel_ml_exporters.records import RunInfo
 
-__all__ = ["OpenRun", "Options", "load_wandb", "open_run"]
+__all__ = ["OpenRun", "Options", "load_wandb", "open_run", "tags_of"]
 
 _MAX_TAG = 64
 _SECOND_POLL = 0.05
@@ -151,14 +151,13 @@ def _init(wandb: Any, run: RunInfo, options: Options, decision: Decision) -> tup
 def _arguments(wandb: Any, run: RunInfo, options: Options) -> dict[str, Any]:
     known = wandb.Settings.model_fields
     settings = {name: value for name, value in _SETTINGS.items() if name in known}
-    tags = dict.fromkeys(tag[:_MAX_TAG] for tag in (*run.tags, *options.tags) if tag)
     project = options.project or os.environ.get("WANDB_PROJECT") or run.experiment
     return {
         "project": identifier(project, 128),
         "entity": options.entity,
         "group": options.group,
         "job_type": options.job_type,
-        "tags": list(tags),
+        "tags": tags_of(run, options),
         "notes": options.notes or run.notes,
         "id": identifier(run.id),
         "name": run.name or run.id,
@@ -167,6 +166,11 @@ def _arguments(wandb: Any, run: RunInfo, options: Options) -> dict[str, Any]:
         "dir": str(run.dir.resolve().parent.parent),
         "settings": wandb.Settings(**settings),
     }
+
+
+def tags_of(run: RunInfo, options: Options) -> list[str]:
+    """Return the run's tags and the configured ones, as W&B takes them."""
+    return list(dict.fromkeys(tag[:_MAX_TAG] for tag in (*run.tags, *options.tags) if tag))
 
 
 def _position(opened: Any, mode: str, log: Path, before: str | None) -> int | None:

@@ -31,7 +31,8 @@ def folder_checks(base: Path) -> Iterator[Check]:
         yield Check("ok", f"{str(base)!r} can be written, {size(free)} are free")
     runs = run_folders(base)
     taken, most = sum(run.size() for run in runs), int(DIR_MAX.read().value)
-    state = f"{plural(len(runs), 'run')} take {size(taken)} of {size(most)} (OTEL_ML_DIR_MAX)"
+    verb = "takes" if len(runs) == 1 else "take"
+    state = f"{plural(len(runs), 'run')} {verb} {size(taken)} of {size(most)} (OTEL_ML_DIR_MAX)"
     if taken > most:
         yield Check("wrong", state, "otel-ml gc removes the oldest")
     else:

@@ -29,6 +29,22 @@ def test_eight_ranks_ddp_close_each_step_when_the_last_rank_is_done() -> None:
     assert service.records[-1].status == "finished"
 
 
+def test_a_later_launch_adds_tags_and_replaces_notes_and_the_lowest_rank_counts() -> None:
+    service = Service()
+    launches = [
+        [Rank(1, instance="a1", tags=("rank 1",), notes="of rank 1"), Rank(0, instance="a0", tags=("one", "both"))],
+        [Rank(0, instance="b0", tags=("both", "two"), notes="second"), Rank(1, instance="b1", tags=("rank 1",))],
+        [Rank(0, instance="c0")],
+    ]
+
+    for step, ranks in enumerate(launches):
+        service.take(*[rank.step(step, {"loss": 1.0}) for rank in ranks], *[rank.bye() for rank in ranks])
+        service.restart()
+
+    assert service.engine.facts.tags == ("one", "both", "two")
+    assert service.engine.facts.notes == "second"
+
+
 def test_only_rank_0_logs_and_each_step_closes_with_it() -> None:
     service, lone = Service(), Rank(0, world_size=8)
 

@@ -8,7 +8,7 @@ from otel_ml_exporters.aggregation.engine import Engine
 from otel_ml_exporters.aggregation.observation import ForeignPoint, Partials, SeriesKey
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.aggregation.training import MAX_ENTRIES
-from otel_ml_exporters.records import Params
+from otel_ml_exporters.records import Params, Summary
 from tests.strategies import START, Rank, Service, writer
 
 SCRAPER = writer(role="gpu")
@@ -80,6 +80,17 @@ def test_parameters_beyond_the_limit_are_left_out_and_said() -> None:
 
     assert [record.params for record in service.records if isinstance(record, Params)] == [{"a": 1, "b": {"c": 2}}]
     assert any("More than 2 parameters" in notice and "'b.d'" in notice for notice in service.notices)
+
+
+def test_summaries_beyond_the_limit_are_published_with_the_rank_in_their_name() -> None:
+    service, ranks = Service(EngineSettings(summaries=2)), [Rank(rank, world_size=3) for rank in range(3)]
+
+    service.take(*[rank.event("ml.summary", {"final": 0.5}) for rank in ranks])
+    service.take(*[rank.bye() for rank in ranks])
+
+    found = [record.values for record in service.records if isinstance(record, Summary)]
+    assert found[:2] == [{"final": 0.5}, {"final/rank_2": 0.5}]
+    assert not any("final" in values for values in found[2:])
 
 
 def test_identities_are_forgotten_sooner_where_more_come_than_can_be_remembered() -> None:

@@ -5,12 +5,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from otel_ml_exporters.cli import main
+from otel_ml_exporters.records import Audio, HistogramValue, Params, Record, StepRecord, Text
+from otel_ml_exporters.runs.folders import RunFolder
+from otel_ml_exporters.storage.outbox import Outbox
 from tests.recorded_run import digits_records, write_run
 
 Run = Callable[..., tuple[int, str, str]]
@@ -29,6 +34,14 @@ def otel_ml(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyt
     return run
 
 
+@pytest.fixture
+def live_run(tmp_path: Path) -> Iterator[RunFolder]:
+    """Return a run that a service has open."""
+    run = write_run(tmp_path, "01live", digits_records(steps=3), exporters=[])
+    with closing(Outbox(run.database)):
+        yield run
+
+
 def test_runs_lists_what_is_there_newest_first(otel_ml: Run, tmp_path: Path) -> None:
     old = write_run(tmp_path, "01old", digits_records(steps=5))
     write_run(tmp_path, "02new", digits_records(steps=7))
@@ -40,6 +53,25 @@ def test_runs_lists_what_is_there_newest_first(otel_ml: Run, tmp_path: Path) -> 
     assert status == 0
     assert out.index("02new") < out.index("01old")
     assert "finished" in out
+
+
+def test_runs_counts_steps_of_the_user_not_rows(otel_ml: Run, tmp_path: Path) -> None:
+    steps: list[Record] = [StepRecord(at + 1, "trainer", "step", at, 0, 1.0 + at, {"loss": 1.0}) for at in range(5)]
+    again = StepRecord(6, "trainer", "step", 4, 0, 9.0, {"loss": 2.0}, amendment=True)
+    own = StepRecord(7, "trainer", "step", 5, 0, 9.0, {"otel_ml/lag/jsonl": 0.0})
+    other = StepRecord(8, "trainer", "time", 3, 0, 9.0, {"load": 0.5})
+    write_run(tmp_path, "01abc", [*steps, again, own, other])
+    rollouts = [StepRecord(at + 1, "trainer", "rollout", at, 0, 1.0, {"reward": 1.0}) for at in range(3)]
+    write_run(tmp_path, "02rl", rollouts)
+    write_run(tmp_path, "03text", [Text(1, 1.0, "t", "step", 0, "no step at all")])
+
+    _, out, _ = otel_ml("runs", "--json")
+    _, shown, _ = otel_ml("runs")
+
+    found = {row["id"]: (row["steps"], row["rows"]) for row in map(json.loads, out.splitlines())}
+    assert found == {"01abc": (5, 8), "02rl": (3, 3), "03text": (0, 0)}
+    [line] = [line for line in shown.splitlines() if line.startswith("01abc")]
+    assert line.split()[3] == "5"
 
 
 def test_runs_says_what_to_try_where_there_is_none(otel_ml: Run) -> None:
@@ -58,6 +90,35 @@ def test_show_prints_every_series_with_its_last_value(otel_ml: Run, tmp_path: Pa
     row = next(line for line in out.splitlines() if line.startswith("loss"))
     assert row.split()[:4] == ["loss", "step", "10", "0.2"]
     assert "ranks=4" in out
+
+
+def test_show_counts_what_is_no_scalar_in_words_and_amended_values_of_the_user_only(
+    otel_ml: Run, tmp_path: Path
+) -> None:
+    place: dict[str, Any] = {"time": 1.0, "axis": "step", "step": 0}
+    recorded: list[Record] = [
+        StepRecord(1, "trainer", "step", 0, 0, 1.0, {"loss": 1.0}),
+        StepRecord(2, "trainer", "step", 0, 0, 2.0, {"otel_ml/lag/jsonl": 1.0, "loss": 2.0}, amendment=True),
+        HistogramValue(3, name="a", edges=(0.0, 1.0), counts=(1.0,), **place),
+        HistogramValue(4, name="b", edges=(0.0, 1.0), counts=(1.0,), **place),
+        Audio(5, name="c", wav=b"", sample_rate=8000, **place),
+    ]
+    write_run(tmp_path, "01abc", recorded, exporters=[])
+
+    _, out, _ = otel_ml("show", "01abc")
+
+    assert "2 rows, 1 audio clip, 2 histograms, 1 amended value" in out.splitlines()
+
+
+def test_show_shortens_a_long_parameter_and_says_how_long_it_is(otel_ml: Run, tmp_path: Path) -> None:
+    params = {"lr": 0.1, "prompt": "x" * 9_000, "seed": 3}
+    write_run(tmp_path, "01abc", [Params(1, 1.0, params)])
+
+    _, out, _ = otel_ml("show", "01abc")
+
+    shown = " ".join(out.split())
+    assert "x… (9,000 characters) seed=3" in shown
+    assert shown.count("x") < 100
 
 
 def test_show_plots_several_metrics_by_glob(otel_ml: Run, tmp_path: Path) -> None:
@@ -154,6 +215,17 @@ def test_gc_removes_only_what_was_asked_for_and_only_with_consent(
     assert not old.path.parent.exists()
 
 
+def test_gc_says_that_a_run_is_being_recorded(otel_ml: Run, live_run: RunFolder, tmp_path: Path) -> None:
+    write_run(tmp_path, "01old", digits_records(steps=2))
+
+    _, out, _ = otel_ml("gc")
+
+    said = " ".join(out.split())
+    assert said.startswith("Nothing to remove: 1 run, ")
+    assert said.endswith(", and 1 run being recorded.")
+    assert live_run.path.exists()
+
+
 def test_gc_understands_ages_and_says_what_an_age_is(otel_ml: Run, tmp_path: Path) -> None:
     write_run(tmp_path, "02new", digits_records(steps=2))
 
@@ -229,3 +301,23 @@ def test_every_command_has_help_with_an_example(otel_ml: Run, command: str) -> N
     assert status == 0
     assert "Example" in out
     assert f"otel-ml {command}" in " ".join(out.split())
+
+
+def test_replay_of_a_run_that_is_being_recorded_says_so(
+    otel_ml: Run, live_run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("otel_ml_exporters.cli.replay_command._PATIENCE_S", 0.0)
+
+    status, _, err = otel_ml("replay", live_run.id, "--to", "jsonl")
+
+    assert status == 1
+    assert "A service has run '01live' open" in err
+    assert "Replay it when it is over" in err
+
+
+def test_replay_names_an_unknown_exporter_before_it_waits(otel_ml: Run, live_run: RunFolder) -> None:
+    status, _, err = otel_ml("replay", live_run.id, "--to", "jsonll")
+
+    assert status == 1
+    assert "Did you mean 'jsonl'?" in err
+    assert "still at work" not in err

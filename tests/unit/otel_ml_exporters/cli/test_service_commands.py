@@ -23,6 +23,7 @@ from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.runs.history import history
 from otel_ml_exporters.runs.source import records
+from otel_ml_exporters.storage.outbox import Outbox
 from tests.otlp import FakeWriter, write_spool
 from tests.otlp_server import otlp_server
 from tests.ports import free_port
@@ -98,6 +99,14 @@ def test_doctor_is_content_where_a_service_answers(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
     assert f"an otel_ml service answers at {url}" in done.stdout
     assert list(tmp_path.glob("*/*/metrics.jsonl")) == []
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 run takes "), (2, "2 runs take ")])
+def test_doctor_says_how_much_runs_take(tmp_path: Path, count: int, said: str) -> None:
+    for number in range(count):
+        write_run(tmp_path, f"0{number}abc", digits_records(steps=2))
+
+    assert said in otel_ml(tmp_path, "doctor").stdout
 
 
 def test_doctor_fails_where_something_else_takes_otlp(tmp_path: Path) -> None:
@@ -216,6 +225,21 @@ def test_replay_names_an_unknown_exporter(tmp_path: Path) -> None:
     assert "Did you mean 'jsonl'?" in done.stderr
 
 
+def test_replay_waits_for_the_service_of_a_job_that_has_just_ended(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=20), exporters=[])
+    command = [*PROGRAM, "replay", "latest", "--to", "jsonl"]
+    service = Outbox(run.database)
+    with subprocess.Popen(command, env=environment(tmp_path), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        service.close()
+
+    assert "The service of run 01abc is still at work" in said
+    assert process.returncode == 0
+    assert len(history(records(run)).get("loss")) == 20
+    assert run.jsonl.exists()
+
+
 def test_recover_finds_nothing_where_nothing_is_left(tmp_path: Path) -> None:
     write_run(tmp_path, "01abc", digits_records(steps=2))
 
@@ -243,6 +267,64 @@ def test_recover_delivers_the_spools_of_a_dead_job_and_says_what_it_did(tmp_path
     assert found == dict.fromkeys(range(10), 0.25)
     assert "Nothing to recover" in again.stdout
     assert not rendezvous.folder.exists()
+
+
+def left_by_a_dead_service(base: Path, run_id: str) -> RunFolder:
+    """Leave what is there after `kill -9` of a job in another folder and of its service."""
+    folder = RunFolder(base / "elsewhere" / "digits" / run_id)
+    folder.path.mkdir(parents=True)
+    rendezvous = rendezvous_of(run_id, {"XDG_RUNTIME_DIR": str(base)})
+    rendezvous.create()
+    writer = FakeWriter(experiment=run_id, extra={"ml.experiment.name": "digits"})
+    write_spool(rendezvous.spool / "rank0-000000.spool", writer, range(10))
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    rendezvous.publish(Announcement("http://127.0.0.1:9", "", ended.pid, str(folder.path), ("jsonl",)))
+    return folder
+
+
+@pytest.mark.parametrize("is_withdrawn", [False, True], ids=["killed", "stopped"])
+def test_recover_finishes_a_run_in_its_own_folder_with_its_own_exporters(tmp_path: Path, is_withdrawn: bool) -> None:
+    folder = left_by_a_dead_service(tmp_path, "01dead")
+    rendezvous = rendezvous_of("01dead", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    if is_withdrawn:
+        rendezvous.service_file.unlink()
+    here = {"OTEL_ML_DIR": str(tmp_path / "here"), "OTEL_ML_EXPORTERS": "tensorboard", "OTEL_ML_END_SILENCE": "1000"}
+
+    done = otel_ml(tmp_path, "recover", **here)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"it belongs to {folder.path}" in done.stdout
+    assert "10 values of 1 spool and the journal delivered to jsonl, 0 lost" in done.stdout
+    assert history(records(folder)).get("loss") == dict.fromkeys(range(10), 0.25)
+    assert not (tmp_path / "here").exists()
+    assert not list(folder.path.glob("tensorboard"))
+    assert not rendezvous.folder.exists()
+
+
+def test_recover_adopts_no_run_whose_folder_cannot_be_used_and_goes_on_with_the_others(tmp_path: Path) -> None:
+    folder = left_by_a_dead_service(tmp_path, "01dead")
+    (folder.path / "state").write_text("a file where a folder has to be")
+    other = left_by_a_dead_service(tmp_path, "02dead")
+
+    done = otel_ml(tmp_path, "recover", OTEL_ML_DIR=str(tmp_path / "here"), OTEL_ML_END_SILENCE="1000")
+
+    [spool] = rendezvous_of("01dead", {"XDG_RUNTIME_DIR": str(tmp_path)}).spool.glob("*.spool")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert str(folder.path / "state") in done.stdout
+    assert spool.stat().st_size
+    assert len(history(records(other)).get("loss")) == 10
+    assert not (tmp_path / "here").exists()
+
+
+def test_recover_takes_a_run_whose_folder_is_gone_into_the_folder_of_all_runs(tmp_path: Path) -> None:
+    left_by_a_dead_service(tmp_path, "01dead").path.rmdir()
+    here = {"OTEL_ML_DIR": str(tmp_path / "here"), "OTEL_ML_EXPORTERS": "jsonl", "OTEL_ML_END_SILENCE": "1000"}
+
+    done = otel_ml(tmp_path, "recover", **here)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(history(records(RunFolder(tmp_path / "here" / "digits" / "01dead"))).get("loss")) == 10
 
 
 def test_recover_sends_what_a_job_with_a_service_elsewhere_left_to_its_endpoint(tmp_path: Path) -> None:

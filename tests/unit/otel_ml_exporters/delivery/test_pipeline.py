@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -190,6 +191,49 @@ def test_the_backends_own_position_counts_more_than_ours(
     driver.drain(exporter, MemorySource(steps(5)), delivered=stored)
 
     assert seqs(exporter) == expected
+
+
+def test_an_exporter_is_told_what_a_later_launch_says_about_the_run(driver: Driver) -> None:
+    exporter, source = RecordingExporter(), MemorySource(steps(1))
+    pipeline = driver.start(exporter, source)
+    eventually(lambda: exporter.records)
+
+    pipeline.describe(replace(driver.run, tags=("second",)))
+
+    eventually(lambda: exporter.run is not None and exporter.run.tags == ("second",))
+    source.add(*steps(1, first=2))
+    eventually(lambda: pipeline.status.delivered == 2)
+
+
+@pytest.mark.parametrize(
+    ("error", "tries", "said"),
+    [
+        (RetryableExportError("away"), 2, "away It is tried again"),
+        (PermanentExportError("too long"), 1, "did not take tags or notes: too long"),
+    ],
+)
+def test_a_backend_that_does_not_take_tags_is_asked_again_or_says_so_and_gets_its_records(
+    driver: Driver, error: Exception, tries: int, said: str
+) -> None:
+    class Unwilling(RecordingExporter):
+        tried = 0
+
+        def describe(self, run: RunInfo) -> None:
+            self.tried += 1
+            if self.tried == 1:
+                raise error
+
+    exporter, source = Unwilling(), MemorySource(steps(1))
+    pipeline = driver.start(exporter, source)
+    eventually(lambda: exporter.records)
+
+    pipeline.describe(replace(driver.run, notes="new"))
+    source.add(*steps(1, first=2))
+    eventually(lambda: pipeline.status.delivered == 2)
+
+    assert exporter.tried == tries
+    assert [sentence for sentence in driver.said if said in sentence]
+    assert pipeline.status.problem is None
 
 
 def test_every_thins_steps_and_nothing_else(driver: Driver) -> None:

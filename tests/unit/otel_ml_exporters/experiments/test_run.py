@@ -7,8 +7,24 @@ import pytest
 from otel_ml_exporters.experiments.run import ExperimentRun, RunSettings
 from otel_ml_exporters.records import Artifact
 from otel_ml_exporters.telemetry import Telemetry
+from otel_ml_exporters.testing import RecordingExporter
 from tests.full_disk import no_file_larger_than
 from tests.strategies import START, Rank
+from tests.waiting import eventually
+
+
+def test_an_exporter_at_work_is_told_the_tags_of_a_later_launch(tmp_path: Path) -> None:
+    exporter = RecordingExporter()
+    run = ExperimentRun("exp", tmp_path, RunSettings({"recording": lambda: exporter}), Telemetry(), journal="j")
+    for entry, rank in enumerate([Rank(0, instance="a", tags=("one",)), Rank(0, instance="b", tags=("two",))], 1):
+        run.observe(entry, rank.step(entry, {"x": 1.0}), START + entry)
+        run.advance(START + entry)
+        run.commit()
+        eventually(lambda: exporter.run is not None and exporter.records)
+
+    eventually(lambda: exporter.run is not None and exporter.run.tags == ("one", "two"))
+    run.ask_to_stop(10)
+    run.close()
 
 
 def test_a_file_that_finds_no_space_is_tried_again_with_all_that_was_decided_with_it(tmp_path: Path) -> None:
