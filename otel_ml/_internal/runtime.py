@@ -268,6 +268,11 @@ class Runtime:
         """Whether a run was started and not ended."""
         return self._run is not None
 
+    @property
+    def is_chosen(self) -> bool:
+        """Whether a run is active that an `init()` with other arguments would not leave (ADR 0023)."""
+        return self._run is not None and not self._is_implicit
+
     def _is_running(self) -> bool:
         return self._worker is not None or (self._config is not None and (self._config.disabled or self._is_asleep))
 

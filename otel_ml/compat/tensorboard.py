@@ -38,7 +38,7 @@ class _Writers:
 
     def enter(self, writer: SummaryWriter, run_id: str | None) -> tuple[otel_ml.Run, str]:
         """Begin the run, or join it; return it with the prefix of this writer's names."""
-        run = otel_ml.init() if RUNTIME.is_active else self._begin(writer, run_id)
+        run = otel_ml.init() if RUNTIME.is_chosen else self._begin(writer, run_id)
         if run.id != self._run_id:  # the program has ended the run of the writers before
             self._run_id, self.open = run.id, []
             self.counts.forget()

@@ -57,7 +57,7 @@ class Tracking:
             if backend not in EXPORTERS and backend != CONSOLE:
                 known = ", ".join(sorted([CONSOLE, *EXPORTERS]))
                 not_kept(f"Tracking(default_backend={backend!r})", f"no exporter writes there. There are: {known}.")
-        self._joins = RUNTIME.is_active
+        self._joins = RUNTIME.is_chosen
         if self._joins:
             self._run = otel_ml.init()
         else:

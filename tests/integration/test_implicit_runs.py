@@ -166,6 +166,33 @@ def test_a_run_that_others_were_told_of_is_not_left(server: OtlpServer, tmp_path
     assert len(runs_of(server, "v")) == 1
 
 
+INTERFACES = {
+    "wandb": "from otel_ml.compat import wandb; wandb.init(project='my-exp'); wandb.log({'v': 1})",
+    "mlflow": """
+from otel_ml.compat import mlflow
+mlflow.set_experiment('my-exp')
+with mlflow.start_run():
+    mlflow.log_metric('v', 1)
+""",
+    "verl": "from otel_ml.compat.verl import Tracking; Tracking('my-exp', 'one', ['console']).log({'v': 1}, 0)",
+    "itwinai": """
+from otel_ml.compat.itwinai import MLFlowLogger
+with MLFlowLogger(experiment_name='my-exp').start_logging() as logger:
+    logger.log(1.0, 'v', kind='metric')
+""",
+}
+
+
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_a_run_begun_by_another_interface_wins_too(server: OtlpServer, tmp_path: Path, interface: str) -> None:
+    program = f"import otel_ml\notel_ml.log({{'load': 1}}, step=0)\n{INTERFACES[interface]}"
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert [name.partition("/")[0] for name in runs_of(server, "load")] == ["default"]
+    assert [name.partition("/")[0] for name in runs_of(server, "v")] == ["my-exp"]
+
+
 RANKS = """
     import os, subprocess, sys
     environ = {{**os.environ, "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0"}}

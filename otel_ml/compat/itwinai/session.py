@@ -59,7 +59,7 @@ class Session:
         A nested run is a part of its parent's: a role of its own in a process of its own, else a prefix.
         """
         nested = (arguments.get("name") or "nested") if parent_run_id else None
-        if RUNTIME.is_active:
+        if RUNTIME.is_chosen:
             run = otel_ml.init()
             self._say_what_is_not_done(run, arguments, run_id or parent_run_id)
             prefix = nested

@@ -87,7 +87,7 @@ class _State:
 
     def begin(self, run_id: str | None, name: str | None, tags: Mapping[str, Any], notes: str | None) -> ActiveRun:
         """Begin the run of the process, or join the one there is."""
-        is_owner = not RUNTIME.is_active
+        is_owner = not RUNTIME.is_chosen
         if is_owner:
             experiment = self.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or None
             chosen = run_id or os.environ.get("MLFLOW_RUN_ID") or None

@@ -134,7 +134,7 @@ def init(
 
 
 def _started(asked: Asked, run_id: str | None, name: str | None) -> Run:
-    joins = RUNTIME.is_active  # begun by the program itself or by another of these interfaces
+    joins = RUNTIME.is_chosen  # begun by the program itself or by another of these interfaces
     if joins:
         begun = otel_ml.init()
     else:
