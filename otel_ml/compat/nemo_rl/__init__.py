@@ -30,6 +30,7 @@ from otel_ml.compat.nemo_rl.config_types import (
 from otel_ml.compat.nemo_rl.experiment_dir import get_next_experiment_dir
 from otel_ml.compat.nemo_rl.flatten import flatten_dict
 from otel_ml.compat.nemo_rl.grad_norm import warn_if_inf_grad_norm
+from otel_ml.compat.nemo_rl.gym_tables import should_log_nemo_gym_full_result_tables
 from otel_ml.compat.nemo_rl.logger import Logger, LoggerInterface
 from otel_ml.compat.nemo_rl.rich_logging import configure_rich_logging
 from otel_ml.compat.nemo_rl.samples import print_message_log_samples
@@ -59,6 +60,7 @@ __all__ = [
     "get_next_experiment_dir",
     "log_container_init_timing",
     "print_message_log_samples",
+    "should_log_nemo_gym_full_result_tables",
     "warn_if_inf_grad_norm",
     "write_checkpoint_status",
 ]

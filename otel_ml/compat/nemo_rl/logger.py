@@ -15,6 +15,7 @@ from otel_ml.compat.nemo_rl import jsonl, timelines, token_errors
 from otel_ml.compat.nemo_rl.config import settings_from
 from otel_ml.compat.nemo_rl.step_metrics import StepMetrics
 from otel_ml.compat.nemo_rl.values import values_of
+from otel_ml.compat.tracking.counts import WITHIN
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import say
 
@@ -113,7 +114,7 @@ class Logger(LoggerInterface):
         step_metric: str | None = None,
         step_finished: bool = False,
     ) -> None:
-        """Record metrics as `<prefix>/<name>`.
+        """Record metrics as `<prefix>/<name>`; of a name's values at one step the last counts.
 
         Args:
             metrics: numbers, arrays and tensors of one element; lists and longer arrays are recorded as `/mean`,
@@ -132,7 +133,7 @@ class Logger(LoggerInterface):
             if axis is None:
                 self._enter(index)
             values = values_of(placed)
-            otel_ml.log(values.numbers, step=index, axis=axis)
+            otel_ml.log(values.numbers, step=index, axis=axis, within=WITHIN)
             for name, text in values.texts.items():
                 otel_ml.log_text(name, text, step=index, axis=axis)
             for name, (data, columns) in values.tables.items():

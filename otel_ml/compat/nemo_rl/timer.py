@@ -71,7 +71,7 @@ class Timer:
         self._context: Mapping[str, object] = context or {}
         if "hostname" not in self._context:
             self._context = {**self._context, "hostname": socket.gethostname()}
-        self._elapsed: dict[str, list[float]] = {}
+        self._timers: dict[str, list[float]] = {}  # by NeMo RL's name: its drivers look whether a label is in it
         self._running: dict[str, _Running] = {}
         self._markers: dict[str, list[Marker]] = {}
         # Between finding a label's list and adding to it, another thread may take the list away.
@@ -144,9 +144,9 @@ class Timer:
             KeyError: there is none.
         """
         with self._lock:
-            if label not in self._elapsed:
-                raise KeyError(f"nothing was measured as {label!r}; there are {sorted(self._elapsed)}")
-            return list(self._elapsed[label])
+            if label not in self._timers:
+                raise KeyError(f"nothing was measured as {label!r}; there are {sorted(self._timers)}")
+            return list(self._timers[label])
 
     def get_latest_elapsed(self, label: str) -> float:
         """Return the newest duration of a label in seconds.
@@ -170,7 +170,7 @@ class Timer:
     def get_timing_metrics(self, reduction_op: str | Mapping[str, str] = "mean") -> dict[str, float | list[float]]:
         """Return every label reduced: by one operation, or by that of the label; other labels as lists."""
         with self._lock:
-            measured = {label: list(samples) for label, samples in self._elapsed.items()}
+            measured = {label: list(samples) for label, samples in self._timers.items()}
         if isinstance(reduction_op, str):
             reduction_op = dict.fromkeys(measured, reduction_op)
         for unknown in sorted(set(reduction_op.values()) - set(_REDUCTIONS)):
@@ -188,12 +188,12 @@ class Timer:
     def drain(self, label: str) -> float:
         """Return the sum of a label's durations, 0 where there is none, and forget them."""
         with self._lock:
-            return float(sum(self._elapsed.pop(label, ())))
+            return float(sum(self._timers.pop(label, ())))
 
     def reset(self, label: str | None = None) -> None:
         """Forget durations, measurements that run, and marks: all, or those of one label."""
         with self._lock:
-            for kept in (self._elapsed, self._running, self._markers):
+            for kept in (self._timers, self._running, self._markers):
                 if label is None:
                     kept.clear()
                 else:
@@ -210,7 +210,7 @@ class Timer:
 
     def _keep(self, label: str, elapsed_s: float) -> None:
         with self._lock:
-            self._elapsed.setdefault(label, []).append(elapsed_s)
+            self._timers.setdefault(label, []).append(elapsed_s)
 
     def _debug(self, label: str, event: str, should_log: bool) -> None:
         if should_log and _LOGGER.isEnabledFor(logging.DEBUG):

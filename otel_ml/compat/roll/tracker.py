@@ -15,6 +15,7 @@ import numpy as np
 import otel_ml
 from otel_ml.compat.roll.reducing import is_several, reduce_metrics
 from otel_ml.compat.roll.tags import published, reduction_of
+from otel_ml.compat.tracking.counts import WITHIN
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import say
 
@@ -32,6 +33,9 @@ _ARGUMENTS = {
 }
 """What the trackers' arguments are for `otel_ml.init()`."""
 
+Reduction = tuple[str, str | None]
+"""Across ranks, and within one first: of a rank's numbers the last counts, of its lists every element."""
+
 _REDUCED_ALREADY = {"std": "mean", "p50": "mean", "p99": "mean"}
 """A number under such a key is a deviation or a quantile already; that of one number would be 0, or itself."""
 
@@ -43,14 +47,15 @@ class BaseTracker:
         self.log_history: list[dict[str, Any]] = []
 
     def log(self, values: Mapping[str, Any], step: int, **keywords: Any) -> None:
-        """Record values at a step: numbers, lists (each element counts), texts, and groups of them.
+        """Record values at a step: numbers (the last of a step counts), lists (each element does), texts, and groups.
 
         Never waits for a backend, and never raises.
 
         Args:
             values: key → value. A key may end with its reduction over all elements and ranks: `@sum`, `_p99`, `/max`.
             step: the global step.
-            **keywords: `weight=` of the values in the mean, `over=` a topology dimension; others are not used.
+            **keywords: `weight=` of the values in the mean, of which each counts then; `over=` a topology dimension;
+                others are not used.
         """
 
     def finish(self) -> None:
@@ -73,7 +78,7 @@ class Tracker(BaseTracker):
         self._prints = prints
 
     def log(self, values: Mapping[str, Any], step: int, **keywords: Any) -> None:
-        by_reduction: dict[str, dict[str, Any]] = {}
+        by_reduction: dict[Reduction, dict[str, Any]] = {}
         numbers: dict[str, Any] = {}
         for key, value in _flat(values):
             if type(value) in (float, int):  # nearly all: nothing of it has to be looked at
@@ -86,9 +91,12 @@ class Tracker(BaseTracker):
                 otel_ml.log_text(published(key), value, step=step)
             elif (flat := _records(value)) is not None:
                 by_reduction.setdefault(_reduction(key, value), {})[published(key)] = flat
-        for reduction, found in by_reduction.items():
-            weight = keywords.get("weight") if reduction == "mean" else None
-            otel_ml.log(found, step=step, reduce=reduction, weight=weight, over=keywords.get("over"))
+        weight, over = keywords.get("weight"), keywords.get("over")
+        for (across, within), found in by_reduction.items():
+            if weight is not None and across == "mean":  # each value is a part of the mean
+                otel_ml.log(found, step=step, reduce=across, weight=weight, over=over)
+            else:
+                otel_ml.log(found, step=step, reduce=across, within=within, over=over)
         self._remember(numbers, step)
 
     def finish(self) -> None:
@@ -163,13 +171,13 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, (int, float, str, np.number))
 
 
-def _reduction(key: str, value: Any) -> str:
+def _reduction(key: str, value: Any) -> Reduction:
     has_several = is_several(value) or len(getattr(value, "shape", ())) > 0
-    return reduction_of(key) if has_several else _of_one_number(key)[1]
+    return (reduction_of(key), None) if has_several else _of_one_number(key)[1]
 
 
 @lru_cache(maxsize=4096)
-def _of_one_number(key: str) -> tuple[str, str]:
-    """Return the name under which a number is published, and its reduction across ranks."""
+def _of_one_number(key: str) -> tuple[str, Reduction]:
+    """Return the name under which a number is published, and its reduction."""
     tag = reduction_of(key)
-    return published(key), _REDUCED_ALREADY.get(tag, tag)
+    return published(key), (_REDUCED_ALREADY.get(tag, tag), WITHIN)

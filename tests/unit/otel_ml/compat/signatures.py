@@ -52,6 +52,7 @@ SIGNATURES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "Logger.log_plot_token_mult_prob_error": ("data", "step", "name"),
         "flatten_dict": ("d", "sep", "expand_lists"),
         "configure_rich_logging": ("level", "show_time", "show_path"),
+        "should_log_nemo_gym_full_result_tables": ("wandb_enabled", "wandb_config"),
         "print_message_log_samples": ("message_logs", "rewards", "num_samples", "step"),
         "get_next_experiment_dir": ("base_log_dir",),
         "Timer.__init__": ("context",),

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from otel_ml.compat.nemo_rl import Logger, MLflowLogger, SwanlabLogger, TensorboardLogger, WandbLogger
+from otel_ml.compat.nemo_rl import (
+    Logger,
+    MLflowLogger,
+    SwanlabLogger,
+    TensorboardLogger,
+    WandbLogger,
+    should_log_nemo_gym_full_result_tables,
+)
 from otel_ml.compat.nemo_rl.config import settings_from
 from otel_ml.exceptions import ConfigError
 from otel_ml.testing import Capture
@@ -202,3 +209,18 @@ def test_monitor_gpus_samples_this_host(
     assert logger.gpu_monitor is not None
     logger.gpu_monitor.stop()
     assert otel_ml_capture.values("system.memory.usage", axis="time")
+
+
+@pytest.mark.parametrize(
+    ("is_on", "section", "expected"),
+    [
+        (True, {"log_nemo_gym_full_result_tables": True}, True),
+        (True, {"log_nemo_gym_full_result_tables": False}, False),
+        (True, {"project": "grpo-dev"}, False),
+        (False, {"log_nemo_gym_full_result_tables": True}, False),
+    ],
+)
+def test_full_results_of_nemo_gym_become_tables_where_wandb_is_on_and_its_section_says_so(
+    is_on: bool, section: Any, expected: bool
+) -> None:
+    assert should_log_nemo_gym_full_result_tables(wandb_enabled=is_on, wandb_config=section) is expected

@@ -44,6 +44,20 @@ def test_names_get_the_prefix(logger: Logger, otel_ml_capture: Capture) -> None:
     }
 
 
+def test_of_a_name_that_is_logged_twice_at_a_step_the_last_value_counts(
+    logger: Logger, otel_ml_capture: Capture
+) -> None:
+    for stalled_s in (60.0, 120.0, 180.0):
+        logger.log_metrics({"step_stall_s": stalled_s, "steps": [stalled_s, 0.0]}, 7, prefix="watchdog")
+        logger.log_metrics({"epoch": 1, "seen": torch.tensor(stalled_s)}, 7, prefix="val", step_metric="epoch")
+
+    points = {(point.axis, point.name): point for point in otel_ml_capture.points}
+    assert points["step", "watchdog/step_stall_s"].value == 180.0
+    assert points["step", "watchdog/steps/max"].value == 180.0
+    assert points["val", "val/seen"].value == 180.0
+    assert {point.reduction for point in points.values()} == {"last>mean"}
+
+
 @pytest.mark.feature("N4", "better", "an axis of its own in every backend, not in W&B alone")
 def test_a_step_metric_is_an_axis_of_its_own_and_keeps_its_name(logger: Logger, otel_ml_capture: Capture) -> None:
     logger.log_metrics({"ray/ray_step": 70, "node.0.gpu.1.util": 0.9}, 70, prefix="ray", step_metric="ray/ray_step")

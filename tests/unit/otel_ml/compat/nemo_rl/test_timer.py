@@ -113,6 +113,15 @@ def test_all_labels_are_reduced_by_one_operation_or_each_by_its_own(caplog: pyte
     assert "get_timing_metrics('total')" in caplog.text
 
 
+def test_a_driver_sums_the_labels_that_were_measured_as_nemo_rls_own_does() -> None:
+    timer = filled(1.0, 2.0, label="init/total")
+    timer.record("idle/validation", 5.0)
+    timer.drain("idle/validation")
+
+    labels = ["init/total", "idle/buffer_starvation", "idle/validation"]
+    assert {label: timer.reduce(label, "sum") for label in labels if label in timer._timers} == {"init/total": 3.0}
+
+
 def test_what_a_timer_returns_is_not_its_own_list() -> None:
     timer = filled(1.0)
 

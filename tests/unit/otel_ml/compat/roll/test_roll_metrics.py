@@ -219,6 +219,15 @@ def test_durations_are_counted_also_of_what_raises() -> None:
     assert durations.log() == {}
 
 
+def test_durations_without_a_name_have_the_keys_that_rolls_scheduler_looks_up_also_where_nothing_was_taken() -> None:
+    durations = DurationTracker()
+    durations.observe(0.5)
+    durations.observe(1.5)
+
+    assert durations.log() == {"count": 2, "min": 0.5, "max": 1.5, "mean": 1.0}
+    assert durations.log() == {"count": 0, "min": 0.0, "max": 0.0, "mean": 0.0}
+
+
 @pytest.mark.feature("R16", "yes", "a table of some, a file of all, kept in the run")
 def test_trajectories_are_a_table_and_a_file(captured: Capture, tmp_path: Path) -> None:
     rows = [{"prompt": f"p{place}", "reward": place / 10} for place in range(12)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,7 @@ def test_a_number_that_is_a_deviation_already_stays_what_it_is(captured: Capture
     tracker.log(metrics, step=0)
 
     assert captured.values("advantages") == [1.0]
-    assert the_point(captured, "advantages").reduction == "mean"
+    assert the_point(captured, "advantages").reduction == "last>mean"
 
 
 @pytest.mark.feature("R4", "better", "lists, arrays, tensors and numpy numbers are kept")
@@ -126,6 +126,27 @@ def test_the_history_asks_no_device_for_a_value(captured: Capture, tracker: Trac
     tracker.log({"loss": OnDevice(), "losses": [OnDevice()], "lr": 0.5}, step=3)
 
     assert tracker.log_history == [{"step": 3, "metrics": {"lr": 0.5}}]
+
+
+@pytest.mark.parametrize("key", ["loss", "loss@sum", "loss@max", "loss@std"])
+@pytest.mark.parametrize("kind", [float, np.float32, np.array])
+def test_of_a_number_that_is_logged_twice_at_a_step_the_last_counts(
+    captured: Capture, tracker: Tracker, key: str, kind: Callable[[float], Any]
+) -> None:
+    for value in (3.0, 1.0):
+        tracker.log({key: kind(value)}, step=1)
+
+    point = the_point(captured, "loss")
+    assert (point.step, point.value) == (1, 1.0)
+    assert point.reduction.startswith("last>")
+
+
+def test_of_lists_that_are_logged_twice_at_a_step_each_element_counts(captured: Capture, tracker: Tracker) -> None:
+    for values in ([1.0, 2.0], [6.0]):
+        tracker.log({"reward": values}, step=1)
+
+    point = the_point(captured, "reward")
+    assert (point.count, point.mean, point.reduction) == (3, 3.0, "mean")
 
 
 def test_a_weight_counts_in_means_only(captured: Capture, tracker: Tracker) -> None:
