@@ -36,6 +36,11 @@ _SPARSE = (
     "device."
 )
 
+_NO_NUMBERS = (
+    "The norm of {!r} leaves it out, and any like it: it holds {}, not the numbers that it stands for. Leave it out of "
+    "Norms(…) where it is quantised and does not train."
+)
+
 Copies = int | Callable[[str, Any], int] | None
 
 
@@ -158,6 +163,7 @@ class Norms:
             _record_norm(rows["norm"], _total(squares) * self._world)
 
     def _parts(self, named: Iterable[tuple[str, Any]]) -> Iterator[_Part]:
+        codes: tuple[str, Any] | None = None
         for name, tensor in named:
             is_cut = is_distributed(tensor)
             copies = self._copies_of(name, tensor, is_cut=is_cut)
@@ -165,7 +171,10 @@ class Norms:
                 local = _held(tensor) if is_cut else tensor
                 # Of a plain tensor whose copies the user counts, nothing tells into how many parts it is cut.
                 shards = shards_of(tensor) if is_cut else 1 if self._copies is None else None
-                local = local.detach()
+                local = _numbers(local.detach())
+                if local is None:
+                    codes = codes or (name, tensor.dtype)
+                    continue
                 if not local.is_sparse:
                     yield _Part(name, local, 1.0 / copies, shards)
                 elif local.is_cpu:
@@ -173,6 +182,8 @@ class Norms:
                     yield _Part(name, stored, 1.0 / copies, shards, local.numel() - stored.numel())
                 else:
                     guard.say("sparse-tensor", _SPARSE.format(name))
+        if codes is not None:  # a model may have hundreds: the first stands for all
+            guard.say("quantised-tensor", _NO_NUMBERS.format(*codes))
 
     def _copies_of(self, name: str, tensor: Any, *, is_cut: bool) -> int:
         if callable(self._copies):
@@ -249,6 +260,19 @@ def _held(tensor: Any) -> Any:
 
     with torch.no_grad():  # else what it returns begins a graph of its own
         return held(tensor)
+
+
+def _numbers(local: Any) -> Any:
+    """Return elements that torch computes with, or None of codes: whole numbers, or several in a byte.
+
+    Those of 8 bits are only stored, and made wider.
+    """
+    dtype = local.dtype
+    if dtype.is_complex or (dtype.is_floating_point and dtype.itemsize > 1):
+        return local
+    if dtype.is_floating_point and str(dtype).startswith("torch.float8"):
+        return local.float()
+    return None
 
 
 def _norm(local: Any) -> Any:

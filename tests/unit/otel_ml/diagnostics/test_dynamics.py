@@ -129,6 +129,36 @@ def test_shards_on_other_ranks_add_up(otel_ml_capture: Capture) -> None:
     assert {point.rank for point in otel_ml_capture.points if point.name == "param/abs_max"} == {0, 1}
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.bool])
+@pytest.mark.parametrize("each", [None, "."])
+def test_a_quantised_parameter_is_left_out_of_the_norm_and_said_once(
+    otel_ml_capture: Capture, dtype: torch.dtype, each: str | None
+) -> None:
+    base = torch.nn.Parameter(torch.ones(3, dtype=dtype), requires_grad=False)
+    named = [("base", base), ("head", base), ("lora", torch.nn.Parameter(torch.full((4,), 2.0)))]
+    norms = dynamics.Norms(named, each=each)
+    for step in range(2):
+        otel_ml.set_step(step)
+        norms.record_parameters()
+
+    assert otel_ml_capture.values("param/sum_of_squares") == [16.0, 16.0]
+    assert {point.max for point in otel_ml_capture.points if point.name == "param/norm"} == {4.0}
+    (notice,) = otel_ml_capture.notices
+    assert f"'base' leaves it out, and any like it: it holds {dtype}" in notice
+
+
+def test_a_parameter_of_8_bits_counts_as_the_numbers_it_holds(otel_ml_capture: Capture) -> None:
+    narrow = torch.nn.Parameter(torch.tensor([3.0, 0.0, -4.0]).to(torch.float8_e4m3fn), requires_grad=False)
+    otel_ml.set_step(0)
+
+    dynamics.Norms([("w", narrow), ("b", torch.nn.Parameter(torch.zeros(1)))]).record_parameters()
+
+    assert {point.max for point in otel_ml_capture.points if point.name == "param/norm"} == {5.0}
+    assert otel_ml_capture.values("param/abs_max") == [4.0]
+    assert otel_ml_capture.values("param/zeros") == [2.0]
+    assert otel_ml_capture.notices == []
+
+
 @pytest.mark.feature(
     "N33", "better", "names the first tensor and step, without waiting for the device; the rest is counted"
 )
