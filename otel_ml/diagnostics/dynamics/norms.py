@@ -114,10 +114,16 @@ class Norms:
         self._copies = copies
         self._world = size_of_world() if world_size is None else world_size
         self._watch = NonFiniteWatch()
+        # Ranks that hold copies have a gradient all or none: there nothing stays nothing, not 0.
+        is_cut = copies is not None or any(is_distributed(tensor) for _, tensor in self._named)
+        self._has_parts = self._world > 1 and is_cut
 
     @harmless
     def record_gradients(self) -> None:
-        """Record `grad/…` of the parameters that have a gradient."""
+        """Record `grad/…` of the parameters that have a gradient.
+
+        A rank without any records a norm of 0 where ranks hold different parts, and nothing where they hold copies.
+        """
         gradients = [gradient for _, parameter in self._named if (gradient := parameter.grad) is not None]
         if not self._record_alike("grad", gradients):
             self._record("grad", self._named_gradients())
@@ -161,6 +167,9 @@ class Norms:
         ]
         if squares:
             _record_norm(rows["norm"], _total(squares) * self._world)
+        elif not named and self._has_parts:
+            # Its part of the norm is 0, as that of an empty shard: a norm is estimated for ranks that are missing.
+            _record_sums(rows, Sums(0, 0.0, 0.0, 0, 0.0, 0.0, 0), {"norm": _both_roots(0.0)})
 
     def _parts(self, named: Iterable[tuple[str, Any]]) -> Iterator[_Part]:
         codes: tuple[str, Any] | None = None

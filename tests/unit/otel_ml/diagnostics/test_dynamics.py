@@ -129,6 +129,33 @@ def test_shards_on_other_ranks_add_up(otel_ml_capture: Capture) -> None:
     assert {point.rank for point in otel_ml_capture.points if point.name == "param/abs_max"} == {0, 1}
 
 
+def test_a_stage_without_gradients_is_a_part_of_0_of_the_norm(tmp_path: Path) -> None:
+    trains, frozen = (torch.nn.Parameter(torch.ones(4)) for _ in range(2))
+    trains.grad = torch.full((4,), 2.0)
+
+    with otel_ml.init("stages", exporters="jsonl") as run:
+        otel_ml.set_step(0)
+        for stage in (trains, frozen):
+            dynamics.Norms([("w", stage)], copies=1, world_size=2).record_gradients()
+        otel_ml.shutdown(timeout=60.0)
+
+    found = {name: values[0] for name, (_, values) in otel_ml.read(run).items()}
+    assert found["grad/norm"] == 4.0
+    assert found["grad/sum_of_squares"] == 16.0
+    assert found["grad/nonfinite"] == 0.0
+
+
+@pytest.mark.parametrize(("copies", "world_size"), [(None, 1), (1, 1), (None, 4)])
+def test_where_nobody_can_have_a_gradient_nothing_is_recorded(
+    otel_ml_capture: Capture, copies: int | None, world_size: int
+) -> None:
+    otel_ml.set_step(0)
+
+    dynamics.Norms(model(), copies=copies, world_size=world_size).record_gradients()
+
+    assert otel_ml_capture.points == []
+
+
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.bool])
 @pytest.mark.parametrize("each", [None, "."])
 def test_a_quantised_parameter_is_left_out_of_the_norm_and_said_once(
