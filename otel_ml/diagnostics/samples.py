@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from otel_ml._internal.events import log_table
 from otel_ml._internal.recorder import recorder
 from otel_ml._internal.runtime import RUNTIME
 from otel_ml._internal.step import step_for
+from otel_ml.diagnostics.harmless import harmless
 from otel_ml.once import guard
 from otel_ml.printable import printable
 
@@ -37,10 +39,11 @@ class Sample(NamedTuple):
     reward: float | None
 
 
+@harmless
 def log_samples(
-    prompts: Sequence[object],
-    responses: Sequence[object],
-    rewards: Sequence[Any] | None = None,
+    prompts: Iterable[object],
+    responses: Iterable[object],
+    rewards: Iterable[Any] | None = None,
     *,
     print: int = 10,  # noqa: A002 (how many to print)
     name: str = "samples",
@@ -56,7 +59,8 @@ def log_samples(
     Args:
         prompts: texts; anything else by its `str`.
         responses: as many.
-        rewards: as many numbers (tensors of one element, too), or None.
+        rewards: as many numbers, each may be a tensor of one element; or an array or tensor of them; or None. One that
+            is NaN is printed last, if at all.
         print: at most so many are printed; 0 prints none, nor does `OTEL_ML_CONSOLE=off`.
         name: of the table.
         step: the current one by default.
@@ -65,21 +69,21 @@ def log_samples(
     run = RUNTIME._run  # noqa: SLF001 (the active run, which only the runtime knows)
     if run is None or not recorder.enabled:
         return
-    if not len(prompts) == len(responses) == len(prompts if rewards is None else rewards):
+    asked, answered = [str(prompt) for prompt in prompts], [str(response) for response in responses]
+    given = [None] * len(asked) if rewards is None else _each(rewards)
+    if not len(asked) == len(answered) == len(given):
         guard.drop(
             "bad_event",
-            f"log_samples(): {len(prompts)} prompts, {len(responses)} responses and "
-            f"{'no' if rewards is None else len(rewards)} rewards were given. Expected equally many.",
+            f"log_samples(): {len(asked)} prompts, {len(answered)} responses and "
+            f"{'no' if rewards is None else len(given)} rewards were given. Expected equally many.",
         )
         return
     try:
-        found = [
-            Sample(str(prompt), str(response), None if reward is None else float(reward))
-            for prompt, response, reward in zip(prompts, responses, rewards or [None] * len(prompts), strict=True)
-        ]
+        numbers = [None if reward is None else float(reward) for reward in given]
     except (TypeError, ValueError) as error:
         guard.drop("bad_event", f"log_samples(): a reward is no number: {error}. Expected one number a response.")
         return
+    found = [*map(Sample, asked, answered, numbers)]
     place = step_for(step, axis, "log_samples()", 1)
     if place is None or not found:
         return
@@ -92,19 +96,36 @@ def log_samples(
         show(found, print, title=f"{name}, step {place.index}" if place.index is not None else name)
 
 
+def _each(rewards: Iterable[Any]) -> list[Any]:
+    """Return the rewards one by one; an array of any shape that holds them, all at once, is flattened."""
+    if hasattr(rewards, "detach"):
+        rewards = rewards.detach().flatten().tolist()
+    elif hasattr(rewards, "reshape"):
+        rewards = rewards.reshape(-1).tolist()
+    return list(rewards)
+
+
 def chosen(samples: Sequence[Sample], most: int) -> list[Sample]:
     """Return at most `most` samples, evenly from the worst to the best; in their order where there are no rewards.
+
+    Those whose reward is NaN are neither, and come after the best.
 
     Examples:
         >>> [sample.reward for sample in chosen([Sample("", "", r) for r in (3.0, 9.0, 1.0, 5.0, 7.0)], 3)]
         [1.0, 5.0, 9.0]
     """
-    ordered = sorted(samples, key=lambda sample: sample.reward if sample.reward is not None else 0.0)
-    if len(ordered) <= most:
-        return ordered
+    numbers = [sample for sample in samples if not _is_nan(sample)]
+    ordered = sorted(numbers, key=lambda sample: sample.reward if sample.reward is not None else 0.0)
+    if len(samples) <= most:
+        return [*ordered, *filter(_is_nan, samples)]
+    ordered = ordered or list(samples)
     if most == 1:
         return [ordered[-1]]
     return [ordered[round(place * (len(ordered) - 1) / (most - 1))] for place in range(most)]
+
+
+def _is_nan(sample: Sample) -> bool:
+    return sample.reward is not None and math.isnan(sample.reward)
 
 
 def histogram(rewards: Sequence[float], bins: int = 24) -> str:

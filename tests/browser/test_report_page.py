@@ -21,6 +21,14 @@ return [...document.querySelectorAll('body *')]
     .filter(node => node.getBoundingClientRect().right > width + 1 && !scrolls(node.parentElement))
     .map(node => node.outerHTML.slice(0, 200));
 """
+_HIDDEN = """
+return [...document.querySelectorAll('td')].filter(cell => cell.textContent.includes('a'.repeat(300)))
+    .flatMap(cell => [...cell.parentElement.cells])
+    .filter(cell => cell.getBoundingClientRect().right > document.documentElement.clientWidth)
+    .map(cell => cell.textContent.slice(0, 40));
+"""
+"""Cells beside a word of 300 letters that are outside of the screen, until one scrolls."""
+
 _HOVER = """
 const svg = document.querySelector('svg[aria-label="loss over step"]'), place = svg.getBoundingClientRect();
 svg.dispatchEvent(new PointerEvent('pointermove', {clientX: place.left + place.width / 2, clientY: place.top + 20}));
@@ -57,6 +65,7 @@ def test_a_report_is_readable_on_every_screen(
 
     page.shows("run-1", "Slow and silent ranks", "Where the time goes", "What every worker did", "samples", HOSTILE)
     assert page.run(_WIDER) == []
+    assert page.run(_HIDDEN) == []
     assert page.count("svg path.c0") >= 4
     assert page.title == "run-1"
     assert page.errors == []

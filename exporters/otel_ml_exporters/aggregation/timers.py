@@ -17,16 +17,21 @@ _PREFIX = "time/"
 _MAX_SHAPES = 65_536
 """Shapes that are remembered as looked at."""
 
+_NO_TOTALS = frozenset({None, "last", "first"})
+"""What combines no durations of a rank in a step: what is below `time/` all the same is a level, an estimate of what
+remains, and says nothing about who is slow."""
+
 
 class Timers:
-    """Finds timers by their names, once for each shape."""
+    """Finds timers by how a rank's times combine and by their names, once for each shape."""
 
     def __init__(self) -> None:
         self._names: dict[int, tuple[str, ...]] = {}
 
     def of(self, unit: Unit, absent: frozenset[int]) -> StepTimers:
         """Return seconds of each (rank, timer) in `unit`; what a rank's messages and children hold is added."""
-        pieces = sorted((piece for piece in unit.pieces if self._timers(piece.shape)), key=fold_order)
+        timed_pieces = (piece for piece in unit.pieces if piece.reduction.within not in _NO_TOTALS)
+        pieces = sorted((piece for piece in timed_pieces if self._timers(piece.shape)), key=fold_order)
         ranks = sorted({piece.source.rank for piece in unit.pieces})
         if not pieces:
             return StepTimers(tuple(ranks), (), np.zeros((len(ranks), 0)), absent)

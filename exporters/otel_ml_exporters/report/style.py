@@ -42,9 +42,10 @@ rect { stroke: var(--card); stroke-width: .5; }
 .wide { overflow-x: auto; } .timeline svg { min-width: 42rem; }
 table { border-collapse: collapse; width: 100%; font-size: .88rem; }
 th, td { text-align: left; padding: .3rem .7rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top;
-  min-width: 3.5rem; overflow-wrap: break-word; white-space: pre-wrap; }
+  min-width: 3.5rem; white-space: pre-wrap; }
+td { min-width: 6rem; }
 th { color: var(--quiet); font-weight: 500; white-space: nowrap; }
-.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; min-width: 3.5rem; }
 meter { width: 6rem; height: .7rem; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(14rem, 100%), 1fr)); gap: 1rem; }
 img { max-width: 100%; height: auto; image-rendering: pixelated; border: 1px solid var(--line); border-radius: .3rem; }

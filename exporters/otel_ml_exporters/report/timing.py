@@ -15,6 +15,9 @@ __all__ = ["Timer", "timers"]
 
 _TIMER = re.compile(r"^(?P<place>(?:.*/)?)time/(?P<name>.+)$")
 
+_ESTIMATES = frozenset({"remaining", "remaining_estimate"})
+"""Below `time/`, and yet no time that was spent: `Progress` and Megatron estimate them anew in each step."""
+
 
 class Timer(NamedTuple):
     """A timer over all steps.
@@ -45,7 +48,7 @@ def timers(history: History) -> list[Timer]:
 def _named(history: History) -> Iterator[tuple[SeriesName, str, str]]:
     for key in history.series:
         match = _TIMER.match(key.name)
-        if match is None:
+        if match is None or match["name"] in _ESTIMATES:
             continue
         base, _, last = key.name.rpartition("/")
         is_further = SeriesName(key.axis, base) in history.series and (last in ACROSS or _is_further(last))

@@ -36,6 +36,11 @@ _SPARSE = (
     "device."
 )
 
+_NO_NUMBERS = (
+    "The norm of {!r} leaves it out, and any like it: it holds {}, not the numbers that it stands for. Leave it out of "
+    "Norms(…) where it is quantised and does not train."
+)
+
 Copies = int | Callable[[str, Any], int] | None
 
 
@@ -109,10 +114,16 @@ class Norms:
         self._copies = copies
         self._world = size_of_world() if world_size is None else world_size
         self._watch = NonFiniteWatch()
+        # Ranks that hold copies have a gradient all or none: there nothing stays nothing, not 0.
+        is_cut = copies is not None or any(is_distributed(tensor) for _, tensor in self._named)
+        self._has_parts = self._world > 1 and is_cut
 
     @harmless
     def record_gradients(self) -> None:
-        """Record `grad/…` of the parameters that have a gradient."""
+        """Record `grad/…` of the parameters that have a gradient.
+
+        A rank without any records a norm of 0 where ranks hold different parts, and nothing where they hold copies.
+        """
         gradients = [gradient for _, parameter in self._named if (gradient := parameter.grad) is not None]
         if not self._record_alike("grad", gradients):
             self._record("grad", self._named_gradients())
@@ -156,8 +167,12 @@ class Norms:
         ]
         if squares:
             _record_norm(rows["norm"], _total(squares) * self._world)
+        elif not named and self._has_parts:
+            # Its part of the norm is 0, as that of an empty shard: a norm is estimated for ranks that are missing.
+            _record_sums(rows, Sums(0, 0.0, 0.0, 0, 0.0, 0.0, 0), {"norm": _both_roots(0.0)})
 
     def _parts(self, named: Iterable[tuple[str, Any]]) -> Iterator[_Part]:
+        codes: tuple[str, Any] | None = None
         for name, tensor in named:
             is_cut = is_distributed(tensor)
             copies = self._copies_of(name, tensor, is_cut=is_cut)
@@ -165,7 +180,10 @@ class Norms:
                 local = _held(tensor) if is_cut else tensor
                 # Of a plain tensor whose copies the user counts, nothing tells into how many parts it is cut.
                 shards = shards_of(tensor) if is_cut else 1 if self._copies is None else None
-                local = local.detach()
+                local = _numbers(local.detach())
+                if local is None:
+                    codes = codes or (name, tensor.dtype)
+                    continue
                 if not local.is_sparse:
                     yield _Part(name, local, 1.0 / copies, shards)
                 elif local.is_cpu:
@@ -173,6 +191,8 @@ class Norms:
                     yield _Part(name, stored, 1.0 / copies, shards, local.numel() - stored.numel())
                 else:
                     guard.say("sparse-tensor", _SPARSE.format(name))
+        if codes is not None:  # a model may have hundreds: the first stands for all
+            guard.say("quantised-tensor", _NO_NUMBERS.format(*codes))
 
     def _copies_of(self, name: str, tensor: Any, *, is_cut: bool) -> int:
         if callable(self._copies):
@@ -249,6 +269,19 @@ def _held(tensor: Any) -> Any:
 
     with torch.no_grad():  # else what it returns begins a graph of its own
         return held(tensor)
+
+
+def _numbers(local: Any) -> Any:
+    """Return elements that torch computes with, or None of codes: whole numbers, or several in a byte.
+
+    Those of 8 bits are only stored, and made wider.
+    """
+    dtype = local.dtype
+    if dtype.is_complex or (dtype.is_floating_point and dtype.itemsize > 1):
+        return local
+    if dtype.is_floating_point and str(dtype).startswith("torch.float8"):
+        return local.float()
+    return None
 
 
 def _norm(local: Any) -> Any:

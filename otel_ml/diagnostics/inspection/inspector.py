@@ -83,15 +83,20 @@ class Inspector:
         step = None if _is_stepping() else index
         for watched in self._watched:
             if watched.rule.schedule.includes(index):
-                self._look_at_weights(watched)
-                copies, parts = self._held(watched)
-                for name, value in watched.take(copies=copies, parts=parts):
-                    value.record(f"inspect/{watched.layer}/{watched.rule.tensor}/{_published(name)}", step)
-                    if self._log is not None:
-                        self._log.line(f"{watched.layer}_{watched.rule.tensor}_{name}", index, value.shown)
-                if self._dump is not None:
-                    self._dump.save(watched.layer, watched.rule.tensor, index, watched.take_whole())
+                self._record(watched, index, step)
         self._counted = index + 1
+
+    @harmless
+    def _record(self, watched: Watched, index: int, step: int | None) -> None:
+        """Record what one tensor showed; one that cannot be looked at does not take the others with it."""
+        self._look_at_weights(watched)
+        copies, parts = self._held(watched)
+        for name, value in watched.take(copies=copies, parts=parts):
+            value.record(f"inspect/{watched.layer}/{watched.rule.tensor}/{_published(name)}", step)
+            if self._log is not None:
+                self._log.line(f"{watched.layer}_{watched.rule.tensor}_{name}", index, value.shown)
+        if self._dump is not None:
+            self._dump.save(watched.layer, watched.rule.tensor, index, watched.take_whole())
 
     def close(self) -> None:
         """Remove the hooks, and write what is left of the text log."""
@@ -168,7 +173,7 @@ class Inspector:
         """Return how many ranks hold the same tensor, and how many different ones there are."""
         if watched.rule.tensor not in {"weight", "wgrad"}:
             return 1, self._ranks
-        weight = watched.module.weight
+        weight = getattr(watched.module, "weight", None)  # not every layer has one
         return copies_of(weight, self._ranks) or 1, shards_of(weight) or 1
 
 

@@ -129,6 +129,63 @@ def test_shards_on_other_ranks_add_up(otel_ml_capture: Capture) -> None:
     assert {point.rank for point in otel_ml_capture.points if point.name == "param/abs_max"} == {0, 1}
 
 
+def test_a_stage_without_gradients_is_a_part_of_0_of_the_norm(tmp_path: Path) -> None:
+    trains, frozen = (torch.nn.Parameter(torch.ones(4)) for _ in range(2))
+    trains.grad = torch.full((4,), 2.0)
+
+    with otel_ml.init("stages", exporters="jsonl") as run:
+        otel_ml.set_step(0)
+        for stage in (trains, frozen):
+            dynamics.Norms([("w", stage)], copies=1, world_size=2).record_gradients()
+        otel_ml.shutdown(timeout=60.0)
+
+    found = {name: values[0] for name, (_, values) in otel_ml.read(run).items()}
+    assert found["grad/norm"] == 4.0
+    assert found["grad/sum_of_squares"] == 16.0
+    assert found["grad/nonfinite"] == 0.0
+
+
+@pytest.mark.parametrize(("copies", "world_size"), [(None, 1), (1, 1), (None, 4)])
+def test_where_nobody_can_have_a_gradient_nothing_is_recorded(
+    otel_ml_capture: Capture, copies: int | None, world_size: int
+) -> None:
+    otel_ml.set_step(0)
+
+    dynamics.Norms(model(), copies=copies, world_size=world_size).record_gradients()
+
+    assert otel_ml_capture.points == []
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.bool])
+@pytest.mark.parametrize("each", [None, "."])
+def test_a_quantised_parameter_is_left_out_of_the_norm_and_said_once(
+    otel_ml_capture: Capture, dtype: torch.dtype, each: str | None
+) -> None:
+    base = torch.nn.Parameter(torch.ones(3, dtype=dtype), requires_grad=False)
+    named = [("base", base), ("head", base), ("lora", torch.nn.Parameter(torch.full((4,), 2.0)))]
+    norms = dynamics.Norms(named, each=each)
+    for step in range(2):
+        otel_ml.set_step(step)
+        norms.record_parameters()
+
+    assert otel_ml_capture.values("param/sum_of_squares") == [16.0, 16.0]
+    assert {point.max for point in otel_ml_capture.points if point.name == "param/norm"} == {4.0}
+    (notice,) = otel_ml_capture.notices
+    assert f"'base' leaves it out, and any like it: it holds {dtype}" in notice
+
+
+def test_a_parameter_of_8_bits_counts_as_the_numbers_it_holds(otel_ml_capture: Capture) -> None:
+    narrow = torch.nn.Parameter(torch.tensor([3.0, 0.0, -4.0]).to(torch.float8_e4m3fn), requires_grad=False)
+    otel_ml.set_step(0)
+
+    dynamics.Norms([("w", narrow), ("b", torch.nn.Parameter(torch.zeros(1)))]).record_parameters()
+
+    assert {point.max for point in otel_ml_capture.points if point.name == "param/norm"} == {5.0}
+    assert otel_ml_capture.values("param/abs_max") == [4.0]
+    assert otel_ml_capture.values("param/zeros") == [2.0]
+    assert otel_ml_capture.notices == []
+
+
 @pytest.mark.feature(
     "N33", "better", "names the first tensor and step, without waiting for the device; the rest is counted"
 )

@@ -336,3 +336,34 @@ def test_a_statistic_that_raises_hurts_no_forward_pass(otel_ml_capture: Capture)
 
     assert {point.name for point in otel_ml_capture.points} == {"inspect/fc1/output/max"}
     assert "ZeroDivisionError" in otel_ml_capture.notices[0]
+
+
+def test_a_layer_without_a_weight_takes_nothing_from_the_others(otel_ml_capture: Capture) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    layers = {"layer_name_regex_pattern": ".*"}
+    inspector = Inspector(net, config(layers, stats=["max"], tensors=["weight", "wgrad", "activation"]))
+
+    for _ in range(2):
+        net(torch.ones(3, 4)).sum().backward()
+        inspector.step()
+
+    seen = {(layer, tensor) for layer in "02" for tensor in ("weight", "wgrad", "activation")} | {("1", "activation")}
+    assert {name: len(found) for name, found in values(otel_ml_capture).items()} == {
+        f"inspect/{layer}/{tensor}/max": 2 for layer, tensor in seen
+    }
+    assert otel_ml_capture.notices == []
+
+
+def test_what_cannot_be_read_of_one_tensor_is_said_and_the_others_are_recorded(otel_ml_capture: Capture) -> None:
+    class Packed(torch.nn.Module):
+        @property
+        def weight(self) -> torch.Tensor:
+            raise ValueError("unpack it first")
+
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), Packed(), torch.nn.Linear(4, 2))
+    inspector = Inspector(net, config({"layer_name_regex_pattern": ".*"}, stats=["max"], tensors=["weight"]))
+
+    inspector.step()
+
+    assert set(values(otel_ml_capture)) == {"inspect/0/weight/max", "inspect/2/weight/max"}
+    assert any("unpack it first" in notice for notice in otel_ml_capture.notices)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import otel_ml
 from otel_ml.diagnostics import samples
-from otel_ml.diagnostics.samples import Sample, log_samples, show
+from otel_ml.diagnostics.samples import Sample, chosen, log_samples, show
 from otel_ml.testing import Capture, capture
 from tests.e2e.jobs import environment, finished
 
@@ -35,6 +37,46 @@ def test_samples_are_one_table_that_grows(captured: Capture) -> None:
 
     first, second = [[0, "1+1?", "2", 1.0], [0, "2+2?", "0", 0.5]], [[1, "1+1?", "2", 1.0], [1, "2+2?", "1", 0.5]]
     assert tables(captured)[-1] == first + second
+
+
+@pytest.mark.parametrize(
+    "rewards",
+    [
+        torch.tensor([0.0, 0.5]),
+        torch.tensor([[0.0], [0.5]], dtype=torch.bfloat16, requires_grad=True),
+        [torch.tensor(0.0), torch.tensor([0.5])],
+        np.array([0.0, 0.5], dtype=np.float16),
+        (reward for reward in (0, 0.5)),
+    ],
+    ids=["tensor", "column", "tensors", "array", "iterator"],
+)
+def test_rewards_are_whatever_holds_a_number_for_each_sample(captured: Capture, rewards: Any) -> None:
+    log_samples(np.array(["a", "b"]), ("c", "d"), rewards, step=0)
+
+    assert tables(captured) == [[[0, "a", "c", 0.0], [0, "b", "d", 0.5]]]
+    assert captured.notices == []
+
+
+def test_one_reward_of_zero_is_a_reward(captured: Capture) -> None:
+    log_samples(["a"], ["b"], np.zeros(1), step=0)
+
+    assert tables(captured) == [[[0, "a", "b", 0.0]]]
+
+
+@pytest.mark.parametrize("rewards", [5, [torch.tensor([1.0, 2.0])]])
+def test_what_holds_no_rewards_is_said_and_not_raised(captured: Capture, rewards: Any) -> None:
+    log_samples(["a"], ["b"], rewards, step=0)
+
+    assert tables(captured) == []
+    assert "log_samples()" in captured.notices[0]
+
+
+def test_a_reward_that_is_no_number_is_neither_the_worst_nor_the_best() -> None:
+    nan = float("nan")
+    samples_ = [Sample("", str(place), reward) for place, reward in enumerate([3.0, nan, 9.0, 1.0, nan, 5.0])]
+
+    assert [sample.reward for sample in chosen(samples_, 3)] == [1.0, 5.0, 9.0]
+    assert [sample.response for sample in chosen(samples_, 10)] == ["3", "0", "5", "2", "1", "4"]
 
 
 @pytest.mark.feature("N20", "yes", "worst, median and best on the console, with a histogram of the rewards")

@@ -70,6 +70,20 @@ def test_a_slow_rank_is_in_the_row_the_table_and_the_picture_and_is_said() -> No
     assert said.startswith("Rank 2 of role 'trainer' is slow in 'forward' since step 10: 1 s longer than the usual")
 
 
+@pytest.mark.parametrize(("name", "reduction"), [("time/remaining", "last>max"), ("time/epoch", "max")])
+def test_what_remains_is_no_phase_of_a_step(name: str, reduction: str) -> None:
+    service, ranks = Service(), ranks_of(4)
+
+    for step in range(20):
+        for one in ranks:
+            estimate = one.record(step, {name: 100.0 if one.writer.rank == 1 else 10.0}, reduction)
+            service.take(estimate, one.step(step, {"time/forward": 1.0}, "sum>max"))
+        service.wait(1, *ranks)
+
+    assert straggler(service, 19) == {}
+    assert [notice for notice in service.notices if "slow" in notice] == []
+
+
 def test_when_it_is_over_the_row_says_zero_once_and_a_person_is_told_the_price() -> None:
     service, ranks = Service(), ranks_of(4)
     steps(service, ranks, range(10))

@@ -12,6 +12,8 @@ from otel_ml_exporters.cli import main
 from otel_ml_exporters.records import Params, StepRecord
 from otel_ml_exporters.report.contents import contents
 from otel_ml_exporters.report.page import page
+from otel_ml_exporters.report.timing import timers
+from otel_ml_exporters.runs.history import history
 from tests.recorded_run import write_run
 from tests.unit.otel_ml_exporters.report.runs import HOSTILE, records_of_everything
 
@@ -71,6 +73,14 @@ def test_timers_are_sorted_with_their_share_of_the_step_and_the_slowest_rank(con
     assert texts[place + 1 : place + 6] == ["step", "1.167", "1.5", "70", "100.0%"]
     forward = texts.index("forward", place)
     assert texts[forward + 1 : forward + 6] == ["0.5667", "0.9", "34", "48.6%", "3"]
+
+
+def test_what_remains_is_no_time_that_was_spent() -> None:
+    values = {"time/step": 1.0, "time/forward": 0.5, "time/remaining": 900.0, "time/remaining_estimate": 15.0}
+
+    found = timers(history([StepRecord(1, "trainer", "step", 0, 0, 10.0, values)]))
+
+    assert [timer.name for timer in found] == ["step", "forward"]
 
 
 def test_nothing_is_loaded_from_elsewhere_and_no_name_becomes_an_element(content: str) -> None:
