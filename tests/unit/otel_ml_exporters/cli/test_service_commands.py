@@ -302,6 +302,20 @@ def test_recover_finishes_a_run_in_its_own_folder_with_its_own_exporters(tmp_pat
     assert not rendezvous.folder.exists()
 
 
+def test_recover_takes_a_killed_service_for_dead_that_nobody_waited_for(tmp_path: Path) -> None:
+    folder = left_by_a_dead_service(tmp_path, "01dead")
+    rendezvous = rendezvous_of("01dead", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as service:
+        rendezvous.publish(Announcement("http://127.0.0.1:9", "", service.pid, str(folder.path), ("jsonl",)))
+        alive = otel_ml(tmp_path, "recover", "--dry-run")
+        service.kill()
+        os.waitid(os.P_PID, service.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays a zombie
+        dead = otel_ml(tmp_path, "recover", "--dry-run")
+
+    assert "Nothing to recover" in alive.stdout
+    assert "digits/01dead: not finished" in dead.stdout
+
+
 def test_recover_adopts_no_run_whose_folder_cannot_be_used_and_goes_on_with_the_others(tmp_path: Path) -> None:
     folder = left_by_a_dead_service(tmp_path, "01dead")
     (folder.path / "state").write_text("a file where a folder has to be")
