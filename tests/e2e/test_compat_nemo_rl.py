@@ -9,6 +9,7 @@ import sqlite3
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 
 import otel_ml
 from tests.e2e.jobs import BACKENDS, ROOT, answer_of, environment, finished, services_of, the_run_in, until
+from tests.otlp_server import otlp_server
 
 pytestmark = pytest.mark.e2e
 
@@ -185,3 +187,43 @@ def test_a_backend_that_does_not_answer_stops_neither_training_nor_the_others(tm
     finally:
         for service in services_of(OTEL_ML_DIR=str(tmp_path / "logs")):  # it goes on trying
             os.kill(service, signal.SIGTERM)
+
+
+ACTORS = """
+import otel_ml, ray
+from otel_ml.compat.nemo_rl import Logger, ThreadSafeTimer, Timer
+
+@ray.remote(num_cpus=0)
+class Collector:
+    def __init__(self):
+        self.timer = ThreadSafeTimer(context={"worker": "collector"})
+
+    def collect(self):
+        self.timer.record("idle/total", 2.5)
+        return otel_ml.flush(30)
+
+ray.init(num_cpus=1, include_dashboard=False)
+timer = Timer(context={"worker": "driver"})
+with timer.time("tokenizer"):
+    pass
+logger = Logger({"log_dir": "logs", "mlflow": {"experiment_name": "grpo-dev"}})
+logger.log_metrics({"loss": 0.5}, 1, prefix="train", step_finished=True)
+assert ray.get(Collector.remote().collect.remote())
+logger.finish()
+ray.shutdown()
+"""
+
+
+@pytest.mark.timeout(300)
+def test_an_actor_has_its_timers_recorded_and_a_driver_those_after_its_logger(tmp_path: Path) -> None:
+    # Ray's sockets lie below this folder: a path has 107 characters at most.
+    with (
+        otlp_server() as server,
+        tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as short,
+    ):
+        env = without_a_folder_of_all_runs(OTEL_EXPORTER_OTLP_ENDPOINT=server.url, RAY_TMPDIR=short)
+        finished([sys.executable, "-c", ACTORS], env, tmp_path)
+
+        assert [point.value for point in server.points("time/idle/total")] == [2.5]
+        assert [point.resource["ml.experiment.name"] for point in server.points("train/loss")] == ["grpo-dev"]
+        assert not server.points("time/tokenizer")

@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 import otel_ml
+from otel_ml.compat.nemo_rl.run_of_the_job import has_run
 
 __all__ = ["warn_if_inf_grad_norm"]
 
@@ -35,5 +36,6 @@ def warn_if_inf_grad_norm(grad_norm: Any) -> bool:
             "the learning rate, or skip the batch. In low precision, a loss scale that is too high does the same.",
             norm,
         )
-    otel_ml.event("grad_norm.not_finite", {"value": str(norm)})
+    if has_run():
+        otel_ml.event("grad_norm.not_finite", {"value": str(norm)})
     return True

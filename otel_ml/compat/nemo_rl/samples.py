@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import otel_ml
+from otel_ml.compat.nemo_rl.run_of_the_job import has_run
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -51,8 +52,9 @@ def print_message_log_samples(
         return
     shown = [pairs[index] for index in chosen_samples([reward for _, reward in pairs], num_samples)]
     _print(console, shown, [reward for _, reward in pairs], step)
-    rows = [[reward, _text(log, answers=False), _text(log, answers=True)] for log, reward in shown]
-    otel_ml.log_table("message_log_samples", rows, ["reward", "prompt", "response"], step=step)
+    if has_run():
+        rows = [[reward, _text(log, answers=False), _text(log, answers=True)] for log, reward in shown]
+        otel_ml.log_table("message_log_samples", rows, ["reward", "prompt", "response"], step=step)
 
 
 def chosen_samples(rewards: Sequence[float], count: int) -> list[int]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 
 import otel_ml
+from otel_ml.compat.nemo_rl.run_of_the_job import has_run
 
 __all__ = ["log_container_init_timing", "startup_times"]
 
@@ -37,13 +38,14 @@ def startup_times(environ: Mapping[str, str], now_s: float) -> dict[str, float]:
 def log_container_init_timing() -> dict[str, float]:
     """Print the start-up phases; record them as parameters `startup.<phase>`, in seconds, and return them.
 
-    To have them in the run, call it after the `Logger` is made.
+    It begins no run: to have them in the run, call it after the `Logger` is made.
     """
     times = startup_times(os.environ, time.time())
     if times:
         lines = [f"  {name}: {seconds:.1f} s" for name, seconds in times.items()]
         print("\n".join(["Container start-up:", *lines]), flush=True)  # noqa: T201 (what it is for)
-        otel_ml.log_params({"startup": times})
+        if has_run():
+            otel_ml.log_params({"startup": times})
     return times
 
 

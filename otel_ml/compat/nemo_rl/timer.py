@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import Context, copy_context
 from datetime import datetime, timezone
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import otel_ml
+from otel_ml.compat.nemo_rl.run_of_the_job import has_run
 from otel_ml.once import say
 
 __all__ = ["ThreadSafeTimer", "Timer"]
@@ -35,12 +36,16 @@ Marker = tuple[float, dict[str, Any] | None]
 """Seconds since 1970, and what was given with it."""
 
 
+def _timed(label: str) -> AbstractContextManager[Any]:
+    return otel_ml.timed(label) if has_run() else nullcontext()
+
+
 class _Running:
     """A measurement between `start()` and `stop()`; nothing nests under its span, which has a context of its own."""
 
     def __init__(self, label: str) -> None:
         self._context: Context = copy_context()
-        self._timed: AbstractContextManager[Any] = otel_ml.timed(label)
+        self._timed: AbstractContextManager[Any] = _timed(label)
         self._context.run(self._timed.__enter__)
         self._begin_s = time.perf_counter()
 
@@ -53,7 +58,8 @@ class _Running:
 class Timer:
     """Measures durations under labels, and reduces them.
 
-    Each one is also recorded as `time/<label>`, with a span, where a run is active.
+    Each one is also recorded as `time/<label>`, with a span, where a run is active or the environment tells of that of
+    the job; a timer begins no other run.
 
     Args:
         context: what tells this timer apart in the debug lines, such as rank and worker; `hostname` is added.
@@ -108,7 +114,7 @@ class Timer:
         """
         self._check_is_free(label)
         self._debug(label, "start", should_log)
-        with otel_ml.timed(label):
+        with _timed(label):
             begin_s = time.perf_counter()
             try:
                 yield
@@ -118,8 +124,9 @@ class Timer:
     def record(self, label: str, elapsed: float, should_log: bool = True) -> None:
         """Add a duration in seconds that was measured elsewhere."""
         self._keep(label, elapsed)
-        # As timers are: the total of a rank, of the slowest rank.
-        otel_ml.record(f"time/{label}", elapsed, within="sum", reduce="max")
+        if has_run():
+            # As timers are: the total of a rank, of the slowest rank.
+            otel_ml.record(f"time/{label}", elapsed, within="sum", reduce="max")
         self._debug(label, f"record elapsed={elapsed:.4f}s", should_log)
 
     def mark(self, label: str, metadata: dict[str, Any] | None = None) -> float:
@@ -127,7 +134,8 @@ class Timer:
         now_s = time.time()
         with self._lock:
             self._markers.setdefault(label, []).append((now_s, metadata))
-        otel_ml.event("timer.mark", {"label": label, **(metadata or {})})
+        if has_run():
+            otel_ml.event("timer.mark", {"label": label, **(metadata or {})})
         self._debug(label, f"mark meta={metadata}" if metadata else "mark", should_log=True)
         return now_s
 

@@ -1,0 +1,29 @@
+"""Whether there is a run for what is measured without a `Logger`: as in NeMo RL, a timer begins none by itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from otel_ml import env
+from otel_ml._internal.runtime import RUNTIME
+from otel_ml._internal.wake import is_asked_for
+
+__all__ = ["has_run"]
+
+
+def has_run() -> bool:
+    """Return whether a run is active, or the environment asks this process to join that of its job.
+
+    A driver has timers before it has its `Logger`: where variables name a run, or say where runs go, these would begin
+    one that is not the one meant. So it is joined only by who makes no `Logger`: a process that was started by one of a
+    run, or has the variables of `otel_ml.child_env()`, and an actor of Ray.
+    """
+    if RUNTIME.is_active:
+        return True
+    return (env.PARENT.name in os.environ or _is_actor()) and is_asked_for()
+
+
+def _is_actor() -> bool:
+    ray = sys.modules.get("ray")
+    return ray is not None and ray.is_initialized() and ray.get_runtime_context().get_actor_id() is not None
