@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -58,13 +58,10 @@ class Goodput:
     """
 
     def __init__(self, *, state: Mapping[str, float] | None = None, clock: Callable[[], float] = time.time) -> None:
-        if state is not None and set(state) != set(_STATE):
-            raise ConfigError(f"Goodput: state: expected what state() returned, got {state!r:.80}.")
         self._clock = clock
         self._start = clock()
-        self._began = self._start if state is None else float(state["began"])
-        self._saved_seconds = 0.0 if state is None else float(state["saved_seconds"])
-        self._saved_steps = 0 if state is None else int(state["saved_steps"])
+        began, seconds, steps = (self._start, 0.0, 0.0) if state is None else _state_in(state)
+        self._began, self._saved_seconds, self._saved_steps = began, seconds, int(steps)
         self._unsaved: dict[int, float] = {}
         self._lost = 0.0  # their sum: a job may do thousands of steps before it saves
         self._newest: int | None = None
@@ -105,6 +102,13 @@ class Goodput:
         if total > 0:
             values["goodput/fraction"] = self._saved_seconds / total
         return values
+
+
+def _state_in(state: Any) -> tuple[float, ...]:
+    if isinstance(state, Mapping) and set(state) == set(_STATE):
+        with suppress(TypeError, ValueError):
+            return tuple(float(state[name]) for name in _STATE)
+    raise ConfigError(f"Goodput: state: expected what state() returned, got {state!r:.80}.")
 
 
 class _Work:

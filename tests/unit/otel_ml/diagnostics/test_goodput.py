@@ -140,9 +140,13 @@ def test_a_run_without_goodput_says_what_to_do(tmp_path: Path) -> None:
         goodput_of(written(tmp_path, [row(0, 0, 1.0)]))
 
 
-def test_a_state_of_something_else_is_refused() -> None:
+@pytest.mark.parametrize(
+    "state",
+    [{"model": 1.0}, 5, {"began": "x", "saved_seconds": 0.0, "saved_steps": 0}, {**Goodput().state(0), "began": None}],
+)
+def test_a_state_of_something_else_is_refused(state: Any) -> None:
     with pytest.raises(otel_ml.ConfigError, match="state"):
-        Goodput(state={"model": 1.0})
+        Goodput(state=state)
 
 
 def test_a_job_that_really_starts_twice_is_one_report(tmp_path: Path) -> None:
