@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -58,13 +58,10 @@ class Goodput:
     """
 
     def __init__(self, *, state: Mapping[str, float] | None = None, clock: Callable[[], float] = time.time) -> None:
-        if state is not None and set(state) != set(_STATE):
-            raise ConfigError(f"Goodput: state: expected what state() returned, got {state!r:.80}.")
         self._clock = clock
         self._start = clock()
-        self._began = self._start if state is None else float(state["began"])
-        self._saved_seconds = 0.0 if state is None else float(state["saved_seconds"])
-        self._saved_steps = 0 if state is None else int(state["saved_steps"])
+        began, seconds, steps = (self._start, 0.0, 0.0) if state is None else _state_in(state)
+        self._began, self._saved_seconds, self._saved_steps = began, seconds, int(steps)
         self._unsaved: dict[int, float] = {}
         self._lost = 0.0  # their sum: a job may do thousands of steps before it saves
         self._newest: int | None = None
@@ -105,6 +102,13 @@ class Goodput:
         if total > 0:
             values["goodput/fraction"] = self._saved_seconds / total
         return values
+
+
+def _state_in(state: Any) -> tuple[float, ...]:
+    if isinstance(state, Mapping) and set(state) == set(_STATE):
+        with suppress(TypeError, ValueError):
+            return tuple(float(state[name]) for name in _STATE)
+    raise ConfigError(f"Goodput: state: expected what state() returned, got {state!r:.80}.")
 
 
 class _Work:
@@ -151,18 +155,20 @@ class GoodputReport:
         return self.productive / self.total if self.total > 0 else None
 
 
-def goodput_of(run: otel_ml.Run | str | PathLike[str]) -> GoodputReport:
+def goodput_of(run: otel_ml.Run | str | PathLike[str], *, role: str | None = None) -> GoodputReport:
     """Read the goodput of a run back from its `metrics.jsonl`: all ranks, all starts.
 
     Work counts where a checkpoint of that start or a later one holds its step, and no later start did it again.
 
     Args:
         run: a `Run` or its folder.
+        role: whose goodput; by default that of `trainer`, or of the only role that recorded any.
 
     Raises:
-        OtelMLError: there is no such file, or nothing of `Goodput` in it.
+        OtelMLError: there is no such file, nothing of `Goodput` in it, or that of several other roles and `role` is
+            not given.
     """
-    rows = _rows(run)
+    rows = _rows(run, role)
     worked: dict[tuple[int, int], float] = {}
     ranks: dict[tuple[int, int], int] = {}
     saved: dict[tuple[int, int], tuple[int, int]] = {}
@@ -206,17 +212,25 @@ def _elapsed(rows: list[dict[str, Any]]) -> float:
     return max(float(row["time"]) for row in rows) - began
 
 
-def _rows(run: otel_ml.Run | str | PathLike[str]) -> list[dict[str, Any]]:
+def _rows(run: otel_ml.Run | str | PathLike[str], role: str | None) -> list[dict[str, Any]]:
+    """Return the rows of one role that hold something of goodput, by names without the role."""
     folder = run.dir if isinstance(run, otel_ml.Run) else Path(fspath(run))
     path = None if folder is None else folder / "metrics.jsonl"
     if path is None or not path.is_file():
         raise OtelMLError(f"No metrics at {str(path)!r}. Exporter 'jsonl' writes them.", slug="no-metrics")
-    rows = []
+    rows: dict[str, list[dict[str, Any]]] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        values = row.get("values")
-        if isinstance(values, dict) and any(name.startswith("goodput/") for name in values):
-            rows.append(row)
-    if not any("goodput/worked" in row["values"] for row in rows):
-        raise OtelMLError(f"Nothing of Goodput in {str(path)!r}. Record work(step) in the job.", slug="no-metrics")
-    return rows
+        if "role" in row and "values" in row:  # a step
+            named = {name.removeprefix(f"{row['role']}/"): value for name, value in row["values"].items()}
+            if any(name.startswith("goodput/") for name in named):
+                rows.setdefault(row["role"], []).append(row | {"values": named})
+    working = {who: found for who, found in rows.items() if any("goodput/worked" in row["values"] for row in found)}
+    wanted = role or ("trainer" if "trainer" in working or len(working) != 1 else next(iter(working)))
+    if wanted not in working:
+        others = f" There is goodput of {', '.join(sorted(working))}: pass role=." if working else ""
+        raise OtelMLError(
+            f"Nothing of Goodput of role {wanted!r} in {str(path)!r}. Record work(step) in the job.{others}",
+            slug="no-metrics",
+        )
+    return working[wanted]

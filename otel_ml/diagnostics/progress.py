@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import otel_ml
+from otel_ml.diagnostics.above_zero import is_above_zero
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.exceptions import ConfigError
@@ -68,9 +69,9 @@ class Progress:
         problems = [
             f"Progress: {name}: expected a total above 0, got {total!r}. Leave it out if it is not known."
             for name, total in totals.items()
-            if total is not None and not total > 0
+            if total is not None and not is_above_zero(total)
         ]
-        known = dict.fromkeys(totals, 0) if state is None else dict(state)
+        known = dict.fromkeys(totals, 0) if state is None else dict(state) if isinstance(state, Mapping) else {}
         if set(known) != set(totals):
             problems.append(f"Progress: state: expected what state() returned, got {state!r:.80}.")
         if problems:

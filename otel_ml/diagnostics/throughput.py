@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from otel_ml.diagnostics.above_zero import is_above_zero
 from otel_ml.diagnostics.flops import device_name, peak_flops
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
@@ -97,7 +98,7 @@ class Throughput:
             problems.append(
                 f"Throughput: devices_per_replica: expected a number of devices from 1 on, got {devices_per_replica!r}."
             )
-        if peak is not None and not peak > 0:
+        if peak is not None and not is_above_zero(peak):
             problems.append(f"Throughput: peak: expected FLOP/s above 0, got {peak!r}. Leave it out if unknown.")
         if problems:
             raise ConfigError(*problems)

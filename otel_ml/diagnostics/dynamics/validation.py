@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from os import PathLike
 from typing import Any
 
 import otel_ml
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure
+from otel_ml.exceptions import OtelMLError
 
 __all__ = ["perplexity_of", "record_validation", "record_validation_part"]
 
@@ -46,14 +48,33 @@ def record_validation_part(loss: Any, *, weight: float, name: str = "loss", step
     Measure(f"val/{name}", "1", ("mean",), "Validation loss.").record(loss, weight=weight, step=step)
 
 
-def perplexity_of(run: otel_ml.Run | str | PathLike[str], name: str = "loss") -> tuple[list[int], list[float]]:
+def perplexity_of(
+    run: otel_ml.Run | str | PathLike[str], name: str = "loss", *, role: str | None = None
+) -> tuple[list[int], list[float]]:
     """Return (steps, perplexities) of the pooled `val/<name>` of a run; empty where it has none.
 
+    Args:
+        run: as `otel_ml.read()` takes it.
+        name: of the loss.
+        role: whose loss; by default that of `trainer`, or of the only role that recorded it.
+
     Raises:
-        OtelMLError: the run has no `metrics.jsonl`.
+        OtelMLError: the run has no `metrics.jsonl`, or several other roles recorded the loss and `role` is not given.
     """
-    steps, losses = otel_ml.read(run).get(f"val/{name}", ([], []))
+    found = otel_ml.read(run)
+    steps, losses = found.get(_published(found, f"val/{name}", role), ([], []))
     return steps, [_perplexity(loss) for loss in losses]
+
+
+def _published(found: Collection[str], loss: str, role: str | None) -> str:
+    if role is not None and role != "trainer":
+        return f"{role}/{loss}"
+    others = [name for name in found if name.endswith(f"/{loss}")]
+    if role is not None or loss in found or not others:
+        return loss
+    if len(others) > 1:
+        raise OtelMLError(f"There are {', '.join(others)}, of several roles. Pass role=.", slug="no-metrics")
+    return others[0]
 
 
 def _perplexity(loss: Any) -> Any:

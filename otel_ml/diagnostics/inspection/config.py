@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -174,14 +174,25 @@ def _rules(where: str, feature: str, options: Any, own: frozenset[str], problems
     if not isinstance(options, Mapping):
         problems.append(f"{where}: expected stats and tensors, got {options!r:.80}.")
         return []
+    shared = {key: value for key, value in options.items() if key not in {"tensors", "tensors_struct"}}
+    return [_rule(where, feature, {**shared, **struct}, own, problems) for struct in _structs(where, options, problems)]
+
+
+def _structs(where: str, options: Mapping[str, Any], problems: list[str]) -> Collection[Mapping[str, Any]]:
+    """Return what is said of each tensor by itself."""
     structs = options.get("tensors_struct")
     if structs is None:
-        tensors = options.get("tensors", ())
+        tensors = options.get("tensors") or ()
+        if not isinstance(tensors, str) and not _is_list(tensors):
+            problems.append(f"{where}: tensors: expected a list, got {tensors!r:.80}.")
+            return []
         structs = [{"tensor": tensor} for tensor in ([tensors] if isinstance(tensors, str) else tensors)]
+    elif not _is_list(structs) or not all(isinstance(struct, Mapping) for struct in structs):
+        problems.append(f"{where}: tensors_struct: expected a list of {{tensor: …, stats: …}}, got {structs!r:.80}.")
+        return []
     if not structs:
         problems.append(f"{where}: expected tensors or tensors_struct, got neither. Name one of {', '.join(TENSORS)}.")
-    shared = {key: value for key, value in options.items() if key not in {"tensors", "tensors_struct"}}
-    return [_rule(where, feature, {**shared, **struct}, own, problems) for struct in structs]
+    return structs
 
 
 def _rule(where: str, feature: str, options: Mapping[str, Any], own: frozenset[str], problems: list[str]) -> Rule:
@@ -190,8 +201,8 @@ def _rule(where: str, feature: str, options: Mapping[str, Any], own: frozenset[s
     if tensor not in TENSORS:
         problems.append(f"{where}: {_unknown('tensor', tensor, TENSORS)}")
     known = known_statistics(feature, own)
-    stats = tuple(_statistic(where, stat, problems) for stat in options.get("stats") or ())
-    if not stats and feature != "DumpTensors":
+    stats = tuple(_statistic(where, stat, problems) for stat in _listed(where, "stats", options.get("stats"), problems))
+    if not options.get("stats") and feature != "DumpTensors":
         problems.append(f"{where}: {tensor}: expected stats, got none. Name some of {', '.join(known[:10])}.")
     strange = [stat for stat in stats if stat not in known and not _is_of_blocks(feature, stat)]
     problems += [f"{where}: {tensor}: {_unknown('statistic', stat, known)}" for stat in strange]
@@ -222,7 +233,7 @@ def _statistic(where: str, stat: Any, problems: list[str]) -> str:
     given = dict(options) if isinstance(options, Mapping) else {}
     size, dims = given.pop("block_size", 32), given.pop("dims", 1)
     is_number = isinstance(size, int) and not isinstance(size, bool)
-    if name != BLOCK_STATISTIC or given or not is_number or size < 1 or dims not in {1, 2}:
+    if name != BLOCK_STATISTIC or given or not is_number or size < 1 or dims not in (1, 2):
         problems.append(
             f"{where}: stats: expected a name, or {{{BLOCK_STATISTIC}: {{block_size: 32, dims: 1 or 2}}}}, got "
             f"{stat!r:.120}."
@@ -247,11 +258,14 @@ def _schedule(where: str, options: Mapping[str, Any], problems: list[str]) -> Sc
         if start is not None or end is not None:
             ranges = ((start or 0, _end(end)),)
     else:
-        pairs = [tuple(pair) if isinstance(pair, Sequence) else (pair,) for pair in listed]
+        pairs = [
+            tuple(pair) if isinstance(pair, Sequence) else (pair,)
+            for pair in _listed(where, "start_end_list", listed, problems)
+        ]
         ranges = tuple((pair[0], _end(pair[-1])) if len(pair) == 2 else (-1, None) for pair in pairs)
     if not all(_is_range(*pair) for pair in ranges):
-        given = (start, end) if listed is None else listed
-        problems.append(f"{where}: expected steps (first, last) with first ≤ last, both inside, got {given!r:.80}.")
+        wrong = (start, end) if listed is None else listed
+        problems.append(f"{where}: expected steps (first, last) with first ≤ last, both inside, got {wrong!r:.80}.")
         ranges = ()
     return Schedule(freq, ranges)
 
@@ -266,7 +280,19 @@ def _is_range(first: object, last: object) -> bool:
     return last is None or (isinstance(last, int) and last >= first)
 
 
-def _unknown(what: str, name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
+def _listed(where: str, key: str, value: Any, problems: list[str]) -> Collection[Any]:
+    """Return a list that may be left out; what is none is a problem."""
+    if value is None or _is_list(value):
+        return () if value is None else value
+    problems.append(f"{where}: {key}: expected a list, got {value!r:.80}.")
+    return ()
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, (str, bytes, Mapping))
+
+
+def _unknown(what: str, name: object, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(str(name), known, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return f"unknown {what} {name!r}.{hint} Known: {', '.join(known)}."

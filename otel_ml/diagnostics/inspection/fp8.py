@@ -20,6 +20,12 @@ RECIPES = ("fp8_current_scaling", "fp8_delayed_scaling", "mxfp8", "fp8_block_sca
 """One scale a tensor from its own maximum; the same from earlier steps; one a block of 32; one a block of 128."""
 
 _BLOCKS = {"mxfp8": 32, "fp8_block_scaling": 128}
+_TOLERANCE = 1 + 2**-20
+"""Of the largest number: what is scaled to it exactly may come out an ulp above, and is rounded to it."""
+
+_LARGEST_SCALE = 2.0**127
+"""The largest scale of a block in MX formats; any is finite in 32 bits, however small the tensor."""
+
 _HISTORY = 16
 """Steps of maxima that delayed scaling looks back on: short enough to follow training."""
 
@@ -43,8 +49,7 @@ class DelayedScales:
             return 1.0
         import torch
 
-        amax = torch.stack(self._amax).max()
-        return torch.where(amax > 0, largest / amax, torch.ones_like(amax))
+        return _scale_to(largest, torch.stack(self._amax).max())
 
     def add(self, amax: Any) -> None:
         """Remember the maximum of this step."""
@@ -111,7 +116,7 @@ def fp8_state_of(tensor: Any, *, format: str, recipe: str, delayed: DelayedScale
     return Fp8State(
         count=values.numel(),
         underflows=((rounded == 0) & (values != 0)).sum(),
-        overflows=(scaled.abs() > largest).sum(),
+        overflows=(scaled.abs() > largest * _TOLERANCE).sum(),
         squared_error=(rounded / scale - values).square().sum(),
         scale_inv_min=inverse.min(),
         scale_inv_max=inverse.max(),
@@ -126,7 +131,14 @@ def _scale(values: Any, largest: float, recipe: str, delayed: DelayedScales) -> 
     amax = values.abs().max()
     if recipe == "fp8_delayed_scaling":
         return torch.as_tensor(delayed.scale(largest), device=values.device)
-    return torch.where(amax > 0, largest / amax, torch.ones_like(amax))
+    return _scale_to(largest, amax)
+
+
+def _scale_to(largest: float, amax: Any) -> Any:
+    """Return what takes the maximum to the largest number of the format; 1 where there is none but 0."""
+    import torch
+
+    return torch.where(amax > 0, (largest / amax).clamp(max=_LARGEST_SCALE), torch.ones_like(amax))
 
 
 def _block_scale(values: Any, largest: float, block: int) -> Any:
@@ -138,5 +150,5 @@ def _block_scale(values: Any, largest: float, block: int) -> Any:
     padded = torch.nn.functional.pad(rows.abs(), (0, -length % block))
     amax = padded.reshape(rows.shape[0], -1, block).amax(dim=-1, keepdim=True)
     exponent = torch.where(amax > 0, (amax / largest).log2().ceil(), torch.zeros_like(amax))
-    scale = torch.exp2(-exponent).expand(-1, -1, block).reshape(rows.shape[0], -1)
+    scale = torch.exp2(-exponent).clamp(max=_LARGEST_SCALE).expand(-1, -1, block).reshape(rows.shape[0], -1)
     return scale[:, :length].reshape(values.shape)

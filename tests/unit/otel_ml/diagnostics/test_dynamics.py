@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -294,6 +295,28 @@ def test_a_loss_of_the_whole_job_has_its_perplexity(otel_ml_capture: Capture, lo
     dynamics.record_validation(loss)
 
     assert otel_ml_capture.values("val/loss_perplexity") == [pytest.approx(math.exp(1.5))]
+
+
+def test_the_perplexity_is_that_of_the_only_role_or_of_the_one_that_is_asked_for(tmp_path: Path) -> None:
+    def written(**losses: float) -> Path:
+        rows = [
+            {
+                "role": role,
+                "axis": "step",
+                "step": 0,
+                "values": {f"{role}/val/loss" if role != "trainer" else "val/loss": loss},
+            }
+            for role, loss in losses.items()
+        ]
+        (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return tmp_path
+
+    assert dynamics.perplexity_of(written(actor=1.0)) == ([0], [math.e])
+    assert dynamics.perplexity_of(written(actor=1.0, trainer=0.0)) == ([0], [1.0])
+    assert dynamics.perplexity_of(written(actor=1.0, critic=0.0), role="critic") == ([0], [1.0])
+    assert dynamics.perplexity_of(tmp_path, role="trainer") == ([], [])
+    with pytest.raises(otel_ml.OtelMLError, match="actor/val/loss, critic/val/loss"):
+        dynamics.perplexity_of(tmp_path)
 
 
 def test_the_perplexity_of_a_model_that_knows_nothing_has_an_end(otel_ml_capture: Capture) -> None:

@@ -117,6 +117,22 @@ def test_the_run_tells_goodput_over_restarts_and_all_ranks(tmp_path: Path) -> No
     assert report.fraction == 16.0 / 52.0
 
 
+def of_role(role: str, row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"role": role, "values": {f"{role}/{name}": value for name, value in row["values"].items()}}
+
+
+def test_goodput_is_that_of_the_only_role_that_has_any_or_of_the_one_that_is_asked_for(tmp_path: Path) -> None:
+    actor = of_role("actor", row(0, 0, 102.0, began=100.0, worked=1.0, ranks=1, saved_step=0, saved_step__count=1))
+    critic = of_role("critic", row(0, 0, 104.0, began=100.0, worked=3.0, ranks=1))
+
+    assert goodput_of(written(tmp_path, [actor])).productive == 1.0
+    both = written(tmp_path, [actor, critic])
+    assert (goodput_of(both, role="actor").total, goodput_of(both, role="critic").worked) == (2.0, 3.0)
+    with pytest.raises(otel_ml.OtelMLError, match=r"of role 'trainer' in .* of actor, critic: pass role="):
+        goodput_of(both)
+    assert goodput_of(written(tmp_path, [actor, row(0, 0, 105.0, began=100.0, worked=4.0, ranks=1)])).worked == 4.0
+
+
 def test_a_run_without_goodput_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(otel_ml.OtelMLError, match="jsonl"):
         goodput_of(tmp_path)
@@ -124,9 +140,13 @@ def test_a_run_without_goodput_says_what_to_do(tmp_path: Path) -> None:
         goodput_of(written(tmp_path, [row(0, 0, 1.0)]))
 
 
-def test_a_state_of_something_else_is_refused() -> None:
+@pytest.mark.parametrize(
+    "state",
+    [{"model": 1.0}, 5, {"began": "x", "saved_seconds": 0.0, "saved_steps": 0}, {**Goodput().state(0), "began": None}],
+)
+def test_a_state_of_something_else_is_refused(state: Any) -> None:
     with pytest.raises(otel_ml.ConfigError, match="state"):
-        Goodput(state={"model": 1.0})
+        Goodput(state=state)
 
 
 def test_a_job_that_really_starts_twice_is_one_report(tmp_path: Path) -> None:

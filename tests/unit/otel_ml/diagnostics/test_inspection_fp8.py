@@ -83,6 +83,31 @@ def test_delayed_scaling_overflows_where_a_tensor_grew() -> None:
     assert grown.scale_inv_max.item() == pytest.approx(1 / 448)
 
 
+@pytest.mark.parametrize("kind", ["e4m3", "e5m2"])
+@pytest.mark.parametrize("recipe", ["fp8_current_scaling", "mxfp8", "fp8_block_scaling"])
+def test_nothing_overflows_that_is_scaled_by_its_own_maximum(kind: str, recipe: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    tensors = [torch.randn(64, 64, generator=generator) * 10.0 ** (power % 9 - 5) for power in range(100)]
+
+    found = [fp8_state_of(tensor, format=kind, recipe=recipe, delayed=DelayedScales()) for tensor in tensors]
+
+    assert sum(one.overflows.item() for one in found if one is not None) == 0
+
+
+@pytest.mark.parametrize("value", [1e-37, 1e-40])
+@pytest.mark.parametrize("recipe", ["fp8_current_scaling", "fp8_delayed_scaling", "mxfp8", "fp8_block_scaling"])
+def test_the_scale_of_a_tiny_tensor_is_finite(recipe: str, value: float) -> None:
+    delayed = DelayedScales()
+    delayed.add(torch.tensor(value))
+
+    found = fp8_state_of(torch.full((32,), value), format="e4m3", recipe=recipe, delayed=delayed)
+
+    assert found is not None
+    assert found.overflows.item() == 0
+    assert 0 < found.scale_inv_min.item() <= found.scale_inv_max.item()
+    assert torch.isfinite(found.squared_error)
+
+
 def test_a_tensor_of_zeros_loses_nothing() -> None:
     for recipe in (CURRENT, "mxfp8", "fp8_block_scaling"):
         found = state(torch.zeros(4, 40), recipe)

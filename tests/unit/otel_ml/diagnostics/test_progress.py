@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
+import torch
 
 import otel_ml
 from otel_ml.diagnostics.progress import Progress
@@ -82,3 +86,11 @@ def test_what_is_wrong_is_said_at_once() -> None:
         Progress(steps=0, tokens=-1, state={"no": 1})
 
     assert len(raised.value.problems) == 3
+
+
+def test_what_is_no_number_is_named_as_one_that_is_too_small() -> None:
+    strange: Any = {"steps": "a", "samples": torch.ones(2), "tokens": math.nan, "state": 3}
+    with pytest.raises(otel_ml.ConfigError) as raised:
+        Progress(**strange)
+
+    assert len(raised.value.problems) == 4

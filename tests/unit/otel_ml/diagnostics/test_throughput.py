@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import otel_ml
@@ -103,9 +105,10 @@ def test_the_flops_of_steps_and_epochs_add_up(otel_ml_capture: Capture) -> None:
     assert sum(first) == 9.0
 
 
-def test_every_wrong_number_is_named_at_once() -> None:
+@pytest.mark.parametrize("peak", [-1.0, "989 TFLOP/s", [1e12]])
+def test_every_wrong_number_is_named_at_once(peak: Any) -> None:
     with pytest.raises(otel_ml.ConfigError) as raised:
-        Throughput(window=0, devices_per_replica=0, peak=-1.0)
+        Throughput(window=0, devices_per_replica=0, peak=peak)
 
     assert len(raised.value.problems) == 3
     assert set(MEASURES) >= {"throughput/mfu"}
