@@ -107,7 +107,7 @@ _UNITS: Mapping[str, int] = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2
 
 
 def size_bytes(raw: str) -> int:
-    """Accept bytes, or a number with KiB, MiB, GiB, TiB.
+    """Accept bytes, or a number with KiB, MiB, GiB, TiB; none below 0.
 
     Examples:
         >>> size_bytes("10 GiB")
@@ -116,9 +116,12 @@ def size_bytes(raw: str) -> int:
     digits = raw.rstrip("BKMGTibkmgt ")
     unit = raw[len(digits) :].strip().lower()
     try:
-        return int(float(digits) * _UNITS[unit])
+        size = int(float(digits) * _UNITS[unit])
     except (KeyError, ValueError, OverflowError):
-        raise ValueError("a size such as 1073741824 or '10 GiB'") from None
+        size = -1
+    if size < 0:
+        raise ValueError("a size such as 1073741824 or '10 GiB'")
+    return size
 
 
 AnyVariable = Variable[Any]

@@ -11,7 +11,7 @@ from otel_ml.exceptions import MissingDependencyError
 from otel_ml_exporters.errors import UnknownExporterError
 from otel_ml_exporters.exporter import Exporter
 
-__all__ = ["GROUP", "PACKAGES", "check_installed", "exporter_class", "registered", "split_name"]
+__all__ = ["GROUP", "PACKAGES", "check_installed", "exporter_class", "registered", "shown_failure", "split_name"]
 
 GROUP = "otel_ml.exporters"
 
@@ -83,3 +83,13 @@ def check_installed(name: str) -> None:
     package = PACKAGES.get(kind)
     if package is not None and find_spec(package) is None:
         raise MissingDependencyError(f"Exporter {kind!r}", package=package, extra=kind)
+
+
+def shown_failure(error: Exception) -> str:
+    """Return what an exporter's own code raised while it was loaded or made, for a person.
+
+    Examples:
+        >>> shown_failure(ValueError("no key"))
+        'it cannot be loaded: ValueError: no key'
+    """
+    return f"it cannot be loaded: {type(error).__name__}: {error}".rstrip(": .")

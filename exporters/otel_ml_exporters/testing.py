@@ -66,7 +66,7 @@ class FlakyExporter(RecordingExporter):
             what it returns is raised, None lets the call pass.
     """
 
-    def __init__(self, failure: Callable[[int, Sequence[Record]], Exception | None]) -> None:
+    def __init__(self, failure: Callable[[int, Sequence[Record]], BaseException | None]) -> None:
         super().__init__()
         self._failure = failure
         self.calls = 0

@@ -64,13 +64,27 @@ def shown_path(path: Path) -> str:
         return str(path)
 
 
-def acknowledged_line(status: str, recorded: int, where: str) -> str:
+def acknowledged_line(status: str, recorded: int, where: str, refused: Mapping[str, int]) -> str:
     """Return the line at the end of global rank 0, where nobody can tell how the whole run went.
 
+    Args:
+        status: how this process ended.
+        recorded: values of this process.
+        where: who acknowledged them.
+        refused: reason → its points that will never be taken.
+
     Examples:
-        >>> acknowledged_line("finished", 48210, "http://gateway:4318 (OTEL_EXPORTER_OTLP_ENDPOINT)")
+        >>> acknowledged_line("finished", 48210, "http://gateway:4318 (OTEL_EXPORTER_OTLP_ENDPOINT)", {})
         'finished. Rank 0 recorded 48,210 values, acknowledged by http://gateway:4318 (OTEL_EXPORTER_OTLP_ENDPOINT).'
+        >>> acknowledged_line("finished", 20, "http://gateway:4318", {"HTTP 401": 20})
+        'finished. Rank 0 recorded 20 values; http://gateway:4318 refused 20 points (HTTP 401): they are lost.'
     """
+    count = sum(refused.values())
+    if count:
+        return (
+            f"{status}. Rank 0 recorded {_values(recorded)}; {where} refused {count:,} points "
+            f"({'; '.join(refused)}): they are lost."
+        )
     return f"{status}. Rank 0 recorded {_values(recorded)}, acknowledged by {where}."
 
 

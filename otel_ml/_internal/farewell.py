@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 from otel_ml._internal.console import Console, acknowledged_line, finished_line, unwritten_line
@@ -81,7 +82,7 @@ class Farewell:
     def wait_for_the_run(self, identity: Identity, reached: Reached | None, deadline: float, status: Status) -> None:
         """Wait until the service has heard the goodbye; as the last writer, while exporters drain: say how it went."""
         if self._sender.notices is None:  # a Collector, or gRPC: what acknowledged it gives no account of the run
-            self._say(acknowledged_line, identity, reached, status)
+            self._say(partial(acknowledged_line, refused=self._sender.refused), identity, reached, status)
             return
         run = self._account_at_the_end(identity, deadline)
         is_last = run is not None and bool(run.get("last")) and self._has_starter_left(identity)

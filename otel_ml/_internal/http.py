@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 from otel_ml._internal.answer import Answer, accepted
 from otel_ml.config import Endpoint
+from otel_ml.exceptions import WireError
+from otel_ml.wire.protobuf import fields
 
 if TYPE_CHECKING:
     import ssl
@@ -263,8 +265,17 @@ def _tls_hint(target: Target, error: Exception) -> str:
 
 
 def _said(content: bytes) -> str:
-    text = "".join(char for char in content[:200].decode("utf-8", "ignore") if char.isprintable()).strip()
+    shown = (_message_of(content) or content)[:200]
+    text = "".join(char for char in shown.decode("utf-8", "ignore") if char.isprintable()).strip()
     return f": {text}" if text else ""
+
+
+def _message_of(content: bytes) -> bytes | None:
+    """Return the message (field 2) of a `google.rpc.Status`, with which OTLP has receivers answer; None of others."""
+    try:
+        return next((value for number, value in fields(content) if number == 2 and isinstance(value, bytes)), None)
+    except WireError:
+        return None
 
 
 def _count(text: str | None) -> int | None:

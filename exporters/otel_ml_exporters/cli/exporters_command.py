@@ -12,7 +12,7 @@ from otel_ml.exceptions import MissingDependencyError
 from otel_ml_exporters.cli.packages import installed_version
 from otel_ml_exporters.cli.screen import screen
 from otel_ml_exporters.exporter import Exporter
-from otel_ml_exporters.registry import PACKAGES, exporter_class, registered
+from otel_ml_exporters.registry import PACKAGES, exporter_class, registered, shown_failure
 
 __all__ = ["command", "guarantee"]
 
@@ -41,6 +41,8 @@ def _state(name: str) -> tuple[str, str]:
         promise = guarantee(exporter_class(name))
     except MissingDependencyError as error:
         return f"pip install 'otel-ml[{error.extra}]'", ""
+    except Exception as error:  # noqa: BLE001 (a plug-in's own code; the others are listed)
+        return f"broken: {shown_failure(error)}", ""
     if package is None:
         return "installed", promise
     version = installed_version(package)

@@ -320,7 +320,7 @@ class Pipeline:
                 self._pause(error.retry_after)
             except PermanentExportError as error:
                 return error.sentence
-            except Exception as error:  # noqa: BLE001 (a defect in a plug-in; it is retried, then its records are lost)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 (a plug-in's defect: tried again, then records are lost)
                 surprises += 1
                 if surprises > self._retry.surprises:
                     _log.exception("Exporter %s raised something unexpected.", self.name)
@@ -365,7 +365,7 @@ class Pipeline:
         except Exception as error:  # noqa: BLE001 (the last call; what it did not store is behind its position)
             self._failed(error, state="stopped")
 
-    def _failed(self, error: Exception, *, state: str) -> None:
+    def _failed(self, error: BaseException, *, state: str) -> None:
         problem = (error.sentence if isinstance(error, OtelMLError) else str(error)) or type(error).__name__
         if self.status.problem != problem:
             _log.warning("Exporter %s: %s", self.name, problem, exc_info=_is_unforeseen(error))
@@ -414,5 +414,5 @@ def _is_wanted(record: Record, every: int) -> bool:
     return not isinstance(record, StepRecord) or every <= 1 or record.step % every == 0
 
 
-def _is_unforeseen(error: Exception) -> bool:
+def _is_unforeseen(error: BaseException) -> bool:
     return not isinstance(error, RetryableExportError)

@@ -11,7 +11,7 @@ from typing import Any
 from otel_ml.exceptions import ConfigError, MissingDependencyError
 from otel_ml.explanation import explained
 from otel_ml_exporters.exporter import Exporter
-from otel_ml_exporters.registry import check_installed, exporter_class
+from otel_ml_exporters.registry import check_installed, exporter_class, shown_failure
 
 __all__ = ["exporter_makers"]
 
@@ -32,6 +32,12 @@ def exporter_makers(
             problems += [explained(problem, error.slug) for problem in error.problems]
         except (MissingDependencyError, TypeError) as error:
             problems.append(str(error))
+        except Exception as error:  # noqa: BLE001 (code of others, which is imported and called here for the first time)
+            problems.append(
+                explained(
+                    f"exporters.{name}: {shown_failure(error)}. Leave it out, or update its package.", "exporter-broken"
+                )
+            )
         else:
             makers[name] = partial(found, **options)
     return makers, problems

@@ -34,6 +34,7 @@ class Timer:
         self._active = 0.0
         self._base = 0.0
         self._marks: dict[str, float] = {}
+        self._followers: set[str] = set()
         self._began: float | None = None
 
     def start(self, barrier: bool = False) -> None:
@@ -79,11 +80,18 @@ class Timer:
         _say_no_barrier(barrier_group is not None)
 
     def since(self, reader: str, *, reset: bool) -> float:
-        """Return the seconds since this reader's last reset."""
+        """Return the seconds since this reader's last reset.
+
+        One that read without a reset leaves that to the others, as Megatron's training loop does: it writes, and has
+        `log()` reset.
+        """
         total = self._total + self._running()
         seconds = total - self._marks.get(reader, self._base)
         if reset:
-            self._marks[reader] = total
+            self._followers.discard(reader)
+            self._marks.update(dict.fromkeys((reader, *self._followers), total))
+        else:
+            self._followers.add(reader)
         return max(seconds, 0.0)
 
     def _running(self) -> float:
@@ -157,16 +165,16 @@ class Timers:
 
     def __call__(self, name: str, log_level: int | None = None) -> Timer | DummyTimer:
         """Return the timer, made at the first call; without a level it then has the highest."""
-        known = self._levels.get(name)
-        if known is None:
-            known = self._levels[name] = MAX_LEVEL if log_level is None else log_level
-        elif log_level is not None and log_level != known:
-            _say_wrong(name, f"given level {log_level}, and has {known}", "It keeps its level: give it one")
-        if known > self._level:
-            return self._dummy
         timer = self._timers.get(name)
         if timer is None:
+            level = MAX_LEVEL if log_level is None else log_level
+            if level > self._level:
+                return self._dummy
+            self._levels[name] = level
             timer = self._timers[name] = Timer(name)
+        elif log_level not in {None, self._levels[name]}:
+            has = self._levels[name]
+            _say_wrong(name, f"given level {log_level}, and has {has}", "It keeps its level: give it one")
         return timer
 
     @property

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsPartialSuccess,
     ExportMetricsServiceResponse,
@@ -76,6 +77,15 @@ def test_other_errors_are_final_and_keep_what_the_receiver_said(server: OtlpServ
 
     assert answer.outcome == "refused"
     assert answer.reason == f"HTTP {status}: ml.experiment.id is missing"
+    transport.close()
+
+
+def test_of_a_status_in_protobuf_the_message_is_said(server: OtlpServer) -> None:
+    body = Status(code=16, message="The bearer token is missing.").SerializeToString()
+    server.replies.append(Reply(401, {"content-type": "application/x-protobuf"}, body))
+    transport = HttpTransport(Endpoint(url=server.url))
+
+    assert transport.post("/v1/metrics", BODY, 5).reason == "HTTP 401: The bearer token is missing."
     transport.close()
 
 

@@ -148,16 +148,19 @@ def test_one_bad_record_does_not_take_the_others_with_it(driver: Driver) -> None
     assert driver.marks[-1] == (20, {"seq 7 is bad": 1})
 
 
-def test_what_an_exporter_raises_unexpectedly_is_retried_a_few_times_and_then_counted(driver: Driver) -> None:
-    def stumble(_: int, records: Sequence[Record]) -> Exception | None:
-        return ZeroDivisionError("oops") if any(record.seq == 2 for record in records) else None
+@pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])
+def test_what_an_exporter_raises_unexpectedly_is_retried_a_few_times_and_then_counted(
+    driver: Driver, kind: type[BaseException]
+) -> None:
+    def stumble(_: int, records: Sequence[Record]) -> BaseException | None:
+        return kind("oops") if any(record.seq == 2 for record in records) else None
 
     source, exporter = MemorySource(steps(3)), FlakyExporter(stumble)
 
     pipeline = driver.drain(exporter, source)
 
     assert seqs(exporter) == [1, 3]
-    assert pipeline.status.lost == {"unexpected ZeroDivisionError: oops": 1}
+    assert pipeline.status.lost == {f"unexpected {kind.__name__}: oops": 1}
 
 
 def test_an_exporter_that_cannot_start_is_started_again_until_it_can(driver: Driver) -> None:

@@ -142,6 +142,28 @@ def test_written_timers_are_reduced_over_all_ranks_by_the_service(
     assert (point.name, point.step, point.reduction, point.value) == ("forward-backward-time", 7, reduction, 1.5)
 
 
+def test_who_reads_without_a_reset_begins_anew_where_another_resets(captured: Capture) -> None:
+    timers = Timers(1, "max")
+    seen = []
+    for iteration in range(1, 4):
+        ran(timers, "optimizer", 0.5)
+        ran(timers, "save-checkpoint", 2.0)
+
+        timers.write(["optimizer"], None, iteration, reset=False)
+        seen.append(timers("save-checkpoint", log_level=0).elapsed(reset=False))
+        timers.get_all_timers_string(["optimizer", "save-checkpoint"])
+
+    assert captured.values("optimizer-time") == [0.5] * 3
+    assert seen == [2.0] * 3
+
+
+def test_a_timer_that_was_asked_for_above_the_level_may_be_asked_for_below_it() -> None:
+    timers = Timers(0, "max")
+
+    assert isinstance(timers("a"), DummyTimer)
+    assert isinstance(timers("a", log_level=0), Timer)
+
+
 @pytest.mark.feature("M21", "better", "one call is every backend; a second one for W&B or MLflow is no second value")
 def test_writing_to_each_backend_in_turn_records_once(captured: Capture) -> None:
     timers = Timers(1, "max")
