@@ -29,11 +29,11 @@ class Console:
     """
 
     def __init__(self, *, is_quiet: bool) -> None:
-        self._is_quiet = is_quiet
+        self.is_quiet = is_quiet
 
     def line(self, text: str) -> None:
         """Write one line in one write, so that lines of several processes do not mix."""
-        if self._is_quiet:
+        if self.is_quiet:
             return
         stream = sys.stderr
         if stream is None:  # pythonw, daemons

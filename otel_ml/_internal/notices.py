@@ -32,10 +32,10 @@ class Notices:
 
     def __init__(self, console: Console, identity: Identity) -> None:
         self._console = console
-        self._is_speaker = identity.place.rank == 0 and identity.parent is None
+        self._is_speaker = identity.speaks and not console.is_quiet  # who prints nothing must not seem to have told it
         self._is_first_here = identity.place.local_rank == 0
         self._unsaid: list[str] = []
-        self._shown = 0
+        self._shown: int | None = None
 
     def say(self, sentence: str) -> None:
         """Say something once for the job."""
@@ -53,21 +53,24 @@ class Notices:
     def has_more(self, count: int) -> bool:
         """Whether the service, which has `count` notices, has some that this process is to print."""
         self._unsaid.clear()
-        return count > self._shown and self._is_speaker
+        return count > (self._shown or 0) and self._is_speaker
 
     @property
     def query(self) -> Mapping[str, str]:
         """What to ask the service for an account with: it remembers which notices went to who prints them."""
         return {"speaker": "1"} if self._is_speaker else {}
 
-    def print_of(self, run: Mapping[str, Any] | None) -> None:
-        """Print the run's notices that are new; as the last writer, those that came after global rank 0 had left.
+    def hear(self, run: Mapping[str, Any] | None) -> None:
+        """Note what an earlier launch of the run was told by the first account: it is not new."""
+        if run is not None and self._shown is None:
+            self._shown = int(run.get("told") or 0)
 
-        What an earlier launch of the run was told is not new.
-        """
+    def print_of(self, run: Mapping[str, Any] | None) -> None:
+        """Print the run's notices that are new; as the last writer, those that came after global rank 0 had left."""
         notices = [str(notice) for notice in (run or {}).get("notices", ())]
         told = (run or {}).get("told")
-        first = max(self._shown, int(told or 0)) if self._is_speaker else len(notices) if told is None else int(told)
+        shown = self._shown or 0
+        first = shown if self._is_speaker else len(notices) if told is None else int(told)
         for notice in notices[first:]:
             self._console.line(notice)
-        self._shown = max(self._shown, len(notices))
+        self._shown = max(shown, len(notices))

@@ -371,7 +371,9 @@ class Worker:
     def _ask(self, **query: str) -> Mapping[str, Any] | None:
         if self.sender.transport is None:
             return None
-        return run_status(self.sender.transport, self.identity.run_id, {**query, **self._notices.query})
+        run = run_status(self.sender.transport, self.identity.run_id, {**query, **self._notices.query})
+        self._notices.hear(run)
+        return run
 
 
 def _frames(kind: Kind, bodies: Sequence[bytes], holds: Sequence[Holds] = ()) -> list[Held]:

@@ -50,6 +50,22 @@ def test_a_service_that_gets_on_is_waited_for_until_it_has_heard_the_goodbye(tmp
     assert "finished. 1 process, 1 value recorded, 1 delivered, 0 lost." in said
 
 
+def test_what_was_said_while_the_end_was_waited_for_is_printed_once(tmp_path: Path) -> None:
+    notices = ["Rank 1 is slow.", "Rank 2 is slow."]
+    end = {"pending": 0, "left": True, "last": True, "writers": 1, "recorded": 1, "delivered": 1, "notices": notices}
+
+    said = said_at_the_end(
+        tmp_path,
+        Account(
+            busy(3) | {"notices": notices[:1], "told": None},
+            busy(2) | {"notices": notices, "told": 1},
+            end | {"told": 2},
+        ),
+    )
+
+    assert [said.count(notice) for notice in notices] == [1, 1]
+
+
 def test_that_nothing_is_pending_does_not_mean_that_the_goodbye_was_heard(tmp_path: Path) -> None:
     end = {"pending": 0, "left": True, "last": True, "writers": 1, "recorded": 1, "delivered": 1}
 
