@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from otel_ml.compat.forge.metric import Metric, Reduce, Sample
+from otel_ml.compat.forge.states import State, in_our_words
 from otel_ml.once import say
 
 __all__ = [
@@ -27,9 +28,6 @@ __all__ = [
     "reduce_metrics_states",
     "say_failed",
 ]
-
-State = Mapping[str, Any]
-"""Plain data that travels between processes; `reduction_type` names the accumulator it is of."""
 
 KNOWN: dict[str, type[MetricAccumulator]] = {}
 """Accumulators by what their states name."""
@@ -94,7 +92,7 @@ class SumAccumulator(MetricAccumulator):
 
     @classmethod
     def get_reduced_value_from_states(cls, states: Sequence[State]) -> float | None:
-        used = [state for state in states if state["count"]]
+        used = [state for state in in_our_words(states) if state["count"]]
         return math.fsum(state["sum"] for state in used) if used else None
 
 
@@ -134,7 +132,7 @@ class MaxAccumulator(MetricAccumulator):
 
     @classmethod
     def get_reduced_value_from_states(cls, states: Sequence[State]) -> float | None:
-        values = [state[cls.name] for state in states if state[cls.name] is not None]
+        values = [state[cls.name] for state in in_our_words(states) if state[cls.name] is not None]
         return cls._extreme(values) if values else None
 
 
@@ -165,7 +163,7 @@ class StdAccumulator(MetricAccumulator):
     @classmethod
     def get_reduced_value_from_states(cls, states: Sequence[State]) -> float | None:
         count, mean, m2 = 0, 0.0, 0.0
-        for state in states:
+        for state in in_our_words(states):
             count, mean, m2 = _chan((count, mean, m2), (state["count"], state["mean"], state["m2"]))
         return math.sqrt(m2 / count) if count else None
 
@@ -277,7 +275,7 @@ def _merged(key: str, states: Sequence[Mapping[str, State]]) -> Iterator[Metric]
     by_kind: dict[str, list[State]] = {}
     for state in states:
         if key in state:
-            by_kind.setdefault(state[key]["reduction_type"], []).append(state[key])
+            by_kind.setdefault(_kind(state[key]["reduction_type"]), []).append(state[key])
     if len(by_kind) > 1:
         say(
             "compat-forge",
@@ -292,6 +290,11 @@ def _merged(key: str, states: Sequence[Mapping[str, State]]) -> Iterator[Metric]
             continue
         if value is not None:
             yield Metric(key if len(by_kind) == 1 else f"{key}/{kind}", value, _reduction_of(kind))
+
+
+def _kind(reduction: Any) -> str:
+    """Return what `KNOWN` calls a reduction that a state names: by its name, or by torchforge's enum."""
+    return str(reduction.value) if isinstance(reduction, Reduce) else str(reduction)
 
 
 def _reduction_of(kind: str) -> Reduce | type[MetricAccumulator]:

@@ -21,6 +21,7 @@ from otel_ml.compat.forge.accumulators import (
 )
 from otel_ml.compat.forge.metric import Metric, Reduce, held_value
 from otel_ml.compat.forge.modes import LoggingMode, modes_from, publish, stream
+from otel_ml.compat.forge.run_of_the_job import has_run
 from otel_ml.compat.forge.switches import are_metrics_off
 from otel_ml.once import say
 
@@ -61,8 +62,15 @@ class Collector:
         self._at_exit()
 
     def push(self, metric: Metric) -> None:
-        """Take a value; never raises, never waits."""
+        """Take a value; never raises, never waits. Where there is no run it is dropped, and that is said once."""
         if are_metrics_off():
+            return
+        if not has_run():
+            say(
+                "compat-forge",
+                "What is recorded before init_backends() or otel_ml.init() is dropped: there is no run yet. Call one "
+                "of them first; an actor elsewhere needs the variables of child_env().",
+            )
             return
         if not isinstance(metric.reduction, Reduce) or metric.reduction is Reduce.SAMPLE:
             self._reduce_here(metric)
@@ -100,13 +108,14 @@ class Collector:
         step = self._step if self._waits else None
         publish_merged([self.flush(step or 0)], step)
 
-    def _number(self, timestamp: float) -> int:
+    def _number(self, timestamp: float | None) -> int:
         """Return where on the streaming axis a value is: milliseconds since 1970, no two the same.
 
         A number from 0 on would begin anew in a process that was started again, and look like a job that went back.
         """
+        recorded_s = time.time() if timestamp is None else timestamp  # None: it was taken away after the record
         with self._lock:
-            self._newest = max(self._newest + 1, int(timestamp * 1e3))
+            self._newest = max(self._newest + 1, int(recorded_s * 1e3))
             return self._newest
 
     def _reduce_here(self, metric: Metric) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -49,20 +49,24 @@ class Sample:
     by: str = "reward"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Metric:
-    """One value.
+    """One value; what waits for a flush is a copy, so it may be changed and pushed again.
 
     Attributes:
-        timestamp: seconds since 1970, of the record; now by default.
+        timestamp: seconds since 1970, of the record; None, which is now.
         over: topology dimension of which one rank per coordinate counts: ranks that hold copies count once.
     """
 
     key: str
     value: Any
     reduction: Reduce | Sample | type[MetricAccumulator] = Reduce.MEAN
-    timestamp: float = field(default_factory=time.time)
+    timestamp: float | None = None
     over: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.timestamp is None:
+            self.timestamp = time.time()
 
 
 def held_value(value: Any) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import statistics
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,6 +163,24 @@ def test_a_stream_keeps_every_value_in_a_row_of_its_own_with_its_time(captured: 
     assert captured.values("timestamp", axis="stream") == [1700000000.5] * 3
 
 
+@pytest.mark.parametrize("mode", list(LoggingMode))
+def test_a_metric_without_a_time_is_of_now_and_can_be_changed_before_it_is_pushed(
+    captured: Capture, mode: LoggingMode
+) -> None:
+    COLLECTOR.begin([mode], 0)
+    before_s = time.time()
+    metric = Metric("queue", 1.0, Reduce.MEAN, None)
+    metric.value = 2.0
+
+    MetricCollector().push(metric)
+    metric.value = 100.0
+    COLLECTOR.flush(0)
+
+    assert [point.value for point in captured.points if point.name == "queue"] == [2.0]
+    assert metric.timestamp is not None
+    assert before_s <= metric.timestamp <= time.time()
+
+
 class Range(MetricAccumulator):
     def reset(self) -> None:
         self.values: list[float] = []
@@ -264,6 +283,43 @@ def test_merged_states_are_what_one_process_would_have_had(reduction: Reduce) ->
     assert merged.value == pytest.approx(whole.get_value(), rel=1e-15)
     if reduction is Reduce.STD:  # of large values with a small deviation: a sum of squares would have lost it
         assert merged.value == pytest.approx(statistics.pstdev(values), rel=1e-12)
+
+
+OF_TORCHFORGE = {
+    Reduce.MEAN: ([{"sum": 14, "count": 5}, {"sum": 16, "count": 10}], 2.0),
+    Reduce.SUM: ([{"total": 5.0}, {"total": 7.0}], 12.0),
+    Reduce.MAX: ([{"max_val": 5.0}, {"max_val": 7.0}], 7.0),
+    Reduce.MIN: ([{"min_val": 5.0}, {"min_val": 7.0}], 5.0),
+    Reduce.STD: ([{"sum": 3.0, "sum_sq": 5.0, "count": 2}, {"sum": 6.0, "sum_sq": 36.0, "count": 1}], 14 / 3),
+}
+"""States as its accumulators write them, and what they merge into; of the deviation the variance: of 1, 2 and 6."""
+
+
+@pytest.mark.parametrize("reduction", OF_TORCHFORGE)
+@pytest.mark.parametrize(
+    "spelled", [lambda reduction: reduction, lambda reduction: reduction.value], ids=["enum", "text"]
+)
+def test_states_of_torchforges_own_accumulators_are_merged(reduction: Reduce, spelled: Callable[[Reduce], Any]) -> None:
+    theirs, expected = OF_TORCHFORGE[reduction]
+    states = [{"k": {"reduction_type": spelled(reduction), **state}} for state in theirs]
+
+    [merged] = reduce_metrics_states(states)
+
+    value = merged.value**2 if reduction is Reduce.STD else merged.value
+    assert (merged.key, merged.reduction, value) == ("k", reduction, pytest.approx(expected))
+
+
+@pytest.mark.parametrize("reduction", OF_TORCHFORGE)
+def test_states_of_torchforge_and_ours_are_merged_together(reduction: Reduce) -> None:
+    ours = reduction.accumulator_class()
+    ours.append(3.0)
+    same = {"sum": 3.0, "count": 1, "total": 3.0, "max_val": 3.0, "min_val": 3.0, "sum_sq": 9.0}
+    theirs = {key: same[key] for key in OF_TORCHFORGE[reduction][0][0]}
+
+    [merged] = reduce_metrics_states([{"k": ours.get_state()}, {"k": {"reduction_type": reduction, **theirs}}])
+
+    expected = {Reduce.SUM: 6.0, Reduce.STD: 0.0}.get(reduction, 3.0)
+    assert merged.value == expected
 
 
 def test_an_empty_accumulator_is_absent_not_zero() -> None:
