@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from otel_ml._internal.answer import Answer
-from otel_ml._internal.isolation import forget_everything
+from otel_ml._internal.isolation import isolated
 from otel_ml._internal.link import Reached
 from otel_ml._internal.runtime import RUNTIME
 from otel_ml.exceptions import OtelMLError
@@ -282,6 +282,8 @@ def _attributes(pairs: Any) -> dict[str, Any]:
 def capture(**arguments: Any) -> Iterator[Capture]:
     """Record into memory inside the block, in a run of its own; mistakes are said, not raised.
 
+    It knows nothing of runs before it in this process, but what `define_metric()` said before it.
+
     Args:
         **arguments: as for `otel_ml.init()`.
 
@@ -296,13 +298,13 @@ def capture(**arguments: Any) -> Iterator[Capture]:
                 "A run is active in this process. Call otel_ml.shutdown() before capturing.", slug="testing-capture"
             )
         RUNTIME.make_link = lambda config, identity, say: transport
-        try:
-            RUNTIME.init(arguments)
-            yield Capture(transport)
-        finally:
-            RUNTIME.shutdown(5.0)
-            RUNTIME.make_link = before
-            forget_everything()
+        with isolated():
+            try:
+                RUNTIME.init(arguments)
+                yield Capture(transport)
+            finally:
+                RUNTIME.shutdown(5.0)
+                RUNTIME.make_link = before
 
 
 @contextmanager

@@ -131,6 +131,7 @@ class Definitions:
 
     Attributes:
         weighted: how many series have ever had a weight (set by the fold).
+        declared: what `define_metric()` said, as (pattern, reduction, unit, description).
     """
 
     MAX_SERIES = 100_000
@@ -138,13 +139,13 @@ class Definitions:
 
     def __init__(self) -> None:
         self.weighted = 0
+        self.declared: list[tuple[str, Reduction, str, str]] = []
         self.forget()
 
     def forget(self) -> None:
-        """Start with no metric."""
+        """Start with no metric; what was declared stays."""
         self.new_lock()
         self._definitions: dict[str, Definition] = {}
-        self._patterns: list[tuple[str, Reduction, str, str]] = []
         self._series: dict[tuple[str, Attributes], Series] = {}
         self._reductions: dict[Reduction, int] = {}
         self._placed = 0
@@ -207,7 +208,7 @@ class Definitions:
     def _declared(
         self, name: str, reduction: Reduction | None, unit: str, description: str
     ) -> tuple[Reduction | None, str, str]:
-        exact_first = sorted(self._patterns, key=lambda row: row[0] != name)
+        exact_first = sorted(self.declared, key=lambda row: row[0] != name)
         for pattern, declared, its_unit, its_description in exact_first:
             if pattern == name or fnmatch.fnmatchcase(name, pattern):
                 return declared, unit or its_unit, description or its_description
@@ -217,7 +218,7 @@ class Definitions:
         """Give all metrics whose name matches `pattern` this reduction, unless they have one."""
         conflicts = []
         with self.lock:
-            self._patterns.append((pattern, reduction, unit, description))
+            self.declared.append((pattern, reduction, unit, description))
             for name, definition in self._definitions.items():
                 if name != pattern and not fnmatch.fnmatchcase(name, pattern):
                     continue

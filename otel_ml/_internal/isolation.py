@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from otel_ml._internal.definition import DEFINITIONS
 from otel_ml._internal.guard import guard
 from otel_ml._internal.log import forget_names
 from otel_ml._internal.recorder import RecordSettings, recorder
 from otel_ml._internal.timing import forget_timers
 
-__all__ = ["forget_everything"]
+__all__ = ["forget_everything", "isolated"]
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Know nothing inside of what was recorded before, and nothing afterwards of what was inside.
+
+    What `define_metric()` said before, in a module that was imported, is known inside and after.
+    """
+    declared = list(DEFINITIONS.declared)
+    _forget_recorded()
+    try:
+        yield
+    finally:
+        _forget_recorded()
+        DEFINITIONS.declared[:] = declared
 
 
 def forget_everything() -> None:
-    """Drop records, steps, metrics, timers and counts, and record nothing. For `otel_ml.testing`."""
+    """Drop records, steps, metrics, timers and counts, and record nothing."""
+    _forget_recorded()
+    DEFINITIONS.declared.clear()
+
+
+def _forget_recorded() -> None:
     recorder.enabled = False
     recorder.forget()
     recorder.configure(RecordSettings())

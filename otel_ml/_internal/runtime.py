@@ -15,14 +15,13 @@ from otel_ml._internal import buffer
 from otel_ml._internal.asked import changes, checked, exporters_unused, new_arguments, of_a_writer, shown
 from otel_ml._internal.boot import boot_time
 from otel_ml._internal.capture import Capture
-from otel_ml._internal.embedded import EmbeddedLink
 from otel_ml._internal.events import EVENTS, log_params
 from otel_ml._internal.exit import ExitHooks
 from otel_ml._internal.guard import Say, guard
-from otel_ml._internal.hosts import FirstHostLink, OtherHostLink
 from otel_ml._internal.identity import Identity, identify, new_instance
 from otel_ml._internal.inherit import child_environ, inherited_environ
-from otel_ml._internal.link import Link, Reached, RemoteLink
+from otel_ml._internal.link import Link, Reached
+from otel_ml._internal.link_for import link_for
 from otel_ml._internal.recorder import RecordSettings, recorder
 from otel_ml._internal.recover import recover_spools
 from otel_ml._internal.resource import encode_resource, resource_attributes
@@ -42,16 +41,6 @@ from otel_ml.wire.rendezvous import Rendezvous, rendezvous_of, run_folder
 __all__ = ["RUNTIME", "Runtime"]
 
 LinkMaker = Callable[[Config, Identity, Say], Link]
-
-
-def link_for(config: Config, identity: Identity, say: Say) -> Link:
-    """Return how this process reaches its service: the endpoint, or embedded on one host or several."""
-    if config.is_remote:
-        return RemoteLink(config)
-    if identity.place.hosts > 1:
-        kind = FirstHostLink if identity.place.host == 0 else OtherHostLink
-        return kind(config, identity.run_id, say=say)
-    return EmbeddedLink(config, identity.run_id, say=say)
 
 
 class Runtime:

@@ -26,7 +26,8 @@ from otel_ml._internal.http import HttpTransport
 from otel_ml._internal.identity import Identity
 from otel_ml._internal.inherit import run_environ
 from otel_ml._internal.link import Link, Reached
-from otel_ml._internal.runtime import RUNTIME, link_for
+from otel_ml._internal.link_for import link_for
+from otel_ml._internal.runtime import RUNTIME
 from otel_ml.config import Config
 from otel_ml.exceptions import WireError
 from otel_ml.explanation import explained

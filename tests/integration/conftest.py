@@ -17,6 +17,7 @@ from otel_ml_exporters.config import ServiceConfig
 from otel_ml_exporters.delivery.retry import RetryPolicy
 from otel_ml_exporters.service import Service
 from otel_ml_exporters.testing import RecordingExporter
+from tests.otlp_server import OtlpServer, otlp_server
 
 PROTOBUF = "application/x-protobuf"
 
@@ -96,6 +97,12 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         sender.close()
     for service in found.services:
         service.stop(1.0)
+
+
+@pytest.fixture
+def server() -> Iterator[OtlpServer]:
+    with otlp_server() as running:
+        yield running
 
 
 @pytest.fixture

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.worker_process import environment, run
-from tests.otlp_server import OtlpServer, otlp_server
-
-
-@pytest.fixture
-def server() -> Iterator[OtlpServer]:
-    with otlp_server() as running:
-        yield running
-
-
-def variables(server: OtlpServer, **more: str) -> dict[str, str]:
-    return {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url, **more}
+from tests.integration.worker_process import environment, run, variables
+from tests.otlp_server import OtlpServer
 
 
 def runs_of(server: OtlpServer, name: str) -> dict[str, list[int]]:

@@ -6,22 +6,16 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.integration.worker_process import environment
-from tests.otlp_server import Event, OtlpServer, eventually, otlp_server
+from tests.otlp_server import Event, OtlpServer, eventually
 
 PROGRAM = "import otel_ml\nwith otel_ml.init('exp'):\n    otel_ml.log({'x': 1}, step=0)\n    input()\n"
 SECRET = "hf_abcdefghijklmnop"
-
-
-@pytest.fixture
-def server() -> Iterator[OtlpServer]:
-    with otlp_server() as running:
-        yield running
 
 
 @pytest.fixture

@@ -7,20 +7,12 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.worker_process import environment, run, start
-from tests.otlp_server import OtlpServer, eventually, otlp_server
-
-
-@pytest.fixture
-def server() -> Iterator[OtlpServer]:
-    with otlp_server() as running:
-        yield running
-
+from tests.otlp_server import OtlpServer, eventually
 
 INSIDE_A_STEP = """
     import otel_ml, time

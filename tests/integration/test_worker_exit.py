@@ -6,26 +6,15 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from otel_ml.wire.spool import read_spool, request_body
-from tests.integration.worker_process import environment, run, start
+from tests.integration.worker_process import environment, run, start, variables
 from tests.otlp_server import OtlpServer, Reply, eventually, otlp_server, points_of
 from tests.ports import free_port
-
-
-@pytest.fixture
-def server() -> Iterator[OtlpServer]:
-    with otlp_server() as running:
-        yield running
-
-
-def variables(server: OtlpServer, **more: str) -> dict[str, str]:
-    return {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url, **more}
 
 
 def status(server: OtlpServer) -> list[str]:

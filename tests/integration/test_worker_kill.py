@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,12 +35,6 @@ SPOOLED = """
             time.sleep(0.01)
         raise SystemExit("It is not in the spool.")
 """
-
-
-@pytest.fixture
-def server() -> Iterator[OtlpServer]:
-    with otlp_server() as running:
-        yield running
 
 
 def steps_in(run_folder: Path) -> set[int]:

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.worker_process import environment, run
-from tests.otlp_server import OtlpServer, Reply, otlp_server
-
-
-@pytest.fixture
-def server() -> Iterator[OtlpServer]:
-    with otlp_server() as running:
-        yield running
-
-
-def variables(server: OtlpServer, **more: str) -> dict[str, str]:
-    return {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url, **more}
+from tests.integration.worker_process import environment, run, variables
+from tests.otlp_server import OtlpServer, Reply
 
 
 def test_a_forked_child_is_a_writer_of_its_own_with_its_parent_named(server: OtlpServer, tmp_path: Path) -> None:

@@ -7,20 +7,12 @@ its records are folded; the programs here send the signal just then.
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.worker_process import environment, run, start
-from tests.otlp_server import OtlpServer, otlp_server
-
-
-@pytest.fixture
-def server() -> Iterator[OtlpServer]:
-    with otlp_server() as running:
-        yield running
-
+from tests.otlp_server import OtlpServer
 
 WHILE_FOLDING = """
     import otel_ml, os, signal, sys, threading, time

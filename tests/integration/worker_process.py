@@ -9,6 +9,8 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.otlp_server import OtlpServer
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -28,6 +30,11 @@ def environment(
         "OTEL_ML_CAPTURE": "off",
         **(variables or {}),
     }
+
+
+def variables(server: OtlpServer, **more: str) -> dict[str, str]:
+    """The variables of a process that sends to `server`."""
+    return {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url, **more}
 
 
 def start(program: str, environ: Mapping[str, str], folder: Path) -> subprocess.Popen[str]:

@@ -193,7 +193,7 @@ class Pipeline:
             try:
                 exporter, run = self._make(), self._run
                 exporter.start(run)
-            except Exception as error:  # noqa: BLE001 (any failure to start is retried; the others go on)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 (any failure to start is retried; the others go on)
                 state = "retrying" if isinstance(error, RetryableExportError) else "failed"
                 self._failed(error, state=state)
                 self._pause(getattr(error, "retry_after", None))
@@ -247,7 +247,7 @@ class Pipeline:
                 self._failed(error, state="retrying")
                 self._pause(error.retry_after)
                 continue
-            except Exception as error:  # noqa: BLE001 (tags must not hold the records up)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 (tags must not hold the records up)
                 reason = error.sentence if isinstance(error, OtelMLError) else repr(error)
                 _log.warning("Exporter %s did not take tags or notes: %s", self.name, reason)
                 self._say("exporter-notice", f"Exporter {self.name!r} did not take tags or notes: {reason}")

@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 import otel_ml
-from otel_ml.compat.nemo_rl.run_of_the_job import has_run
+from otel_ml.compat.tracking.run_of_the_job import has_run
 
 __all__ = ["warn_if_inf_grad_norm"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import otel_ml
-from otel_ml.compat.nemo_rl.run_of_the_job import has_run
+from otel_ml.compat.tracking.run_of_the_job import has_run
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

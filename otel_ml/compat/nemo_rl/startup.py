@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 import otel_ml
-from otel_ml.compat.nemo_rl.run_of_the_job import has_run
+from otel_ml.compat.tracking.run_of_the_job import has_run
 
 __all__ = ["log_container_init_timing", "startup_times"]
 

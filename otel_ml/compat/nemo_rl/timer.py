@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import otel_ml
-from otel_ml.compat.nemo_rl.run_of_the_job import has_run
+from otel_ml.compat.tracking.run_of_the_job import has_run
 from otel_ml.once import say
 
 __all__ = ["ThreadSafeTimer", "Timer"]

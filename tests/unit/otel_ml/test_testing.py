@@ -63,6 +63,29 @@ def test_two_captures_know_nothing_of_each_other() -> None:
         assert second.values("x") == [2.0]
 
 
+def test_what_a_module_defined_when_it_was_imported_is_known_in_every_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    from otel_ml._internal.definition import DEFINITIONS
+
+    monkeypatch.setattr(DEFINITIONS, "declared", [])
+    otel_ml.define_metric("tokens*", reduce="sum")
+    found = []
+    for _ in range(2):
+        with capture() as captured:
+            otel_ml.log({"tokens_seen": 5}, step=0)
+            found += [point.reduction for point in captured.points]
+    assert found == ["sum", "sum"]
+
+
+def test_how_a_run_before_it_reduced_a_name_is_not_known_in_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_ML_CONSOLE", "off")
+    with otel_ml.init("before"):
+        otel_ml.log({"loss": 0.5}, step=0, reduce="max")
+
+    with capture() as captured:
+        otel_ml.log({"loss": 0.5}, step=0, reduce="sum")
+        assert [point.reduction for point in captured.points] == ["sum"]
+
+
 def test_a_capture_inside_a_run_is_refused() -> None:
     with capture(), pytest.raises(otel_ml.OtelMLError, match="shutdown"), capture():
         pass

@@ -163,14 +163,15 @@ def test_what_an_exporter_raises_unexpectedly_is_retried_a_few_times_and_then_co
     assert pipeline.status.lost == {f"unexpected {kind.__name__}: oops": 1}
 
 
-def test_an_exporter_that_cannot_start_is_started_again_until_it_can(driver: Driver) -> None:
+@pytest.mark.parametrize("error", [RetryableExportError("no route to host"), SystemExit(3)])
+def test_an_exporter_that_cannot_start_is_started_again_until_it_can(driver: Driver, error: BaseException) -> None:
     class SlowStarter(RecordingExporter):
         starts = 0
 
         def start(self, run: RunInfo) -> None:
             self.starts += 1
             if self.starts < 4:
-                raise RetryableExportError("no route to host")
+                raise error
             super().start(run)
 
     exporter = SlowStarter()

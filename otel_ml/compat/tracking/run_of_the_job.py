@@ -1,4 +1,4 @@
-"""Whether there is a run for what is measured without a `Logger`: as in NeMo RL, a timer begins none by itself."""
+"""Whether there is a run for what is recorded before a logger of the framework begins one: nothing does by itself."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ __all__ = ["has_run"]
 def has_run() -> bool:
     """Return whether a run is active, or the environment asks this process to join that of its job.
 
-    A driver has timers before it has its `Logger`: where variables name a run, or say where runs go, these would begin
-    one that is not the one meant. So it is joined only by who makes no `Logger`: a process that was started by one of a
-    run, or has the variables of `otel_ml.child_env()`, and an actor of Ray.
+    A driver records before it has its logger, NeMo RL's `Logger` or forge's `init_backends()`: where variables name a
+    run, or say where runs go, that would begin one that is not the one meant. So it is joined only by who makes no
+    logger: a process that was started by one of a run, or has the variables of `otel_ml.child_env()`, and an actor of
+    Ray.
     """
     if RUNTIME.is_active:
         return True
