@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from otel_ml_exporters.report.markup import Markup, chart_number, joined, tag
+from otel_ml_exporters.report.units import unit_of
 from otel_ml_exporters.runs.history import Series
 
 __all__ = ["COLOURS", "Curve", "chart", "thinned"]
@@ -57,7 +58,8 @@ def chart(title: str, axis: str, curves: Sequence[Curve]) -> Markup:
     drawn = {curve.label: thinned(curve.series) for curve in curves}
     points = [point for found in drawn.values() for point in found if math.isfinite(point[1])]
     last = [f"{chart_number(list(curve.series.values())[-1])}" for curve in curves if curve.series]
-    caption = tag("figcaption", tag("b", title), " ", tag("span", " · ".join(last[:1]) if len(curves) == 1 else ""))
+    shown_value = last[0] if last and len(curves) == 1 else ""
+    caption = tag("figcaption", tag("b", title), " ", tag("span", f"{shown_value} {unit_of(title)}".strip()))
     if not points:
         return tag("figure", caption, tag("p", "no finite value", class_="quiet"), class_="chart")
     frame = _Frame.around(points)

@@ -45,7 +45,10 @@ def _one(run: Contents) -> Markup:
 
 def _several(runs: Sequence[Contents]) -> Markup:
     rows = [tuple(row) for row in scaling(runs)]
-    columns = ("run", "ranks", "s per step", "speed-up", "efficiency", "energy J", "utilisation", "compute share")
+    columns = (
+        "run", "status", "ranks", "s per step", "speed-up", "efficiency", "GPUs measured", "energy of them, J",
+        "GPU utilisation", "compute share",
+    )  # fmt: skip
     each = (details(f"Run {run.id}", parts.facts(run), _rest(run, "")) for run in runs)
     return joined(
         [

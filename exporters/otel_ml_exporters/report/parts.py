@@ -35,8 +35,8 @@ def facts(run: Contents) -> Markup:
         ("processes", "" if not run.workers else str(len(run.workers)), ""),
         ("ranks", "" if run.ranks is None else str(run.ranks), ""),
         ("attempts", str(len(run.attempts)) if run.attempts else "", ""),
-        ("steps closed", f"{read.rows:,}", ""),
-        ("with a rank missing", f"{run.missing:,}", "warning" if run.missing else ""),
+        ("steps", f"{read.steps:,}", ""),
+        ("rows with a rank missing", f"{run.missing:,}", "warning" if run.missing else ""),
         ("values lost", f"{run.lost:,}", "failed" if run.lost else ""),
         ("values amended", f"{read.amendments:,}", ""),
     ]
