@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from otel_ml_exporters.cli import main
-from otel_ml_exporters.records import Params, StepRecord
+from otel_ml_exporters.records import Params, Span, StepRecord
 from otel_ml_exporters.report.contents import contents
 from otel_ml_exporters.report.page import page
+from otel_ml_exporters.report.timeline import timeline
 from otel_ml_exporters.report.timing import timers
 from otel_ml_exporters.runs.history import history
 from tests.recorded_run import write_run
@@ -111,6 +112,18 @@ def test_a_run_with_next_to_nothing_has_a_page_too() -> None:
 
         assert "empty" in read.text
         assert "Slow and silent ranks" not in read.text
+
+
+def test_a_step_that_begins_a_moment_before_the_last_one_ends_stands_beside_it_and_not_in_it() -> None:
+    """Begin and end of a span are read from the clock one after the other."""
+    steps = [
+        Span("0" * 32, f"{step}" * 16, None, "step", step * 10**9 - 500, (step + 1) * 10**9, "trainer", 0, "step", step)
+        for step in range(3)
+    ]
+
+    picture = timeline(steps)
+
+    assert len(set(re.findall(r'<rect x="[0-9.]+" y="(\d+)"', picture))) == 1
 
 
 @pytest.mark.feature("I20", "yes", "speed-up and efficiency; energy, utilisation, compute share where recorded")
