@@ -7,6 +7,7 @@ from typing import Any
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.rl.extent import one_a_sample
 from otel_ml.diagnostics.rl.table import measure
+from otel_ml.once import guard
 
 __all__ = ["batch_reward", "episode", "groups", "sequence_lengths"]
 
@@ -28,8 +29,12 @@ def batch_reward(rewards: Any, *, correct: Any = None, environment: str = "") ->
         return
     verdicts = one_a_sample(correct)
     if len(verdicts) != len(numbers):
-        raise ValueError(f"correct= has {len(verdicts)} verdicts for {len(numbers)} rewards. Pass one a reward.")
-    if len(verdicts):
+        guard.drop(
+            "bad_value",
+            f"batch_reward(): correct= has {len(verdicts)} verdicts for {len(numbers)} rewards, so rewards are not split. "
+            "Pass one a reward.",
+        )
+    elif len(verdicts):
         measure("rl/sample/correct").record(verdicts, attributes=attributes)
         _split(numbers, verdicts, attributes)
 
@@ -90,8 +95,11 @@ def groups(rewards: Any) -> None:
 
 def _groups_of_tensor(rewards: Any) -> None:
     if rewards.dim() != 2:
-        raise ValueError(f"expected rewards of shape [groups, samples], got {tuple(rewards.shape)}. Use view(-1, n).")
-    if rewards.numel():
+        guard.drop(
+            "bad_value",
+            f"groups(): expected rewards of shape [groups, samples], got {tuple(rewards.shape)}. Use view(-1, n).",
+        )
+    elif rewards.numel():
         rewards = rewards.float()
         measure("rl/sample/group_reward_std").record(rewards.std(dim=1, unbiased=False))
         measure("rl/sample/group_uniform").record((rewards.amin(dim=1) == rewards.amax(dim=1)).float())
