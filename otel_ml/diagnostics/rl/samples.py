@@ -31,8 +31,8 @@ def batch_reward(rewards: Any, *, correct: Any = None, environment: str = "") ->
     if len(verdicts) != len(numbers):
         guard.drop(
             "bad_value",
-            f"batch_reward(): correct= has {len(verdicts)} verdicts for {len(numbers)} rewards, so rewards are not split. "
-            "Pass one a reward.",
+            f"batch_reward(): correct= has {len(verdicts)} verdicts for {len(numbers)} rewards, which are not split "
+            "therefore. Pass one a reward.",
         )
     elif len(verdicts):
         measure("rl/sample/correct").record(verdicts, attributes=attributes)
