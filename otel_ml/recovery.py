@@ -29,9 +29,16 @@ def send_leftovers(run_id: str, endpoint: Endpoint, timeout: float, say: Say) ->
     """
     transport = transport_to(endpoint)
     deadline = time.monotonic() + timeout
+    is_denied = False
+
+    def heard(slug: str, sentence: str) -> None:
+        nonlocal is_denied
+        is_denied |= slug == "receiver-denied"
+        say(slug, sentence)
+
     try:
-        while not (is_done := recover_spools(rendezvous_of(run_id).spool, transport, deadline, say)):
-            if time.monotonic() + _PAUSE_S >= deadline:
+        while not (is_done := recover_spools(rendezvous_of(run_id).spool, transport, deadline, heard)):
+            if is_denied or time.monotonic() + _PAUSE_S >= deadline:
                 break
             time.sleep(_PAUSE_S)
         return is_done

@@ -8,7 +8,10 @@ from typing import Literal, Protocol
 from otel_ml.exceptions import WireError
 from otel_ml.wire.protobuf import fields
 
-__all__ = ["Answer", "Transport", "accepted"]
+__all__ = ["Answer", "Transport", "accepted", "denied"]
+
+_DENIED_RETRY_S = 30.0
+"""Until a receiver that did not take the credentials is asked again (ADR 0024)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,7 @@ class Answer:
         retry_after: seconds the receiver asks to wait.
         rejected: points of an accepted request that were not (`partial_success`), said in `message`.
         notices: how many notices the service has for the job, None where it is not an otel_ml service.
+        is_denied: `retry`, since the receiver does not take this sender's credentials: a person can put that right.
     """
 
     outcome: Literal["ok", "retry", "refused"]
@@ -29,6 +33,7 @@ class Answer:
     rejected: int = 0
     message: str = ""
     notices: int | None = None
+    is_denied: bool = False
 
 
 class Transport(Protocol):
@@ -45,6 +50,11 @@ class Transport(Protocol):
 
     def forget(self) -> None:
         """After a fork, in the child: let go of the parent's connection without touching it."""
+
+
+def denied(reason: str) -> Answer:
+    """Return the answer of a receiver that does not take the sender's credentials."""
+    return Answer("retry", reason=reason, retry_after=_DENIED_RETRY_S, is_denied=True)
 
 
 def accepted(body: bytes, notices: int | None = None) -> Answer:

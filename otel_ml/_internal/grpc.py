@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from otel_ml._internal.answer import Answer, accepted
+from otel_ml._internal.answer import Answer, accepted, denied
 from otel_ml.config import Endpoint
 from otel_ml.exceptions import MissingDependencyError
 
@@ -31,6 +31,8 @@ RETRYABLE = frozenset(
     }
 )
 """Status codes after which the same request may be sent again (OTLP specification)."""
+
+DENIED = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED"})
 
 
 _RECONNECT = (
@@ -71,7 +73,7 @@ class GrpcTransport:
             reason = f"{code}: {error.details()}"
             if code in RETRYABLE:
                 return Answer("retry", reason=reason)
-            return Answer("refused", reason=reason)
+            return denied(reason) if code in DENIED else Answer("refused", reason=reason)
 
     def get(self, path: str, timeout: float) -> bytes | None:
         """Return None: what a service says beyond OTLP is HTTP only."""

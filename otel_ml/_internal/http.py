@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from otel_ml._internal.answer import Answer, accepted
+from otel_ml._internal.answer import Answer, accepted, denied
 from otel_ml.config import Endpoint
 from otel_ml.exceptions import WireError
 from otel_ml.wire.protobuf import fields
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["HttpTransport"]
 
 RETRYABLE = frozenset({429, 502, 503, 504})
+DENIED = frozenset({401, 403})
 """The status codes after which the same request may be sent again (OTLP specification)."""
 
 MAX_ANSWER = 4 * 2**20
@@ -82,7 +83,7 @@ class HttpTransport:
         reason = f"HTTP {status}{_said(content)}"
         if status in RETRYABLE:
             return Answer("retry", reason=reason, retry_after=_retry_after(answered.get("retry-after")))
-        return Answer("refused", reason=reason)
+        return denied(reason) if status in DENIED else Answer("refused", reason=reason)
 
     def get(self, path: str, timeout: float) -> bytes | None:
         if not self._endpoint.url:

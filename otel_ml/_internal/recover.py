@@ -49,6 +49,8 @@ def _send(leftover: Leftover, transport: Transport, deadline: float, say: Say) -
             body = request_body(leftover.resource, [frame.payload for frame in batch])
             answer = transport.post(PATHS[kind], body, min(left, REQUEST_TIMEOUT))
             if answer.outcome == "retry":
+                if answer.is_denied:
+                    say("receiver-denied", f"The receiver does not take the credentials: {answer.reason}.")
                 return False
             if answer.outcome == "refused":
                 say(

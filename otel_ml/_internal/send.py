@@ -155,6 +155,12 @@ class Sender:
 
     def _postpone(self, answer: Answer) -> None:
         self.last_error = answer.reason
+        if answer.is_denied:
+            self._say(
+                "receiver-denied",
+                f"The receiver does not take the credentials of this process: {answer.reason}. What is recorded is "
+                "kept on this host, and sent once it does.",
+            )
         delay = min(LONGEST_DELAY, FIRST_DELAY * 2**self._failures)
         self._failures = min(self._failures + 1, 16)
         wait = delay * random.uniform(0.5, 1.0)

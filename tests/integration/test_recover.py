@@ -157,3 +157,30 @@ def test_a_run_is_finished_where_its_exporters_were_told_to_write(tmp_path: Path
         kept = dict(database.execute("SELECT key, value FROM metrics WHERE key IN ('before', 'after')"))
     assert kept == {"before": 1.0, "after": 2.0}
     assert "kept out" not in (tmp_path / "runs" / "exp" / "one" / "state" / "environ.json").read_text()
+
+
+def test_what_a_job_with_a_wrong_token_recorded_is_kept_until_recover_has_the_right_one(tmp_path: Path) -> None:
+    port = free_port()
+    here = environment(tmp_path, {"OTEL_ML_END_SILENCE": "1000"})
+    there = {**here, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"}
+    program = """
+        import otel_ml
+        with otel_ml.init("exp", id="one"):
+            for step in otel_ml.steps(range(5)):
+                otel_ml.log({"x": float(step)})
+    """
+    with serving({**here, "OTEL_ML_TOKEN": "the right one"}, port):
+        _, said = run(program, {**there, "OTEL_ML_TOKEN": "a wrong one"}, tmp_path)
+        still_wrong = otel_ml_command({**there, "OTEL_ML_TOKEN": "a wrong one"}, "recover")
+        done = otel_ml_command({**there, "OTEL_ML_TOKEN": "the right one"}, "recover")
+        eventually(
+            lambda: otel_ml.read(tmp_path / "runs" / "exp" / "one").get("x") == ([0, 1, 2, 3, 4], [0, 1, 2, 3, 4])
+        )
+
+    assert "The receiver does not take the credentials of this process: HTTP 401" in said
+    assert "not acknowledged" in said
+    assert "are lost" not in said
+    assert still_wrong.returncode == 1
+    assert "The receiver does not take the credentials" in still_wrong.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 spool sent to" in done.stdout

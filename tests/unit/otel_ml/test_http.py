@@ -68,7 +68,19 @@ def test_overload_is_retried_after_what_the_receiver_asks(server: OtlpServer, st
     transport.close()
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 413, 500])
+@pytest.mark.parametrize("status", [401, 403])
+def test_credentials_that_are_not_taken_may_be_put_right(server: OtlpServer, status: int) -> None:
+    server.replies.append(Reply(status, body=b"The bearer token is wrong."))
+    transport = HttpTransport(Endpoint(url=server.url))
+
+    answer = transport.post("/v1/metrics", BODY, 5)
+
+    assert (answer.outcome, answer.is_denied) == ("retry", True)
+    assert answer.reason == f"HTTP {status}: The bearer token is wrong."
+    transport.close()
+
+
+@pytest.mark.parametrize("status", [400, 404, 413, 500])
 def test_other_errors_are_final_and_keep_what_the_receiver_said(server: OtlpServer, status: int) -> None:
     server.replies.append(Reply(status, body=b"ml.experiment.id is missing"))
     transport = HttpTransport(Endpoint(url=server.url))
