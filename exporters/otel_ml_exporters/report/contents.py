@@ -32,6 +32,7 @@ class Contents:
         workers: (role, rank) that sent spans.
         attempts: how many lives of the job closed steps.
         missing: step records of which a rank was missing.
+        energy: (axis, step, attempt) → what was measured of energy then: a step that was done again used it again.
     """
 
     id: str
@@ -45,12 +46,16 @@ class Contents:
     workers: set[tuple[str, int]] = field(default_factory=set)
     attempts: set[int] = field(default_factory=set)
     missing: int = 0
+    energy: dict[tuple[str, int, int], dict[str, float]] = field(default_factory=dict)
 
     def add(self, record: Record) -> None:
         """Note what `History` does not keep."""
         if isinstance(record, StepRecord):
             self.attempts.add(record.attempt)
             self.missing += record.writers_missing > 0
+            energy = {name: value for name, value in record.values.items() if "hw.energy" in name}
+            if energy:
+                self.energy.setdefault((record.axis, record.step, record.attempt), {}).update(energy)
         elif isinstance(record, Text):
             self.texts[record.name] = record
         elif isinstance(record, Table):

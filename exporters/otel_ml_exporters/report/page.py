@@ -9,7 +9,7 @@ from otel_ml_exporters.report import parts
 from otel_ml_exporters.report.contents import Contents
 from otel_ml_exporters.report.curves import Curve, chart
 from otel_ml_exporters.report.markup import Markup, cell_table, details, joined, section, tag
-from otel_ml_exporters.report.scalability import scaling
+from otel_ml_exporters.report.scalability import scaling, yardstick
 from otel_ml_exporters.report.style import SCRIPT, STYLE
 from otel_ml_exporters.runs.history import SeriesName
 
@@ -44,17 +44,22 @@ def _one(run: Contents) -> Markup:
 
 
 def _several(runs: Sequence[Contents]) -> Markup:
-    rows = [tuple(row) for row in scaling(runs)]
-    columns = ("run", "ranks", "s per step", "speed-up", "efficiency", "energy J", "utilisation", "compute share")
     each = (details(f"Run {run.id}", parts.facts(run), _rest(run, "")) for run in runs)
-    return joined(
-        [
-            tag("h1", f"{len(runs)} runs"),
-            section("Side by side", cell_table(*_known(columns, rows))),
-            _curves(_compared(runs)),
-            *each,
-        ]
-    )
+    return joined([tag("h1", f"{len(runs)} runs"), _side_by_side(runs), _curves(_compared(runs)), *each])
+
+
+def _side_by_side(runs: Sequence[Contents]) -> Markup:
+    by, rows = yardstick(runs), scaling(runs)
+    place = by.step.removesuffix("/time/step") if by.step != "time/step" else ""
+    columns = (
+        "run", "status", "ranks", "steps", f"s per step of {place}" if place else "s per step",
+        by.rate.rpartition("/")[2].replace("_per_sec", " per s").replace("_", " "), "speed-up", "efficiency",
+        "energy J", "energy of", "GPU utilisation", "CPU utilisation", "utilisation of", "compute share",
+    )  # fmt: skip
+    base = next((row.run for row in rows if row.speed_up is not None), None)
+    work = f"{by.rate} tells how quick a run is" if by.rate else "every step counts as the same work in all runs"
+    note = "" if base is None else tag("p", f"Speed-up is over {base}: {work}.", class_="quiet")
+    return section("Side by side", cell_table(*_known(columns, [tuple(row) for row in rows])), note)
 
 
 def _known(

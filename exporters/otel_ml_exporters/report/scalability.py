@@ -2,94 +2,140 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 from typing import NamedTuple
 
 from otel_ml_exporters.report.contents import Contents
+from otel_ml_exporters.report.hardware import energy, processor_utilisation, utilisation
 from otel_ml_exporters.report.timing import timers
 from otel_ml_exporters.runs.history import Series
 
-__all__ = ["Scaling", "scaling"]
+__all__ = ["Scaling", "Yardstick", "scaling", "yardstick"]
+
+_STEP = "time/step"
+_RATES = ("throughput/samples_per_sec", "throughput/tokens_per_sec")
+"""What a job does in a second, whatever the size of its steps."""
+
+
+class Yardstick(NamedTuple):
+    """What runs are compared by: the same in all of them.
+
+    Attributes:
+        step: the timer of a step, with its role and axis; empty where no run has one.
+        rate: what they do in a second, where every run says so; else empty.
+    """
+
+    step: str
+    rate: str
 
 
 class Scaling(NamedTuple):
     """A run beside the others; None where nothing was recorded that tells.
 
     Attributes:
-        step_s: median of `time/step`.
-        speed_up: how many times as quick a step is as in the run with the fewest ranks (the first of them).
+        steps: how many have a time.
+        step_s: the median of them.
+        throughput: the median of what all ranks do in a second.
+        speed_up: how many times as much a second as in the run with the fewest ranks (the first of them): by
+            `throughput`, or else as if every step were the same work.
         efficiency: speed-up for each time as many ranks.
-        energy_j: of the run.
-        utilisation: mean over the run, as recorded.
+        energy_j: of the run; `energy_of` says of which part of it.
+        gpu_utilisation, cpu_utilisation: mean over the run, of GPUs and of hosts; `utilisation_of` says of how many.
         compute: share of the step in which ranks compute.
     """
 
     run: str
+    status: str
     ranks: int | None
+    steps: int | None
     step_s: float | None
+    throughput: float | None
     speed_up: float | None
     efficiency: float | None
     energy_j: float | None
-    utilisation: float | None
+    energy_of: str | None
+    gpu_utilisation: float | None
+    cpu_utilisation: float | None
+    utilisation_of: str | None
     compute: float | None
 
 
+def yardstick(runs: Sequence[Contents]) -> Yardstick:
+    """Return by what all runs can be compared: by the steps that most of them have, the trainer's first."""
+    having = Counter(name for run in runs for name in _named(run, _STEP))
+    lengths = Counter[str]()
+    for run in runs:
+        lengths.update({name: len(_values(run, name)) for name in _named(run, _STEP)})
+    step = max(sorted(having), key=lambda name: (having[name], name == _STEP, lengths[name]), default="")
+    shared = [name for rate in _RATES for name in sorted(_named(runs[0], rate), key=len)]
+    rate = next((name for name in shared if all(_values(run, name) for run in runs)), "")
+    return Yardstick(step, rate)
+
+
+def _named(run: Contents, name: str) -> set[str]:
+    """Return the published names of a metric, of whichever role and axis; further reductions are not among them."""
+    return {key.name for key, series in run.history.series.items() if f"/{key.name}".endswith(f"/{name}") and series}
+
+
 def scaling(runs: Sequence[Contents]) -> list[Scaling]:
-    """Return a row for every run, the fewest ranks first."""
-    ordered = sorted(runs, key=lambda run: run.ranks or 0)
-    steps = {id(run): _step_s(run) for run in ordered}
-    base = next((run for run in ordered if steps[id(run)]), None)
-    return [_row(run, steps[id(run)], base, steps[id(base)] if base is not None else None) for run in ordered]
+    """Return a row for every run, the fewest ranks first; those of which nobody says how many ranks come last."""
+    by = yardstick(runs)
+    ordered = sorted(runs, key=lambda run: run.ranks or math.inf)
+    base = next((run for run in ordered if _speed(run, by) is not None), None)
+    return [_row(run, base, by) for run in ordered]
 
 
-def _row(run: Contents, step_s: float | None, base: Contents | None, base_s: float | None) -> Scaling:
-    speed_up = base_s / step_s if base_s and step_s else None
+def _row(run: Contents, base: Contents | None, by: Yardstick) -> Scaling:
+    speed, base_speed = _speed(run, by), None if base is None else _speed(base, by)
+    speed_up = speed / base_speed if speed is not None and base_speed is not None else None
     more = run.ranks / base.ranks if base is not None and run.ranks and base.ranks else None
+    used, busy, processors = energy(run), utilisation(run), processor_utilisation(run)
+    times = _values(run, by.step)
     return Scaling(
         run=run.id,
+        status=run.history.status,
         ranks=run.ranks,
-        step_s=step_s,
+        steps=len(times) or None,
+        step_s=_median(times),
+        throughput=_median(_values(run, by.rate)),
         speed_up=speed_up,
         efficiency=speed_up / more if speed_up is not None and more else None,
-        energy_j=_energy(run),
-        utilisation=_mean(run, lambda name: "utilization" in name or "utilisation" in name),
+        energy_j=None if used is None else used.value,
+        energy_of=None if used is None else used.of,
+        gpu_utilisation=None if busy is None else busy.value,
+        cpu_utilisation=None if processors is None else processors.value,
+        utilisation_of=", ".join(measured.of for measured in (busy, processors) if measured is not None) or None,
         compute=_compute(run),
     )
 
 
-def _step_s(run: Contents) -> float | None:
-    values = [value for value in run.history.get("time/step").values() if value > 0]
+def _speed(run: Contents, by: Yardstick) -> float | None:
+    if by.rate:
+        return _median(_values(run, by.rate))
+    seconds = _median(_values(run, by.step))
+    return None if seconds is None else 1 / seconds
+
+
+def _values(run: Contents, name: str) -> list[float]:
+    return [value for value in run.history.get(name).values() if 0 < value < math.inf]
+
+
+def _median(values: Sequence[float]) -> float | None:
     return median(values) if values else None
-
-
-def _energy(run: Contents) -> float | None:
-    """Of a summary, else of a series: the growth of a counter, the sum of what is recorded step by step."""
-    found = [value for name, value in run.history.summary.items() if "energy" in name.lower()]
-    if found:
-        return max(found)
-    for series in _series(run, lambda name: "energy" in name):
-        values = list(series.values())
-        ascends = all(before <= after for before, after in pairwise(values))
-        return values[-1] - values[0] if ascends and len(values) > 2 else sum(values)
-    return None
 
 
 def _compute(run: Contents) -> float | None:
     """What is recorded as such, else the share of `forward`, `backward` and `optimizer`, where these are timed."""
-    said = _mean(run, lambda name: "compute_fraction" in name)
-    if said is not None:
-        return said
+    said = [value for series in _series(run, "compute_fraction") for value in series.values() if math.isfinite(value)]
+    if said:
+        return fmean(said)
     shares = [timer.share for timer in timers(run.history) if timer.name in {"forward", "backward", "optimizer"}]
     known = [share for share in shares if share is not None]
     return min(sum(known), 1.0) if known else None
 
 
-def _mean(run: Contents, wanted: Callable[[str], bool]) -> float | None:
-    values = [value for series in _series(run, wanted) for value in series.values() if value == value]
-    return fmean(values) if values else None
-
-
-def _series(run: Contents, wanted: Callable[[str], bool]) -> list[Series]:
-    return [series for key, series in sorted(run.history.series.items()) if wanted(key.name.lower()) and series]
+def _series(run: Contents, name: str) -> Iterator[Series]:
+    yield from (run.history.get(found) for found in sorted(_named(run, name)))
