@@ -66,7 +66,7 @@ def chart(title: str, axis: str, curves: Sequence[Curve]) -> Markup:
     if not finite:
         return tag("figure", caption, tag("p", "no finite value", class_="quiet"), class_="chart")
     steps = [step for curve in curves for step in curve.series]
-    frame = _Frame(min(steps), max(steps), min(finite), max(finite))
+    frame = _Frame.of(steps, finite)
     lines = [line for number, found in enumerate(drawn) for line in frame.lines(found, _look(number))]
     grid = tag("path", d=f"M{_LEFT} {_TOP}V{HEIGHT - _BOTTOM}H{WIDTH - _RIGHT}", class_="axis")
     marks = [tag("path", d=frame.marks([step for step, _ in thinned(dict.fromkeys(holes, 0.0))]), class_="hole")]
@@ -120,6 +120,13 @@ class _Frame(NamedTuple):
     last: int
     low: float
     high: float
+
+    @classmethod
+    def of(cls, steps: Sequence[int], values: Sequence[float]) -> _Frame:
+        """Return what holds all of them; what differs by rounding only is flat."""
+        low, high = min(values), max(values)
+        is_flat = math.isclose(low, high, rel_tol=1e-12)
+        return cls(min(steps), max(steps), low, low if is_flat else high)
 
     def lines(self, points: Sequence[tuple[int, float]], look: str) -> list[Markup]:
         """Return the line, and the points that stand alone between gaps: a stroke without length is a dot."""

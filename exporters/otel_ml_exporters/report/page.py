@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml.wire.reduction import ACROSS, is_quantile
 from otel_ml_exporters.report import parts
 from otel_ml_exporters.report.contents import Contents
@@ -127,12 +128,13 @@ _WITH_THE_OTHERS = frozenset(ACROSS) - {"argmax", "argmin", "count", "std", "sum
 
 
 def _in_order(keys: Iterable[SeriesName]) -> list[SeriesName]:
-    """Return what a user recorded first, then timers, then large families: a metric of each layer, GPU or host."""
+    """Return what a user recorded first, then timers, what is on the axis `time`, and families: one for each layer."""
     found = list(keys)
     families = Counter(_family(key) for key in found)
 
-    def importance(key: SeriesName) -> tuple[bool, bool, bool, str]:
-        return is_own(key.name), families[_family(key)] > _FAMILY, "time/" in key.name, key.name
+    def importance(key: SeriesName) -> tuple[bool, bool, bool, bool, str]:
+        is_large = families[_family(key)] > _FAMILY
+        return is_own(key.name), is_large, key.axis == TIME_AXIS, "time/" in key.name, key.name
 
     return sorted(found, key=importance)
 

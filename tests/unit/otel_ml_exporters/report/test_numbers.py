@@ -117,6 +117,7 @@ def test_values_that_are_nearly_the_same_are_told_apart_at_the_axis() -> None:
 
     assert "+3e-08" in texts
     assert Reader(curve("same", 3.0, 3.0)).texts.count("3") == 2, "one at the axis, and the last value"
+    assert not [text for text in Reader(curve("rounded", 0.7, 0.7 - 1e-16)).texts if text.startswith("+")]
 
 
 def test_parameters_are_not_rounded_and_say_where_they_are_cut() -> None:
@@ -136,6 +137,12 @@ def test_a_metric_of_the_job_comes_before_those_of_300_layers() -> None:
     assert charts[:4] == ["loss", "zeta", "time/step", "layer000/grad_norm"]
     more = texts.index("223 more")
     assert texts[more + 1 : more + 5] == ["series", "last value", "layer077/grad_norm", "77"]
+
+
+def test_hardware_comes_after_what_was_recorded_at_a_step() -> None:
+    texts = shown(step(0, "time", values={"hw.power": 1.0}), step(0, values={"loss": 1.0, "time/step": 1.0}))
+
+    assert texts.index("loss") < texts.index("time/step") < texts.index("hw.power")
 
 
 def test_quantiles_are_in_the_chart_of_their_metric() -> None:
