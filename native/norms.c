@@ -251,10 +251,8 @@ static PyObject *total_of(const Seen *seen, const Found *found, Py_ssize_t every
             largest = found[i].largest;
     }
     PyObject *numbers[] = {
-        PyLong_FromSsize_t(elements),
-        PyFloat_FromDouble(square),
+        PyFloat_FromDouble((double)elements * wanted->share),
         PyFloat_FromDouble(square * wanted->share),
-        PyLong_FromSsize_t(zeros),
         PyFloat_FromDouble((double)zeros * wanted->share),
         PyFloat_FromDouble(largest),
         PyLong_FromSsize_t(bad),

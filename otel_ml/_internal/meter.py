@@ -9,7 +9,7 @@ from typing import Any
 from otel_ml._internal.append import add_record, append
 from otel_ml._internal.axes import NOW, current_step
 from otel_ml._internal.buffer import LIMIT, RECORDS
-from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, identity, reduction_from
+from otel_ml._internal.definition import DEFINITIONS, Definition, Reduce, Series, identity, reduction_from
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
 from otel_ml._internal.instruments import Counter, Gauge, Histogram, UpDownCounter
@@ -85,12 +85,24 @@ class Metric:
         try:
             return self._by_attributes[given]
         except KeyError:
-            series = DEFINITIONS.series(self.name, identity(attributes))
+            series = self._new(self._series.definition, attributes)
             if series is not None:
                 self._by_attributes[given] = series
             return series
         except TypeError:  # a value that cannot be a key, such as a list: it counts as its text
-            return DEFINITIONS.series(self.name, identity(attributes))
+            return self._new(self._series.definition, attributes)
+
+    @staticmethod
+    def _new(definition: Definition, attributes: Mapping[str, object]) -> Series | None:
+        """Return a series of the same definition, also where the others were forgotten since (`otel_ml.testing`)."""
+        return DEFINITIONS.series(
+            definition.name,
+            identity(attributes),
+            definition.reduction,
+            unit=definition.unit,
+            description=definition.description,
+            default=definition.default,
+        )
 
 
 if native is not None:

@@ -261,6 +261,12 @@ class Spool:
         while self._segments:
             self._segments.popleft().delete()
 
+    def remove_folder(self) -> None:
+        """Remove the folder of all writers' files and that of the run, where nothing is left in them."""
+        with suppress(OSError):
+            self._folder.rmdir()
+            self._folder.parent.rmdir()
+
     def close(self) -> None:
         """Let go of the files; what is in them stays for others to send."""
         for segment in self._segments:

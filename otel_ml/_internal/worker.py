@@ -351,6 +351,7 @@ class Worker:
         if is_complete:
             self._farewell.wait_for_the_run(self.identity, self.reached, request.deadline, request.status)
             self.spool.delete()
+            self.spool.remove_folder()
         else:
             self._farewell.say_left_behind(self.identity)
         self.spool.close()

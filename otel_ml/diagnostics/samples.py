@@ -60,7 +60,7 @@ def log_samples(
         prompts: texts; anything else by its `str`.
         responses: as many.
         rewards: as many numbers, each may be a tensor of one element; or an array or tensor of them; or None. One that
-            is NaN is printed last, if at all.
+            is NaN is printed last, if at all. Those on a device are waited for: what is printed needs them.
         print: at most so many are printed; 0 prints none, nor does `OTEL_ML_CONSOLE=off`.
         name: of the table.
         step: the current one by default.

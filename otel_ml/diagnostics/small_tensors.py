@@ -57,23 +57,19 @@ class Extent(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Of the elements of all tensors together.
+    """Of the elements of all tensors together: this rank's share, so that all ranks together count each copy once.
 
     Attributes:
         elements: how many there are.
         square: sum of their squares.
-        own_square: the same, each copy once in the job.
         zeros: how many are 0.
-        own_zeros: the same, each copy once in the job.
         largest: the largest absolute one; NaN where any is.
         bad: tensors with a NaN or Inf.
     """
 
-    elements: int
+    elements: float
     square: float
-    own_square: float
-    zeros: int
-    own_zeros: float
+    zeros: float
     largest: float
     bad: int
 

@@ -19,6 +19,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -168,7 +169,8 @@ class Rendezvous:
             handle = self.acquire()
             if handle is None or self.service_file.exists():
                 return False
-            self.spool.rmdir()
+            with suppress(FileNotFoundError):  # the last writer may have removed it
+                self.spool.rmdir()
             self.run_file.unlink(missing_ok=True)
             self.lock.unlink()
             self.folder.rmdir()

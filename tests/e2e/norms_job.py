@@ -1,4 +1,7 @@
-"""One model under FSDP at step 0 and under DDP at step 1, as both record its norms; prints what torch says they are."""
+"""One model under FSDP at step 0, under DDP at step 1, half and half at step 2, as each records its norms.
+
+Prints what torch says they are.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,17 @@ def main() -> None:
         norms.record_parameters()
         inspector.step()
         inspector.close()
+
+        mixed = model()
+        fully_shard(mixed[2])
         otel_ml.set_step(2)
+        trained(mixed)
+        for parameter in mixed[0].parameters():
+            dist.all_reduce(parameter.grad, dist.ReduceOp.AVG)
+        norms = Norms(mixed, each=r"weight|bias")
+        norms.record_gradients()
+        norms.record_parameters()
+        otel_ml.set_step(3)
         otel_ml.shutdown(timeout=60.0)
     if dist.get_rank() == 0:
         gradients = {name: parameter.grad for name, parameter in copied.named_parameters()}
@@ -67,6 +80,7 @@ def main() -> None:
                     "grad/mean_square": whole.square().mean().item(),
                     "grad/abs_max": whole.abs().max().item(),
                     "grad/zeros": float((whole == 0).sum()),
+                    "grad/zero_fraction": (whole == 0).double().mean().item(),
                     "param/norm": torch.cat([one.flatten() for one in copied.parameters()]).norm().item(),
                     **{f"grad/norm/{name}": gradient.norm().item() for name, gradient in gradients.items()},
                     "inspect/2/weight/l1_norm": weight.abs().sum().item(),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.worker_process import environment, run, start
+from tests.integration.worker_process import environment, run, start, variables
 from tests.otlp_server import OtlpServer, eventually
 
 INSIDE_A_STEP = """
@@ -155,3 +155,30 @@ def test_what_another_thread_records_while_the_run_ends_begins_no_other_run(serv
 
     assert output == "False\n"
     assert [event.attributes["ml.status"] for event in server.events("ml.writer.end")] == ["finished"]
+
+
+def test_a_run_that_was_delivered_leaves_nothing_on_the_host(server: OtlpServer, tmp_path: Path) -> None:
+    program = """
+        import otel_ml
+        with otel_ml.init("exp"):
+            otel_ml.log({"loss": 0.5}, step=0)
+    """
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert server.points("loss")
+    [folder] = (tmp_path / "run").iterdir()
+    assert list(folder.iterdir()) == []
+
+
+def test_an_embedded_run_leaves_nothing_on_the_host(tmp_path: Path) -> None:
+    program = """
+        import otel_ml
+        with otel_ml.init("exp", exporters="jsonl"):
+            otel_ml.log({"loss": 0.5}, step=0)
+    """
+
+    run(program, environment(tmp_path), tmp_path)
+
+    [folder] = (tmp_path / "run").iterdir()
+    eventually(lambda: list(folder.iterdir()) == [])

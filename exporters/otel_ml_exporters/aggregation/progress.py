@@ -28,6 +28,11 @@ class Progress:
     done_through: int = -1
     manifests: list[tuple[int, int]] = field(default_factory=list)
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing was delivered since it left."""
+        return self.left and self.current is None
+
     def deliver(self, step: int, active: float) -> None:
         """Note a point or manifest of `step`; the last two are the two highest, in whatever order they arrive."""
         self.arrived_at = active

@@ -176,8 +176,8 @@ class Steps:
         if track.axis == TIME_AXIS and (training := run.training.at(row.time_ns)) is not None:
             values[published_name(track.role, track.axis, f"{RESERVED_PREFIX}step")] = float(training)
         absent = self._absent(unit)
-        ranks = frozenset(run.writers[number].writer.rank for number in absent)
-        values |= run.stragglers.look(lane, unit, ranks, row.time_ns)
+        silent, held_by = self._silent_ranks(lane, unit, absent), self._held_by(unit)
+        values |= run.stragglers.look(lane, unit, silent, held_by, row.time_ns)
         if absent:
             values[published_name(track.role, track.axis, f"{RESERVED_PREFIX}writers_missing")] = float(len(absent))
             self._say_missing(lane, unit, absent)
@@ -194,6 +194,19 @@ class Steps:
         """Return who is missing; an incarnation that was replaced is not, its successor would be."""
         writers = self._run.writers
         return sorted(n for n in unit.missing if n not in unit.points and writers[n].replaced_at is None)
+
+    def _silent_ranks(self, lane: Lane, unit: Unit, absent: list[int]) -> frozenset[int]:
+        """Return the ranks that are missing, and those that fell silent in an earlier step, perhaps in its middle."""
+        writers, heard = self._run.writers, unit.writers
+        left = (writers[number] for number in lane.members if writers[number].progress[lane.number].is_silent)
+        silent = {one.number for one in left if one.replaced_at is None and not one.ended} - heard
+        return frozenset(writers[number].writer.rank for number in silent.union(absent))
+
+    def _held_by(self, unit: Unit) -> frozenset[int]:
+        """Return the ranks that are still in a unit from which nobody has gone on."""
+        if unit.first_done is not None:
+            return frozenset()
+        return frozenset(self._run.writers[number].writer.rank for number in unit.missing)
 
     def _learn_pace(self, lane: Lane) -> None:
         if lane.closes:

@@ -13,7 +13,8 @@ from otel_ml_exporters.aggregation.newest_spans import NewestSpans
 from otel_ml_exporters.aggregation.output import Output
 from otel_ml_exporters.aggregation.timers import Timers
 from otel_ml_exporters.aggregation.top_ranks import TopRanks
-from otel_ml_exporters.findings.detector import Detector
+from otel_ml_exporters.findings.behind import behind, without
+from otel_ml_exporters.findings.detector import Detector, StepTimers
 from otel_ml_exporters.findings.evidence import is_shown, linked, where_shown
 from otel_ml_exporters.findings.finding import COLUMNS, Finding, Level, row_of
 from otel_ml_exporters.findings.heat import Heat
@@ -47,6 +48,7 @@ class _Watch:
         is_news: whether something was found that no table holds yet.
         told: (rank, phase) → the level that a person was told last.
         step, time_ns: of the step that closed last.
+        timers: of the last step that somebody had gone on from.
     """
 
     attempt: int
@@ -59,6 +61,7 @@ class _Watch:
     told: dict[tuple[int, str], Level] = field(default_factory=dict)
     step: int = 0
     time_ns: int = 0
+    timers: StepTimers | None = None
 
     @property
     def findings(self) -> list[Finding]:
@@ -97,8 +100,18 @@ class Stragglers:
         self._timers = Timers()
         self._watches: dict[tuple[str, str], _Watch] = {}
 
-    def look(self, lane: Lane, unit: Unit, absent: frozenset[int], time_ns: int) -> dict[str, float]:
-        """Compare the ranks of a unit that closes; return what belongs into its row."""
+    def look(
+        self, lane: Lane, unit: Unit, absent: frozenset[int], held_by: frozenset[int], time_ns: int
+    ) -> dict[str, float]:
+        """Compare the ranks of a unit that closes; return what belongs into its row.
+
+        Args:
+            lane: of the unit.
+            unit: that closes.
+            absent: ranks that are silent.
+            held_by: ranks that are still in the unit, where nobody has gone on from it.
+            time_ns: of its row.
+        """
         track = lane.track
         watch = self._watch(lane, unit, absent)
         if watch is None:
@@ -106,6 +119,10 @@ class Stragglers:
         watch.step, watch.time_ns = unit.step, time_ns
         watch.closes += 1
         timers = self._timers.of(unit, absent)
+        if held_by:
+            timers = self._without_who_hangs(track, watch, timers, held_by)
+        else:
+            watch.timers = timers
         self._top_ranks.add(track, unit.step, time_ns, timers)
         found = watch.detector.step(unit.step, timers)
         changes = [self._linked(track, watch, finding) for finding in found]
@@ -178,8 +195,23 @@ class Stragglers:
         elif lane.attempt > watch.attempt:
             self._note(lane.track, watch, watch.detector.finish())
             self._top_ranks.publish(lane.track)
-            watch.attempt, watch.detector, watch.heat = lane.attempt, Detector(), Heat()
+            watch.attempt, watch.detector, watch.heat, watch.timers = lane.attempt, Detector(), Heat(), None
         return watch
+
+    def _without_who_hangs(
+        self, track: Track, watch: _Watch, timers: StepTimers, held_by: frozenset[int]
+    ) -> StepTimers:
+        """Say who has not finished what most have, and count those as silent: all others wait for them."""
+        if watch.timers is None:
+            return timers
+        phases = {rank: phase for rank, phase in behind(timers, watch.timers).items() if rank in held_by}
+        for rank, phase in list(phases.items())[:_SAID]:
+            self._output.say(
+                "straggler",
+                f"{track.axis} {watch.step} of role {track.role!r} stands still: rank {rank} has not finished "
+                f"{phase!r}, most of {len(timers.ranks)} ranks have.",
+            )
+        return without(timers, frozenset(phases))
 
     def _linked(self, track: Track, watch: _Watch, finding: Finding) -> Finding:
         """Return the finding with the span that shows it; the detector goes on with it while it lasts."""

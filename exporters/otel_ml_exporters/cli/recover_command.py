@@ -15,7 +15,8 @@ from otel_ml.explanation import explained
 from otel_ml_exporters.cli.figures import plural, thousands
 from otel_ml_exporters.cli.parameters import dir_option
 from otel_ml_exporters.cli.screen import Screen, screen
-from otel_ml_exporters.runs.recover import Recovered, Unfinished, recover, send, spools_of, unfinished
+from otel_ml_exporters.runs.recover import Recovered, recover, send
+from otel_ml_exporters.runs.unfinished import Unfinished, spools_of, unfinished
 from otel_ml_exporters.storage.database import StorageError
 
 __all__ = ["command"]
@@ -32,8 +33,8 @@ def command(base: Path, dry_run: bool, timeout: float) -> None:
 
     A run that a job's own service wrote is finished in its folder, wherever that is, with the exporters it had. What
     else workers left is sent to OTEL_EXPORTER_OTLP_ENDPOINT where that is set, as they would have done; otherwise it
-    goes into a run in the folder of all runs. Runs that are being recorded are left alone. Running it again does no
-    harm: nothing is written twice.
+    goes into a run in the folder of all runs. A run of `otel-ml serve` is left to that. Runs that are being recorded
+    are left alone. Running it again does no harm: nothing is written twice.
     """
     output = screen()
     config = Config.from_env()
@@ -49,12 +50,21 @@ def command(base: Path, dry_run: bool, timeout: float) -> None:
         output.line(f"{run.experiment}/{run.id}: not finished{spools}{where}")
         if dry_run:
             continue
-        if config.is_remote and not run.has_folder:
+        if config.is_remote and run.spools and (run.is_of_serve or not run.has_folder):
             left += not _sent(run, config.endpoint, timeout, output)
+        elif run.is_of_serve:
+            output.line(f"  not done: `otel-ml serve` recorded it, and goes on with it. {_what_to_do(run)}")
+            left += 1
         else:
             left += not _finished(run, timeout, output)
     if left:
         raise click.exceptions.Exit(1)
+
+
+def _what_to_do(run: Unfinished) -> str:
+    if run.spools:
+        return "Set OTEL_EXPORTER_OTLP_ENDPOINT as it was for the job, and run this again while it is up."
+    return f"Start it again: otel-ml serve --dir {run.base}"
 
 
 def _sent(run: Unfinished, endpoint: Endpoint, timeout: float, output: Screen) -> bool:
@@ -101,6 +111,8 @@ def _recovered(run: Unfinished, timeout: float, output: Screen) -> Recovered:
 
 def _account(done: Recovered) -> str:
     """Return what was done in one line."""
+    if not done.exporters:
+        return "nothing was left of it"
     sources = f"{plural(done.spools, 'spool')} and the journal" if done.spools else "the journal"
     lost = sum(done.lost.values())
     missing = f", {thousands(lost)} lost: {', '.join(done.lost)}" if lost else ", 0 lost"

@@ -18,7 +18,7 @@ def linked(finding: Finding, axis: str, lines: Iterable[str]) -> Finding:
 
     Of a slow rank it is the longest span of the timer since the trouble began; else the one of the nearest step; else,
     where the timer has none at all, the longest span of another timer then. Of a silent rank it is the last one before
-    the silence.
+    the silence, of the step itself where it hangs in one.
 
     Args:
         finding: slow or silent.
@@ -36,7 +36,7 @@ def linked(finding: Finding, axis: str, lines: Iterable[str]) -> Finding:
     chosen = tuple(line for line in kept if wanted in line) or kept  # most are not even read
     spans = [span for span in SpanLines(chosen) if span.axis == axis and span.step is not None]
     if finding.kind == "silent":
-        spans = [span for span in spans if (span.step or 0) < finding.since]
+        spans = [span for span in spans if (span.step or 0) <= finding.since]
         best = max(spans, key=lambda span: span.end_ns, default=None)
     else:
         best = min(spans, key=lambda span: _distance(finding, span), default=None)

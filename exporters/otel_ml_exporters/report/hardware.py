@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from otel_ml_exporters.report.contents import Contents
 
-__all__ = ["Measured", "energy", "processor_utilisation", "utilisation"]
+__all__ = ["Measured", "energy", "gpus", "processor_utilisation", "utilisation"]
 
 _TOTAL_OF_RANK = re.compile(r"hw\.energy\.total/rank_\d+(/rank_\d+)?")
 """Twice a rank: two roles have ranks of one number."""
@@ -33,16 +33,22 @@ class Measured(NamedTuple):
 
 
 def energy(run: Contents) -> Measured | None:
-    """Return the joules of a run: of its ranks where these measured, else of the GPUs of its hosts.
+    """Return the joules of a run: of the GPUs of its hosts over all lives of the job, else of its ranks.
 
     Both would count a GPU twice. What is there is a part at most: a rank that was killed has no total, but steps until
     then, so the larger sum is nearer to what was used.
     """
-    for ways in ((_by_totals, _by_steps), (_by_gpus, _by_totals_of_gpus), (_megatrons,)):
+    for ways in ((_by_gpus, _by_totals_of_gpus), (_by_totals, _by_steps), (_megatrons,)):
         found = [measured for way in ways if (measured := way(run)) is not None]
         if found:
             return max(found, key=lambda measured: measured.value)
     return None
+
+
+def gpus(run: Contents) -> int | None:
+    """Return how many GPUs have energy or utilisation of their own."""
+    found = (_GPU.fullmatch(key.name) for key, series in run.history.series.items() if series)
+    return len({match["gpu"] for match in found if match is not None}) or None
 
 
 def _by_totals(run: Contents) -> Measured | None:
@@ -63,18 +69,18 @@ def _by_steps(run: Contents) -> Measured | None:
 
 
 def _by_gpus(run: Contents) -> Measured | None:
-    joules, gpus = 0.0, set[str]()
+    joules, counted = 0.0, set[str]()
     for values in run.energy.values():
         for found, value in _matching(values, _GPU):
             joules += value
-            gpus.add(found["gpu"])
-    return Measured(joules, _of_gpus(run, gpus)) if gpus else None
+            counted.add(found["gpu"])
+    return Measured(joules, _of_gpus(run, counted)) if counted else None
 
 
 def _by_totals_of_gpus(run: Contents) -> Measured | None:
     found = _matching(run.history.summary, _TOTAL_OF_GPU)
-    gpus = {match["gpu"] for match, _ in found}
-    return Measured(sum(value for _, value in found), _of_gpus(run, gpus)) if found else None
+    counted = {match["gpu"] for match, _ in found}
+    return Measured(sum(value for _, value in found), _of_gpus(run, counted)) if found else None
 
 
 def _megatrons(run: Contents) -> Measured | None:

@@ -71,7 +71,8 @@ def _side_by_side(runs: Sequence[Contents]) -> Markup:
     columns = (
         "run", "status", "ranks", "steps", f"s per step of {place}" if place else "s per step",
         by.rate.rpartition("/")[2].replace("_per_sec", " per s").replace("_", " "), "speed-up", "efficiency",
-        "energy J", "energy of", "GPU utilisation", "CPU utilisation", "utilisation of", "compute share",
+        "GPUs measured", "energy J", "energy of", "GPU utilisation", "CPU utilisation", "utilisation of",
+        "compute share",
     )  # fmt: skip
     base = next((row.run for row in rows if row.speed_up is not None), None)
     work = f"{by.rate} tells how quick a run is" if by.rate else "every step counts as the same work in all runs"

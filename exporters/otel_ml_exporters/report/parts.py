@@ -39,7 +39,7 @@ def facts(run: Contents) -> Markup:
         ("attempts", str(len(run.attempts)) if run.attempts else "", ""),
         *((name, f"{count:,}", "") for name, count in _steps(run)),
         ("steps done again", f"{run.redone:,}" if run.redone else "", ""),
-        ("steps with a rank missing", f"{run.missing:,}", "warning" if run.missing else ""),
+        ("rows with a rank missing", f"{run.missing:,}", "warning" if run.missing else ""),
         ("values lost", f"{run.lost:,}", "failed" if run.lost else ""),
         ("values amended", f"{read.amendments:,}", ""),
     ]

@@ -9,7 +9,7 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from otel_ml_exporters.report.contents import Contents
-from otel_ml_exporters.report.hardware import energy, processor_utilisation, utilisation
+from otel_ml_exporters.report.hardware import energy, gpus, processor_utilisation, utilisation
 from otel_ml_exporters.report.timing import timers
 from otel_ml_exporters.runs.history import Series
 
@@ -36,6 +36,7 @@ class Scaling(NamedTuple):
     """A run beside the others; None where nothing was recorded that tells.
 
     Attributes:
+        status: where it is not finished.
         steps: how many have a time.
         step_s: the median of them.
         throughput: the median of what all ranks do in a second.
@@ -43,21 +44,23 @@ class Scaling(NamedTuple):
             `throughput`, or else as if every step were the same work.
         efficiency: speed-up for each time as many ranks.
         energy_j: of the run; `energy_of` says of which part of it.
-        gpu_utilisation, cpu_utilisation: mean over the run, of GPUs and of hosts; `utilisation_of` says of how many.
+        gpus: whose energy or utilisation was recorded.
+        utilisation, cpu_utilisation: mean over the run, of GPUs and of hosts; `utilisation_of` says of how many.
         compute: share of the step in which ranks compute.
     """
 
     run: str
-    status: str
+    status: str | None
     ranks: int | None
     steps: int | None
     step_s: float | None
     throughput: float | None
     speed_up: float | None
     efficiency: float | None
+    gpus: int | None
     energy_j: float | None
     energy_of: str | None
-    gpu_utilisation: float | None
+    utilisation: float | None
     cpu_utilisation: float | None
     utilisation_of: str | None
     compute: float | None
@@ -96,16 +99,17 @@ def _row(run: Contents, base: Contents | None, by: Yardstick) -> Scaling:
     times = _values(run, by.step)
     return Scaling(
         run=run.id,
-        status=run.history.status,
+        status=run.history.status if run.history.status != "finished" else None,
         ranks=run.ranks,
         steps=len(times) or None,
         step_s=_median(times),
         throughput=_median(_values(run, by.rate)),
         speed_up=speed_up,
         efficiency=speed_up / more if speed_up is not None and more else None,
+        gpus=gpus(run),
         energy_j=None if used is None else used.value,
         energy_of=None if used is None else used.of,
-        gpu_utilisation=None if busy is None else busy.value,
+        utilisation=None if busy is None else busy.value,
         cpu_utilisation=None if processors is None else processors.value,
         utilisation_of=", ".join(measured.of for measured in (busy, processors) if measured is not None) or None,
         compute=_compute(run),

@@ -62,8 +62,9 @@ def _row(
     label = tag("text", f"{role[:10]} {rank}", x=_LABEL - 6, y=top + 17, text_anchor="end")
     ordered = sorted(spans, key=lambda span: (span.start_ns, -span.end_ns))
     boxes, open_until = [], list[int]()
+    pixel_ns = (end - begin) / (_WIDTH - _LABEL)  # what overlaps by less follows, it is not inside
     for span in ordered:
-        open_until = [until for until in open_until if until > span.start_ns]
+        open_until = [until for until in open_until if until - span.start_ns > pixel_ns]
         depth = min(len(open_until), _DEEPEST)
         open_until.append(span.end_ns)
         left = _LABEL + (span.start_ns - begin) / max(end - begin, 1) * (_WIDTH - _LABEL)

@@ -14,9 +14,11 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from otel_ml.exceptions import OtelMLError
 from otel_ml.wire import attributes as wire
 from otel_ml_exporters.config import ServiceConfig
+from otel_ml_exporters.experiments.environ import used
 from otel_ml_exporters.runs.folders import RunFolder
-from otel_ml_exporters.runs.recover import Unfinished, alone, environment_of
+from otel_ml_exporters.runs.recover import alone
 from otel_ml_exporters.runs.source import facts, is_over_within
+from otel_ml_exporters.runs.unfinished import Unfinished, environment_of
 from otel_ml_exporters.service import Service
 
 __all__ = ["NotAttachedError", "attach"]
@@ -62,13 +64,14 @@ def attach(folder: RunFolder, file: Path, *, name: str, kind: str, timeout: floa
                 raise NotAttachedError(
                     f"Run {folder.id!r} is being recorded. A report is attached to a run that is over: try again then."
                 )
-            return _served(run, folder, _request(folder, file, name, kind), deadline)
+            with used(environment_of(run)):
+                return _served(run, folder, _request(folder, file, name, kind), deadline)
     finally:
         run.rendezvous.remove()
 
 
 def _served(run: Unfinished, folder: RunFolder, request: bytes, deadline: float) -> tuple[str, ...]:
-    service = Service(ServiceConfig.load(rendezvous=run.rendezvous.folder, environ=environment_of(run)))
+    service = Service(ServiceConfig.load(rendezvous=run.rendezvous.folder))
     service.start()
     try:
         _post(f"{service.endpoint}/v1/logs", service.token, request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,16 @@ from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.runs.follow import Follower, with_own_file
 from otel_ml_exporters.storage.codec import decode
 
-__all__ = ["ExporterMark", "Facts", "RunUnreadableError", "facts", "is_live", "is_over_within", "records"]
+__all__ = [
+    "ExporterMark",
+    "Facts",
+    "RunUnreadableError",
+    "facts",
+    "identity_of",
+    "is_live",
+    "is_over_within",
+    "records",
+]
 
 _LOCKED = ("locked", "busy")
 
@@ -41,11 +50,16 @@ class ExporterMark:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the service noted about a run besides its records."""
+    """What the service noted about a run besides its records.
+
+    Attributes:
+        journal: identity of the journal from which its newest entries came; empty before the first.
+    """
 
     last_seq: int
     exporters: tuple[ExporterMark, ...]
     notices: tuple[str, ...]
+    journal: str = ""
 
 
 def records(run: RunFolder) -> Iterator[Record]:
@@ -91,17 +105,39 @@ def is_over_within(run: RunFolder, timeout: float) -> bool:
 
 
 def facts(run: RunFolder) -> Facts | None:
-    """Return what the service noted; None while it has the run open, or where there is only `metrics.jsonl`."""
+    """Return what the service noted.
+
+    None while it has the run open, where there is only `metrics.jsonl`, and where a kill or a full disk left a database
+    without tables, or one that cannot be read.
+    """
     if not run.database.exists() or is_live(run):
         return None
-    with _opened(run.database) as connection:
-        query = connection.execute
-        marks = query("SELECT name, seq, lost FROM exporters ORDER BY name").fetchall()
-        return Facts(
-            last_seq=int(query("SELECT COALESCE(MAX(seq), 0) FROM records").fetchone()[0]),
-            exporters=tuple(ExporterMark(name, int(seq), sum(json.loads(lost).values())) for name, seq, lost in marks),
-            notices=tuple(row[0] for row in query("SELECT sentence FROM notices ORDER BY id")),
-        )
+    try:
+        with _opened(run.database) as connection:
+            return _facts(connection.execute)
+    except sqlite3.DatabaseError:
+        return None
+
+
+def _facts(query: Callable[[str], sqlite3.Cursor]) -> Facts:
+    marks = query("SELECT name, seq, lost FROM exporters ORDER BY name").fetchall()
+    return Facts(
+        last_seq=int(query("SELECT COALESCE(MAX(seq), 0) FROM records").fetchone()[0]),
+        exporters=tuple(ExporterMark(name, int(seq), sum(json.loads(lost).values())) for name, seq, lost in marks),
+        notices=tuple(row[0] for row in query("SELECT sentence FROM notices ORDER BY id")),
+        journal="".join(row[0].partition(" ")[0] for row in query("SELECT value FROM facts WHERE name = 'journal'")),
+    )
+
+
+def identity_of(journal: Path) -> str:
+    """Return the identity of a service's journal; empty where there is none, or it cannot be read."""
+    if not journal.exists():
+        return ""
+    try:
+        with _opened(journal) as connection:
+            return "".join(row[0] for row in connection.execute("SELECT name FROM identity"))
+    except sqlite3.DatabaseError:
+        return ""
 
 
 def _whole(run: RunFolder) -> Iterator[Record]:

@@ -83,6 +83,16 @@ class Timer:
         # Between finding a label's list and adding to it, another thread may take the list away.
         self._lock = threading.RLock()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a worker may send to its driver: what was measured; what runs is of this process."""
+        with self._lock:
+            kept = {name: value for name, value in vars(self).items() if name != "_lock"}
+            return {**kept, "_timers": {label: [*taken] for label, taken in self._timers.items()}, "_running": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._lock = threading.RLock()
+
     def start(self, label: str, should_log: bool = True) -> None:
         """Begin to measure.
 

@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from operator import mul
+from operator import add, mul
 from typing import Any, NamedTuple
 
 from otel_ml._internal.values import Recordable
@@ -147,7 +147,7 @@ class Norms:
         sums = sums_of_small(tensors, 1.0 / copies)
         if sums is None:
             return False
-        _record_sums(measures(kind), sums, {"norm": _both_roots(sums.own_square * self._world)})
+        _record_sums(measures(kind), sums, {"norm": _both_roots(sums.square * self._world)})
         if sums.bad and kind == "grad" and (found := statistics_of_small(tensors)) is not None:
             names = [name for name, _ in self._named_gradients()]
             self._watch.found([names[place] for place in _bad(found.largest)])
@@ -169,7 +169,7 @@ class Norms:
             _record_norm(rows["norm"], _total(squares) * self._world)
         elif not named and self._has_parts:
             # Its part of the norm is 0, as that of an empty shard: a norm is estimated for ranks that are missing.
-            _record_sums(rows, Sums(0, 0.0, 0.0, 0, 0.0, 0.0, 0), {"norm": _both_roots(0.0)})
+            _record_sums(rows, Sums(0.0, 0.0, 0.0, 0.0, 0), {"norm": _both_roots(0.0)})
 
     def _parts(self, named: Iterable[tuple[str, Any]]) -> Iterator[_Part]:
         codes: tuple[str, Any] | None = None
@@ -211,14 +211,12 @@ class Norms:
         """Do as `_record_device()` with tensors that lie in memory: each is looked at once, the rest is arithmetic."""
         found = statistics([part.local for part in parts])
         shares = [part.share for part in parts]
-        zeros = [number + part.absent for number, part in zip(found.zeros, parts, strict=True)]
+        absent = [part.absent for part in parts]
         bad = _bad(found.largest)
         sums = Sums(
-            sum(found.sizes) + sum(part.absent for part in parts),
-            sum(found.squares),
+            sum(map(mul, map(add, found.sizes, absent), shares)),
             sum(map(mul, found.squares, shares)),
-            sum(zeros),
-            sum(map(mul, zeros, shares)),
+            sum(map(mul, map(add, found.zeros, absent), shares)),
             _largest(found.largest),
             len(bad),
         )
@@ -229,7 +227,7 @@ class Norms:
         for part, square in zip(parts, found.squares, strict=True):
             if part.name in self._each:
                 _record_own(rows, part, square)
-        return sums.own_square
+        return sums.square
 
     def _record_device(self, rows: Measures, parts: list[_Part]) -> Any:
         """Record all but the norm, and return the sum of squares, each copy once in the job."""
@@ -242,7 +240,7 @@ class Norms:
         mine = (squares * shares).sum()
         rows["sum_of_squares"].record(mine)
         rows["nonfinite"].record((~torch.isfinite(norms)).sum())
-        self._record_elements(rows, parts, shares, squares.sum())
+        self._record_elements(rows, parts, shares, mine)
         if rows["norm"].name.startswith("grad/"):
             self._watch.add([part.name for part in parts], norms)
         for index, part in enumerate(parts):
@@ -250,18 +248,19 @@ class Norms:
                 _record_own(rows, part, squares[index])
         return mine
 
-    def _record_elements(self, rows: Measures, parts: list[_Part], shares: Any, squares: Any) -> None:
+    def _record_elements(self, rows: Measures, parts: list[_Part], shares: Any, square: Any) -> None:
         import torch
 
-        count = sum(part.local.numel() for part in parts)
-        if not count:
+        elements = sum(part.local.numel() * part.share for part in parts)
+        if not elements:
             return
         nonzero = torch.stack([torch.count_nonzero(part.local) for part in parts])
         zeros = _on_device([part.local.numel() for part in parts], shares) - nonzero  # one operation for all tensors
-        rows["mean_square"].record(squares / count, weight=count)
+        zeros = (zeros * shares).sum()
+        rows["mean_square"].record(square / elements, weight=elements)
         rows["abs_max"].record(torch.stack([end for part in parts for end in _ends(part.local)]).abs().max())
-        rows["zeros"].record((zeros * shares).sum())
-        rows["zero_fraction"].record(zeros.sum() / count, weight=count)
+        rows["zeros"].record(zeros)
+        rows["zero_fraction"].record(zeros / elements, weight=elements)
 
 
 def _held(tensor: Any) -> Any:
@@ -327,13 +326,12 @@ def _total(squares: list[Any]) -> Any:
 
 
 def _record_sums(rows: Measures, sums: Sums, several: dict[str, Recordable]) -> None:
-    values = {"sum_of_squares": sums.own_square, "nonfinite": float(sums.bad)}
-    elements = float(sums.elements)
-    if elements:
+    values = {"sum_of_squares": sums.square, "nonfinite": float(sums.bad)}
+    if sums.elements:
         values["abs_max"] = sums.largest
-        values["zeros"] = float(sums.own_zeros)
-        several["mean_square"] = sums.square / elements, elements
-        several["zero_fraction"] = sums.zeros / elements, elements
+        values["zeros"] = sums.zeros
+        several["mean_square"] = sums.square / sums.elements, sums.elements
+        several["zero_fraction"] = sums.zeros / sums.elements, sums.elements
     rows.record(values, several=several)
 
 

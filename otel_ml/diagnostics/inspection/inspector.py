@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,15 @@ from otel_ml.diagnostics.dynamics.shards import copies_of, held, rank_here, shar
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.inspection.config import Section, sections_of
 from otel_ml.diagnostics.inspection.dump import Dump
+from otel_ml.diagnostics.inspection.hooks import hook
 from otel_ml.diagnostics.inspection.text_log import TextLog
 from otel_ml.diagnostics.inspection.watched import Own, Watched
 from otel_ml.exceptions import ConfigError
 
 __all__ = ["Inspector"]
+
+_OF_PARAMETERS = frozenset({"weight", "wgrad"})
+"""Tensors that are looked at when a step ends; the others are seen as they come by."""
 
 
 class Inspector:
@@ -68,7 +72,7 @@ class Inspector:
         mine = rank_here() if rank is None else rank
         self._dump = self._dump_to(log_dir, mine)
         self._log = None if log_dir is None else TextLog(Path(log_dir), mine)
-        self._handles = [handle for watched in self._watched for handle in self._hooks(watched)]
+        self._handles = [self._hook(watched) for watched in self._watched if watched.rule.tensor not in _OF_PARAMETERS]
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -144,9 +148,7 @@ class Inspector:
                 if taken.get(name) == section.name:
                     yield from (Watched(name, module, rule, self._own) for rule in section.rules)
 
-    def _hooks(self, watched: Watched) -> Iterator[Any]:
-        kind, module = watched.rule.tensor, watched.module
-
+    def _hook(self, watched: Watched) -> Any:
         def saw(tensor: Any) -> None:
             if hasattr(tensor, "detach") and tensor.is_floating_point():
                 watched.add(held(tensor))
@@ -154,14 +156,7 @@ class Inspector:
         def is_due() -> bool:
             return watched.rule.schedule.includes(self._step())
 
-        if kind == "activation":
-            yield module.register_forward_hook(_when(is_due, lambda _, inputs, output: saw(_first(inputs))))
-        elif kind == "output":
-            yield module.register_forward_hook(_when(is_due, lambda _, inputs, output: saw(_first(output))))
-        elif kind == "gradient":
-            yield module.register_forward_hook(_when(is_due, lambda _, inputs, output: _hook_on(_first(output), saw)))
-        elif kind == "dgrad":
-            yield module.register_forward_pre_hook(lambda _, inputs: _hook_before(inputs, saw) if is_due() else None)
+        return hook(watched.module, watched.rule.tensor, saw, is_due)
 
     def _look_at_weights(self, watched: Watched) -> None:
         weight = getattr(watched.module, "weight", None)
@@ -171,42 +166,15 @@ class Inspector:
 
     def _held(self, watched: Watched) -> tuple[int, int]:
         """Return how many ranks hold the same tensor, and how many different ones there are."""
-        if watched.rule.tensor not in {"weight", "wgrad"}:
+        if watched.rule.tensor not in _OF_PARAMETERS:
             return 1, self._ranks
         weight = getattr(watched.module, "weight", None)  # not every layer has one
         return copies_of(weight, self._ranks) or 1, shards_of(weight) or 1
 
 
-def _when(is_due: Callable[[], bool], hook: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
-    def looks(module: Any, inputs: Any, outputs: Any) -> None:
-        if is_due():
-            hook(module, inputs, outputs)
-
-    return looks
-
-
-def _hook_on(output: Any, saw: Callable[[Any], None]) -> None:
-    if getattr(output, "requires_grad", False):
-        output.register_hook(saw)
-
-
-def _hook_before(inputs: tuple[Any, ...], saw: Callable[[Any], None]) -> tuple[Any, ...] | None:
-    """Give the layer its input as a tensor of its own, whose gradient comes through this layer alone."""
-    given = _first(inputs)
-    if not getattr(given, "requires_grad", False):
-        return None
-    alias = given.view_as(given)
-    alias.register_hook(saw)
-    return (alias, *inputs[1:])
-
-
 def _is_stepping() -> bool:
     axis = current_step().axis
     return axis is not None and axis.explicit
-
-
-def _first(tensors: Any) -> Any:
-    return tensors[0] if isinstance(tensors, (tuple, list)) and tensors else tensors
 
 
 def _published(name: str) -> str:

@@ -7,7 +7,9 @@ from typing import Any
 
 from otel_ml.diagnostics.small_tensors import Extent, extent_of_small
 
-__all__ = ["Extent", "extent_of"]
+__all__ = ["Extent", "extent_of", "one_a_sample"]
+
+_PLAIN = frozenset({bool, float, int})
 
 
 def extent_of(values: Any, mask: Any = None) -> Extent | None:
@@ -31,7 +33,20 @@ def extent_of(values: Any, mask: Any = None) -> Extent | None:
     return Extent(sum(numbers) / len(numbers), len(numbers), min(numbers), max(numbers))
 
 
+def one_a_sample(values: Any) -> Any:
+    """Return numbers, an array or a tensor of any shape as floats; one on a device as a tensor of one dimension."""
+    if type(values) is list and {*map(type, values)} <= _PLAIN:
+        return [*map(float, values)]  # the usual case: a seventh of what follows
+    if hasattr(values, "detach") and values.device.type != "cpu":
+        return values.detach().reshape(-1).float()
+    return list(_flat(values))
+
+
 def _of_tensor(values: Any, mask: Any) -> Extent | None:
+    if mask is not None and not hasattr(mask, "detach"):
+        import torch
+
+        mask = torch.as_tensor(mask, device=values.device)
     if values.device.type == "cpu":
         return _of_host(values if mask is None else values[mask.bool()])
     values = values.float()

@@ -2,37 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from otel_ml.diagnostics.harmless import harmless
+from otel_ml.diagnostics.rl.extent import one_a_sample
 from otel_ml.diagnostics.rl.table import measure
+from otel_ml.once import guard
 
 __all__ = ["batch_reward", "episode", "groups", "sequence_lengths"]
 
 
 @harmless
-def batch_reward(rewards: Iterable[float], *, correct: Iterable[bool] | None = None, environment: str = "") -> None:
+def batch_reward(rewards: Any, *, correct: Any = None, environment: str = "") -> None:
     """Record the rewards of a batch; with `environment`, as a series of its own.
 
     Args:
-        rewards: one a sample.
-        correct: whether each sample's answer is: also splits the reward.
+        rewards: one a sample: numbers, an array, or a tensor on any device, which is not waited for.
+        correct: whether each sample's answer is, as many as rewards: also splits the reward.
         environment: a tag, such as the name of a validation set.
     """
     attributes = {"environment": environment} if environment else None
-    numbers = [float(reward) for reward in rewards]
-    if numbers:
+    numbers = one_a_sample(rewards)
+    if len(numbers):
         measure("rl/sample/reward").record(numbers, attributes=attributes)
     if correct is None:
         return
-    verdicts = [bool(verdict) for verdict in correct]
-    if verdicts:
-        measure("rl/sample/correct").record([float(verdict) for verdict in verdicts], attributes=attributes)
-    for name, wanted in (("correct", True), ("incorrect", False)):
-        chosen = [reward for reward, verdict in zip(numbers, verdicts, strict=False) if verdict is wanted]
+    verdicts = one_a_sample(correct)
+    if len(verdicts) != len(numbers):
+        guard.drop(
+            "bad_value",
+            f"batch_reward(): correct= has {len(verdicts)} verdicts for {len(numbers)} rewards, which are not split "
+            "therefore. Pass one a reward.",
+        )
+    elif len(verdicts):
+        measure("rl/sample/correct").record(verdicts, attributes=attributes)
+        _split(numbers, verdicts, attributes)
+
+
+def _split(numbers: Any, verdicts: Any, attributes: dict[str, str] | None) -> None:
+    right, wrong = measure("rl/sample/reward/correct"), measure("rl/sample/reward/incorrect")
+    if not isinstance(numbers, list) or not isinstance(verdicts, list):  # who is right is known later: as a weight
+        right.record(numbers, weight=verdicts, attributes=attributes)
+        others = [1.0 - verdict for verdict in verdicts] if isinstance(verdicts, list) else 1.0 - verdicts
+        wrong.record(numbers, weight=others, attributes=attributes)
+        return
+    for split, wanted in ((right, 1.0), (wrong, 0.0)):
+        chosen = [number for number, verdict in zip(numbers, verdicts, strict=True) if verdict == wanted]
         if chosen:
-            measure(f"rl/sample/reward/{name}").record(chosen, attributes=attributes)
+            split.record(chosen, attributes=attributes)
 
 
 @harmless
@@ -50,11 +67,24 @@ def episode(reward: Any, length: int, *, environment: str = "") -> None:
 
 
 @harmless
-def groups(rewards: Iterable[Sequence[float]]) -> None:
-    """Record how rewards differ inside each group of samples of one prompt, as group-relative methods use them."""
+def groups(rewards: Any) -> None:
+    """Record how rewards differ inside each group of samples of one prompt, as group-relative methods use them.
+
+    Args:
+        rewards: of each group those of its samples: lists, or an array or tensor of shape [groups, samples], which is
+            not waited for where it is on a device.
+
+    Examples:
+        >>> import torch
+        >>> groups([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
+        >>> groups(torch.tensor([1.0, 0.0, 1.0, 1.0]).view(2, 2))
+    """
+    if hasattr(rewards, "detach"):
+        _groups_of_tensor(rewards.detach())
+        return
     deviations, uniform = [], []
-    for group in rewards:
-        if group:
+    for group in (one_a_sample(group) for group in rewards):
+        if len(group):
             mean = sum(group) / len(group)
             deviations.append((sum((reward - mean) ** 2 for reward in group) / len(group)) ** 0.5)
             uniform.append(float(min(group) == max(group)))
@@ -63,10 +93,22 @@ def groups(rewards: Iterable[Sequence[float]]) -> None:
         measure("rl/sample/group_uniform").record(uniform)
 
 
+def _groups_of_tensor(rewards: Any) -> None:
+    if rewards.dim() != 2:
+        guard.drop(
+            "bad_value",
+            f"groups(): expected rewards of shape [groups, samples], got {tuple(rewards.shape)}. Use view(-1, n).",
+        )
+    elif rewards.numel():
+        rewards = rewards.float()
+        measure("rl/sample/group_reward_std").record(rewards.std(dim=1, unbiased=False))
+        measure("rl/sample/group_uniform").record((rewards.amin(dim=1) == rewards.amax(dim=1)).float())
+
+
 @harmless
-def sequence_lengths(lengths: Iterable[int]) -> None:
-    """Record the distribution of sequence lengths in tokens."""
-    counts = [float(length) for length in lengths]
-    if counts:
+def sequence_lengths(lengths: Any) -> None:
+    """Record the distribution of sequence lengths in tokens: numbers, an array or a tensor."""
+    counts = one_a_sample(lengths)
+    if len(counts):
         measure("rl/sample/sequence_length").record(counts)
         measure("rl/sample/sequence_length/distribution").record(counts)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from otel_ml._internal.axes import STEPS
 from otel_ml.diagnostics.harmless import harmless
-from otel_ml.diagnostics.rl.extent import extent_of
+from otel_ml.diagnostics.rl.extent import extent_of, one_a_sample
 from otel_ml.diagnostics.rl.table import extent_measures, measure
 from otel_ml.once import guard
 
@@ -118,11 +118,12 @@ class PolicyUpdates:
 
 
 @harmless
-def policy_staleness(versions: Iterable[int], *, current: int | None = None, replica: str = "") -> None:
+def policy_staleness(versions: Any, *, current: int | None = None, replica: str = "") -> None:
     """Record how many versions the policy is ahead of each sample of a batch.
 
     Args:
-        versions: of the policy that made each sample: the generator's step on the axis `policy_version`.
+        versions: of the policy that made each sample: the generator's step on the axis `policy_version`; numbers, an
+            array, or a tensor on any device.
         current: the version that is trained; by default this process' step on the axis `policy_version`.
         replica: whose samples they are, which makes a series of its own besides that of all.
     """
@@ -134,8 +135,9 @@ def policy_staleness(versions: Iterable[int], *, current: int | None = None, rep
             "Call otel_ml.set_step(version, axis='policy_version'), or pass current=.",
         )
         return
-    behind = [float(now - version) for version in versions]
-    if behind:
+    made = one_a_sample(versions)
+    behind = [now - version for version in made] if isinstance(made, list) else now - made
+    if len(behind):
         measure("rl/train/staleness").record(behind)
         if replica:
             measure("rl/train/staleness").record(behind, attributes={"replica": replica})

@@ -76,6 +76,18 @@ def test_what_a_module_defined_when_it_was_imported_is_known_in_every_capture(mo
     assert found == ["sum", "sum"]
 
 
+def test_a_metric_that_a_module_made_is_reduced_alike_in_every_capture() -> None:
+    tokens = otel_ml.get_meter("module").create_counter("tokens")
+    found = []
+    for kind in ("text", "image"):
+        with capture() as captured:
+            otel_ml.set_step(0)
+            tokens.add(1, {"kind": kind})
+            found += [point.reduction for point in captured.points]
+
+    assert found == ["sum", "sum"]
+
+
 def test_how_a_run_before_it_reduced_a_name_is_not_known_in_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_ML_CONSOLE", "off")
     with otel_ml.init("before"):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -80,6 +84,58 @@ def test_advantages(otel_ml_capture: Capture, mask: torch.Tensor | None) -> None
         rl.advantages(place([1.5, -9.0, 0.0, 2.5]), None if mask is None else place(mask))
 
     assert_same(otel_ml_capture, *PLACES)
+
+
+@pytest.mark.parametrize("as_mask", [list, np.asarray, torch.as_tensor])
+def test_a_mask_is_whatever_holds_a_verdict_for_each_element(otel_ml_capture: Capture, as_mask: Any) -> None:
+    otel_ml.set_step(0)
+    rl.advantages(torch.tensor([1.5, -9.0, 0.0, 2.5]), as_mask([True, False, True, True]))
+
+    assert otel_ml_capture.values("rl/train/advantage/min") == [0.0]
+
+
+def test_groups(otel_ml_capture: Capture) -> None:
+    for axis, place in {**PLACES, "lists": list, "array": np.asarray}.items():
+        otel_ml.set_step(0, axis=axis)
+        rl.groups(place([[1.0, 0.0, 1.0], [2.0, 2.0, 2.0]]))
+
+    assert_same(otel_ml_capture, *PLACES, "lists", "array")
+    assert recorded(otel_ml_capture, "here")["rl/sample/group_uniform at 0"][:2] == (2, 1.0)
+
+
+def test_lengths_of_sequences(otel_ml_capture: Capture) -> None:
+    for axis, place in {**PLACES, "array": np.asarray}.items():
+        otel_ml.set_step(0, axis=axis)
+        rl.sequence_lengths(place([5, 9, 2]))
+
+    assert_same(otel_ml_capture, *PLACES, "array")
+
+
+def test_staleness(otel_ml_capture: Capture) -> None:
+    for axis, place in {**PLACES, "array": np.asarray}.items():
+        otel_ml.set_step(0, axis=axis)
+        rl.policy_staleness(place([7, 5, 3]), current=7)
+
+    assert_same(otel_ml_capture, *PLACES, "array")
+
+
+def test_rewards_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_ML_CONSOLE", "off")
+    with otel_ml.init("rewards", exporters="jsonl") as run:
+        for axis, place in {**PLACES, "lists": list}.items():
+            otel_ml.set_step(0, axis=axis)
+            rl.batch_reward(place([1.0, 0.25, 0.0, 0.5]), correct=place([True, True, False, False]))
+            rl.batch_reward(place([1.0]), correct=place([True]), environment="math")
+        assert run.dir is not None
+    written = Path(run.dir) / "metrics.jsonl"
+
+    lines = [json.loads(line) for line in written.read_text().splitlines()]
+    rows = {line["axis"]: line["values"] for line in lines if line.get("axis") in {*PLACES, "lists"}}
+    found = {axis: {name.removeprefix(f"{axis}/"): value for name, value in rows[axis].items()} for axis in rows}
+    assert found["there"] == found["here"] == found["lists"]
+    assert found["here"]["rl/sample/reward/correct"] == 0.625
+    assert found["here"]["rl/sample/reward/incorrect"] == 0.25
+    assert "rl/sample/reward/incorrect/environment/math" not in found["here"]
 
 
 def test_iterations(otel_ml_capture: Capture) -> None:

@@ -228,3 +228,23 @@ def test_a_mask_of_another_shape_is_said_and_training_goes_on(otel_ml_capture: C
     (notice,) = otel_ml_capture.notices
     assert notice.startswith("advantages() failed")
     assert otel_ml_capture.points == []
+
+
+def test_verdicts_that_are_fewer_than_rewards_are_said_and_split_nothing(otel_ml_capture: Capture) -> None:
+    otel_ml.set_step(0)
+
+    rl.batch_reward([1.0, 0.0, 1.0], correct=[True, False])
+
+    (notice,) = otel_ml_capture.notices
+    assert "2 verdicts for 3 rewards" in notice
+    assert [point.name for point in otel_ml_capture.points] == ["rl/sample/reward"]
+
+
+def test_groups_of_another_shape_are_said(otel_ml_capture: Capture) -> None:
+    otel_ml.set_step(0)
+
+    rl.groups(torch.tensor([1.0, 0.0]))
+
+    (notice,) = otel_ml_capture.notices
+    assert "[groups, samples]" in notice
+    assert otel_ml_capture.points == []

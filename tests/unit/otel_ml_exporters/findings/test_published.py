@@ -134,6 +134,79 @@ def test_a_silent_rank_is_a_finding() -> None:
     assert (finding["kind"], finding["rank"], finding["level"], finding["is_over"]) == ("silent", 2, "critical", False)
 
 
+def test_a_rank_that_hangs_in_the_middle_of_a_step_is_a_finding() -> None:
+    service, ranks = Service(), ranks_of(3)
+    steps(service, ranks, range(8))
+
+    service.take(ranks[2].record(8, {"time/data": 1.0}, "sum>max"))
+    for step in range(8, 12):
+        service.take(*[rank.step(step, {"time/forward": 1.0}, "sum>max") for rank in ranks[:2]])
+        service.wait(70, *ranks[:2])
+
+    [finding] = service.engine.findings
+    assert (finding["kind"], finding["rank"], finding["since"], finding["is_over"]) == ("silent", 2, 9, False)
+    assert finding["level"] == "critical"
+
+
+def test_a_rank_that_hung_in_a_step_and_goes_on_is_heard_again() -> None:
+    service, ranks = Service(), ranks_of(3)
+    steps(service, ranks, range(8))
+    service.take(ranks[2].record(8, {"time/data": 1.0}, "sum>max"))
+    for step in range(8, 11):
+        service.take(*[rank.step(step, {"time/forward": 1.0}, "sum>max") for rank in ranks[:2]])
+        service.wait(70, *ranks[:2])
+
+    steps(service, ranks, range(11, 16))
+
+    [finding] = service.engine.findings
+    assert (finding["since"], finding["last"], finding["is_over"]) == (9, 11, True)
+
+
+def test_a_rank_that_left_in_a_step_and_said_goodbye_is_no_finding() -> None:
+    service, ranks = Service(), ranks_of(3)
+    steps(service, ranks, range(8))
+    service.take(ranks[2].record(8, {"time/data": 1.0}, "sum>max"), ranks[2].bye())
+    for step in range(8, 12):
+        service.take(*[rank.step(step, {"time/forward": 1.0}, "sum>max") for rank in ranks[:2]])
+        service.wait(70, *ranks[:2])
+
+    assert service.engine.findings == []
+
+
+def test_a_rank_that_hangs_while_all_others_wait_for_it_in_the_same_step_is_a_finding() -> None:
+    service, ranks = Service(), ranks_of(3)
+    phases = {"time/load": 0.1, "time/forward": 1.0, "time/all_reduce": 0.1}
+    for step in range(8):
+        service.take(*[rank.step(step, phases, "sum>max") for rank in ranks])
+        service.wait(1, *ranks)
+
+    service.take(ranks[1].record(8, {"time/load": 0.1}, "sum>max"))
+    service.take(*[ranks[n].record(8, {"time/load": 0.1, "time/forward": 1.0}, "sum>max") for n in (0, 2)])
+    service.wait(70, *ranks)
+
+    [finding] = service.engine.findings
+    assert (finding["kind"], finding["rank"], finding["since"], finding["is_over"]) == ("silent", 1, 8, False)
+    assert any("step 8" in notice and "rank 1 has not finished 'forward'" in notice for notice in service.notices)
+
+    service.take(*[rank.record(8, {"time/all_reduce": 60.0}, "sum>max") + rank.done(8) for rank in ranks])
+    for step in range(9, 12):
+        service.take(*[rank.step(step, phases, "sum>max") for rank in ranks])
+        service.wait(1, *ranks)
+    assert [(one["rank"], one["is_over"]) for one in service.engine.findings] == [(1, True)]
+
+
+def test_a_long_step_in_which_all_are_equally_far_is_no_finding() -> None:
+    service, ranks = Service(), ranks_of(3)
+    for step in range(8):
+        service.take(*[rank.step(step, {"time/load": 0.1, "time/forward": 1.0}, "sum>max") for rank in ranks])
+        service.wait(1, *ranks)
+
+    service.take(*[rank.record(8, {"time/load": 0.1}, "sum>max") for rank in ranks])
+    service.wait(70, *ranks)
+
+    assert service.engine.findings == []
+
+
 def test_a_finding_survives_a_restart_of_the_service() -> None:
     service, ranks = Service(), ranks_of(4)
     steps(service, ranks, range(10))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import re
 import socket
 import threading
@@ -220,3 +221,18 @@ def test_every_duration_is_a_timer_of_the_run_at_the_step_then_current(otel_ml_c
     assert {point.reduction for point in points.values()} == {"sum>max"}
     assert sorted(otel_ml_capture.spans) == ["generation", "refit"]
     assert not otel_ml_capture.notices
+
+
+def test_a_worker_sends_its_timer_to_its_driver() -> None:
+    timer = filled(1.0, 3.0)
+    timer.start("still running")
+
+    arrived = pickle.loads(pickle.dumps(timer))
+
+    arrived.record("generation", 2.0)
+    assert arrived.reduce("generation", "max") == 3.0
+    assert arrived.reduce("generation", "count") == 3
+    assert timer.reduce("generation", "count") == 2
+    with pytest.raises(ValueError, match="not running"):
+        arrived.stop("still running")
+    assert timer.stop("still running") >= 0

@@ -1,0 +1,162 @@
+"""Runs that nobody is working on any more, of which not everything is delivered."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from otel_ml.wire.attributes import EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME
+from otel_ml.wire.rendezvous import Home, Rendezvous, rendezvous_of, run_folder
+from otel_ml.wire.spool import SUFFIX, read_spool
+from otel_ml_exporters.experiments.environ import remembered
+from otel_ml_exporters.runs.folders import RunFolder, run_folders
+from otel_ml_exporters.runs.source import facts, identity_of, is_live
+
+__all__ = ["Unfinished", "environment_of", "is_running", "spools_of", "unfinished"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A run that was left before everything was delivered.
+
+    Attributes:
+        base: folder of all runs, in which it is finished: where its service wrote it.
+        spools: files that its workers left.
+        has_folder: a service of this host recorded it; else only workers' spools are here.
+        exporters: those of its service, as far as it is known.
+        is_of_serve: a service of many runs recorded it (`otel-ml serve`), which alone goes on with it: it has in its
+            journal what it acknowledged.
+    """
+
+    id: str
+    experiment: str
+    name: str
+    base: Path
+    spools: int
+    has_folder: bool
+    exporters: tuple[str, ...] = ()
+    is_of_serve: bool = False
+
+    @property
+    def folder(self) -> RunFolder:
+        """Its folder."""
+        return RunFolder(run_folder(self.base, self.experiment, self.id))
+
+    @property
+    def rendezvous(self) -> Rendezvous:
+        """Where its workers and services meet on this host."""
+        return rendezvous_of(self.id)
+
+
+def unfinished(base: Path) -> list[Unfinished]:
+    """Return the runs under `base` whose service was not done, and those of which workers' spools are on this host.
+
+    A run of which a service was announced is finished where that wrote it. One of which there is no more than spools,
+    or whose folder is gone, is finished under `base`. Of a run that `otel-ml serve` has open only spools are left.
+    """
+    found = {run.folder.path.resolve(): run for run in (*_of_spools(base), *_of_folders(base))}
+    return [run for run in found.values() if not _is_served(run) or (run.is_of_serve and run.spools)]
+
+
+def spools_of(run_id: str) -> int:
+    """Return how many spools of a run lie on this host, those of live workers too."""
+    return len(list(rendezvous_of(run_id).spool.glob(f"*{SUFFIX}")))
+
+
+def environment_of(run: Unfinished) -> Mapping[str, str]:
+    """Return variables for the run's service: its identity, the exporters it had, and what these were told."""
+    known = facts(run.folder)
+    had = tuple(mark.name for mark in known.exporters) if known is not None else ()
+    exporters = ",".join(had or run.exporters)
+    identity = {
+        "OTEL_ML_EXPERIMENT_ID": run.id,
+        "OTEL_ML_EXPERIMENT_NAME": run.experiment,
+        "OTEL_ML_RUN_NAME": run.name,
+        "OTEL_ML_DIR": str(run.base),
+    }
+    told = remembered(run.folder.database.parent)
+    return {**told, **identity, **({"OTEL_ML_EXPORTERS": exporters} if exporters else {})}
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there, and has not ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return not _is_zombie(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether a process has ended and nobody took note: in a container without an init it stays so for good."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False  # no such file system, or gone meanwhile
+    return state == "Z"
+
+
+def _of_folders(base: Path) -> Iterator[Unfinished]:
+    for folder in run_folders(base):
+        mark = folder.database.with_name("open")
+        if mark.exists():
+            run_id = mark.read_text(encoding="utf-8") or folder.id
+            of_serve = _is_of_serve(folder, base, rendezvous_of(run_id))
+            yield Unfinished(
+                run_id, folder.experiment, run_id, base, spools_of(run_id), has_folder=True, is_of_serve=of_serve
+            )
+
+
+def _of_spools(base: Path) -> Iterator[Unfinished]:
+    for folder in rendezvous_of("").folder.parent.glob("*/spool"):
+        spools = sorted(folder.glob(f"*{SUFFIX}"))
+        if not spools:
+            continue
+        resource = _attributes(read_spool(spools[0]).resource)
+        if EXPERIMENT_ID in resource:
+            run_id, experiment = resource[EXPERIMENT_ID], resource.get(EXPERIMENT_NAME, "default")
+            home = _home(Rendezvous(folder.parent))
+            where = base if home is None else Path(home.run_dir).parent.parent
+            there = RunFolder(run_folder(where, experiment, run_id))
+            exporters = () if home is None else home.exporters
+            name = resource.get(RUN_NAME, run_id)
+            of_serve = _is_of_serve(there, where, Rendezvous(folder.parent))
+            has_folder = home is not None or there.is_run()
+            yield Unfinished(run_id, experiment, name, where, len(spools), has_folder, exporters, of_serve)
+
+
+def _is_of_serve(run: RunFolder, base: Path, rendezvous: Rendezvous) -> bool:
+    """Whether `otel-ml serve` recorded a run, by what it has open, and else by whose journal the run knows last."""
+    if rendezvous.read_home() is not None or not (base / ".service").is_dir() or not run.is_run():
+        return False
+    if is_live(run):
+        return True
+    known, own = facts(run), identity_of(run.database.with_name("journal.db"))
+    if own and known is not None and known.journal:
+        return known.journal != own
+    # A job's own service makes its journal first; where that is elsewhere, it has written what it was told.
+    return not own and not remembered(run.database.parent)
+
+
+def _home(rendezvous: Rendezvous) -> Home | None:
+    """Return where the run was written; None where no service was announced, or its folder is gone."""
+    home = rendezvous.read_home()
+    return home if home is not None and Path(home.run_dir).is_dir() else None
+
+
+def _attributes(resource: bytes) -> Mapping[str, str]:
+    from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
+    message = Resource()
+    message.ParseFromString(resource)
+    return {pair.key: pair.value.string_value for pair in message.attributes}
+
+
+def _is_served(run: Unfinished) -> bool:
+    service = run.rendezvous.read_service()
+    is_announced = service is not None and is_running(service.pid)
+    return is_announced or is_live(run.folder)

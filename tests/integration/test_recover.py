@@ -1,0 +1,159 @@
+"""`otel-ml recover` of runs of `otel-ml serve`, of runs that hold nothing, and with exporters told by variables."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import otel_ml
+from otel_ml.wire.rendezvous import Service
+from tests.integration.worker_process import environment, run, start
+from tests.otlp_server import eventually
+from tests.ports import free_port
+
+pytestmark = pytest.mark.long
+
+PROGRAM = [sys.executable, "-m", "otel_ml_exporters"]
+
+KILLED = """
+    import os, signal, time, otel_ml
+    from pathlib import Path
+    from otel_ml.wire.spool import read_spool
+
+    def spooled(name):
+        paths = Path(os.environ["XDG_RUNTIME_DIR"]).glob("*/*/spool/*.spool")
+        return any(name in frame.payload for path in paths for frame in read_spool(path).frames)
+
+    otel_ml.init("exp", id="one")
+    otel_ml.log({"before": 1.0}, step=0)
+    assert otel_ml.flush(20)
+    print("delivered", flush=True)
+    input()
+    otel_ml.log({"after": 2.0}, step=1)
+    while not spooled(b"after"):
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def otel_ml_command(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*PROGRAM, *arguments], env=environ, capture_output=True, text=True, check=False, timeout=100)
+
+
+@contextmanager
+def serving(environ: dict[str, str], port: int) -> Iterator[subprocess.Popen[str]]:
+    command = [*PROGRAM, "serve", "--to", "jsonl", "--http", f"127.0.0.1:{port}", "--grpc", "127.0.0.1:0"]
+    process = subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        assert any("OTLP/HTTP on" in line for line in process.stderr)
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+
+
+def test_a_run_of_serve_is_left_to_serve_and_what_its_workers_left_is_sent_there(tmp_path: Path) -> None:
+    port = free_port()
+    here = environment(tmp_path, {"OTEL_ML_END_SILENCE": "1000"})
+    there = {**here, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"}
+    state = tmp_path / "runs" / "exp" / "one" / "state"
+    with serving(here, port) as service:
+        process = start(KILLED, there, tmp_path)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "delivered\n"
+        service.kill()
+        service.wait()
+    process.communicate("go\n", timeout=30)
+
+    without_endpoint = otel_ml_command(here, "recover", "--timeout", "10")
+    while_down = otel_ml_command(there, "recover", "--timeout", "2")
+    with serving(here, port):
+        while_up = otel_ml_command(there, "recover", "--timeout", "20")
+        metrics = tmp_path / "runs" / "exp" / "one"
+        eventually(lambda: "after" in otel_ml.read(metrics))
+
+    assert (without_endpoint.returncode, while_down.returncode) == (1, 1), without_endpoint.stdout + while_down.stdout
+    assert "Set OTEL_EXPORTER_OTLP_ENDPOINT as it was for the job" in without_endpoint.stdout
+    assert "does not take it; run it again once it does" in while_down.stdout
+    assert not (state / "journal.db").exists()  # no other service has touched the run
+    assert while_up.returncode == 0, while_up.stdout + while_up.stderr
+    assert "1 spool sent to" in while_up.stdout
+
+
+def test_of_a_run_of_serve_that_was_killed_recover_says_what_to_do(tmp_path: Path) -> None:
+    port = free_port()
+    here = environment(tmp_path)
+    there = {**here, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"}
+    with serving(here, port) as service:
+        run('import otel_ml\nwith otel_ml.init("exp", id="one"):\n    otel_ml.log({"x": 1.0}, step=0)', there, tmp_path)
+        service.kill()
+        service.wait()
+    (tmp_path / "runs" / "exp" / "one" / "state" / "open").write_text("one")  # as if it had not been over yet
+
+    done = otel_ml_command(here, "recover")
+
+    assert done.returncode == 1
+    assert f"Start it again: otel-ml serve --dir {tmp_path / 'runs'}" in done.stdout
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def without_tables(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE other (x)")
+        connection.execute("DROP TABLE other")
+
+
+def no_database(path: Path) -> None:
+    path.write_bytes(os.urandom(20_000))
+
+
+@pytest.mark.parametrize("damage", [emptied, without_tables, no_database])
+def test_a_run_that_holds_nothing_is_done_at_once(tmp_path: Path, damage: object) -> None:
+    environ = environment(tmp_path)
+    state = tmp_path / "runs" / "exp" / "one" / "state"
+    state.mkdir(parents=True)
+    damage(state / "run.db")  # type: ignore[operator]
+    (state / "open").write_text("one")
+
+    done = otel_ml_command(environ, "recover", "--timeout", "20")
+    again = otel_ml_command(environ, "recover")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "nothing was left of it" in done.stdout
+    assert "Nothing to recover" in again.stdout
+
+
+def test_a_run_is_finished_where_its_exporters_were_told_to_write(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'store.db'}"
+    told = {
+        "OTEL_ML_EXPORTERS": "jsonl,mlflow",
+        "MLFLOW_TRACKING_URI": store,
+        "MLFLOW_TRACKING_PASSWORD": "kept out",
+        "OTEL_ML_END_SILENCE": "1000",
+    }
+    process = start(KILLED, environment(tmp_path, told), tmp_path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "delivered\n"
+    [announced] = tmp_path.glob("run/*/*/service.json")
+    os.kill(Service.from_json(announced.read_text()).pid, signal.SIGKILL)
+    process.communicate("go\n", timeout=30)
+
+    done = otel_ml_command(environment(tmp_path), "recover", "--timeout", "60")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    with sqlite3.connect(tmp_path / "store.db") as database:
+        kept = dict(database.execute("SELECT key, value FROM metrics WHERE key IN ('before', 'after')"))
+    assert kept == {"before": 1.0, "after": 2.0}
+    assert "kept out" not in (tmp_path / "runs" / "exp" / "one" / "state" / "environ.json").read_text()
