@@ -7,6 +7,7 @@ last, and finds what the dead left behind in any order.
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -156,4 +157,18 @@ def test_each_step_has_every_rank_of_the_last_life_that_did_it_once(hosts: int, 
     every_rank_once = float(sum(4**number for number in range(WORLD)))
     assert {step: row["tokens"] for step, row in rows.items() if step <= job.reached} == dict.fromkeys(
         range(job.reached + 1), every_rank_once
+    )
+
+
+@pytest.mark.parametrize(("hosts", "rank"), [(1, 1), (3, 0)])
+def test_the_beginning_of_an_attempt_is_said_with_a_reason_that_holds(hosts: int, rank: int) -> None:
+    """The step that tells a life from the one before it may turn out to be of another life's."""
+    said = [notice for notice in Job(197, hosts).served().notices if notice.startswith("Attempt ")]
+
+    steps = [re.search(r"started again at step (\d+), and step (\d+) had been closed\.", notice) for notice in said]
+    assert [int(found[1]) <= int(found[2]) for found in steps if found] == [True, True]
+    [other] = [notice for notice, found in zip(said, steps, strict=True) if not found]
+    assert other.startswith(
+        f"Attempt 2 begins: rank {rank} of role 'trainer' was started again at step 77, "
+        "and no rank of attempt 1 lived on."
     )

@@ -107,10 +107,17 @@ class Placing:
         if attempts.newest > lane.attempt and counted is None:
             return attempts.newest
         restarted = attempts.restart(counted)
+        # What it was compared with may have turned out to be of another attempt: then nobody who lived on decided it.
+        is_beyond = lane.last_closed is None or step > lane.last_closed
+        why = (
+            f"no rank of attempt {lane.attempt} lived on"
+            if is_beyond
+            else f"{lane.track.axis} {lane.last_closed} had been closed"
+        )
         self._run.output.say(
             "attempt",
             f"Attempt {restarted} begins: rank {writer.writer.rank} of role {writer.writer.role!r} was started again "
-            f"at {lane.track.axis} {step}, and {lane.track.axis} {lane.last_closed} had been closed.",
+            f"at {lane.track.axis} {step}, and {why}.",
         )
         return restarted
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml_exporters.records import HistogramValue, Image, Record, Span, SpanBatch, StepRecord, Table, Text
 from otel_ml_exporters.runs.folders import RunFolder
-from otel_ml_exporters.runs.history import History, history
+from otel_ml_exporters.runs.history import History, history, is_own
 from otel_ml_exporters.runs.source import records
 
 __all__ = ["Contents", "contents", "read_contents"]
@@ -30,8 +31,11 @@ class Contents:
         texts, tables, images, histograms: name → the newest one.
         spans: the newest ones, oldest first.
         workers: (role, rank) that sent spans.
-        attempts: how many lives of the job closed steps.
+        attempts: lives of the job that closed steps.
+        steps: (role, axis) → step → the last attempt that did it, of those with values of the user.
+        redone: steps that an attempt did again.
         missing: step records of which a rank was missing.
+        energy: (axis, step, attempt) → what was measured of energy then: a step that was done again used it again.
     """
 
     id: str
@@ -44,13 +48,15 @@ class Contents:
     spans: deque[Span] = field(default_factory=lambda: deque(maxlen=_SPANS))
     workers: set[tuple[str, int]] = field(default_factory=set)
     attempts: set[int] = field(default_factory=set)
+    steps: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
+    redone: int = 0
     missing: int = 0
+    energy: dict[tuple[str, int, int], dict[str, float]] = field(default_factory=dict)
 
     def add(self, record: Record) -> None:
         """Note what `History` does not keep."""
         if isinstance(record, StepRecord):
-            self.attempts.add(record.attempt)
-            self.missing += record.writers_missing > 0
+            self._add_step(record)
         elif isinstance(record, Text):
             self.texts[record.name] = record
         elif isinstance(record, Table):
@@ -63,12 +69,29 @@ class Contents:
             self.spans.extend(record.spans)
             self.workers.update((span.role, span.rank) for span in record.spans)
 
+    def _add_step(self, record: StepRecord) -> None:
+        self.attempts.add(record.attempt)
+        self.missing += record.writers_missing > 0
+        energy = {name: value for name, value in record.values.items() if "hw.energy" in name}
+        if energy:
+            self.energy.setdefault((record.axis, record.step, record.attempt), {}).update(energy)
+        if not all(map(is_own, record.values)):
+            done = self.steps.setdefault((record.role, record.axis), {})
+            before = done.setdefault(record.step, record.attempt)
+            if record.attempt > before:
+                self.redone += record.axis != TIME_AXIS
+                done[record.step] = record.attempt
+
+    @property
+    def roles(self) -> dict[str, int]:
+        """How many ranks of each role sent spans."""
+        found = Counter(role for role, _ in self.workers)
+        return dict(sorted(found.items(), key=lambda entry: (entry[0] != "trainer", entry[0])))
+
     @property
     def ranks(self) -> int | None:
         """How many processes trained: those that sent spans, else what a parameter says; None where neither does."""
-        sizes: dict[str, int] = {}
-        for role, _ in self.workers:
-            sizes[role] = sizes.get(role, 0) + 1
+        sizes = self.roles
         if sizes:
             return sizes.get("trainer", max(sizes.values()))
         said = (self.history.params.get(name) for name in ("world_size", "ranks", "num_gpus", "gpus"))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml_exporters.report.markup import Markup, chart_number, joined, tag
-from otel_ml_exporters.report.units import unit_of
+from otel_ml_exporters.report.units import quantity, unit_of
 from otel_ml_exporters.runs.history import Series
 
 __all__ = ["COLOURS", "Curve", "chart", "thinned"]
@@ -54,46 +55,58 @@ def _value(point: tuple[int, float]) -> float:
 
 
 def chart(title: str, axis: str, curves: Sequence[Curve]) -> Markup:
-    """Return a figure with one or several curves over an axis; gaps where a value is NaN or infinite."""
-    drawn = {curve.label: thinned(curve.series) for curve in curves}
-    points = [point for found in drawn.values() for point in found if math.isfinite(point[1])]
-    last = [f"{chart_number(list(curve.series.values())[-1])}" for curve in curves if curve.series]
-    shown_value = last[0] if last and len(curves) == 1 else ""
-    caption = tag("figcaption", tag("b", title), " ", tag("span", f"{shown_value} {unit_of(title)}".strip()))
-    if not points:
+    """Return a figure with one or several curves over an axis; gaps where a value is NaN or infinite, marked below."""
+    unit = unit_of(title)
+    drawn = [thinned(curve.series) for curve in curves]
+    holes = sorted({step for curve in curves for step, value in curve.series.items() if not math.isfinite(value)})
+    said = [quantity(value, unit) for value in list(curves[0].series.values())[-1:]] if len(curves) == 1 else []
+    said += [f"{len(holes):,} not finite"] if holes else []
+    caption = tag("figcaption", tag("b", title), " ", tag("span", " · ".join(said)))
+    finite = [value for found in drawn for _, value in found if math.isfinite(value)]
+    if not finite:
         return tag("figure", caption, tag("p", "no finite value", class_="quiet"), class_="chart")
-    frame = _Frame.around(points)
-    lines = [
-        tag("path", d=frame.path(found), class_=f"c{number % COLOURS}") for number, found in enumerate(drawn.values())
-    ]
-    labels = [
-        _label(f"{frame.high:.3g}", _LEFT - 5, _TOP + 8, "end"),
-        _label(f"{frame.low:.3g}", _LEFT - 5, HEIGHT - _BOTTOM, "end"),
-        _label(chart_number(frame.first), _LEFT, HEIGHT - 5, "start"),
-        _label(f"{axis} {chart_number(frame.last)}", WIDTH - _RIGHT, HEIGHT - 5, "end"),
-    ]
+    steps = [step for curve in curves for step in curve.series]
+    frame = _Frame.of(steps, finite)
+    lines = [line for number, found in enumerate(drawn) for line in frame.lines(found, _look(number))]
     grid = tag("path", d=f"M{_LEFT} {_TOP}V{HEIGHT - _BOTTOM}H{WIDTH - _RIGHT}", class_="axis")
-    shown = {"lines": _numbers(drawn), "x": [frame.first, frame.last], "axis": axis, "left": _LEFT, "right": _RIGHT}
+    marks = [tag("path", d=frame.marks([step for step, _ in thinned(dict.fromkeys(holes, 0.0))]), class_="hole")]
+    names = [curve.label for curve in curves]
+    shown = {"lines": _numbers(names, drawn), "x": [frame.first, frame.last], "axis": axis, "unit": unit and f" {unit}",
+             "left": _LEFT, "right": _RIGHT}  # fmt: skip
     picture = tag(
-        "svg", grid, *lines, *labels, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=f"{title} over {axis}",
-        data_curves=json.dumps(shown, separators=(",", ":")),
+        "svg", grid, *lines, *(marks if holes else ()), *frame.labels(axis, unit),
+        viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img",
+        aria_label=f"{title} over {axis}", data_curves=json.dumps(shown, separators=(",", ":")),
     )  # fmt: skip
-    return tag("figure", caption, picture, _legend(list(drawn)), class_="chart")
+    return tag("figure", caption, picture, _legend(names), class_="chart")
+
+
+def _look(number: int) -> str:
+    """Curves beyond the colours are dashed."""
+    return f"c{number % COLOURS}" + (" dashed" if number // COLOURS % 2 else "")
 
 
 def _legend(labels: Sequence[str]) -> Markup:
     if len(labels) < 2:
         return Markup("")
-    keys = (tag("span", label, class_=f"key c{number % COLOURS}") for number, label in enumerate(labels))
+    keys = (tag("span", label, class_=f"key {_look(number)}") for number, label in enumerate(labels))
     return tag("p", joined(keys), class_="legend")
 
 
-def _numbers(drawn: Mapping[str, Sequence[tuple[int, float]]]) -> list[dict[str, object]]:
+def _numbers(names: Sequence[str], drawn: Sequence[Sequence[tuple[int, float]]]) -> list[dict[str, object]]:
     """JSON knows no NaN: what is not finite is left out, as in the picture."""
     return [
         {"name": label, "points": [[step, float(f"{value:.6g}")] for step, value in found if math.isfinite(value)]}
-        for label, found in drawn.items()
+        for label, found in zip(names, drawn, strict=True)
     ]
+
+
+def _edges(low: float, high: float, unit: str) -> tuple[str, str]:
+    """Return two numbers that can be told apart: the second as what it is more, where rounding makes them one."""
+    short = quantity(low, unit), quantity(high, unit)
+    if short[0] != short[1] or low == high:
+        return short
+    return short[0], f"+{high - low:.2g}"
 
 
 def _label(shown: str, x: float, y: float, anchor: str) -> Markup:
@@ -109,22 +122,43 @@ class _Frame(NamedTuple):
     high: float
 
     @classmethod
-    def around(cls, points: Sequence[tuple[int, float]]) -> _Frame:
-        steps, values = zip(*points, strict=True)
-        return cls(min(steps), max(steps), min(values), max(values))
+    def of(cls, steps: Sequence[int], values: Sequence[float]) -> _Frame:
+        """Return what holds all of them; what differs by rounding only is flat."""
+        low, high = min(values), max(values)
+        is_flat = math.isclose(low, high, rel_tol=1e-12)
+        return cls(min(steps), max(steps), low, low if is_flat else high)
 
-    def path(self, points: Sequence[tuple[int, float]]) -> str:
-        """Return the line; a point alone between gaps is a short stroke, so that it can be seen."""
-        parts: list[str] = []
-        is_open = False
+    def lines(self, points: Sequence[tuple[int, float]], look: str) -> list[Markup]:
+        """Return the line, and the points that stand alone between gaps: a stroke without length is a dot."""
+        parts: list[list[str]] = [[]]
         for step, value in points:
-            if not math.isfinite(value):
-                is_open = False
-                continue
-            x, y = self._place(step, value)
-            parts.append(f"{'L' if is_open else 'M'}{x:.1f} {y:.1f}" + ("" if is_open else "h.1"))
-            is_open = True
-        return "".join(parts)
+            if math.isfinite(value):
+                x, y = self._place(step, value)
+                parts[-1].append(f"{x:.1f} {y:.1f}")
+            elif parts[-1]:
+                parts.append([])
+        line = "".join("M" + "L".join(part) for part in parts if len(part) > 1)
+        dots = "".join(f"M{part[0]}h.01" for part in parts if len(part) == 1)
+        return [tag("path", d=d, class_=kind) for d, kind in ((line, look), (dots, f"{look} dot")) if d]
+
+    def marks(self, steps: Iterable[int]) -> str:
+        """Return a stroke on the axis for each step."""
+        return "".join(f"M{self._place(step, self.low)[0]:.1f} {HEIGHT - _BOTTOM - 4}v8" for step in steps)
+
+    def labels(self, axis: str, unit: str) -> list[Markup]:
+        """Return what stands at the edges, one number where both are the same."""
+        low, high = _edges(self.low, self.high, unit)
+        last = f"{axis} {chart_number(self.last)}" + (" s" if axis == TIME_AXIS else "")
+        values, steps = [(high, _TOP + 8), (low, HEIGHT - _BOTTOM)], [(chart_number(self.first), _LEFT, "start")]
+        if self.low == self.high:
+            values = [(low, (_TOP + HEIGHT - _BOTTOM) // 2 + 4)]
+        if self.first == self.last:
+            steps = [(last, (_LEFT + WIDTH - _RIGHT) // 2, "middle")]
+        else:
+            steps.append((last, WIDTH - _RIGHT, "end"))
+        return [_label(shown, _LEFT - 5, y, "end") for shown, y in values] + [
+            _label(shown, x, HEIGHT - 5, anchor) for shown, x, anchor in steps
+        ]
 
     def _place(self, step: int, value: float) -> tuple[float, float]:
         x = (step - self.first) / (self.last - self.first) if self.last > self.first else 0.5

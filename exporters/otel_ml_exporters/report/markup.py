@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
+from typing import TypeGuard
 
 __all__ = ["Markup", "cell_table", "chart_number", "details", "joined", "picture", "section", "tag", "text"]
 
@@ -60,10 +61,9 @@ def cell_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Mark
     cells = [tuple(row) for row in rows]
     if not cells:
         return Markup("")
-    head = [
-        tag("th", name, class_="number" if _is_numeric(place, cells) else None) for place, name in enumerate(columns)
-    ]
-    body = [tag("tr", *(_cell(value) for value in row)) for row in cells]
+    kinds = ["number" if _is_numeric(place, cells) else None for place in range(len(columns))]
+    head = [tag("th", name, class_=kind) for name, kind in zip(columns, kinds, strict=True)]
+    body = [tag("tr", *(_cell(value, kind) for value, kind in zip(row, kinds, strict=False))) for row in cells]
     return tag("div", tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body)), class_="wide")
 
 
@@ -71,28 +71,27 @@ def _is_numeric(place: int, rows: Sequence[Sequence[object]]) -> bool:
     return all(row[place] is None or _is_number(row[place]) for row in rows)
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _cell(value: object) -> Markup:
+def _cell(value: object, kind: str | None) -> Markup:
     if value is None:
         return tag("td", "")
-    if isinstance(value, Markup):
-        return tag("td", value)
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return tag("td", chart_number(value), class_="number")
-    return tag("td", str(value))
+    shown = value if isinstance(value, Markup) else chart_number(value) if _is_number(value) else str(value)
+    return tag("td", shown, class_=kind)
 
 
 def chart_number(value: float) -> str:
     """Return a number as people read it, in at most about eight characters.
 
     Examples:
-        >>> chart_number(1234567.0), chart_number(0.123456), chart_number(12), chart_number(-0.0)
-        ('1.235e+06', '0.1235', '12', '0')
+        >>> chart_number(1234567.0), chart_number(12288.0), chart_number(0.123456), chart_number(12), chart_number(-0.0)
+        ('1.235e+06', '12,288', '0.1235', '12', '0')
     """
-    return f"{value:,}" if isinstance(value, int) else f"{value + 0.0:.4g}"
+    if isinstance(value, int) or 1e4 <= abs(value) < 1e6:
+        return f"{value:,.0f}"
+    return f"{value + 0.0:.4g}"
 
 
 def picture(png: bytes, width: int, height: int, caption: str) -> Markup:

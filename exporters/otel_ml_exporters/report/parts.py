@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 
+from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml_exporters.records import Artifact, Image, JsonValue, Table, Text
 from otel_ml_exporters.report.contents import Contents
 from otel_ml_exporters.report.markup import Markup, cell_table, details, joined, picture, section, tag
@@ -13,6 +14,8 @@ from otel_ml_exporters.report.timing import timers
 
 __all__ = ["artifacts", "duration", "facts", "findings", "images", "params", "tables", "texts", "timing", "workers"]
 
+_LEFT_OUT = ("trainer", "unknown_service", DEFAULT_AXIS)
+"""Roles and axis that names do without."""
 _FINDINGS, _HEAT = "otel_ml/findings", "otel_ml/stragglers"
 _ROWS = 100
 """Newest rows of a table that are shown."""
@@ -32,10 +35,10 @@ def facts(run: Contents) -> Markup:
         ("status", read.status, read.status),
         ("began", began, ""),
         ("duration", duration(read.seconds), ""),
-        ("processes", "" if not run.workers else str(len(run.workers)), ""),
-        ("ranks", "" if run.ranks is None else str(run.ranks), ""),
+        ("ranks", _ranks(run), ""),
         ("attempts", str(len(run.attempts)) if run.attempts else "", ""),
-        ("steps", f"{read.steps:,}", ""),
+        *((name, f"{count:,}", "") for name, count in _steps(run)),
+        ("steps done again", f"{run.redone:,}" if run.redone else "", ""),
         ("rows with a rank missing", f"{run.missing:,}", "warning" if run.missing else ""),
         ("values lost", f"{run.lost:,}", "failed" if run.lost else ""),
         ("values amended", f"{read.amendments:,}", ""),
@@ -44,6 +47,22 @@ def facts(run: Contents) -> Markup:
         tag("div", tag("span", name), tag("b", value, class_=kind or None)) for name, value, kind in entries if value
     ]
     return tag("div", *shown, class_="facts")
+
+
+def _ranks(run: Contents) -> str:
+    if len(run.roles) > 1:
+        return ", ".join(f"{count} {role}" for role, count in run.roles.items())
+    return "" if run.ranks is None else str(run.ranks)
+
+
+def _steps(run: Contents) -> Iterable[tuple[str, int]]:
+    """Yield how many steps each role did on each axis; none that are seconds, unless there are no others."""
+    axes = {place: len(done) for place, done in run.steps.items() if place[1] != TIME_AXIS}
+    for (role, axis), count in axes.items():
+        place = "/".join(part for part in (role, axis) if part not in _LEFT_OUT)
+        yield f"steps of {place}" if place else "steps", count
+    if not axes:
+        yield "steps", 0
 
 
 def duration(seconds: float) -> str:
@@ -65,7 +84,7 @@ def params(run: Contents) -> Markup:
     """Return hyper-parameters and final values."""
     shown = cell_table(("parameter", "value"), ((name, _shown(value)) for name, value in _flat(run.history.params)))
     finals = {name: value for name, value in run.history.summary.items() if not name.startswith("otel_ml/")}
-    summary = cell_table(("final value", ""), finals.items())
+    summary = cell_table(("name", "value"), finals.items())
     return joined([section("Final values", summary), section("Parameters", shown)])
 
 
@@ -77,28 +96,29 @@ def _flat(values: Mapping[str, JsonValue], prefix: str = "") -> Iterable[tuple[s
             yield f"{prefix}{name}", value
 
 
-def _shown(value: object) -> object:
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)[:_CELL]
+def _shown(value: object) -> str:
+    """Return a parameter as it was given, not rounded."""
+    return _shortened(str(value))
 
 
 def timing(run: Contents) -> Markup:
     """Return the timers, the longest first, with their share of the step."""
-    rows = [
-        (
-            timer.name,
-            timer.mean_s,
-            timer.longest_s,
-            timer.total_s,
-            "" if timer.share is None else f"{timer.share:.1%}",
-            Markup("") if timer.share is None else tag("meter", value=f"{min(timer.share, 1.0):.4f}"),
-            timer.slowest,
-        )
-        for timer in timers(run.history)
-    ]
-    return section("Where the time goes", cell_table(_TIMING, rows))
+    found = timers(run.history)
+    columns = ["timer", "s per step", "longest s", "s in all"]
+    rows: list[list[object]] = [[timer.name, timer.mean_s, timer.longest_s, timer.total_s] for timer in found]
+    if any(timer.share is not None for timer in found):
+        columns += ["of the step", ""]
+        for row, timer in zip(rows, found, strict=True):
+            row.extend(["", ""] if timer.share is None else [f"{timer.share:.1%}", _bar(timer.share)])
+    if any(timer.slowest is not None for timer in found):
+        columns.append("mostly slowest rank")
+        for row, timer in zip(rows, found, strict=True):
+            row.append(timer.slowest)
+    return section("Where the time goes", cell_table(columns, rows))
 
 
-_TIMING = ("timer", "s per step", "longest s", "s in all", "of the step", "", "mostly slowest rank")
+def _bar(share: float) -> Markup:
+    return tag("meter", value=f"{min(share, 1.0):.4f}", aria_hidden="true")
 
 
 def findings(run: Contents) -> Markup:
@@ -139,7 +159,10 @@ def _table(name: str, table: Table) -> Markup:
 def _cut(cell: JsonValue) -> object:
     if cell is None or (isinstance(cell, (int, float)) and not isinstance(cell, bool)):
         return cell
-    shown = str(cell)
+    return _shortened(str(cell))
+
+
+def _shortened(shown: str) -> str:
     return shown if len(shown) <= _CELL else f"{shown[:_CELL]}…"
 
 

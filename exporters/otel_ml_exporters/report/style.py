@@ -30,16 +30,19 @@ svg path { fill: none; stroke-width: 1.5; stroke-linejoin: round; stroke-linecap
 svg .axis { stroke: var(--line); stroke-width: 1; } svg .at { stroke: var(--quiet); stroke-dasharray: 3 3; }
 path.c0 { stroke: var(--c0); } path.c1 { stroke: var(--c1); } path.c2 { stroke: var(--c2); }
 path.c3 { stroke: var(--c3); } path.c4 { stroke: var(--c4); } path.c5 { stroke: var(--c5); }
+path.dashed { stroke-dasharray: 6 4; } path.dot { stroke-width: 4; stroke-dasharray: none; }
+svg .hole { stroke: var(--bad); }
 rect.c0, .bar { fill: var(--c0); } rect.c1 { fill: var(--c1); } rect.c2 { fill: var(--c2); }
 rect.c3 { fill: var(--c3); } rect.c4 { fill: var(--c4); } rect.c5 { fill: var(--c5); }
 rect { stroke: var(--card); stroke-width: .5; }
 .key { margin-right: 1rem; display: inline-block; }
-.key::before { content: "■ "; } .legend { margin: .3rem 0 0; font-size: .85rem; }
+.key::before { content: "■ "; } .key.dashed::before { content: "▨ "; } .legend { margin: .3rem 0 0; font-size: .85rem; }
 .key.c0::before { color: var(--c0); } .key.c1::before { color: var(--c1); } .key.c2::before { color: var(--c2); }
 .key.c3::before { color: var(--c3); } .key.c4::before { color: var(--c4); } .key.c5::before { color: var(--c5); }
 .tip { position: absolute; right: 0; top: 0; background: var(--card); border: 1px solid var(--line); font-size: .8rem;
   border-radius: .3rem; padding: .1rem .4rem; pointer-events: none; white-space: pre; }
 .wide { overflow-x: auto; } .timeline svg { min-width: 42rem; }
+@media (max-width: 45rem) { .timeline svg text { font-size: 14px; } }
 table { border-collapse: collapse; width: 100%; font-size: .88rem; }
 th, td { text-align: left; padding: .3rem .7rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top;
   min-width: 3.5rem; white-space: pre-wrap; }
@@ -71,7 +74,7 @@ for (const svg of document.querySelectorAll('svg[data-curves]')) {
     const at = shown.left + (last > first ? (found[0][1] - first) / (last - first) : .5) * wide;
     line.setAttribute('d', `M${at} 8V${box.height - 20}`);
     tip.textContent = shown.axis + ' ' + found[0][1] + '\\n' +
-      found.map(([name, , value]) => found.length > 1 ? name + '  ' + value : value).join('\\n');
+      found.map(([name, , value]) => (found.length > 1 ? name + '  ' : '') + value + shown.unit).join('\\n');
     tip.hidden = false;
   });
   svg.addEventListener('pointerleave', () => { tip.hidden = true; line.removeAttribute('d'); });

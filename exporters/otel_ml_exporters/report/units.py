@@ -1,34 +1,72 @@
-"""Units that the names of timers and of hardware tell; a record has no others, for backends have no place for them."""
+"""The units of what otel_ml itself records, by name: the service keeps no others."""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 
-__all__ = ["unit_of"]
+from otel_ml_exporters.report.markup import chart_number
 
-_COUNTS = re.compile(r"/(argmax|argmin|count)$")
-"""Reductions that return ranks or numbers of values, whatever was recorded."""
+__all__ = ["UNITS", "quantity", "unit_of"]
 
-_UNITS = (
-    (re.compile(r"(^|/)time/"), "s"),
-    (re.compile(r"(^|/)hw\.energy([./]|$)"), "J"),
-    (re.compile(r"(^|/)hw\.(gpu\.)?power([./]|$)"), "W"),
-    (re.compile(r"(^|/)hw\.temperature(/|$)"), "°C"),
-    (re.compile(r"(^|/)hw\.gpu\.clock(/|$)"), "MHz"),
-    (re.compile(r"(^|/)(hw\.gpu|system|process)\.memory\.(usage|limit|virtual)(/|$)"), "B"),
-)
-"""Timers, and the metrics of OpenTelemetry's conventions that `otel_ml.diagnostics.hardware` records."""
+UNITS: Mapping[str, str] = {
+    "hw.gpu.memory.usage": "By",
+    "hw.gpu.memory.limit": "By",
+    "hw.gpu.power.limit": "W",
+    "hw.gpu.clock": "MHz",
+    "hw.power": "W",
+    "hw.power.step": "W",
+    "hw.energy": "J",
+    "hw.energy.step": "J",
+    "hw.temperature": "Cel",
+    "hw.errors": "{error}",
+    "system.memory.usage": "By",
+    "system.memory.limit": "By",
+    "process.count": "{process}",
+    "process.memory.usage": "By",
+    "process.memory.virtual": "By",
+}
+"""Name → unit in UCUM; what has none is left out."""
+
+_SHOWN = {"By": "B", "Cel": "°C"}
+_NAMED = re.compile(r"(?:.*/)?(" + "|".join(map(re.escape, sorted(UNITS, key=len, reverse=True))) + r")(?:/.*)?")
+_TIMER = re.compile(r"(?:.*/)?time/.+")
+_OTHER_UNIT = re.compile(r".*/(argmax|argmin|count)")
+"""Reductions that are a rank or a number."""
+_PREFIXES = {"s": "mµn", "B": "kMGTP", "J": "kMGT", "W": "kM"}
 
 
 def unit_of(name: str) -> str:
-    """Return the unit of a published name, empty where it tells none.
+    """Return the unit of a published name as people write it; empty where it has none, or nobody knows.
 
     Examples:
-        >>> unit_of("generator/time/decode/max"), unit_of("hw.power/host.name/n1/hw.id/gpu0"), unit_of("loss")
-        ('s', 'W', '')
-        >>> unit_of("time/decode/argmax")
-        ''
+        >>> unit_of("generator/time/forward/mean"), unit_of("time/forward/argmax"), unit_of("loss")
+        ('s', '', '')
+        >>> unit_of("system/hw.temperature/host.name/n1/hw.id/gpu0"), unit_of("process.count/host.name/n1")
+        ('°C', 'process')
     """
-    if _COUNTS.search(name):
+    if _OTHER_UNIT.fullmatch(name):
         return ""
-    return next((unit for pattern, unit in _UNITS if pattern.search(name)), "")
+    if _TIMER.fullmatch(name):
+        return "s"
+    found = _NAMED.fullmatch(name)
+    unit = UNITS[found[1]] if found else ""
+    return _SHOWN.get(unit, unit.strip("{}"))
+
+
+def quantity(value: float, unit: str) -> str:
+    """Return a value with its unit.
+
+    Examples:
+        >>> quantity(0.00312, "s"), quantity(3.4e10, "B"), quantity(65.0, "°C"), quantity(0.5, "")
+        ('3.12 ms', '34 GB', '65 °C', '0.5')
+    """
+    prefixes = _PREFIXES.get(unit, "")
+    magnitude = math.floor(math.log10(abs(value)) / 3) if value and math.isfinite(value) else 0
+    place = -magnitude if unit == "s" else magnitude
+    if not prefixes or place < 1:
+        return f"{chart_number(value)} {unit}".rstrip()
+    place = min(place, len(prefixes))
+    power = -3 * place if unit == "s" else 3 * place
+    return f"{chart_number(value / 10.0**power)} {prefixes[place - 1]}{unit}"

@@ -136,13 +136,16 @@ def test_several_runs_are_compared_from_the_fewest_ranks_on() -> None:
     texts = Reader(page(runs)).texts
 
     head = texts.index("s per step")
-    assert texts[head - 2 : head + 4] == ["run", "ranks", "s per step", "speed-up", "efficiency", "compute share"]
-    rows = [texts[texts.index(f"run-{ranks}", head) :][:5] for ranks in (2, 4, 8)]
+    assert texts[head - 3 : head + 4] == [
+        "run", "ranks", "steps", "s per step", "speed-up", "efficiency", "compute share",
+    ]  # fmt: skip
+    rows = [texts[texts.index(f"run-{ranks}", head) :][:6] for ranks in (2, 4, 8)]
     assert rows == [
-        ["run-2", "2", "1", "1", "1"],
-        ["run-4", "4", "0.5", "2", "1"],
-        ["run-8", "8", "0.3", "3.333", "0.8333"],
+        ["run-2", "2", "60", "1", "1", "1"],
+        ["run-4", "4", "60", "0.5", "2", "1"],
+        ["run-8", "8", "60", "0.3", "3.333", "0.8333"],
     ]
+    assert "Speed-up is over run-2: every step counts as the same work in all runs." in texts
 
 
 def test_the_command_writes_the_file_into_the_run_or_where_it_is_told(

@@ -42,7 +42,7 @@ def row_of(run: Contents) -> Scaling:
 
 def test_energy_is_that_of_all_devices_over_all_lives_of_the_job() -> None:
     here, there = of_gpu("hw.energy", "n1", "gpu0"), of_gpu("hw.energy", "n2", "gpu0")
-    of_the_last_life = {"hw.energy.total/host.name/n1/hw.id/gpu0": 5.0, "hw.energy.total/rank_0": 5.0}
+    of_the_last_life = {"hw.energy.total/host.name/n1/hw.id/gpu0": 5.0}
     windows = ({here: 100.0, there: 10.0}, {here: 200.0}, {here: 5.0, there: 20.0})
 
     row = row_of(run_of(*windows, axis="time", summary=of_the_last_life))
@@ -55,7 +55,13 @@ def test_energy_that_each_rank_says_at_the_end_is_added_up() -> None:
     devices = {"hw.energy.total/host.name/n1/hw.id/gpu0": 70.0, "hw.energy.total/host.name/n1/hw.id/gpu1": 80.0}
 
     assert row_of(run_of({"loss": 1.0}, summary=each)).energy_j == 220.0
-    assert row_of(run_of({"loss": 1.0}, summary={**each, **devices})).energy_j == 150.0
+    assert row_of(run_of({"loss": 1.0}, summary=devices)).energy_j == 150.0
+
+
+def test_energy_of_ranks_comes_before_that_of_gpus_which_a_run_may_not_use() -> None:
+    windows = ({of_gpu("hw.energy", "n1", f"gpu{gpu}"): 300.0 for gpu in range(8)},)
+
+    assert row_of(run_of(*windows, axis="time", ranks=1, summary={"hw.energy.total/rank_0": 300.0})).energy_j == 300.0
 
 
 def test_energy_of_steps_is_added_up_and_other_energies_are_not_guessed_at() -> None:
