@@ -29,7 +29,7 @@ class Parameters:
         self.changed = False
 
     def take(self, event: Event) -> None:
-        """Emit what `event` adds or changes."""
+        """Emit what `event` adds or changes; of a nested name all that is known."""
         if not isinstance(event.body, Mapping):
             raise TypeError(f"expected a mapping, got {type(event.body).__name__}")
         role, rank = event.writer.role, event.writer.rank
@@ -52,7 +52,17 @@ class Parameters:
             self.changed |= owner != (role, rank, text)
             self.owners[path] = (role, rank, text)
         if accepted:
-            self._output.emit(Params, time=event.time_ns / 1e9, params=accepted)
+            self._output.emit(Params, time=event.time_ns / 1e9, params=self._whole(accepted))
+
+    def _whole(self, accepted: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return what was accepted, with what is known besides under the same names: backends replace a mapping."""
+        nested = {name for name, value in accepted.items() if isinstance(value, dict)}
+        whole = {name: value for name, value in accepted.items() if name not in nested}
+        if nested:
+            for path, (_, _, text) in self.owners.items():
+                if len(path) > 1 and path[0] in nested:
+                    _insert(whole, path, json.loads(text))
+        return whole
 
     def _say(self, path: Path, kept: tuple[str, int, str], other: tuple[str, int, str]) -> None:
         self._output.say(

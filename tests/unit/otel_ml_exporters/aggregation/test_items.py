@@ -30,6 +30,22 @@ def test_the_same_event_again_changes_nothing_even_after_a_restart() -> None:
     assert len(service.records) == 1
 
 
+def test_nested_parameters_that_come_one_after_the_other_are_sent_with_those_before() -> None:
+    """A backend replaces a mapping by the next one of its name, as `wandb.config.update()` does."""
+    service, rank = Service(), Rank(0)
+    service.take(rank.event("ml.params", {"model": {"layers": 2, "norm": {"eps": 1e-5}}, "seed": 1}))
+    service.take(rank.event("ml.params", {"model": {"norm": {"bias": True}}}))
+    service.restart()
+    service.take(rank.event("ml.params", {"model": {"layers": 4}, "lr": 0.1}))
+
+    sent = [record.params for record in service.records if isinstance(record, Params)]
+    norm = {"eps": 1e-5, "bias": True}
+    assert sent[1:] == [
+        {"model": {"layers": 2, "norm": norm}},
+        {"model": {"layers": 4, "norm": norm}, "lr": 0.1},
+    ]
+
+
 def test_of_conflicting_parameters_the_lowest_rank_wins_in_any_order_and_it_is_said_once() -> None:
     service, ranks = Service(), [Rank(rank) for rank in range(3)]
 
@@ -37,7 +53,7 @@ def test_of_conflicting_parameters_the_lowest_rank_wins_in_any_order_and_it_is_s
         service.take(rank.event("ml.params", {"optimizer": {"lr": 0.1, "seed": seed}}))
 
     params = [record.params for record in service.records if isinstance(record, Params)]
-    assert params == [{"optimizer": {"lr": 0.1, "seed": 1}}, {"optimizer": {"seed": 0}}]
+    assert params == [{"optimizer": {"lr": 0.1, "seed": 1}}, {"optimizer": {"lr": 0.1, "seed": 0}}]
     assert len(service.notices) == 2
     assert "'optimizer.seed' is 0 on rank 0" in service.notices[0]
 
