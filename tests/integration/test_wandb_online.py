@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -216,6 +217,26 @@ def test_a_run_that_is_opened_again_within_a_second_writes_over_nothing(run_dir:
     logs = [path.read_bytes() for path in sorted((run_dir.parents[1] / "wandb").glob("offline-run-*/*.wandb"))]
     assert logs[:2] == [b"its rows", b"its rows"]
     assert len(logs) == 3
+
+
+def test_rows_that_the_client_s_own_process_never_wrote_are_not_taken_for_stored(run_dir: Path) -> None:
+    offline = {"WANDB_MODE": "offline"}
+    lives = ["the_rows_are_lost_with_the_service"] * 2
+    lives += ["the_position_is_asked_for", *lives, "the_position_is_asked_for"]
+    positions = [scenario(life, run_dir, offline).communicate(timeout=WAIT).split()[0] for life in lives]
+
+    assert positions == ["0", "0", "0", "30", "30", "30"]
+
+
+def test_of_rows_that_were_uploaded_and_removed_the_client_tells_nothing(run_dir: Path) -> None:
+    offline = {"WANDB_MODE": "offline"}
+    scenario("the_position_is_asked_for", run_dir, offline).communicate(timeout=WAIT)
+    for folder in (run_dir.parents[1] / "wandb").glob("offline-run-*"):
+        shutil.rmtree(folder)
+
+    said = scenario("the_position_is_asked_for", run_dir, offline).communicate(timeout=WAIT)
+
+    assert said.split()[0] == "None"
 
 
 def test_an_offline_run_whose_end_is_nowhere_to_be_read_is_said_not_to_be_finished(run_dir: Path) -> None:

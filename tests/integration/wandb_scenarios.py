@@ -115,6 +115,29 @@ def a_start_in_the_second_of_another(run_dir: Path) -> None:
     a_start_without_a_key(run_dir)
 
 
+def the_rows_are_lost_with_the_service(run_dir: Path) -> None:
+    """Go on offline, say from where, and let `wandb-core` die before it has written a row, as in a power cut."""
+    exporter = opened(run_dir)
+    print(exporter.position())
+    log = Path(exporter.url or "") / f"run-{RUN_ID}.wandb"
+    start = exporter.position() or 0
+    exporter.export([training(seq) for seq in range(start + 1, start + 31)])
+    cores = [child for child in psutil.Process().children(recursive=True) if child.name() == "wandb-core"]
+    for core in cores:
+        core.kill()
+    psutil.wait_procs(cores)
+    os.truncate(log, 7)  # its header: it may have been written by now
+
+
+def the_position_is_asked_for(run_dir: Path) -> None:
+    """Export 30 rows more, after saying from where."""
+    exporter = opened(run_dir)
+    print(exporter.position())
+    start = exporter.position() or 0
+    exporter.export([training(seq) for seq in range(start + 1, start + 31)])
+    exporter.shutdown(WAIT, RunStatus(start + 31, AT, "finished"))
+
+
 def the_log_is_removed(run_dir: Path) -> None:
     """Finish an offline run whose log somebody removed: W&B writes on, and its end is nowhere to be read."""
     exporter = opened(run_dir)

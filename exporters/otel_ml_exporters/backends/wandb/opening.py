@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import sys
@@ -116,8 +117,8 @@ def open_run(run: RunInfo, options: Options) -> OpenRun:
     opened, decision = _init(wandb, run, options, decision)
     try:
         log = Path(opened.settings.sync_file) if decision.mode != "disabled" else run.dir
-        position = _position(opened, decision.mode, log, before)
         memory.parent.mkdir(parents=True, exist_ok=True)
+        position = _position(opened, decision.mode, log, memory.with_name("last.json"), before)
         memory.write_text(decision.mode)
         if opened.url:
             memory.with_name("url").write_text(str(opened.url))  # for `otel-ml open`
@@ -173,16 +174,41 @@ def tags_of(run: RunInfo, options: Options) -> list[str]:
     return list(dict.fromkeys(tag[:_MAX_TAG] for tag in (*run.tags, *options.tags) if tag))
 
 
-def _position(opened: Any, mode: str, log: Path, before: str | None) -> int | None:
+def _position(opened: Any, mode: str, log: Path, memory: Path, before: str | None) -> int | None:
+    """Return the last row that is stored, and note with which log and from where this process goes on.
+
+    Args:
+        opened: `wandb.Run`.
+        mode: `online`, `offline` or `disabled`.
+        log: of this process.
+        memory: what the process before noted of an offline run.
+        before: its mode.
+    """
     if mode == "disabled":
         return None
     if mode == "online":
         return max(0, int(opened.starting_step) - 1)
+    position = _stored_offline(log, memory, before)
+    fresh = memory.with_name(f"{memory.name}.new")
+    fresh.write_text(json.dumps({"log": str(log), "position": position}))
+    fresh.replace(memory)
+    return position
+
+
+def _stored_offline(log: Path, memory: Path, before: str | None) -> int | None:
     # Only now, after the 0.3 s that `init` takes: the service of a killed predecessor may have been writing still.
     earlier = [path for path in log.parent.parent.glob(f"offline-run-*/{log.name}") if path != log]
     found = [transaction_log.last_row(path) for path in earlier if transaction_log.repair(path)]
-    # Files that were uploaded and removed say nothing; then the pipeline's own mark counts.
-    return max(found) if found else (None if before == "offline" else 0)
+    newest = max(found, default=0)
+    if before != "offline":
+        return newest
+    if not memory.exists():
+        return newest if found else None
+    last = json.loads(memory.read_text())
+    if not Path(last["log"]).is_file():
+        return None  # uploaded and removed: the pipeline's own mark counts
+    # Its log may have no row, though it was given some: `wandb-core` writes them 0.2 s later, if it lives for so long.
+    return (newest or None) if last["position"] is None else max(newest, last["position"])
 
 
 @contextlib.contextmanager
