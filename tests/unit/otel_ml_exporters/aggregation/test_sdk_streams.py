@@ -1,0 +1,107 @@
+"""CONTRACT §4: streams of the real OpenTelemetry SDK, exported several times within a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.metrics import Meter
+from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider, UpDownCounter
+from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
+from opentelemetry.sdk.metrics.view import Aggregation
+from opentelemetry.sdk.resources import Resource
+
+from otel_ml_exporters.receiver.decode import Decoder
+from tests.strategies import START, Service
+
+CUMULATIVE, DELTA = AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA
+
+Where = Mapping[str, str | int]
+
+
+class Sdk:
+    """A program with the OpenTelemetry SDK; `export` is what its periodic reader does."""
+
+    def __init__(
+        self,
+        rank: int = 0,
+        *,
+        temporality: AggregationTemporality = CUMULATIVE,
+        aggregation: Mapping[type, Aggregation] | None = None,
+    ) -> None:
+        kinds: dict[type, AggregationTemporality] = dict.fromkeys((Counter, Histogram, UpDownCounter), temporality)
+        self._reader = InMemoryMetricReader(kinds, dict(aggregation or {}))
+        resource = Resource.create(
+            {
+                "ml.experiment.id": "exp",
+                "service.name": "trainer",
+                "service.instance.id": f"sdk-{rank}",
+                "ml.rank": rank,
+            }
+        )
+        self._provider = MeterProvider([self._reader], resource=resource, shutdown_on_exit=False)
+        self._decoder = Decoder()
+
+    def meter(self, name: str, version: str | None = None, attributes: Where | None = None) -> Meter:
+        return self._provider.get_meter(name, version, attributes=dict(attributes or {}))
+
+    def export(self, service: Service) -> None:
+        """Send everything, a second after the last time; all points have the times that the service's clock shows."""
+        service.wait(1)
+        data = self._reader.get_metrics_data()
+        assert data is not None
+        request = encode_metrics(data)
+        for scope in request.resource_metrics[0].scope_metrics:
+            for metric in scope.metrics:
+                for point in getattr(metric, metric.WhichOneof("data")).data_points:
+                    point.start_time_unix_nano, point.time_unix_nano = round(START * 1e9), round(service.now * 1e9)
+        for observations in self._decoder.protobuf("metrics", request.SerializeToString()).observations.values():
+            service.take(observations)
+
+
+def at(step: int, reduction: str) -> Where:
+    return {"ml.step": step, "ml.reduction": reduction}
+
+
+def ended(service: Service) -> dict[int, dict[str, float]]:
+    """Return the rows of the run, when nobody was heard any more."""
+    service.wait(400)
+    return service.rows()
+
+
+SCOPES: Mapping[str, Callable[[Sdk], tuple[Meter, Meter]]] = {
+    "name": lambda sdk: (sdk.meter("a"), sdk.meter("b")),
+    "version": lambda sdk: (sdk.meter("a", "1"), sdk.meter("a", "2")),
+    "attributes": lambda sdk: (sdk.meter("a"), sdk.meter("a", attributes={"of": "b"})),
+}
+
+
+@pytest.mark.parametrize("temporality", [CUMULATIVE, DELTA])
+@pytest.mark.parametrize("apart", SCOPES)
+def test_meters_of_one_process_that_use_one_name_are_streams_of_their_own(
+    apart: str, temporality: AggregationTemporality
+) -> None:
+    service, sdk = Service(), Sdk(temporality=temporality)
+    many, few = (meter.create_counter("tokens") for meter in SCOPES[apart](sdk))
+
+    for _ in range(3):
+        many.add(100, at(0, "sum"))
+        few.add(1, at(0, "sum"))
+        sdk.export(service)
+        service.restart()
+
+    assert ended(service) == {0: {"tokens": 303.0}}
+
+
+def test_points_of_two_meters_are_no_duplicates_where_messages_are_taken_without_decoding_them() -> None:
+    service, sdk = Service(), Sdk(temporality=DELTA)
+    counters = [sdk.meter(name).create_counter("tokens") for name in ("a", "b")]
+
+    for step in range(5):  # from the third on
+        for counter in counters:
+            counter.add(1, at(step, "sum"))
+        sdk.export(service)
+
+    assert ended(service) == {step: {"tokens": 2.0} for step in range(5)}
+    assert service.engine.status.counts.duplicate == 0
