@@ -102,6 +102,10 @@ BOUNDS: Sequence[Bound] = (
     Bound("A run in memory", "cumulative streams", f"{streams.MAX_STREAMS:,}", "fixed",
           "the older half goes, of those of single steps if there are any", "–",
           f"{SMALL}::test_streams_of_single_steps_beyond_the_bound_go_from_the_oldest"),
+    Bound("A run in memory", "meters of a process whose up-down counters are added up", f"{streams.MAX_METERS}",
+          "fixed", "of further ones the last counts", "–",
+          f"{UNIT}/aggregation/test_sdk_streams.py::"
+          "test_levels_of_more_meters_than_are_added_up_do_not_slow_the_others_down"),
     Bound("A run in memory", "steps known, span ids (as intervals); times of steps; shapes; reductions looked at",
           f"{lanes.MAX_KNOWN:,}, {spans.MAX_GAPS:,}; {training.MAX_ENTRIES:,}; {shapes.MAX_IDLE:,} idle; "
           f"{rows.MAX_COMBINATIONS:,} and {room.MAX_SHAPES:,}", "fixed", "the oldest are forgotten", "–",

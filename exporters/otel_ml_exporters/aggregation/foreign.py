@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -142,8 +144,7 @@ class Foreign:
         return self._run.recent.add_digest(identity, self._run.now)
 
     def _piece(self, writer: WriterState, point: ForeignPoint, fresh: Fresh) -> Piece:
-        level = point.kind == "sum" and point.temporality == "cumulative" and not point.monotonic
-        kind: Kind = "order" if level else _KINDS[point.kind]
+        kind: Kind = "order" if _is_level(point) else _KINDS[point.kind]
         asked, name, stats = point.reduction, point.metric, fresh.stats
         if asked is None and point.step is None and point.kind == "sum" and point.monotonic:
             name, stats = f"{name}/rate", _per_second(stats, self._run.settings.foreign_window_s)
@@ -152,16 +153,31 @@ class Foreign:
         shape = self._run.shapes.of((SeriesKey(name, point.attributes, kind),))
         times = np.array([[point.time_ns, point.time_ns]], dtype=np.int64)
         buckets = None if fresh.buckets is None else (fresh.buckets,)
-        reduction = asked or (_LEVEL if level else _REDUCTIONS[point.kind])
+        reduction = _of_level(asked) if _is_level(point) else asked or _REDUCTIONS[point.kind]
         partials = Partials(shape.series, stats, times, buckets)
         # Points have no running number: their time puts them in order.
         return Piece(writer.source, point.time_ns, reduction, shape, partials, point.time_ns)
 
     def _fresh(self, writer: WriterState, point: ForeignPoint) -> Fresh | None:
-        accumulates = point.kind in {"histogram", "exponential"} or point.monotonic
-        if point.temporality != "cumulative" or not accumulates:
+        if point.temporality != "cumulative" or point.kind == "gauge":
             return whole_of(point)
-        return self.streams.increase(writer.number, point)
+        if not _is_level(point):
+            return self.streams.increase(writer.number, point)
+        # Samples of a level may be averaged; one that says where a process stands has to know all of its meters.
+        is_last = _of_level(point.reduction).within == "last"
+        return self.streams.level(writer.number, point) if is_last else whole_of(point)
+
+
+def _is_level(point: ForeignPoint) -> bool:
+    """Whether it is an up-down counter that says where it stands, not by how much it changed."""
+    return point.kind == "sum" and point.temporality == "cumulative" and not point.monotonic
+
+
+def _of_level(asked: Reduction | None) -> Reduction:
+    """Return the reduction of a level: its sum is over processes, never over the exports of one."""
+    if asked is None:
+        return _LEVEL
+    return replace(asked, within="last") if asked.within is None and "sum" in asked.across else asked
 
 
 def _per_second(stats: npt.NDArray[np.float64], seconds: float) -> npt.NDArray[np.float64]:

@@ -229,7 +229,7 @@ class Snapshot:
             start, time, stats, buckets, received_at = stored
             key = StreamKey(writer, scope, metric, pairs(attributes), axis, step)
             kept = None if buckets is None else bucket_of(buckets)
-            self._streams.known[key] = Stream(start, time, tuple(stats), kept, received_at)
+            self._streams.restore(key, Stream(start, time, tuple(stats), kept, received_at))
         for path, role, rank, text in json.loads(entries.get("params", {}).get("", b"[]")):
             self._parameters.owners[tuple(path)] = (role, rank, text)
         self._summaries.restore(json.loads(entries.get("summaries", {}).get("", b"[]")))

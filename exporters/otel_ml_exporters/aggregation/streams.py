@@ -21,6 +21,10 @@ MAX_STREAMS = 200_000
 """Cumulative streams; those of single steps go first."""
 
 
+MAX_METERS = 64
+"""Meters of a process whose levels are added up: each costs a look at every level; of further ones the last counts."""
+
+
 class StreamKey(NamedTuple):
     """What tells a stream from others; `writer` is the engine's number of it."""
 
@@ -56,6 +60,7 @@ class Streams:
         self._run = run
         self.known: dict[StreamKey, Stream] = {}
         self.changed: dict[StreamKey, None] = {}
+        self._scopes: dict[int, dict[str, None]] = {}
         self._checked_at = 0.0
 
     def increase(self, writer: int, point: ForeignPoint) -> Fresh | None:
@@ -70,6 +75,31 @@ class Streams:
             return whole if self._within_run(point) else None
         restarted = point.start_ns > before.start_ns or _lower(point, before)
         return whole if restarted else _difference(point, whole, before)
+
+    def level(self, writer: int, point: ForeignPoint) -> Fresh:
+        """Return the level of a whole process: what each of its meters said last of this up-down counter, added up."""
+        key = key_of(writer, point)
+        before = self.known.get(key)
+        if before is None or point.time_ns > before.time_ns:
+            self._keep(key, point)
+        self._note_scope(key)
+        oldest_ns = 0 if key.step is not None else point.time_ns - int(self._run.settings.foreign_window_s * 1e9)
+        siblings = (self.known.get(key._replace(scope=scope)) for scope in self._scopes[writer] if scope != key.scope)
+        stats, _ = whole_of(point)
+        others = sorted(found.stats[SUM] for found in siblings if found is not None and found.time_ns > oldest_ns)
+        total = stats.copy()
+        total[0, SUM : MAX + 1] = sum(others, stats[0, SUM])
+        return Fresh(total, None)
+
+    def restore(self, key: StreamKey, stream: Stream) -> None:
+        """Know a stream that an earlier engine committed."""
+        self.known[key] = stream
+        self._note_scope(key)
+
+    def _note_scope(self, key: StreamKey) -> None:
+        scopes = self._scopes.setdefault(key.writer, {})
+        if len(scopes) < MAX_METERS:
+            scopes[key.scope] = None
 
     def forget_idle(self) -> None:
         """Let go of streams of single steps that were idle for as long as identities are remembered."""

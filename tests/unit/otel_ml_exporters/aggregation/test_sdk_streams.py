@@ -12,6 +12,7 @@ from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMet
 from opentelemetry.sdk.metrics.view import Aggregation
 from opentelemetry.sdk.resources import Resource
 
+from otel_ml_exporters.aggregation.streams import MAX_METERS
 from otel_ml_exporters.receiver.decode import Decoder
 from tests.strategies import START, Service
 
@@ -105,3 +106,70 @@ def test_points_of_two_meters_are_no_duplicates_where_messages_are_taken_without
 
     assert ended(service) == {step: {"tokens": 2.0} for step in range(5)}
     assert service.engine.status.counts.duplicate == 0
+
+
+@pytest.mark.parametrize("reduction", ["sum", "sum,max"])
+def test_an_up_down_counter_is_a_level_also_where_its_sum_is_asked_for(reduction: str) -> None:
+    service, ranks = Service(), [Sdk(0), Sdk(1)]
+    queues = [rank.meter("a").create_up_down_counter("queue") for rank in ranks]
+
+    for change in (5, -2, 1):
+        for queue, rank in zip(queues, ranks, strict=True):
+            queue.add(change, at(0, reduction))
+            rank.export(service)
+
+    assert ended(service)[0]["queue"] == 8.0
+    assert service.amendments == 0
+
+
+def test_a_level_that_is_exported_again_after_its_step_has_closed_changes_nothing() -> None:
+    service, sdk = Service(), Sdk()
+    queue = sdk.meter("a").create_up_down_counter("queue")
+
+    for step in range(4):  # an SDK sends the points of all steps with each export
+        queue.add(5 + step, at(step, "sum"))
+        sdk.export(service)
+
+    assert ended(service) == {step: {"queue": 5.0 + step} for step in range(4)}
+    assert service.amendments == 0
+
+
+def test_levels_of_two_meters_add_up() -> None:
+    service, sdk = Service(), Sdk()
+    first, second = (sdk.meter(name).create_up_down_counter("queue") for name in ("a", "b"))
+
+    for step in range(2):
+        for change in (5, -2):
+            first.add(change, at(step, "sum"))
+            second.add(change + 10, at(step, "sum"))
+            sdk.export(service)
+            service.restart()
+
+    assert ended(service) == {0: {"queue": 26.0}, 1: {"queue": 26.0}}
+
+
+def test_levels_of_more_meters_than_are_added_up_do_not_slow_the_others_down() -> None:
+    service, sdk = Service(), Sdk()
+
+    for number in range(MAX_METERS + 8):
+        sdk.meter(f"meter-{number}").create_up_down_counter("queue").add(1, at(0, "sum"))
+    sdk.export(service)
+
+    assert ended(service) == {0: {"queue": MAX_METERS + 1.0}}
+
+
+def test_levels_of_two_meters_without_a_step_add_up_as_long_as_both_are_sent() -> None:
+    service, programs = Service(), [Sdk(), Sdk()]  # one process: the second stands for a meter that goes away
+    for level, (name, sdk) in zip((3, 40), zip("ab", programs, strict=True), strict=True):
+        sdk.meter(name).create_up_down_counter("queue").add(level)
+
+    for _ in range(20):
+        for sdk in programs:
+            sdk.export(service)
+    for _ in range(30):
+        programs[0].export(service)
+    service.wait(400)
+
+    levels = [row["queue"] for row in service.rows(axis="time").values()]
+    assert levels[:3] == [43.0, 43.0, 43.0]
+    assert levels[-2:] == [3.0, 3.0]
