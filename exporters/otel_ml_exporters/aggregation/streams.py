@@ -154,16 +154,29 @@ def _lower(point: ForeignPoint, before: Stream) -> bool:
 
 
 def _difference(point: ForeignPoint, whole: Fresh, before: Stream) -> Fresh:
-    """Subtract what was known; the extremes of an interval cannot be told from those of a life."""
+    """Subtract what was known."""
     stats = np.full((1, 7), np.nan)
     stats[0, SUM] = whole.stats[0, SUM] - before.stats[SUM]
     if point.kind == "sum":
         stats[0, COUNT], stats[0, MIN], stats[0, MAX] = 1.0, stats[0, SUM], stats[0, SUM]
         return Fresh(stats, None)
     stats[0, COUNT] = whole.stats[0, COUNT] - before.stats[COUNT]
+    stats[0, MIN], stats[0, MAX] = _extremes(point, before)
     if stats[0, COUNT] == 1:
         stats[0, MIN] = stats[0, MAX] = stats[0, SUM]
         stats[0, M2] = 0.0
     if whole.buckets is None or before.buckets is None:
         return Fresh(stats, whole.buckets)
     return Fresh(stats, difference(whole.buckets, before.buckets))
+
+
+def _extremes(point: ForeignPoint, before: Stream) -> tuple[float, float]:
+    """Return the least and the largest value since the point before, as far as they are known: NaN is unknown.
+
+    A stream with a step lives within that step. One without tells the extremes of its whole life: those of an interval
+    are known where they are new ones; that a bucket grew would only say between which bounds they lie.
+    """
+    low, high = point.partials.stats[0, MIN : MAX + 1].tolist()
+    if point.step is not None:
+        return low, high
+    return low if low < before.stats[MIN] else np.nan, high if high > before.stats[MAX] else np.nan

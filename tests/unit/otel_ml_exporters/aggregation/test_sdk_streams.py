@@ -9,7 +9,7 @@ from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metr
 from opentelemetry.metrics import Meter
 from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider, UpDownCounter
 from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
-from opentelemetry.sdk.metrics.view import Aggregation
+from opentelemetry.sdk.metrics.view import Aggregation, ExponentialBucketHistogramAggregation
 from opentelemetry.sdk.resources import Resource
 
 from otel_ml_exporters.aggregation.streams import MAX_METERS
@@ -173,3 +173,43 @@ def test_levels_of_two_meters_without_a_step_add_up_as_long_as_both_are_sent() -
     levels = [row["queue"] for row in service.rows(axis="time").values()]
     assert levels[:3] == [43.0, 43.0, 43.0]
     assert levels[-2:] == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("aggregation", [None, {Histogram: ExponentialBucketHistogramAggregation()}])
+def test_the_extremes_of_a_step_are_known_where_it_spans_several_exports(
+    aggregation: Mapping[type, Aggregation] | None,
+) -> None:
+    service, sdk = Service(), Sdk(aggregation=aggregation)
+    latency = sdk.meter("a").create_histogram("latency")
+
+    for values in ((3.0, 900.0), (4.0, 5.0, 2.0), (6.0, 7.0)):
+        for value in values:
+            latency.record(value, at(0, "mean,min,max"))
+        sdk.export(service)
+    latency.record(1.0, at(1, "mean,min,max"))
+    sdk.export(service)
+
+    mean = (3 + 900 + 4 + 5 + 2 + 6 + 7) / 7
+    assert ended(service) == {
+        0: {"latency": pytest.approx(mean), "latency/min": 2.0, "latency/max": 900.0},
+        1: {"latency": 1.0, "latency/min": 1.0, "latency/max": 1.0},
+    }
+
+
+def test_the_extremes_of_a_window_are_known_where_they_are_those_of_the_streams_life() -> None:
+    service, sdk = Service(), Sdk()
+    latency = sdk.meter("a").create_histogram("latency")
+
+    windows = ((3.0, 900.0), (4.0, 5.0, 2.0), (6.0, 7.0))
+    for values in windows:
+        for value in values:
+            latency.record(value, {"ml.reduction": "mean,min,max"})
+        sdk.export(service)
+        service.wait(9)
+    service.wait(400)
+
+    assert list(service.rows(axis="time").values()) == [
+        {"latency": 451.5, "latency/min": 3.0, "latency/max": 900.0},
+        {"latency": pytest.approx(11 / 3), "latency/min": 2.0},
+        {"latency": 6.5},
+    ]
