@@ -14,6 +14,7 @@ from otel_ml.explanation import explained
 from otel_ml.variable import Variable
 from otel_ml_exporters import env
 from otel_ml_exporters.config_file import FileSettings, read_config_file
+from otel_ml_exporters.exporter_makers import exporter_makers
 from otel_ml_exporters.receiver.addresses import is_loopback
 
 __all__ = ["EmbeddedRun", "Limits", "ScrapedSeries", "ServiceConfig", "TlsFiles", "default_exporters"]
@@ -183,7 +184,8 @@ class ServiceConfig:
         except ConfigError as error:
             problems += [explained(problem, error.slug) for problem in error.problems]
         if problems:
-            raise ConfigError(*problems)
+            # Without any, the service looks at the exporters itself; a job's own goes on without those that are wrong.
+            raise ConfigError(*problems, *exporter_makers(found["exporters"])[1])
         return config
 
 

@@ -83,6 +83,14 @@ class Exporter(ABC):
         """Close within `timeout` seconds; `status` is the run's end, or None where only this process ends."""
 
     @property
+    def place(self) -> str | None:
+        """What tells where the exporter writes, by its options: two instances that say the same are refused.
+
+        None where each instance has a place of its own, such as `RunInfo.folder`.
+        """
+        return None
+
+    @property
     def url(self) -> str | None:
         """Where a person looks at this run (a file, a page), once started."""
         return None

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from otel_ml.wire.rendezvous import path_part
+
 __all__ = [
     "Artifact",
     "Audio",
@@ -36,10 +38,11 @@ class RunInfo:
         id: `ml.experiment.id`; the same id is the same run in every backend, also after a restart.
         experiment: W&B project, MLflow experiment, folder.
         name: display name of the run; the id by default.
-        dir: folder of the run; an exporter owns the sub-folder of its own name in it.
+        dir: folder of the run; an exporter owns `folder()` of its own name in it.
         started_at: seconds since the epoch, of the first point.
         tags: labels in backends that have them.
         notes: a free text.
+        instance: which exporter of its kind this is for: `a` of `jsonl/a`, "" of `jsonl`.
     """
 
     id: str
@@ -49,6 +52,21 @@ class RunInfo:
     started_at: float
     tags: tuple[str, ...] = ()
     notes: str | None = None
+    instance: str = ""
+
+    def folder(self, exporter: str) -> Path:
+        """Return the folder in `dir` that an exporter has for itself; another instance of it has another.
+
+        Examples:
+            >>> run = RunInfo(id="1", experiment="docs", name="1", dir=Path("runs"), started_at=0.0)
+            >>> run.folder("parquet").as_posix(), run.of_instance("parquet/a").folder("parquet").as_posix()
+            ('runs/parquet', 'runs/parquet-a')
+        """
+        return self.dir / (f"{exporter}-{path_part(self.instance)}" if self.instance else exporter)
+
+    def of_instance(self, name: str) -> RunInfo:
+        """Return it as the exporter called `name` is told, such as `jsonl/a`."""
+        return replace(self, instance=name.partition("/")[2])
 
 
 @dataclass(frozen=True, slots=True)

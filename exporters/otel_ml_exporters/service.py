@@ -33,13 +33,13 @@ from otel_ml_exporters.delivery.retry import RetryPolicy
 from otel_ml_exporters.experiments.account import account
 from otel_ml_exporters.experiments.book import RunBook
 from otel_ml_exporters.experiments.embedded_life import EmbeddedLife
-from otel_ml_exporters.experiments.exporters import exporter_makers
 from otel_ml_exporters.experiments.loop import EngineLoop
 from otel_ml_exporters.experiments.run import RunSettings
 from otel_ml_exporters.experiments.self_telemetry import run_measures
 from otel_ml_exporters.experiments.trouble import Trouble
 from otel_ml_exporters.experiments.unreadable import UnreadableRequests
 from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.exporter_makers import exporter_makers
 from otel_ml_exporters.own_process import (
     allow_open_files,
     keep_freed_memory,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from otel_ml_exporters import env
-from otel_ml_exporters.aggregation import foreign, lanes, output, room, rows, shapes, spans, training, writer_state
+from otel_ml_exporters.aggregation import lanes, output, room, rows, shapes, spans, streams, training, writer_state
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.delivery import pipeline
 from otel_ml_exporters.experiments import book, run_log, unreadable
@@ -99,9 +99,13 @@ BOUNDS: Sequence[Bound] = (
           f"2 × {ENGINE.identities:,}, {ENGINE.identity_memory_s / 60:.0f} minutes", "fixed",
           "remembered for a shorter time", "–",
           f"{ROOM}::test_identities_are_forgotten_sooner_where_more_come_than_can_be_remembered"),
-    Bound("A run in memory", "cumulative streams", f"{foreign.MAX_STREAMS:,}", "fixed",
-          "the older half of those of single steps goes", "–",
+    Bound("A run in memory", "cumulative streams", f"{streams.MAX_STREAMS:,}", "fixed",
+          "the older half goes, of those of single steps if there are any", "–",
           f"{SMALL}::test_streams_of_single_steps_beyond_the_bound_go_from_the_oldest"),
+    Bound("A run in memory", "meters of a process whose up-down counters are added up", f"{streams.MAX_METERS}",
+          "fixed", "of further ones the last counts", "–",
+          f"{UNIT}/aggregation/test_sdk_streams.py::"
+          "test_levels_of_more_meters_than_are_added_up_do_not_slow_the_others_down"),
     Bound("A run in memory", "steps known, span ids (as intervals); times of steps; shapes; reductions looked at",
           f"{lanes.MAX_KNOWN:,}, {spans.MAX_GAPS:,}; {training.MAX_ENTRIES:,}; {shapes.MAX_IDLE:,} idle; "
           f"{rows.MAX_COMBINATIONS:,} and {room.MAX_SHAPES:,}", "fixed", "the oldest are forgotten", "–",

@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,6 +48,12 @@ def otel_ml_command(environ: dict[str, str], *arguments: str) -> subprocess.Comp
     return subprocess.run([*PROGRAM, *arguments], env=environ, capture_output=True, text=True, check=False, timeout=100)
 
 
+def written(folder: Path) -> Mapping[str, object]:
+    """Return what the run's file has by now."""
+    run_folder = folder / "runs" / "exp" / "one"
+    return otel_ml.read(run_folder) if (run_folder / "metrics.jsonl").exists() else {}
+
+
 @contextmanager
 def serving(environ: dict[str, str], port: int) -> Iterator[subprocess.Popen[str]]:
     command = [*PROGRAM, "serve", "--to", "jsonl", "--http", f"127.0.0.1:{port}", "--grpc", "127.0.0.1:0"]
@@ -70,6 +76,7 @@ def test_a_run_of_serve_is_left_to_serve_and_what_its_workers_left_is_sent_there
         process = start(KILLED, there, tmp_path)
         assert process.stdout is not None
         assert process.stdout.readline() == "delivered\n"
+        eventually((state / "run.db").exists)  # it has been taken from the journal
         service.kill()
         service.wait()
     process.communicate("go\n", timeout=30)
@@ -78,8 +85,7 @@ def test_a_run_of_serve_is_left_to_serve_and_what_its_workers_left_is_sent_there
     while_down = otel_ml_command(there, "recover", "--timeout", "2")
     with serving(here, port):
         while_up = otel_ml_command(there, "recover", "--timeout", "20")
-        metrics = tmp_path / "runs" / "exp" / "one"
-        eventually(lambda: "after" in otel_ml.read(metrics))
+        eventually(lambda: "after" in written(tmp_path))
 
     assert (without_endpoint.returncode, while_down.returncode) == (1, 1), without_endpoint.stdout + while_down.stdout
     assert "Set OTEL_EXPORTER_OTLP_ENDPOINT as it was for the job" in without_endpoint.stdout

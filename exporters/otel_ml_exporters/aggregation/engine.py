@@ -72,7 +72,7 @@ class Engine:
         self._spans = SpanIntake(self._run)
         self._ending = Ending(self._run, self._steps, self._summaries)
         self._snapshot = Snapshot(
-            self._run, self._ending, self._foreign, self._parameters, self._summaries, self._spans
+            self._run, self._ending, self._foreign.streams, self._parameters, self._summaries, self._spans
         )
         self._takers: dict[type, Callable[[WriterState, Any], None]] = {
             Fragment: self._fragment,
@@ -123,7 +123,7 @@ class Engine:
             if writer.gap_since is not None and run.active - writer.gap_since >= patience:
                 self._settle(writer)
         self._steps.settle()
-        self._foreign.forget_idle()
+        self._foreign.streams.forget_idle()
         self._spans.emit()
         self._ending.advance()
 

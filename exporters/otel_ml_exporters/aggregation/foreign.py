@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -10,12 +10,10 @@ import numpy.typing as npt
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.aggregation.budget import SeriesBudget
-from otel_ml_exporters.aggregation.fold import COUNT, M2, MAX, MIN, SUM
-from otel_ml_exporters.aggregation.identities import PointIdentities
+from otel_ml_exporters.aggregation.fold import COUNT, MAX, SUM
+from otel_ml_exporters.aggregation.identities import Place, PointIdentities
 from otel_ml_exporters.aggregation.lanes import Tally
 from otel_ml_exporters.aggregation.observation import (
-    Attributes,
-    Buckets,
     ForeignPoint,
     ForeignPoints,
     Kind,
@@ -23,16 +21,13 @@ from otel_ml_exporters.aggregation.observation import (
     SeriesKey,
 )
 from otel_ml_exporters.aggregation.piece import Piece
-from otel_ml_exporters.aggregation.quantiles import difference
 from otel_ml_exporters.aggregation.room import Room
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.steps import Steps
+from otel_ml_exporters.aggregation.streams import Fresh, Streams, whole_of
 from otel_ml_exporters.aggregation.writer_state import WriterState
 
-__all__ = ["Foreign", "Stream", "StreamKey"]
-
-StreamKey = tuple[int, str, Attributes, str | None, int | None]
-"""(writer's number, metric, attributes, axis, step)."""
+__all__ = ["Foreign"]
 
 _KINDS: dict[str, Kind] = {"sum": "moments", "gauge": "order", "histogram": "moments", "exponential": "buckets"}
 _LEVEL = Reduction(("sum",), within="last")
@@ -47,29 +42,6 @@ _REDUCTIONS = {
 _SPREAD = Reduction(("mean", "p50", "p90", "p99"))
 """What a scraped histogram is asked for."""
 
-EXPIRY_CHECK_S = 60.0
-"""Seconds from one search for idle streams to the next: it looks at all of them."""
-
-MAX_STREAMS = 200_000
-"""Cumulative streams; those without a step are bounded by `scraped_series`, the others go first."""
-
-
-class Stream(NamedTuple):
-    """The newest cumulative point of a stream, and when it was received."""
-
-    start_ns: int
-    time_ns: int
-    stats: tuple[float, ...]
-    buckets: Buckets | None
-    received_at: float
-
-
-class Fresh(NamedTuple):
-    """What a point adds to what was known."""
-
-    stats: npt.NDArray[np.float64]
-    buckets: Buckets | None
-
 
 class Foreign:
     """Owns the streams of points without running numbers."""
@@ -78,11 +50,9 @@ class Foreign:
         self._run = run
         self._room = room
         self._steps = steps
-        self.streams: dict[StreamKey, Stream] = {}
-        self.changed: dict[StreamKey, None] = {}
+        self.streams = Streams(run)
         self._budget = SeriesBudget(run.settings)
         self._identities = PointIdentities()
-        self._checked_at = 0.0
 
     def point(self, writer: WriterState, point: ForeignPoint) -> None:
         """Take one point."""
@@ -96,7 +66,7 @@ class Foreign:
         if self._run.origin_ns is None:
             self._run.origin_ns = self._origin(point.start_ns, point.time_ns)
         series = point.partials.series[0]
-        if not self._is_new(writer, axis, series, point.step, point.start_ns, point.time_ns):
+        if not self._is_new(writer, axis, series, point):
             tally.duplicate += 1
             return
         fresh = self._fresh(writer, point)
@@ -139,33 +109,13 @@ class Foreign:
         rows = self._room.rows(writer.writer.role, shape)
         rows = list(range(len(partials.series))) if rows is None else rows
         times, counts = partials.times[:, 1].tolist(), partials.stats[:, COUNT].tolist()
-        digests = self._identities.of_all(writer.number, axis, shape, sent.step, sent.starts, times)
+        digests = self._identities.of_all(Place(writer.number, sent.scope, axis), shape, sent.step, sent.starts, times)
         is_new = run.recent.add_digests([digests[row] for row in rows], run.now)
         fresh = [row for row, new in zip(rows, is_new, strict=True) if new]
         tally.duplicate += len(rows) - len(fresh)
         filled = [row for row in fresh if counts[row] != 0]
         tally.ignored += len(fresh) - len(filled)
         return filled
-
-    def forget_idle(self) -> None:
-        """Let go of streams of single steps that were idle for as long as identities are remembered."""
-        now = self._run.now
-        if now - self._checked_at < EXPIRY_CHECK_S:
-            return
-        self._checked_at = now
-        limit = now - self._run.settings.identity_memory_s
-        idle = [key for key, stream in self.streams.items() if key[4] is not None and stream.received_at < limit]
-        for key in idle:
-            del self.streams[key]
-            self.changed[key] = None
-
-    def _forget_oldest(self) -> None:
-        """Let go of the older half of the streams of single steps; a step's next point counts from zero then."""
-        single = [key for key in self.streams if key[4] is not None]
-        single.sort(key=lambda key: self.streams[key].received_at)
-        for key in single[: max(1, len(single) // 2)]:
-            del self.streams[key]
-            self.changed[key] = None
 
     def _is_admitted(self, point: ForeignPoint, tally: Tally) -> bool:
         if point.step is not None:
@@ -188,15 +138,13 @@ class Foreign:
         recent = start_ns > 0 and self._run.now - start_ns / 1e9 < self._run.settings.identity_memory_s
         return start_ns if recent else time_ns
 
-    def _is_new(
-        self, writer: WriterState, axis: str, series: SeriesKey, step: int | None, start_ns: int, time_ns: int
-    ) -> bool:
-        identity = self._identities.of(writer.number, axis, series, step, start_ns, time_ns)
+    def _is_new(self, writer: WriterState, axis: str, series: SeriesKey, point: ForeignPoint) -> bool:
+        place = Place(writer.number, point.scope, axis)
+        identity = self._identities.of(place, series, point.step, point.start_ns, point.time_ns)
         return self._run.recent.add_digest(identity, self._run.now)
 
     def _piece(self, writer: WriterState, point: ForeignPoint, fresh: Fresh) -> Piece:
-        level = point.kind == "sum" and point.temporality == "cumulative" and not point.monotonic
-        kind: Kind = "order" if level else _KINDS[point.kind]
+        kind: Kind = "order" if _is_level(point) else _KINDS[point.kind]
         asked, name, stats = point.reduction, point.metric, fresh.stats
         if asked is None and point.step is None and point.kind == "sum" and point.monotonic:
             name, stats = f"{name}/rate", _per_second(stats, self._run.settings.foreign_window_s)
@@ -205,58 +153,31 @@ class Foreign:
         shape = self._run.shapes.of((SeriesKey(name, point.attributes, kind),))
         times = np.array([[point.time_ns, point.time_ns]], dtype=np.int64)
         buckets = None if fresh.buckets is None else (fresh.buckets,)
-        reduction = asked or (_LEVEL if level else _REDUCTIONS[point.kind])
+        reduction = _of_level(asked) if _is_level(point) else asked or _REDUCTIONS[point.kind]
         partials = Partials(shape.series, stats, times, buckets)
         # Points have no running number: their time puts them in order.
         return Piece(writer.source, point.time_ns, reduction, shape, partials, point.time_ns)
 
     def _fresh(self, writer: WriterState, point: ForeignPoint) -> Fresh | None:
-        buckets = point.partials.buckets[0] if point.partials.buckets is not None else None
-        whole = Fresh(point.partials.stats, buckets)
-        accumulates = point.kind != "sum" or point.monotonic
-        if point.temporality != "cumulative" or point.kind == "gauge" or not accumulates:
-            return whole
-        key = (writer.number, point.metric, point.attributes, point.axis, point.step)
-        before = self.streams.get(key)
-        if before is not None and point.time_ns <= before.time_ns:
-            return None
-        stats = tuple(point.partials.stats[0].tolist())
-        if before is None and len(self.streams) >= MAX_STREAMS:
-            self._forget_oldest()
-        self.streams[key] = Stream(point.start_ns, point.time_ns, stats, buckets, self._run.now)
-        self.changed[key] = None
-        if before is None:
-            return whole if self._within_run(point) else None
-        restarted = point.start_ns > before.start_ns or self._lower(point, before)
-        return whole if restarted else self._difference(point, whole, before)
+        if point.temporality != "cumulative" or point.kind == "gauge":
+            return whole_of(point)
+        if not _is_level(point):
+            return self.streams.increase(writer.number, point)
+        # Samples of a level may be averaged; one that says where a process stands has to know all of its meters.
+        is_last = _of_level(point.reduction).within == "last"
+        return self.streams.level(writer.number, point) if is_last else whole_of(point)
 
-    def _within_run(self, point: ForeignPoint) -> bool:
-        if point.step is not None:
-            return True  # whoever names a step counts for this run
-        # A start equal to the time is a receiver's "I saw it first now": the value is of an unknown past.
-        began = 0 < point.start_ns < point.time_ns
-        return began and self._run.origin_ns is not None and point.start_ns >= self._run.origin_ns
 
-    @staticmethod
-    def _lower(point: ForeignPoint, before: Stream) -> bool:
-        column = SUM if point.kind == "sum" else COUNT
-        return bool(point.partials.stats[0, column] < before.stats[column])
+def _is_level(point: ForeignPoint) -> bool:
+    """Whether it is an up-down counter that says where it stands, not by how much it changed."""
+    return point.kind == "sum" and point.temporality == "cumulative" and not point.monotonic
 
-    @staticmethod
-    def _difference(point: ForeignPoint, whole: Fresh, before: Stream) -> Fresh:
-        """Subtract what was known; the extremes of an interval cannot be told from those of a life."""
-        stats = np.full((1, 7), np.nan)
-        stats[0, SUM] = whole.stats[0, SUM] - before.stats[SUM]
-        if point.kind == "sum":
-            stats[0, COUNT], stats[0, MIN], stats[0, MAX] = 1.0, stats[0, SUM], stats[0, SUM]
-            return Fresh(stats, None)
-        stats[0, COUNT] = whole.stats[0, COUNT] - before.stats[COUNT]
-        if stats[0, COUNT] == 1:
-            stats[0, MIN] = stats[0, MAX] = stats[0, SUM]
-            stats[0, M2] = 0.0
-        if whole.buckets is None or before.buckets is None:
-            return Fresh(stats, whole.buckets)
-        return Fresh(stats, difference(whole.buckets, before.buckets))
+
+def _of_level(asked: Reduction | None) -> Reduction:
+    """Return the reduction of a level: its sum is over processes, never over the exports of one."""
+    if asked is None:
+        return _LEVEL
+    return replace(asked, within="last") if asked.within is None and "sum" in asked.across else asked
 
 
 def _per_second(stats: npt.NDArray[np.float64], seconds: float) -> npt.NDArray[np.float64]:

@@ -148,6 +148,7 @@ class ForeignPoints:
         reduction: None where it is not said; then that of the kind.
         starts: `start_time_unix_nano` of each; 0 where not sent.
         partials: each series once.
+        scope: tells instrumentation scopes apart; "" where it has no name.
     """
 
     writer: Writer
@@ -157,6 +158,7 @@ class ForeignPoints:
     reduction: Reduction | None
     starts: tuple[int, ...]
     partials: Partials
+    scope: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,6 +170,7 @@ class ForeignPoint:
             of a Gauge are its sum.
         monotonic: of a Sum; None for other kinds.
         start_ns: 0 where not sent.
+        scope: tells instrumentation scopes apart; "" where it has no name.
     """
 
     writer: Writer
@@ -183,6 +186,7 @@ class ForeignPoint:
     start_ns: int
     time_ns: int
     partials: Partials
+    scope: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -29,13 +29,13 @@ from otel_ml_exporters.aggregation.entries import (
     who_entry,
     writer_entry,
 )
-from otel_ml_exporters.aggregation.foreign import Foreign, Stream, StreamKey
 from otel_ml_exporters.aggregation.intervals import IntervalSet
 from otel_ml_exporters.aggregation.lanes import Unit
 from otel_ml_exporters.aggregation.observation import SeriesKey
 from otel_ml_exporters.aggregation.parameters import Parameters
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.spans import SpanIntake
+from otel_ml_exporters.aggregation.streams import Stream, StreamKey, Streams
 from otel_ml_exporters.aggregation.summaries import Summaries
 from otel_ml_exporters.aggregation.training import TrainingClock
 
@@ -57,14 +57,14 @@ class Snapshot:
         self,
         run: RunState,
         ending: Ending,
-        foreign: Foreign,
+        streams: Streams,
         parameters: Parameters,
         summaries: Summaries,
         spans: SpanIntake,
     ) -> None:
         self._run = run
         self._ending = ending
-        self._foreign = foreign
+        self._streams = streams
         self._parameters = parameters
         self._summaries = summaries
         self._spans = spans
@@ -86,7 +86,7 @@ class Snapshot:
         run.shapes.fresh, run.shapes.gone = [], []
         out.update((f"spans/{n}", _dump_finite(self._spans.seen[n].pairs())) for n in self._spans.changed)
         self._spans.changed.clear()
-        out.update(self._streams())
+        out.update(self._changed_streams())
         out.update(self._recent())
         if self._parameters.changed:
             self._parameters.changed = False
@@ -155,12 +155,12 @@ class Snapshot:
             unit.stored, unit.chunks = len(unit.pieces), unit.chunks + 1
         run.changed_units.clear()
 
-    def _streams(self) -> Iterator[tuple[str, bytes | None]]:
-        for key in self._foreign.changed:
-            stream = self._foreign.streams.get(key)
+    def _changed_streams(self) -> Iterator[tuple[str, bytes | None]]:
+        for key in self._streams.changed:
+            stream = self._streams.known.get(key)
             name = f"stream/{blake2b(repr(key).encode('utf-8', 'surrogatepass'), digest_size=12).hexdigest()}"
             yield name, None if stream is None else _dump([key, stream])
-        self._foreign.changed.clear()
+        self._streams.changed.clear()
 
     def _recent(self) -> Iterator[tuple[str, bytes | None]]:
         recent, chunks = self._run.recent, self._recent_chunks
@@ -225,11 +225,11 @@ class Snapshot:
         for number, data in entries.get("spans", {}).items():
             self._spans.seen[int(number)] = IntervalSet(json.loads(data))
         for data in entries.get("stream", {}).values():
-            (writer, metric, attributes, axis, step), stored = json.loads(data)
+            (writer, scope, metric, attributes, axis, step), stored = json.loads(data)
             start, time, stats, buckets, received_at = stored
-            key: StreamKey = (writer, metric, pairs(attributes), axis, step)
+            key = StreamKey(writer, scope, metric, pairs(attributes), axis, step)
             kept = None if buckets is None else bucket_of(buckets)
-            self._foreign.streams[key] = Stream(start, time, tuple(stats), kept, received_at)
+            self._streams.restore(key, Stream(start, time, tuple(stats), kept, received_at))
         for path, role, rank, text in json.loads(entries.get("params", {}).get("", b"[]")):
             self._parameters.owners[tuple(path)] = (role, rank, text)
         self._summaries.restore(json.loads(entries.get("summaries", {}).get("", b"[]")))

@@ -48,7 +48,7 @@ _KEYS = {"type": "artifact_type"}
 
 
 class JsonlExporter(Exporter):
-    """Appends one JSON object a line to `<run dir>/metrics.jsonl`.
+    """Appends one JSON object a line to `<run dir>/metrics.jsonl`; as `jsonl/a`, to `<run dir>/jsonl-a/metrics.jsonl`.
 
     Steps are `{"seq", "role", "axis", "step", "attempt", "time", "values": {name: value}}`, with `"writers_missing"`
     where it is not 0 and `"amendment": true` where they correct an earlier line. Every other record is
@@ -84,10 +84,10 @@ class JsonlExporter(Exporter):
         Raises:
             RetryableExportError: the folder cannot be written to.
         """
-        self._dir = run.dir
-        with on_disk(run.dir):
-            self._metrics.open(run.dir)
-            self._spans.open(run.dir, up_to=self._metrics.last_seq)
+        self._dir = run.folder("jsonl") if run.instance else run.dir
+        with on_disk(self._dir):
+            self._metrics.open(self._dir)
+            self._spans.open(self._dir, up_to=self._metrics.last_seq)
 
     def position(self) -> int | None:
         """Return the `seq` of the last line of `metrics.jsonl`."""

@@ -15,8 +15,8 @@ from otel_ml_exporters.cli.figures import plural
 from otel_ml_exporters.cli.parameters import EXPORTERS, RUN, dir_option
 from otel_ml_exporters.cli.screen import Screen, screen
 from otel_ml_exporters.config import ServiceConfig
-from otel_ml_exporters.experiments.exporters import exporter_makers
 from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.exporter_makers import exporter_makers
 from otel_ml_exporters.records import Record, RunInfo, StepRecord
 from otel_ml_exporters.runs.folders import RunFolder, find
 from otel_ml_exporters.runs.late import with_late

@@ -100,7 +100,7 @@ class Pipeline:
     ) -> None:
         self.name = name
         self._make = make
-        self._run = self._told = run
+        self._run = self._told = run.of_instance(name)
         self._source = source
         self._lost = dict(lost or {})
         self._mark = mark
@@ -128,7 +128,7 @@ class Pipeline:
     def describe(self, run: RunInfo) -> None:
         """Tell the exporter, on its own thread, which tags and notes the run has now; the same ones are no news."""
         if (run.tags, run.notes) != (self._run.tags, self._run.notes):
-            self._run = run
+            self._run = run.of_instance(self.name)
             self._wake.set()
 
     @property

@@ -38,11 +38,13 @@ def as_request(late: Sent) -> Any:
         for row in range(len(partials.series)):
             _add_point(scope.metrics.add(), partials, row)
     elif isinstance(late, ForeignPoints):
+        scope.scope.name = late.scope
         for row, start_ns in enumerate(late.starts):
             metric = scope.metrics.add()
             _add_point(metric, late.partials, row)
             _set_taken_as_it_is(metric, late, row, start_ns)
     else:
+        scope.scope.name = late.scope
         metric = scope.metrics.add()
         _add_point(metric, late.partials, 0)
         _set_kind(metric, late)

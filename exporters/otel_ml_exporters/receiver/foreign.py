@@ -27,13 +27,20 @@ from otel_ml_exporters.receiver.coordinates import Coordinates
 from otel_ml_exporters.receiver.rejection import Rejections
 from otel_ml_exporters.records import JsonValue
 
-__all__ = ["ForeignDecoder"]
+__all__ = ["ForeignDecoder", "Sender"]
 
 _KNOWN = 65_536
 """Sets of attributes remembered: more series than a run takes without a word."""
 
 _LONGEST_KNOWN = 1024
 """Characters of a set that is remembered."""
+
+
+class Sender(NamedTuple):
+    """Whose points they are: the process, and which of its instrumentation scopes (`scope_id`)."""
+
+    writer: Writer
+    scope: str
 
 
 class _Known(NamedTuple):
@@ -81,7 +88,7 @@ class ForeignDecoder:
         self._shapes = shapes
         self._known: dict[object, _Known] = {}
 
-    def scope(self, writer: Writer, metrics: Any, scope: Coordinates, rejections: Rejections) -> list[Observation]:
+    def scope(self, sender: Sender, metrics: Any, scope: Coordinates, rejections: Rejections) -> list[Observation]:
         """Return the observations of one ScopeMetrics; what cannot be used is added to `rejections`."""
         found: list[Observation] = []
         groups: dict[_GroupKey, _Group] = {}
@@ -92,15 +99,15 @@ class ForeignDecoder:
             form = _form(metric, field)
             for point in points:
                 try:
-                    self._point(writer, form, point, scope, groups, found)
+                    self._point(sender, form, point, scope, groups, found)
                 except (ValueError, WireError) as error:
                     rejections.add(str(error))
-        found += [self._together(writer, key, group) for key, group in groups.items()]
+        found += [self._together(sender, key, group) for key, group in groups.items()]
         return found
 
     def _point(
         self,
-        writer: Writer,
+        sender: Sender,
         form: _Form,
         point: Any,
         scope: Coordinates,
@@ -112,7 +119,7 @@ class ForeignDecoder:
         if series is None:
             series = known.series[form.name, form.field] = series_of(form.name, known.identity, form.field)
         if step is None or form.temporality == "cumulative":
-            found.append(self._alone(writer, form, series, point, step, known, values))
+            found.append(self._alone(sender, form, series, point, step, known, values))
             return
         key = known.axis, step, known.reduction, form.kind
         group = groups.get(key)
@@ -121,7 +128,7 @@ class ForeignDecoder:
                 Reduction.parse(known.reduction)  # or it is rejected here, point by point
             group = groups[key] = _Group()
         elif series in group.series:  # a fragment has a series once: the fold relies on it
-            found.append(self._together(writer, key, group))
+            found.append(self._together(sender, key, group))
             group = groups[key] = _Group()
         READ[form.field](group.columns, series, point, values)
         group.series.add(series)
@@ -151,7 +158,7 @@ class ForeignDecoder:
 
     def _alone(
         self,
-        writer: Writer,
+        sender: Sender,
         form: _Form,
         series: SeriesKey,
         point: Any,
@@ -162,7 +169,8 @@ class ForeignDecoder:
         columns = Columns()
         READ[form.field](columns, series, point, values)
         return ForeignPoint(
-            writer=writer,
+            writer=sender.writer,
+            scope=sender.scope,
             metric=form.name,
             attributes=known.identity,
             unit=form.unit,
@@ -177,10 +185,11 @@ class ForeignDecoder:
             partials=self._shapes.partials(columns),
         )
 
-    def _together(self, writer: Writer, key: _GroupKey, group: _Group) -> ForeignPoints:
+    def _together(self, sender: Sender, key: _GroupKey, group: _Group) -> ForeignPoints:
         axis, step, reduction, kind = key
         return ForeignPoints(
-            writer=writer,
+            writer=sender.writer,
+            scope=sender.scope,
             kind=kind,
             axis=axis,
             step=step,

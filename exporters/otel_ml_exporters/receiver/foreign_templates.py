@@ -184,4 +184,4 @@ def _plain(one: ForeignPoints) -> tuple[Any, ...]:
     """Return what can be compared, NaN too."""
     stats = np.ascontiguousarray(one.partials.stats)
     numbers = (stats.tobytes(), one.partials.times.tobytes(), one.partials.buckets, one.partials.series)
-    return one.kind, one.axis, one.step, one.reduction, one.starts, numbers
+    return one.kind, one.scope, one.axis, one.step, one.reduction, one.starts, numbers

@@ -12,9 +12,10 @@ from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.aggregation.observation import Fragment, Manifest, Observation, Position, Writer
 from otel_ml_exporters.receiver.columns import READ, Columns, Shapes, point_attributes, points_of, series_of
 from otel_ml_exporters.receiver.coordinates import DEFAULT_REDUCTION, Coordinates, coordinates
-from otel_ml_exporters.receiver.foreign import ForeignDecoder
+from otel_ml_exporters.receiver.foreign import ForeignDecoder, Sender
 from otel_ml_exporters.receiver.rejection import Rejections
 from otel_ml_exporters.receiver.resource import seconds
+from otel_ml_exporters.receiver.scopes import scope_id
 from otel_ml_exporters.receiver.values import attributes
 from otel_ml_exporters.records import JsonValue
 
@@ -40,7 +41,8 @@ class MetricsDecoder:
         except (ValueError, WireError) as error:
             rejections.add(str(error), count_points(scope_metrics))
             return [] if seq is None else [self._nothing(writer, seq)]
-        return self._foreign.scope(writer, scope_metrics.metrics, where, rejections)
+        sender = Sender(writer, scope_id(scope_metrics.scope.name, scope_metrics.scope.version, scope))
+        return self._foreign.scope(sender, scope_metrics.metrics, where, rejections)
 
     def _own(
         self,

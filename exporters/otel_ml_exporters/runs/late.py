@@ -14,7 +14,7 @@ from pathlib import Path
 from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml_exporters.aggregation.engine import Engine
 from otel_ml_exporters.aggregation.naming import metric_name, reduced_name
-from otel_ml_exporters.aggregation.observation import ForeignPoint, Fragment
+from otel_ml_exporters.aggregation.observation import ForeignPoint, Sent
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.experiments.late_file import LateRequests, read_late
 from otel_ml_exporters.receiver.decode import Decoder
@@ -78,21 +78,21 @@ def with_late(records: Sequence[Record], path: Path) -> Merged:
     return Merged(merged, values, tuple(dict.fromkeys(left)), found.torn)
 
 
-def _points(found: LateRequests) -> Iterator[Fragment | ForeignPoint]:
+def _points(found: LateRequests) -> Iterator[Sent]:
     decoder = Decoder()
     for body in found.bodies:
         for observations in decoder.protobuf("metrics", body).observations.values():
             for observation in observations:
-                if isinstance(observation, Fragment | ForeignPoint) and not _is_cumulative(observation):
+                if isinstance(observation, Sent) and not _is_cumulative(observation):
                     yield observation
 
 
-def _is_cumulative(point: Fragment | ForeignPoint) -> bool:
+def _is_cumulative(point: Sent) -> bool:
     """Whether its worth depends on the point before, which is not in the file."""
     return isinstance(point, ForeignPoint) and point.temporality == "cumulative"
 
 
-def _reduced(late: Sequence[Fragment | ForeignPoint]) -> Iterator[StepRecord]:
+def _reduced(late: Sequence[Sent]) -> Iterator[StepRecord]:
     """Reduce the late points across writers as the service does."""
     engine = Engine(late[0].writer.experiment, EngineSettings())
     for point in late:
@@ -104,7 +104,7 @@ def _reduced(late: Sequence[Fragment | ForeignPoint]) -> Iterator[StepRecord]:
             yield replace(record, values=own)
 
 
-def _operations(late: Sequence[Fragment | ForeignPoint]) -> Iterator[tuple[str, str]]:
+def _operations(late: Sequence[Sent]) -> Iterator[tuple[str, str]]:
     """Yield published name → the reduction that can go on without fold state."""
     for point in late:
         reduction = point.reduction

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from otel_ml_exporters import PermanentExportError, RunInfo, Summary
-from otel_ml_exporters.aggregation import foreign
+from otel_ml_exporters.aggregation import streams
 from otel_ml_exporters.aggregation.engine import Engine
 from otel_ml_exporters.aggregation.output import MAX_SAID, Output
 from otel_ml_exporters.aggregation.settings import EngineSettings
@@ -52,14 +52,14 @@ def test_split_running_numbers_beyond_the_bound_count_as_complete_from_the_oldes
 
 
 def test_streams_of_single_steps_beyond_the_bound_go_from_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign, "MAX_STREAMS", 50)
+    monkeypatch.setattr(streams, "MAX_STREAMS", 50)
     engine = Engine("exp", EngineSettings())
     for step in range(200):
         point = cumulative(writer(role="other"), "tokens", 5.0, start=START, time=START + 1 + step, step=step)
         engine.observe(point, START + step)
 
-    assert len(engine._foreign.streams) <= 50
-    assert max(key[4] or 0 for key in engine._foreign.streams) == 199
+    assert len(engine._foreign.streams.known) <= 50
+    assert max(key.step or 0 for key in engine._foreign.streams.known) == 199
 
 
 def test_decoded_resources_and_shapes_are_cached_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,18 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
     assert any(problem.startswith("OTEL_ML_DIR_MAX: expected a size") for problem in found)
 
 
+def test_wrong_exporters_are_said_with_wrong_settings(tmp_path: Path) -> None:
+    text = "exporters: {jsonl: {evry: 2}, tensorbord: {}, console: {}}\nallowed_lateness: soon\n"
+
+    found = problems(tmp_path, text, {"OTEL_ML_DIR_MAX": "much"})
+
+    assert len(found) == 4
+    assert any(problem.startswith("allowed_lateness: expected a whole number") for problem in found)
+    assert any(problem.startswith("OTEL_ML_DIR_MAX: expected a size") for problem in found)
+    assert any("exporters.jsonl: evry is no option. Did you mean 'every'?" in problem for problem in found)
+    assert any("'tensorbord'" in problem and "tensorboard" in problem for problem in found)
+
+
 @pytest.mark.parametrize("text", ["{", "- a", "\x00"])
 def test_a_file_that_is_no_mapping_is_named(tmp_path: Path, text: str) -> None:
     assert "otel-ml.yaml" in problems(tmp_path, text)[0]

@@ -23,6 +23,7 @@ Names:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from otel_ml.exceptions import ConfigError
@@ -106,6 +107,11 @@ class MlflowExporter(Exporter):
         if self._session is not None and status is not None:
             with translated(export_error):
                 self._session.set_status(status)
+
+    @property
+    def place(self) -> str | None:
+        """The store, where it is said: a run is one run in a store."""
+        return self._tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or ""
 
     @property
     def url(self) -> str | None:

@@ -78,6 +78,11 @@ class OtlpExporter(Exporter):
         self._run: RunInfo | None = None
         self._closed = False
 
+    @property
+    def place(self) -> str | None:
+        """The endpoint."""
+        return self._destination.url
+
     def start(self, run: RunInfo) -> None:
         """Keep what the points say of their run; the first `export` connects."""
         self._run = run

@@ -60,7 +60,7 @@ class ParquetExporter(Exporter):
             RetryableExportError: the folder cannot be written to.
         """
         load_pyarrow()
-        self._folder = run.dir / "parquet"
+        self._folder = run.folder("parquet")
         self._parts = Parts(self._folder)
         with on_disk(self._folder):
             self._parts.open()

@@ -53,6 +53,11 @@ class SwanlabExporter(Exporter):
         self._closed = False
 
     @property
+    def place(self) -> str | None:
+        """One folder a run; SwanLab tells runs apart by it."""
+        return "swanlog"
+
+    @property
     def url(self) -> str | None:
         """The folder for `swanlab sync`."""
         return None if self._folder is None else str(self._folder)

@@ -79,7 +79,7 @@ class TensorBoardExporter(Exporter):
     @property
     def _folder(self) -> Path:
         assert self._run is not None, "start() comes first"
-        return self._run.dir / "tensorboard"
+        return self._run.folder("tensorboard")
 
     @property
     def _started(self) -> float:

@@ -57,6 +57,11 @@ class TrackioExporter(Exporter):
         self._closed = False
 
     @property
+    def place(self) -> str | None:
+        """One file a project, in which a run is told by its id."""
+        return "trackio"
+
+    @property
     def url(self) -> str | None:
         """The project's file; `trackio show --project <project>` opens it."""
         return None if self._storage is None else str(self._storage.path)

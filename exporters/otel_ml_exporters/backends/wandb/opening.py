@@ -110,10 +110,10 @@ def open_run(run: RunInfo, options: Options) -> OpenRun:
     wandb = load_wandb(root)
     with _forgets_a_dead_service(wandb):
         settings = wandb.setup().settings
-    memory = run.dir / "wandb" / "mode"
+    memory = run.folder("wandb") / "mode"
     before = memory.read_text().strip() if memory.exists() else None
     decision = decide(options.mode, before, api_key=settings.api_key, base_url=settings.base_url)
-    _wait_for_a_folder_of_its_own(root / "wandb", identifier(run.id))
+    _wait_for_a_folder_of_its_own(root / "wandb", _id(run))
     opened, decision = _init(wandb, run, options, decision)
     try:
         log = Path(opened.settings.sync_file) if decision.mode != "disabled" else run.dir
@@ -126,6 +126,11 @@ def open_run(run: RunInfo, options: Options) -> OpenRun:
         opened.finish(exit_code=1)  # else the next try finds the run in use
         raise
     return OpenRun(opened, decision.mode, position, log, decision.notice)
+
+
+def _id(run: RunInfo) -> str:
+    """Return the run's id in W&B; a further instance has a run of its own: W&B opens none twice in a process."""
+    return identifier(f"{run.id}-{run.instance}" if run.instance else run.id)
 
 
 def _wait_for_a_folder_of_its_own(root: Path, run_id: str) -> None:
@@ -160,7 +165,7 @@ def _arguments(wandb: Any, run: RunInfo, options: Options) -> dict[str, Any]:
         "job_type": options.job_type,
         "tags": tags_of(run, options),
         "notes": options.notes or run.notes,
-        "id": identifier(run.id),
+        "id": _id(run),
         "name": run.name or run.id,
         "resume": "allow",
         "reinit": "create_new",
@@ -205,7 +210,7 @@ def _stored_offline(log: Path, memory: Path, before: str | None) -> int | None:
     if not memory.exists():
         return newest if found else None
     last = json.loads(memory.read_text())
-    if not Path(last["log"]).is_file():
+    if Path(last["log"]) not in earlier:
         return None  # uploaded and removed: the pipeline's own mark counts
     # Its log may have no row, though it was given some: `wandb-core` writes them 0.2 s later, if it lives for so long.
     return (newest or None) if last["position"] is None else max(newest, last["position"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_ml_exporters.aggregation.identities import PointIdentities
+from otel_ml_exporters.aggregation.identities import Place, PointIdentities
 from otel_ml_exporters.aggregation.piece import Shape
 from otel_ml_exporters.aggregation.points import SeriesKey
 
@@ -14,27 +14,30 @@ MOMENTS = st.tuples(*[st.sampled_from([0, 1, 2**63, 2**64 - 1])] * 2)
 
 
 @given(
-    st.integers(0, 3), st.sampled_from(["step", "eval"]), st.integers(0, 3), st.lists(MOMENTS, min_size=4, max_size=4)
+    st.builds(Place, st.integers(0, 3), st.sampled_from(["", "a"]), st.sampled_from(["step", "eval"])),
+    st.integers(0, 3),
+    st.lists(MOMENTS, min_size=4, max_size=4),
 )
 def test_points_found_together_have_the_identities_they_have_one_by_one(
-    writer: int, axis: str, step: int, moments: list[tuple[int, int]]
+    place: Place, step: int, moments: list[tuple[int, int]]
 ) -> None:
     starts, times = zip(*moments, strict=True)
     identities = PointIdentities()
 
     for _ in range(2):  # the second time from what is remembered
-        found = identities.of_all(writer, axis, Shape(0, SERIES), step, starts, times)
+        found = identities.of_all(place, Shape(0, SERIES), step, starts, times)
 
         rows = zip(SERIES, starts, times, strict=True)
-        assert found == [PointIdentities().of(writer, axis, series, step, *moment) for series, *moment in rows]
+        assert found == [PointIdentities().of(place, series, step, *moment) for series, *moment in rows]
         assert len(set(found)) == len(SERIES)
 
 
-def test_writer_axis_series_step_and_times_each_tell_points_apart() -> None:
+def test_writer_scope_axis_series_step_and_times_each_tell_points_apart() -> None:
     identities = PointIdentities()
     every = {
-        identities.of(writer, axis, series, step, start, time)
+        identities.of(Place(writer, scope, axis), series, step, start, time)
         for writer in (0, 1)
+        for scope in ("", "a")
         for axis in ("step", "eval")
         for series in SERIES
         for step in (None, 0, 1)
@@ -42,4 +45,4 @@ def test_writer_axis_series_step_and_times_each_tell_points_apart() -> None:
         for time in (0, 1)
     }
 
-    assert len(every) == 2 * 2 * 4 * 3 * 2 * 2
+    assert len(every) == 2 * 2 * 2 * 4 * 3 * 2 * 2

@@ -118,7 +118,7 @@ class Sizes:
             "shapes": len(run.shapes._by_series),
             "combinations": max(len(track.combinations) for track in run.lanes.tracks.values()),
             "identities": len(run.recent._young) + len(run.recent._old),
-            "streams": len(engine._foreign.streams),
+            "streams": len(engine._foreign.streams.known),
             "said": len(run.output.said),
             "compared": len(engine._snapshot._written),
             "retained bytes": run.retained_bytes,

@@ -85,6 +85,15 @@ def test_serve_answers_and_ends_on_sigterm(tmp_path: Path) -> None:
         assert json.load(answer)["service"] == "otel_ml"
 
 
+def test_serve_says_a_wrong_exporter_and_a_wrong_setting_at_once(tmp_path: Path) -> None:
+    done = otel_ml(tmp_path, "serve", "--to", "jsonl,tensorbord", OTEL_ML_DIR_MAX="much")
+
+    assert done.returncode != 0
+    assert "2 settings are wrong" in done.stderr
+    assert "OTEL_ML_DIR_MAX: expected a size" in done.stderr
+    assert "'tensorbord'" in done.stderr
+
+
 def test_serve_refuses_an_open_address_without_a_token(tmp_path: Path) -> None:
     done = otel_ml(tmp_path, "serve", "--http", "0.0.0.0:0")
 

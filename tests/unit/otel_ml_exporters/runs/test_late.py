@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml_exporters.aggregation.observation import Fragment
+from otel_ml_exporters.aggregation.observation import ForeignPoints, Fragment
 from otel_ml_exporters.experiments.late import as_request
 from otel_ml_exporters.experiments.late_file import LateFile
 from otel_ml_exporters.receiver.decode import Decoder
 from otel_ml_exporters.records import StepRecord
 from otel_ml_exporters.runs.late import with_late
-from tests.otlp import FakeWriter
+from tests.otlp import FakeWriter, foreign
 
 
 def write(path: Path, *late: tuple[int, int, dict[str, float], str]) -> None:
@@ -84,3 +84,20 @@ def test_a_file_cut_off_by_a_crash_is_read_as_far_as_it_goes(tmp_path: Path) -> 
 
     assert (merged.records, merged.torn) == ([row(1, 3, {"x": 8.0})], len(whole) - 3)
     assert with_late([row(1, 3, {"x": 7.0})], tmp_path / "none").records == [row(1, 3, {"x": 7.0})]
+
+
+def test_points_of_other_sdks_are_merged_those_of_two_meters_as_two(tmp_path: Path) -> None:
+    request = foreign(
+        [{"name": "tokens", "value": 1.0, "ml.step": 3, "ml.step.axis": "step", "ml.reduction": "sum"}],
+        {"ml.experiment.id": "run-1", "service.name": "trainer"},
+    )
+    scopes = request.resource_metrics[0].scope_metrics
+    scopes.add().CopyFrom(scopes[0])
+    scopes[1].scope.version = "2"
+    points = Decoder().protobuf("metrics", request.SerializeToString()).observations["run-1"]
+    late = [as_request(point).SerializeToString() for point in points if isinstance(point, ForeignPoints)]
+    LateFile(tmp_path / "late.otlp", None, 2**20).append(late)
+
+    merged = with_late([row(1, 3, {"tokens": 7.0})], tmp_path / "late.otlp")
+
+    assert merged.records == [row(1, 3, {"tokens": 9.0})]

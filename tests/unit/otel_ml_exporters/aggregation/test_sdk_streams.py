@@ -1,0 +1,215 @@
+"""CONTRACT §4: streams of the real OpenTelemetry SDK, exported several times within a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.metrics import Meter
+from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider, UpDownCounter
+from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
+from opentelemetry.sdk.metrics.view import Aggregation, ExponentialBucketHistogramAggregation
+from opentelemetry.sdk.resources import Resource
+
+from otel_ml_exporters.aggregation.streams import MAX_METERS
+from otel_ml_exporters.receiver.decode import Decoder
+from tests.strategies import START, Service
+
+CUMULATIVE, DELTA = AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA
+
+Where = Mapping[str, str | int]
+
+
+class Sdk:
+    """A program with the OpenTelemetry SDK; `export` is what its periodic reader does."""
+
+    def __init__(
+        self,
+        rank: int = 0,
+        *,
+        temporality: AggregationTemporality = CUMULATIVE,
+        aggregation: Mapping[type, Aggregation] | None = None,
+    ) -> None:
+        kinds: dict[type, AggregationTemporality] = dict.fromkeys((Counter, Histogram, UpDownCounter), temporality)
+        self._reader = InMemoryMetricReader(kinds, dict(aggregation or {}))
+        resource = Resource.create(
+            {
+                "ml.experiment.id": "exp",
+                "service.name": "trainer",
+                "service.instance.id": f"sdk-{rank}",
+                "ml.rank": rank,
+            }
+        )
+        self._provider = MeterProvider([self._reader], resource=resource, shutdown_on_exit=False)
+        self._decoder = Decoder()
+
+    def meter(self, name: str, version: str | None = None, attributes: Where | None = None) -> Meter:
+        return self._provider.get_meter(name, version, attributes=dict(attributes or {}))
+
+    def export(self, service: Service) -> None:
+        """Send everything, a second after the last time; all points have the times that the service's clock shows."""
+        service.wait(1)
+        data = self._reader.get_metrics_data()
+        assert data is not None
+        request = encode_metrics(data)
+        for scope in request.resource_metrics[0].scope_metrics:
+            for metric in scope.metrics:
+                for point in getattr(metric, metric.WhichOneof("data")).data_points:
+                    point.start_time_unix_nano, point.time_unix_nano = round(START * 1e9), round(service.now * 1e9)
+        for observations in self._decoder.protobuf("metrics", request.SerializeToString()).observations.values():
+            service.take(observations)
+
+
+def at(step: int, reduction: str) -> Where:
+    return {"ml.step": step, "ml.reduction": reduction}
+
+
+def ended(service: Service) -> dict[int, dict[str, float]]:
+    """Return the rows of the run, when nobody was heard any more."""
+    service.wait(400)
+    return service.rows()
+
+
+SCOPES: Mapping[str, Callable[[Sdk], tuple[Meter, Meter]]] = {
+    "name": lambda sdk: (sdk.meter("a"), sdk.meter("b")),
+    "version": lambda sdk: (sdk.meter("a", "1"), sdk.meter("a", "2")),
+    "attributes": lambda sdk: (sdk.meter("a"), sdk.meter("a", attributes={"of": "b"})),
+}
+
+
+@pytest.mark.parametrize("temporality", [CUMULATIVE, DELTA])
+@pytest.mark.parametrize("apart", SCOPES)
+def test_meters_of_one_process_that_use_one_name_are_streams_of_their_own(
+    apart: str, temporality: AggregationTemporality
+) -> None:
+    service, sdk = Service(), Sdk(temporality=temporality)
+    many, few = (meter.create_counter("tokens") for meter in SCOPES[apart](sdk))
+
+    for _ in range(3):
+        many.add(100, at(0, "sum"))
+        few.add(1, at(0, "sum"))
+        sdk.export(service)
+        service.restart()
+
+    assert ended(service) == {0: {"tokens": 303.0}}
+
+
+def test_points_of_two_meters_are_no_duplicates_where_messages_are_taken_without_decoding_them() -> None:
+    service, sdk = Service(), Sdk(temporality=DELTA)
+    counters = [sdk.meter(name).create_counter("tokens") for name in ("a", "b")]
+
+    for step in range(5):  # from the third on
+        for counter in counters:
+            counter.add(1, at(step, "sum"))
+        sdk.export(service)
+
+    assert ended(service) == {step: {"tokens": 2.0} for step in range(5)}
+    assert service.engine.status.counts.duplicate == 0
+
+
+@pytest.mark.parametrize("reduction", ["sum", "sum,max"])
+def test_an_up_down_counter_is_a_level_also_where_its_sum_is_asked_for(reduction: str) -> None:
+    service, ranks = Service(), [Sdk(0), Sdk(1)]
+    queues = [rank.meter("a").create_up_down_counter("queue") for rank in ranks]
+
+    for change in (5, -2, 1):
+        for queue, rank in zip(queues, ranks, strict=True):
+            queue.add(change, at(0, reduction))
+            rank.export(service)
+
+    assert ended(service)[0]["queue"] == 8.0
+    assert service.amendments == 0
+
+
+def test_a_level_that_is_exported_again_after_its_step_has_closed_changes_nothing() -> None:
+    service, sdk = Service(), Sdk()
+    queue = sdk.meter("a").create_up_down_counter("queue")
+
+    for step in range(4):  # an SDK sends the points of all steps with each export
+        queue.add(5 + step, at(step, "sum"))
+        sdk.export(service)
+
+    assert ended(service) == {step: {"queue": 5.0 + step} for step in range(4)}
+    assert service.amendments == 0
+
+
+def test_levels_of_two_meters_add_up() -> None:
+    service, sdk = Service(), Sdk()
+    first, second = (sdk.meter(name).create_up_down_counter("queue") for name in ("a", "b"))
+
+    for step in range(2):
+        for change in (5, -2):
+            first.add(change, at(step, "sum"))
+            second.add(change + 10, at(step, "sum"))
+            sdk.export(service)
+            service.restart()
+
+    assert ended(service) == {0: {"queue": 26.0}, 1: {"queue": 26.0}}
+
+
+def test_levels_of_more_meters_than_are_added_up_do_not_slow_the_others_down() -> None:
+    service, sdk = Service(), Sdk()
+
+    for number in range(MAX_METERS + 8):
+        sdk.meter(f"meter-{number}").create_up_down_counter("queue").add(1, at(0, "sum"))
+    sdk.export(service)
+
+    assert ended(service) == {0: {"queue": MAX_METERS + 1.0}}
+
+
+def test_levels_of_two_meters_without_a_step_add_up_as_long_as_both_are_sent() -> None:
+    service, programs = Service(), [Sdk(), Sdk()]  # one process: the second stands for a meter that goes away
+    for level, (name, sdk) in zip((3, 40), zip("ab", programs, strict=True), strict=True):
+        sdk.meter(name).create_up_down_counter("queue").add(level)
+
+    for _ in range(20):
+        for sdk in programs:
+            sdk.export(service)
+    for _ in range(30):
+        programs[0].export(service)
+    service.wait(400)
+
+    levels = [row["queue"] for row in service.rows(axis="time").values()]
+    assert levels[:3] == [43.0, 43.0, 43.0]
+    assert levels[-2:] == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("aggregation", [None, {Histogram: ExponentialBucketHistogramAggregation()}])
+def test_the_extremes_of_a_step_are_known_where_it_spans_several_exports(
+    aggregation: Mapping[type, Aggregation] | None,
+) -> None:
+    service, sdk = Service(), Sdk(aggregation=aggregation)
+    latency = sdk.meter("a").create_histogram("latency")
+
+    for values in ((3.0, 900.0), (4.0, 5.0, 2.0), (6.0, 7.0)):
+        for value in values:
+            latency.record(value, at(0, "mean,min,max"))
+        sdk.export(service)
+    latency.record(1.0, at(1, "mean,min,max"))
+    sdk.export(service)
+
+    mean = (3 + 900 + 4 + 5 + 2 + 6 + 7) / 7
+    assert ended(service) == {
+        0: {"latency": pytest.approx(mean), "latency/min": 2.0, "latency/max": 900.0},
+        1: {"latency": 1.0, "latency/min": 1.0, "latency/max": 1.0},
+    }
+
+
+def test_the_extremes_of_a_window_are_known_where_they_are_those_of_the_streams_life() -> None:
+    service, sdk = Service(), Sdk()
+    latency = sdk.meter("a").create_histogram("latency")
+
+    windows = ((3.0, 900.0), (4.0, 5.0, 2.0), (6.0, 7.0))
+    for values in windows:
+        for value in values:
+            latency.record(value, {"ml.reduction": "mean,min,max"})
+        sdk.export(service)
+        service.wait(9)
+    service.wait(400)
+
+    assert list(service.rows(axis="time").values()) == [
+        {"latency": 451.5, "latency/min": 3.0, "latency/max": 900.0},
+        {"latency": pytest.approx(11 / 3), "latency/min": 2.0},
+        {"latency": 6.5},
+    ]
