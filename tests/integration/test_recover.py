@@ -141,6 +141,19 @@ def test_a_run_that_holds_nothing_is_done_at_once(tmp_path: Path, damage: object
     assert "Nothing to recover" in again.stdout
 
 
+def test_of_a_database_that_cannot_be_read_recover_says_where_it_is_kept(tmp_path: Path) -> None:
+    state = tmp_path / "runs" / "exp" / "one" / "state"
+    state.mkdir(parents=True)
+    no_database(state / "run.db")
+    (state / "run.db-wal").write_bytes(b"torn" * 1000)
+    (state / "open").write_text("one")
+
+    done = otel_ml_command(environment(tmp_path), "recover", "--timeout", "20")
+
+    assert "run.db was damaged: 0 records could be read" in done.stdout
+    assert str(state / "run.db.damaged-1") in done.stdout
+
+
 def test_a_run_is_finished_where_its_exporters_were_told_to_write(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'store.db'}"
     told = {

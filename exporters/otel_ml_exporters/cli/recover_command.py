@@ -92,6 +92,8 @@ def _finished(run: Unfinished, timeout: float, output: Screen) -> bool:
         output.line(f"  {_account(done)}")
     else:
         output.line(f"  not done within {timeout:.0f} s; see {run.folder.path}, and run it again")
+    for notice in done.said:
+        output.line(f"  {notice}")
     return done.is_done
 
 

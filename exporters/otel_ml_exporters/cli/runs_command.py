@@ -12,6 +12,7 @@ from otel_ml_exporters.cli.figures import age, size, thousands
 from otel_ml_exporters.cli.parameters import dir_option
 from otel_ml_exporters.cli.screen import screen
 from otel_ml_exporters.runs.folders import RunFolder, run_folders
+from otel_ml_exporters.runs.follow import UnreadableLineError
 from otel_ml_exporters.runs.history import History, history
 from otel_ml_exporters.runs.source import RunUnreadableError, is_live, records
 
@@ -70,5 +71,5 @@ def _described(run: RunFolder) -> dict[str, str | int | float]:
 def _read(run: RunFolder) -> History | None:
     try:
         return history(records(run))
-    except RunUnreadableError:
+    except (RunUnreadableError, UnreadableLineError):
         return None

@@ -10,7 +10,10 @@ from otel_ml.exceptions import OtelMLError
 from otel_ml_exporters.records import Artifact, Record, StepRecord
 from otel_ml_exporters.storage.codec import decode
 
-__all__ = ["Follower", "UnreadableLineError", "record_of", "with_own_file"]
+__all__ = ["UNDECODABLE", "Follower", "UnreadableLineError", "record_of", "with_own_file"]
+
+UNDECODABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OSError)
+"""What a row raises that no otel_ml service wrote so."""
 
 
 class UnreadableLineError(OtelMLError):
@@ -47,7 +50,7 @@ class Follower:
         self._lines += 1
         try:
             return record_of(line, self._path.parent)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OSError) as error:
+        except UNDECODABLE as error:
             raise UnreadableLineError(
                 f"{str(self._path)!r}, line {self._lines}: {line[:60]!r} is not a row of the exporter jsonl ({error}). "
                 "Expected one JSON object a line with seq, axis, step, values. Remove the line to read the others."

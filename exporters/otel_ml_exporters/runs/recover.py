@@ -14,6 +14,7 @@ from otel_ml.recovery import send_leftovers
 from otel_ml.wire.rendezvous import Rendezvous
 from otel_ml_exporters.config import ServiceConfig
 from otel_ml_exporters.experiments.environ import used
+from otel_ml_exporters.runs.source import facts
 from otel_ml_exporters.runs.unfinished import Unfinished, environment_of, is_running, spools_of
 from otel_ml_exporters.service import Service
 
@@ -36,6 +37,7 @@ class Recovered:
         spools: of workers, taken in.
         exporters: who has everything.
         lost: reason → values that no backend took.
+        said: what the service had to say meanwhile, such as of a damaged file.
     """
 
     is_done: bool
@@ -43,6 +45,7 @@ class Recovered:
     spools: int = 0
     exporters: tuple[str, ...] = ()
     lost: Mapping[str, int] = field(default_factory=dict)
+    said: tuple[str, ...] = ()
 
 
 def recover(run: Unfinished, timeout: float, progress: Callable[[Mapping[str, Any]], None]) -> Recovered:
@@ -82,6 +85,7 @@ def send(run: Unfinished, endpoint: Endpoint, timeout: float, say: Callable[[str
 
 
 def _served(run: Unfinished, timeout: float, progress: Callable[[Mapping[str, Any]], None]) -> Recovered:
+    known = facts(run.folder)
     service = Service(ServiceConfig.load(rendezvous=run.rendezvous.folder))
     service.start()
     account: Mapping[str, Any] = {}
@@ -95,15 +99,18 @@ def _served(run: Unfinished, timeout: float, progress: Callable[[Mapping[str, An
         account = service.run(run.id, None, speaker=False) or account
     finally:
         service.stop()
+    before = () if known is None else known.notices
+    said = tuple(notice for notice in account.get("notices", ()) if notice not in before)
     if looks == _LOOKS:  # and no service has to go on with it
         run.folder.database.with_name("open").unlink(missing_ok=True)
-        return Recovered(is_done=True, spools=run.spools - spools_of(run.id))
+        return Recovered(is_done=True, spools=run.spools - spools_of(run.id), said=said)
     return Recovered(
         is_done=is_done,
         values=account.get("recorded", 0),
         spools=run.spools - spools_of(run.id),
         exporters=tuple(account.get("exporters", ())),
         lost=account.get("lost", {}),
+        said=said,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -11,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from otel_ml.exceptions import OtelMLError
+from otel_ml.explanation import explained
 from otel_ml_exporters.records import Record
 from otel_ml_exporters.runs.folders import RunFolder
-from otel_ml_exporters.runs.follow import Follower, with_own_file
+from otel_ml_exporters.runs.follow import UNDECODABLE, Follower, with_own_file
 from otel_ml_exporters.storage.codec import decode
 
 __all__ = [
@@ -26,6 +28,8 @@ __all__ = [
     "is_over_within",
     "records",
 ]
+
+_log = logging.getLogger(__name__)
 
 _LOCKED = ("locked", "busy")
 
@@ -86,7 +90,7 @@ def is_live(run: RunFolder) -> bool:
     try:
         with _opened(run.database) as connection:
             connection.execute("SELECT 1 FROM records LIMIT 1").fetchone()
-    except sqlite3.OperationalError as error:
+    except sqlite3.DatabaseError as error:  # also one that a kill or a disk has left damaged: nobody has that open
         return any(word in str(error) for word in _LOCKED)
     return False
 
@@ -115,7 +119,7 @@ def facts(run: RunFolder) -> Facts | None:
     try:
         with _opened(run.database) as connection:
             return _facts(connection.execute)
-    except sqlite3.DatabaseError:
+    except (sqlite3.DatabaseError, *UNDECODABLE):
         return None
 
 
@@ -141,7 +145,21 @@ def identity_of(journal: Path) -> str:
 
 
 def _whole(run: RunFolder) -> Iterator[Record]:
-    """Yield all records; those that had to go at the disk limit are still in `metrics.jsonl`."""
+    """Yield all records: of a database that cannot be read as a whole, the others from `metrics.jsonl`."""
+    last = 0
+    try:
+        for record in _kept(run):
+            last = record.seq
+            yield record
+    except RunUnreadableError as error:
+        if not run.jsonl.exists():
+            raise
+        _log.warning("%s", explained(f"{error.sentence} Instead {str(run.jsonl)!r} is read.", "run-unreadable"))
+        yield from (record for record in Follower(run.jsonl).new_records() if record.seq > last)
+
+
+def _kept(run: RunFolder) -> Iterator[Record]:
+    """Yield the records of the database; those that had to go at the disk limit are still in `metrics.jsonl`."""
     kept = _from_database(run.database)
     first = next(kept, None)
     if (first is None or first.seq > 1) and run.jsonl.exists():
@@ -157,10 +175,9 @@ def _from_database(path: Path) -> Iterator[Record]:
         with _opened(path) as connection:
             rows = connection.execute("SELECT kind, record, media FROM records ORDER BY seq")
             yield from (with_own_file(decode(row), path.parent.parent) for row in rows)
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, *UNDECODABLE) as error:
         raise RunUnreadableError(
-            f"{str(path)!r} cannot be read ({error}). If the run has a metrics.jsonl, read that: otel-ml show "
-            f"{str(path.parent.parent / 'metrics.jsonl')!r}."
+            f"{str(path)!r} cannot be read ({error}). If the run was not finished, `otel-ml recover` saves what it can."
         ) from error
 
 

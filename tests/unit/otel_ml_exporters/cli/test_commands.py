@@ -55,6 +55,30 @@ def test_runs_lists_what_is_there_newest_first(otel_ml: Run, tmp_path: Path) -> 
     assert "finished" in out
 
 
+@pytest.mark.parametrize("left", ["run.db", "metrics.jsonl"])
+def test_a_run_that_cannot_be_read_keeps_no_command_from_the_others(otel_ml: Run, tmp_path: Path, left: str) -> None:
+    bad = write_run(tmp_path, "01bad", digits_records(steps=5), exporters=[] if left == "run.db" else ["jsonl"])
+    write_run(tmp_path, "02good", digits_records(steps=7))
+    if left == "run.db":
+        bad.database.write_bytes(b"not a database" * 1000)
+        bad.database.with_name("run.db-wal").write_bytes(b"torn" * 1000)
+    else:
+        bad.database.unlink()
+        bad.jsonl.write_text('{"what": "is this"}\n')
+
+    status, listed, _ = otel_ml("runs")
+    asked = {command: otel_ml(command, "01bad") for command in ("show", "report")}
+    removed, _, _ = otel_ml("gc", "--keep", "0", "--yes")
+
+    assert status == 0
+    assert "unreadable" in next(line for line in listed.splitlines() if "01bad" in line)
+    assert "finished" in next(line for line in listed.splitlines() if "02good" in line)
+    assert {code for code, _, _ in asked.values()} == {1}
+    assert all(str(bad.path / ("state/run.db" if left == "run.db" else left)) in said for _, _, said in asked.values())
+    assert removed == 0
+    assert not bad.path.exists()
+
+
 def test_runs_counts_steps_of_the_user_not_rows(otel_ml: Run, tmp_path: Path) -> None:
     steps: list[Record] = [StepRecord(at + 1, "trainer", "step", at, 0, 1.0 + at, {"loss": 1.0}) for at in range(5)]
     again = StepRecord(6, "trainer", "step", 4, 0, 9.0, {"loss": 2.0}, amendment=True)

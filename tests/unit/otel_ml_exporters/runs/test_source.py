@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from otel_ml_exporters.records import Image, Record
+from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.runs.follow import Follower, UnreadableLineError
 from otel_ml_exporters.runs.source import RunUnreadableError, facts, is_live, records
 from otel_ml_exporters.storage.outbox import Outbox
@@ -47,6 +48,47 @@ def test_a_live_run_without_jsonl_says_what_to_do(tmp_path: Path) -> None:
     run = write_run(tmp_path, "01abc", digits_records(steps=5), exporters=[])
 
     with closing(Outbox(run.database)), pytest.raises(RunUnreadableError, match="Add jsonl to OTEL_ML_EXPORTERS"):
+        list(records(run))
+
+
+def damaged(run: RunFolder, damage: str) -> None:
+    """Leave `run.db` as a kill or a disk does, with the log that a service had beside it."""
+    content = run.database.read_bytes()
+    run.database.write_bytes(
+        {
+            "empty": b"",
+            "cut off": content[: len(content) // 2],
+            "no database": b"not a database" * 1000,
+            "an entry": content.replace(b'"loss"', b'"lo\xffs"'),
+        }[damage]
+    )
+    run.database.with_name("run.db-wal").write_bytes(b"" if damage == "empty" else b"torn" * 1000)
+
+
+DAMAGES = pytest.mark.parametrize("damage", ["empty", "cut off", "no database", "an entry"])
+
+
+@DAMAGES
+def test_of_a_database_that_cannot_be_read_what_metrics_jsonl_has_is_read_and_that_is_said(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    written = digits_records(steps=300)
+    run = write_run(tmp_path, "01abc", written)
+    damaged(run, damage)
+
+    assert not is_live(run)
+    assert facts(run) is None or damage == "an entry"
+    assert list(records(run)) == written
+    assert "run.db' cannot be read" in caplog.text
+    assert "metrics.jsonl" in caplog.text
+
+
+@DAMAGES
+def test_a_database_that_cannot_be_read_is_named_where_there_is_no_metrics_jsonl(tmp_path: Path, damage: str) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=300), exporters=[])
+    damaged(run, damage)
+
+    with pytest.raises(RunUnreadableError, match=r"run\.db' cannot be read"):
         list(records(run))
 
 
