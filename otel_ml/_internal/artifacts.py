@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from pathlib import Path
 from weakref import WeakSet
 
 from otel_ml.exceptions import OtelMLError
+from otel_ml.wire.rendezvous import kept_folder
 
 __all__ = ["MAX_INLINE", "ArtifactFile", "artifact_files", "open_artifact", "read_artifact"]
 
@@ -94,9 +96,15 @@ def _opened(file: Path) -> io.FileIO | None:
 
 
 def read_artifact(
-    file: ArtifactFile, *, artifact_type: str, aliases: Sequence[str]
+    file: ArtifactFile, *, artifact_type: str, aliases: Sequence[str], run_folder: Path | None = None
 ) -> tuple[bytes, Mapping[str, object]]:
     """Return (content or nothing, attributes) of a file; it is hashed piece by piece, and closed.
+
+    Args:
+        file: of an artifact.
+        artifact_type: what kind of thing it is.
+        aliases: further names.
+        run_folder: where a large file is kept for the service, whatever becomes of its name; None: it is not.
 
     Raises:
         OSError: it cannot be read.
@@ -111,6 +119,9 @@ def read_artifact(
             size += len(piece)
             if is_inline:
                 content += piece
+        if size > MAX_INLINE and run_folder is not None:
+            with suppress(OSError):  # then it is as with a service elsewhere: the name has to stay
+                _keep(opened, file.path, kept_folder(run_folder) / digest.hexdigest())
     if size > MAX_INLINE:  # it grew while it was read
         content.clear()
     return bytes(content), {
@@ -121,3 +132,50 @@ def read_artifact(
         "ml.artifact.sha256": digest.hexdigest(),
         "ml.artifact.aliases": list(aliases),
     }
+
+
+def _keep(opened: io.FileIO, path: Path, kept: Path) -> None:
+    """Give an open file a name of our own: a link, or a copy where it has no name any more.
+
+    One on another disk that still has its name is left to the service, which would copy it too.
+    """
+    if kept.exists():
+        return
+    for folder in (kept.parent.parent, kept.parent):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = kept.with_name(f"{kept.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    try:
+        _link(opened, fresh)
+    except OSError:
+        if _is_still(opened, path):
+            return
+        _copy(opened, fresh)
+    fresh.replace(kept)
+
+
+def _link(opened: io.FileIO, fresh: Path) -> None:
+    """Link the file that is open, which need not be the one that has its name by now."""
+    descriptors = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # Without a folder's descriptor Python calls link(), which links the link.
+        os.link(str(opened.fileno()), fresh, src_dir_fd=descriptors, follow_symlinks=True)
+    finally:
+        os.close(descriptors)
+
+
+def _is_still(opened: io.FileIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(opened.fileno()), path.stat())
+    except OSError:
+        return False
+
+
+def _copy(opened: io.FileIO, fresh: Path) -> None:
+    opened.seek(0)
+    try:
+        with io.FileIO(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as copy:
+            shutil.copyfileobj(opened, copy, 2**20)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise

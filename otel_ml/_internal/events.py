@@ -45,9 +45,14 @@ MAX_QUEUED = 1000
 
 
 class EventQueue:
-    """What the background thread has yet to encode. `deque` operations are atomic: no lock that a fork could hold."""
+    """What the background thread has yet to encode. `deque` operations are atomic: no lock that a fork could hold.
+
+    Attributes:
+        run_folder: where large files are kept for the service of this host; None where it may be elsewhere.
+    """
 
     def __init__(self) -> None:
+        self.run_folder: Path | None = None
         self._queued: deque[tuple[str, Make]] = deque()
 
     def put(self, call: str, make: Make) -> None:
@@ -243,7 +248,8 @@ def log_artifact(
     """Record a file or a folder. It is opened at the call and read soon after: it may be removed or replaced at once.
 
     What must wait a second is to write into the same file, and to remove a folder of more than 128 files. Up to 4 MiB a
-    file travels; of larger ones path, size and SHA-256, and the service copies them where it still sees them.
+    file travels; of larger ones path, size and SHA-256, and the service links or copies them where it sees them: what
+    becomes of their names matters only where they are on another disk than the run, or the service on another host.
     """
     _log_artifact("log_artifact()", path, name, type, step, axis, aliases)
 
@@ -291,7 +297,9 @@ def _log_artifact(
     def records() -> Iterator[LogRecord]:
         for file in opened or artifacts.artifact_files(found):
             try:
-                content, more = artifacts.read_artifact(file, artifact_type=artifact_type, aliases=chosen)
+                content, more = artifacts.read_artifact(
+                    file, artifact_type=artifact_type, aliases=chosen, run_folder=EVENTS.run_folder
+                )
             except OSError as error:  # the other files of a folder are not lost with it
                 guard.dropped["missing_artifact"] += 1
                 why = f"{error.strerror or error}"

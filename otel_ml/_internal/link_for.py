@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from otel_ml._internal.embedded import EmbeddedLink
 from otel_ml._internal.guard import Say
 from otel_ml._internal.hosts import FirstHostLink, OtherHostLink
 from otel_ml._internal.identity import Identity
 from otel_ml._internal.link import Link, RemoteLink
 from otel_ml.config import Config
+from otel_ml.wire.rendezvous import run_folder
 
-__all__ = ["link_for"]
+__all__ = ["folder_here", "link_for"]
 
 
 def link_for(config: Config, identity: Identity, say: Say) -> Link:
@@ -20,3 +23,10 @@ def link_for(config: Config, identity: Identity, say: Say) -> Link:
         kind = FirstHostLink if identity.place.host == 0 else OtherHostLink
         return kind(config, identity.run_id, say=say)
     return EmbeddedLink(config, identity.run_id, say=say)
+
+
+def folder_here(config: Config, identity: Identity) -> Path | None:
+    """Return the run's folder where the service is certainly on this host, and writes to it; else None."""
+    if config.is_remote or identity.place.hosts > 1:
+        return None
+    return run_folder(config.dir, config.experiment, identity.run_id)

@@ -21,7 +21,7 @@ from otel_ml._internal.guard import Say, guard
 from otel_ml._internal.identity import Identity, identify, new_instance
 from otel_ml._internal.inherit import child_environ, inherited_environ
 from otel_ml._internal.link import Link, Reached
-from otel_ml._internal.link_for import link_for
+from otel_ml._internal.link_for import folder_here, link_for
 from otel_ml._internal.recorder import RecordSettings, recorder
 from otel_ml._internal.recover import recover_spools
 from otel_ml._internal.resource import encode_resource, resource_attributes
@@ -194,6 +194,7 @@ class Runtime:
         resource = encode_resource(config, identity)
         rendezvous = rendezvous_of(identity.run_id)
         folder = _spool_folder(rendezvous)
+        EVENTS.run_folder = folder_here(config, identity) if self.make_link is link_for else None
         spool = Spool(
             folder,
             identity.instance,

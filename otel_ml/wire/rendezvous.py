@@ -25,7 +25,7 @@ from pathlib import Path
 
 from otel_ml.exceptions import WireError
 
-__all__ = ["Home", "Rendezvous", "Service", "boot_id", "is_private", "rendezvous_of", "run_folder"]
+__all__ = ["Home", "Rendezvous", "Service", "boot_id", "is_private", "kept_folder", "rendezvous_of", "run_folder"]
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.\-]")
 
@@ -46,6 +46,14 @@ def run_folder(base: Path, experiment: str, run_id: str) -> Path:
         'runs/digits_small-d3079793/01JX'
     """
     return base / path_part(experiment) / path_part(run_id)
+
+
+def kept_folder(run: Path) -> Path:
+    """Return where processes of a job keep large files for the service of their host, each named by its SHA-256.
+
+    It is the service's to remove, when the run is over.
+    """
+    return run / "state" / "kept"
 
 
 def path_part(name: str) -> str:

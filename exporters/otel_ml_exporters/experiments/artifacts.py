@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -15,13 +16,15 @@ from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from otel_ml.explanation import explained
-from otel_ml.wire.rendezvous import path_part
+from otel_ml.wire.rendezvous import kept_folder, path_part
 from otel_ml_exporters.records import Artifact, Record
 
 __all__ = ["with_files"]
 
 _BESIDE = ".artifact-"
 """Beginning of the name of a folder in which a file is made before it gets its own name."""
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 _log = logging.getLogger(__name__)
 
@@ -37,16 +40,17 @@ def _with_file(record: Artifact, files: Mapping[int, bytes], folder: Path) -> Ar
     content = files.get(record.seq)
     if content is not None:
         return replace(record, local=_kept(folder, record, _Inline(content)))
-    seen = _visible(record)
-    if seen is None:
-        return record
-    try:
-        return replace(record, local=_kept(folder, record, _Seen(seen, str(record.sha256))))
-    except _ChangedError:
-        return record
-    except OSError as error:
-        _log.warning("%s", explained(f"The file {seen} stays where it is: {error}", "artifact-not-kept"))
-        return replace(record, local=seen)
+    for seen in (_kept_by_worker(record, folder), _visible(record)):
+        if seen is None:
+            continue
+        try:
+            return replace(record, local=_kept(folder, record, _Seen(seen, str(record.sha256))))
+        except _ChangedError:
+            continue
+        except OSError as error:
+            _log.warning("%s", explained(f"The file {seen} stays where it is: {error}", "artifact-not-kept"))
+            return replace(record, local=seen)
+    return record
 
 
 def _kept(folder: Path, record: Artifact, file: _File) -> Path:
@@ -131,6 +135,14 @@ class _Seen:
             shutil.copyfile(file, path)
         if not stat.S_ISREG(path.lstat().st_mode) or _sha256(path) != self.sha256:
             raise _ChangedError
+
+
+def _kept_by_worker(record: Artifact, folder: Path) -> Path | None:
+    """Return what a process of this host kept for us: the name it had may be gone."""
+    if record.sha256 is None or _SHA256.fullmatch(record.sha256) is None:
+        return None
+    path = kept_folder(folder) / record.sha256
+    return path if path.is_file() else None
 
 
 def _visible(record: Artifact) -> Path | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from otel_ml.explanation import explained
-from otel_ml.wire.rendezvous import path_part, run_folder
+from otel_ml.wire.rendezvous import kept_folder, path_part, run_folder
 from otel_ml_exporters.aggregation.observation import Writer
 from otel_ml_exporters.experiments.account import account
 from otel_ml_exporters.experiments.run import ExperimentRun, RunSettings
@@ -84,14 +85,14 @@ class RunBook:
     def forget(self, run: ExperimentRun) -> None:
         """Close a run that is over; later data opens it again."""
         run.close()
-        (run.folder / "state" / _OPEN).unlink(missing_ok=True)
+        _leave(run)
         del self._runs[run.experiment]
 
     def put_away(self, run: ExperimentRun) -> None:
         """Close a run at the end of the service; the next one opens it again unless it is over."""
         run.close()
         if run.is_over:
-            (run.folder / "state" / _OPEN).unlink(missing_ok=True)
+            _leave(run)
 
     def size(self) -> Mapping[str, int]:
         """Return the bytes of each open run's outbox."""
@@ -132,6 +133,18 @@ class RunBook:
         if known:
             return known[0].parent.parent
         return run_folder(self._base, writer.experiment_name or "default", writer.experiment)
+
+
+def _leave(run: ExperimentRun) -> None:
+    """Take away what a run has only as long as somebody goes on with it."""
+    (run.folder / "state" / _OPEN).unlink(missing_ok=True)
+    kept = kept_folder(run.folder)
+    with suppress(OSError):
+        for file in kept.iterdir():
+            # What has no other name could not be linked, on a full disk; with a dot it was never finished.
+            if file.stat().st_nlink > 1 or file.suffix:
+                file.unlink()
+        kept.rmdir()
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,0 +1,74 @@
+"""Files above 4 MiB do not travel: they are in the run all the same, whatever becomes of their names."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.integration.worker_process import environment, run
+from tests.otlp_server import eventually
+
+PROGRAM = """
+    import os, time
+    from pathlib import Path
+    import otel_ml
+    from otel_ml.wire.spool import read_spool
+
+    def wait_until_spooled(name):
+        paths = lambda: Path(os.environ["XDG_RUNTIME_DIR"]).glob("*/*/spool/*.spool")
+        while not any(name in frame.payload for path in paths() for frame in read_spool(path).frames):
+            time.sleep(0.005)
+
+    path = Path({folder!r}) / "model.bin"
+    with otel_ml.init("exp", id="one", exporters="jsonl"):
+        for content in (b"first", b"other"):
+            path.write_bytes(content * 2**20)
+            otel_ml.log_artifact(path, name=content.decode())
+            {then}
+"""
+
+REMOVED = "path.unlink()"
+REPLACED = "(path.with_suffix('.new').write_bytes(b'x' * path.stat().st_size), path.with_suffix('.new').replace(path))"
+REMOVED_WHEN_SPOOLED = "wait_until_spooled(content); path.unlink()"
+
+
+def artifacts(folder: Path) -> dict[str, bytes]:
+    return {path.parent.name: path.read_bytes() for path in folder.glob("runs/exp/one/artifacts/*/model.bin")}
+
+
+@pytest.mark.parametrize("then", [REMOVED, REPLACED, REMOVED_WHEN_SPOOLED], ids=["removed", "replaced", "later"])
+def test_a_large_file_is_in_the_run_though_its_name_is_gone(tmp_path: Path, then: str) -> None:
+    run(PROGRAM.format(folder=str(tmp_path), then=then), environment(tmp_path), tmp_path)
+
+    assert artifacts(tmp_path) == {"first": b"first" * 2**20, "other": b"other" * 2**20}
+    rows = map(json.loads, (tmp_path / "runs" / "exp" / "one" / "metrics.jsonl").read_text().splitlines())
+    uris = [row["uri"] for row in rows if row.get("type") == "artifact"]
+    assert uris == [(tmp_path / "model.bin").as_uri()] * 2  # where it was, not where it was kept meanwhile
+
+
+def test_a_large_file_of_another_disk_is_in_the_run_though_it_was_removed_at_once(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        assert Path(elsewhere).stat().st_dev != tmp_path.stat().st_dev
+
+        run(PROGRAM.format(folder=elsewhere, then=REMOVED), environment(tmp_path), tmp_path)
+
+    assert artifacts(tmp_path) == {"first": b"first" * 2**20, "other": b"other" * 2**20}
+
+
+def test_of_a_large_file_no_second_copy_stays(tmp_path: Path) -> None:
+    run(PROGRAM.format(folder=str(tmp_path), then=REMOVED), environment(tmp_path), tmp_path)
+    eventually(lambda: not list(tmp_path.glob("run/*/*")))  # the service has left
+
+    large = [path for path in (tmp_path / "runs").rglob("*") if path.is_file() and path.stat().st_size > 4 * 2**20]
+    assert sorted(path.parent.name for path in large) == ["first", "other"]
+
+
+def test_a_large_file_of_a_job_whose_service_is_elsewhere_is_kept_nowhere(tmp_path: Path) -> None:
+    there = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+
+    run(PROGRAM.format(folder=str(tmp_path), then=REMOVED), environment(tmp_path, there), tmp_path)
+
+    assert not (tmp_path / "runs").exists()
