@@ -15,7 +15,9 @@ import pytest
 
 import otel_ml
 from otel_ml.wire.rendezvous import Service
+from otel_ml_exporters.storage.journal import Journal
 from tests.integration.worker_process import environment, run, start
+from tests.otlp import FakeWriter
 from tests.otlp_server import eventually
 from tests.ports import free_port
 
@@ -108,7 +110,33 @@ def test_of_a_run_of_serve_that_was_killed_recover_says_what_to_do(tmp_path: Pat
     done = otel_ml_command(here, "recover")
 
     assert done.returncode == 1
-    assert f"Start it again: otel-ml serve --dir {tmp_path / 'runs'}" in done.stdout
+    assert f"Start it again as before: otel-ml serve --dir {tmp_path / 'runs'}" in done.stdout
+    assert "in no run yet" not in done.stdout  # it has all of what was acknowledged
+
+
+def test_recover_says_that_a_killed_serve_acknowledged_what_is_in_no_run_yet(tmp_path: Path) -> None:
+    here = environment(tmp_path)
+    with serving(here, free_port()) as service:
+        service.kill()
+        service.wait()
+    journal: Journal[None] = Journal(tmp_path / "runs" / ".service" / "journal.db", lambda entries: None)
+    journal.start()
+    for step in range(3):  # killed before it had made the run's folder
+        body = FakeWriter(experiment="one").step(step, {"loss": 1.0}).SerializeToString()
+        journal.append("metrics", body, None, lambda done: None)
+    journal.close()
+
+    killed = otel_ml_command(here, "recover")
+    with serving(here, free_port()):
+        served = otel_ml_command(here, "recover")
+    (tmp_path / "runs" / "default" / "one" / "state" / "open").unlink()
+    over = otel_ml_command(here, "recover")
+
+    assert killed.returncode == 1
+    assert "`otel-ml serve` acknowledged 3 requests that are in no run yet" in killed.stdout
+    assert f"otel-ml serve --dir {tmp_path / 'runs'}" in killed.stdout
+    assert "Nothing to recover" in served.stdout  # it is alive
+    assert "Nothing to recover" in over.stdout
 
 
 def emptied(path: Path) -> None:

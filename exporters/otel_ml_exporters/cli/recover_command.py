@@ -15,8 +15,9 @@ from otel_ml.explanation import explained
 from otel_ml_exporters.cli.figures import plural, thousands
 from otel_ml_exporters.cli.parameters import dir_option
 from otel_ml_exporters.cli.screen import Screen, screen
+from otel_ml_exporters.env import JOURNAL_DIR
 from otel_ml_exporters.runs.recover import Recovered, recover, send
-from otel_ml_exporters.runs.unfinished import Unfinished, spools_of, unfinished
+from otel_ml_exporters.runs.unfinished import Unfinished, in_no_run, spools_of, unfinished
 from otel_ml_exporters.storage.database import StorageError
 
 __all__ = ["command"]
@@ -40,10 +41,13 @@ def command(base: Path, dry_run: bool, timeout: float) -> None:
     config = Config.from_env()
     base = base.absolute()
     found = unfinished(base)
-    if not found:
+    waiting = in_no_run(base, JOURNAL_DIR.read().value)
+    if not found and not waiting:
         output.line("Nothing to recover: every run on this host is delivered.")
         return
-    left = 0
+    left = int(bool(waiting) and not dry_run)
+    if waiting:
+        output.line(f"`otel-ml serve` acknowledged {plural(waiting, 'request')} that are in no run yet. {_again(base)}")
     for run in found:
         spools = f", {plural(run.spools, 'spool')} of workers" if run.spools else ""
         where = "" if run.base == base else f"; it belongs to {run.folder.path}"
@@ -64,7 +68,11 @@ def command(base: Path, dry_run: bool, timeout: float) -> None:
 def _what_to_do(run: Unfinished) -> str:
     if run.spools:
         return "Set OTEL_EXPORTER_OTLP_ENDPOINT as it was for the job, and run this again while it is up."
-    return f"Start it again: otel-ml serve --dir {run.base}"
+    return _again(run.base)
+
+
+def _again(base: Path) -> str:
+    return f"Start it again as before: otel-ml serve --dir {base}, with its --to and --config"
 
 
 def _sent(run: Unfinished, endpoint: Endpoint, timeout: float, output: Screen) -> bool:

@@ -27,6 +27,7 @@ __all__ = [
     "is_live",
     "is_over_within",
     "records",
+    "requests_after",
 ]
 
 _log = logging.getLogger(__name__)
@@ -58,12 +59,14 @@ class Facts:
 
     Attributes:
         journal: identity of the journal from which its newest entries came; empty before the first.
+        taken: number of the newest of them.
     """
 
     last_seq: int
     exporters: tuple[ExporterMark, ...]
     notices: tuple[str, ...]
     journal: str = ""
+    taken: int = 0
 
 
 def records(run: RunFolder) -> Iterator[Record]:
@@ -125,11 +128,14 @@ def facts(run: RunFolder) -> Facts | None:
 
 def _facts(query: Callable[[str], sqlite3.Cursor]) -> Facts:
     marks = query("SELECT name, seq, lost FROM exporters ORDER BY name").fetchall()
+    said = query("SELECT value FROM facts WHERE name = 'journal'").fetchone()
+    journal, _, taken = said[0].partition(" ") if said else ("", "", "")
     return Facts(
         last_seq=int(query("SELECT COALESCE(MAX(seq), 0) FROM records").fetchone()[0]),
         exporters=tuple(ExporterMark(name, int(seq), sum(json.loads(lost).values())) for name, seq, lost in marks),
         notices=tuple(row[0] for row in query("SELECT sentence FROM notices ORDER BY id")),
-        journal="".join(row[0].partition(" ")[0] for row in query("SELECT value FROM facts WHERE name = 'journal'")),
+        journal=journal,
+        taken=int(taken or 0),
     )
 
 
@@ -142,6 +148,17 @@ def identity_of(journal: Path) -> str:
             return "".join(row[0] for row in connection.execute("SELECT name FROM identity"))
     except sqlite3.DatabaseError:
         return ""
+
+
+def requests_after(journal: Path, number: int) -> int:
+    """Return how many requests after `number` a service left in its journal; 0 where it is alive, or cannot be read."""
+    if not journal.exists():
+        return 0
+    try:
+        with _opened(journal) as connection:
+            return int(connection.execute("SELECT COUNT(*) FROM journal WHERE id > ?", (number,)).fetchone()[0])
+    except sqlite3.DatabaseError:
+        return 0
 
 
 def _whole(run: RunFolder) -> Iterator[Record]:

@@ -12,9 +12,9 @@ from otel_ml.wire.rendezvous import Home, Rendezvous, rendezvous_of, run_folder
 from otel_ml.wire.spool import SUFFIX, read_spool
 from otel_ml_exporters.experiments.environ import remembered
 from otel_ml_exporters.runs.folders import RunFolder, run_folders
-from otel_ml_exporters.runs.source import facts, identity_of, is_live
+from otel_ml_exporters.runs.source import facts, identity_of, is_live, requests_after
 
-__all__ = ["Unfinished", "environment_of", "is_running", "spools_of", "unfinished"]
+__all__ = ["Unfinished", "environment_of", "in_no_run", "is_running", "spools_of", "unfinished"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,21 @@ def unfinished(base: Path) -> list[Unfinished]:
     """
     found = {run.folder.path.resolve(): run for run in (*_of_spools(base), *_of_folders(base))}
     return [run for run in found.values() if not _is_served(run) or (run.is_of_serve and run.spools)]
+
+
+def in_no_run(base: Path, journal_dir: str) -> int:
+    """Return how many requests `otel-ml serve` acknowledged, and was killed before any run had them.
+
+    Args:
+        base: folder of all runs.
+        journal_dir: where journals are, if not there.
+    """
+    journal = (Path(journal_dir) / "service" if journal_dir else base / ".service") / "journal.db"
+    if not requests_after(journal, 0):
+        return 0
+    identity = identity_of(journal)
+    known = [found for found in map(facts, run_folders(base)) if found is not None and found.journal == identity]
+    return requests_after(journal, max((found.taken for found in known), default=0))
 
 
 def spools_of(run_id: str) -> int:
