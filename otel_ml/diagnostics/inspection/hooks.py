@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["hook"]
+__all__ = ["hook", "is_called_again"]
 
 Args = tuple[Any, ...]
 Kwargs = Mapping[str, Any]
@@ -42,11 +42,11 @@ class _Hooks:
     is_due: Callable[[], bool]
 
     def activation(self, _: Any, args: Args, kwargs: Kwargs) -> None:
-        if self.is_due() and not _is_called_again():
-            self.saw(_at(_first_tensor(args, kwargs), args, kwargs))
+        if self.is_due() and not is_called_again():
+            self.saw(_first((args, kwargs)))
 
     def output(self, _: Any, args: Args, output: Any) -> None:
-        if self.is_due() and not _is_called_again():
+        if self.is_due() and not is_called_again():
             self.saw(_first(output))
 
     def gradient(self, _: Any, args: Args, output: Any) -> None:
@@ -54,40 +54,35 @@ class _Hooks:
             _first(output).register_hook(self.saw)
 
     def dgrad(self, layer: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs] | None:
-        place = _first_tensor(args, kwargs)
-        given = _at(place, args, kwargs)
-        if not self.is_due() or not getattr(given, "requires_grad", False):
+        import torch
+
+        given = _first((args, kwargs))
+        # Without gradients, as in the first pass of a reentrant checkpoint, nothing comes back through this call.
+        if not getattr(given, "requires_grad", False) or not torch.is_grad_enabled() or not self.is_due():
             return None
         if getattr(layer, "inplace", False):  # it writes over its input, so nobody else has it; a view's hook is lost
             given.register_hook(self.saw)
             return None
         own = given.view_as(given)  # whose gradient comes through this layer alone
         own.register_hook(self.saw)
-        return _with(own, place, args, kwargs)
+        return _with(own, given, args), dict(zip(kwargs, _with(own, given, kwargs.values()), strict=True))
 
 
-def _is_called_again() -> bool:
+def is_called_again() -> bool:
     """Whether autograd goes backward on this thread, as `torch.utils.checkpoint` itself asks."""
     import torch
 
     return int(torch._C._current_graph_task_id()) != -1  # noqa: SLF001 (there is no public way, since torch 2.0)
 
 
-def _first_tensor(args: Args, kwargs: Kwargs) -> int | str | None:
-    """Return the position or the keyword of the first tensor that a layer is given."""
-    places: tuple[tuple[int | str, Any], ...] = (*enumerate(args), *kwargs.items())
-    return next((place for place, value in places if hasattr(value, "detach")), None)
+def _with(own: Any, given: Any, values: Iterable[Any]) -> Args:
+    """Return the values with `own` wherever `given` is: attention to itself asks whether its inputs are one object."""
+    return tuple(own if value is given else value for value in values)
 
 
-def _at(place: int | str | None, args: Args, kwargs: Kwargs) -> Any:
-    return args[place] if isinstance(place, int) else None if place is None else kwargs[place]
-
-
-def _with(tensor: Any, place: int | str | None, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
-    if isinstance(place, int):
-        return (*args[:place], tensor, *args[place + 1 :]), dict(kwargs)
-    return args, {**kwargs, str(place): tensor}
-
-
-def _first(tensors: Any) -> Any:
-    return tensors[0] if isinstance(tensors, (tuple, list)) and tensors else tensors
+def _first(values: Any) -> Any:
+    """Return the first tensor of what a layer is given or returns, however it is nested; None where there is none."""
+    if hasattr(values, "detach"):
+        return values
+    several = values.values() if isinstance(values, Mapping) else values if isinstance(values, (tuple, list)) else ()
+    return next((found for value in several if (found := _first(value)) is not None), None)

@@ -12,7 +12,7 @@ from otel_ml.diagnostics.dynamics.shards import copies_of, held, rank_here, shar
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.inspection.config import Section, sections_of
 from otel_ml.diagnostics.inspection.dump import Dump
-from otel_ml.diagnostics.inspection.hooks import hook
+from otel_ml.diagnostics.inspection.hooks import hook, is_called_again
 from otel_ml.diagnostics.inspection.text_log import TextLog
 from otel_ml.diagnostics.inspection.watched import Own, Watched
 from otel_ml.exceptions import ConfigError
@@ -67,6 +67,7 @@ class Inspector:
         self._own = dict(statistics or {})
         sections = sections_of(config, statistics=self._own)
         self._counted = 0
+        self._called = 0  # the step in which a layer was called last
         self._ranks = world_size() if ranks is None else ranks
         self._watched = list(self._chosen(model, sections))
         mine = rank_here() if rank is None else rank
@@ -154,7 +155,9 @@ class Inspector:
                 watched.add(held(tensor))
 
         def is_due() -> bool:
-            return watched.rule.schedule.includes(self._step())
+            if not is_called_again():  # else perhaps on a thread of autograd's, where a block `step()` is not known
+                self._called = self._step()
+            return watched.rule.schedule.includes(self._called)
 
         return hook(watched.module, watched.rule.tensor, saw, is_due)
 
