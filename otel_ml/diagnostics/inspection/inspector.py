@@ -164,7 +164,7 @@ class Inspector:
     def _look_at_weights(self, watched: Watched) -> None:
         weight = getattr(watched.module, "weight", None)
         tensor = {"weight": weight, "wgrad": getattr(weight, "grad", None)}.get(watched.rule.tensor)
-        if tensor is not None:
+        if tensor is not None and tensor.is_floating_point():  # codes of a quantised weight are not its numbers
             watched.add(held(tensor))
 
     def _held(self, watched: Watched) -> tuple[int, int]:
