@@ -104,24 +104,6 @@ class Params:
     time: float
     params: Mapping[str, JsonValue]
 
-    def onto(self, earlier: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return what is known after this record: mappings of one name are joined, anything else is the newest.
-
-        Examples:
-            >>> Params(1, 0.0, {"model": {"layers": 2}, "lr": 0.1}).onto({"model": {"width": 64}, "lr": {"start": 1}})
-            {'model': {'width': 64, 'layers': 2}, 'lr': 0.1}
-        """
-        return _joined(earlier, self.params)
-
-
-def _joined(earlier: Mapping[str, JsonValue], later: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    joined = dict(earlier)
-    for name, value in later.items():
-        before = joined.get(name)
-        both = isinstance(before, Mapping) and isinstance(value, Mapping)
-        joined[name] = _joined(before, value) if both else value  # type: ignore[arg-type]  # `both` says so
-    return joined
-
 
 @dataclass(frozen=True, slots=True)
 class Summary:

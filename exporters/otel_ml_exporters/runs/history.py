@@ -59,7 +59,7 @@ class History:
             return
         self.others[type(record).__name__] += 1
         if isinstance(record, Params):
-            self.params = record.onto(self.params)
+            self.params.update(record.params)
         elif isinstance(record, Summary):
             self.summary.update(record.values)
         elif isinstance(record, Artifact):

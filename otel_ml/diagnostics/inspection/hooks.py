@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from otel_ml.once import guard
+
 __all__ = ["hook", "is_called_again"]
 
 Args = tuple[Any, ...]
@@ -28,10 +30,23 @@ def hook(module: Any, tensor: str, saw: Callable[[Any], None], is_due: Callable[
     import torch
 
     # A compiled model breaks its graph here; it would be compiled again at every step, whose number it depends on.
-    called = torch.compiler.disable(getattr(_Hooks(saw, is_due), tensor))
+    called = torch.compiler.disable(_harmless(getattr(_Hooks(saw, is_due), tensor)))
     if tensor in {"activation", "dgrad"}:  # before the call: a layer that works in place leaves its output there
         return module.register_forward_pre_hook(called, with_kwargs=True)
     return module.register_forward_hook(called)
+
+
+def _harmless(look: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a hook fail without the pass that it looks at, which then goes on as if there were none."""
+
+    def called(*given: Any) -> Any:
+        try:
+            return look(*given)
+        except Exception as error:  # noqa: BLE001 - the boundary to the user's layers
+            guard.failed("Inspector", error)
+            return None
+
+    return called
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +66,7 @@ class _Hooks:
 
     def gradient(self, _: Any, args: Args, output: Any) -> None:
         if self.is_due() and getattr(_first(output), "requires_grad", False):
-            _first(output).register_hook(self.saw)
+            _first(output).register_hook(_harmless(self.saw))
 
     def dgrad(self, layer: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs] | None:
         import torch
@@ -61,10 +76,10 @@ class _Hooks:
         if not getattr(given, "requires_grad", False) or not torch.is_grad_enabled() or not self.is_due():
             return None
         if getattr(layer, "inplace", False):  # it writes over its input, so nobody else has it; a view's hook is lost
-            given.register_hook(self.saw)
+            given.register_hook(_harmless(self.saw))
             return None
         own = given.view_as(given)  # whose gradient comes through this layer alone
-        own.register_hook(self.saw)
+        own.register_hook(_harmless(self.saw))
         return _with(own, given, args), dict(zip(kwargs, _with(own, given, kwargs.values()), strict=True))
 
 

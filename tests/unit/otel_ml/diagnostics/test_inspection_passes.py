@@ -122,12 +122,16 @@ def test_a_layer_that_is_called_with_names_is_seen_as_one_that_is_not(otel_ml_ca
 
 def test_the_activation_of_a_layer_that_works_in_place_is_what_it_was_given(otel_ml_capture: Capture) -> None:
     net = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU(inplace=True))
-    inspector = Inspector(net, config("1", ["activation", "output"], "min"))
+    tensors = ["activation", "output", "gradient", "dgrad"]
+    inspector = Inspector(net, config("1", tensors, "l1_norm"))
     otel_ml.set_step(0)
-    net(torch.tensor([[-3.0, 2.0]]))
+    net(torch.tensor([-3.0, 2.0], requires_grad=True) * 1.0).square().mean().backward()
     inspector.step()
 
-    assert shown(otel_ml_capture) == {"inspect/1/activation/min": [-3.0], "inspect/1/output/min": [0.0]}
+    norms = dict(zip(tensors, (5.0, 2.0, 2.0, 2.0), strict=True))
+    assert {tensor: otel_ml_capture.values(f"inspect/1/{tensor}/l1_norm") for tensor in tensors} == {
+        tensor: [norm] for tensor, norm in norms.items()
+    }
 
 
 def test_layers_may_take_and_return_several_things(otel_ml_capture: Capture) -> None:
@@ -197,3 +201,45 @@ def test_codes_of_a_quantised_weight_are_not_taken_for_its_numbers(otel_ml_captu
     inspector.step()
 
     assert set(shown(otel_ml_capture)) == {"inspect/0/weight/max"}
+
+
+def test_a_layer_that_returns_what_only_looks_like_a_tensor_hurts_no_pass(otel_ml_capture: Capture) -> None:
+    class Lookalike:
+        requires_grad = True
+
+        def detach(self) -> Lookalike:
+            return self
+
+    class Odd(torch.nn.Module):
+        def forward(self, _: object) -> Lookalike:
+            return Lookalike()
+
+    net = torch.nn.Sequential()
+    net.add_module("odd", Odd())
+    inspector = Inspector(net, config("odd", ["activation", "output", "gradient", "dgrad"], "max"))
+    otel_ml.set_step(0)
+
+    assert isinstance(net(Lookalike()), Lookalike)
+    inspector.step()
+
+    assert shown(otel_ml_capture) == {}
+    assert any("AttributeError" in notice for notice in otel_ml_capture.notices)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # of torch's compiler itself
+def test_a_compiled_model_is_seen_and_is_not_compiled_again_at_every_step(otel_ml_capture: Capture) -> None:
+    net = Net(directly)
+    compiled = torch.compile(net, backend="eager")
+    inspector = Inspector(net, config(r"blocks\.0", ["activation", "output", "gradient", "dgrad"], "l1_norm"))
+    batches = [torch.randn(5, 4, requires_grad=True) for _ in range(4)]
+    graphs = []
+    for step, batch in enumerate(batches):
+        otel_ml.set_step(step)
+        compiled(batch).square().mean().backward()
+        inspector.step()
+        graphs.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+
+    assert len(set(graphs)) == 1
+    norms = [float(batch.detach().abs().sum()) for batch in batches]
+    assert otel_ml_capture.values("inspect/blocks.0/activation/l1_norm") == pytest.approx(norms)
+    assert len(otel_ml_capture.values("inspect/blocks.0/dgrad/l1_norm")) == len(batches)
