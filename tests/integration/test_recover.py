@@ -220,9 +220,7 @@ def test_what_a_job_with_a_wrong_token_recorded_is_kept_until_recover_has_the_ri
         _, said = run(program, {**there, "OTEL_ML_TOKEN": "a wrong one"}, tmp_path)
         still_wrong = otel_ml_command({**there, "OTEL_ML_TOKEN": "a wrong one"}, "recover")
         done = otel_ml_command({**there, "OTEL_ML_TOKEN": "the right one"}, "recover")
-        eventually(
-            lambda: otel_ml.read(tmp_path / "runs" / "exp" / "one").get("x") == ([0, 1, 2, 3, 4], [0, 1, 2, 3, 4])
-        )
+        eventually(lambda: written(tmp_path).get("x") == ([0, 1, 2, 3, 4], [0, 1, 2, 3, 4]))
 
     assert "The receiver does not take the credentials of this process: HTTP 401" in said
     assert "not acknowledged" in said
