@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakMethod
 
 from otel_ml.once import guard
 
-__all__ = ["hook", "is_called_again"]
+__all__ = ["hook", "hook_passes", "hook_updates", "is_called_again"]
 
 Args = tuple[Any, ...]
 Kwargs = Mapping[str, Any]
@@ -34,6 +35,38 @@ def hook(module: Any, tensor: str, saw: Callable[[Any], None], is_due: Callable[
     if tensor in {"activation", "dgrad"}:  # before the call: a layer that works in place leaves its output there
         return module.register_forward_pre_hook(called, with_kwargs=True)
     return module.register_forward_hook(called)
+
+
+def hook_passes(model: Any, begins: Callable[[bool], None]) -> Any:
+    """Tell `begins` of each pass through a whole model, and whether it is made with gradients; return its handle."""
+    import torch
+
+    def called(*_: Any) -> None:
+        if not is_called_again():
+            begins(torch.is_grad_enabled())
+
+    return model.register_forward_pre_hook(torch.compiler.disable(_harmless(called)))
+
+
+def hook_updates(updates: Callable[[frozenset[int]], None]) -> Any:
+    """Tell `updates` of all parameters, by `id()`, that an optimizer of torch is about to change; return the handle.
+
+    Their gradients are complete then, unscaled and clipped. A loop may empty them before its step ends.
+
+    Args:
+        updates: a method. Torch keeps one list of such hooks for all optimizers; it does not keep the method's object.
+    """
+    import torch
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+    method = WeakMethod(updates)
+
+    def called(optimizer: Any, *_: Any) -> None:
+        tell = method()
+        if tell is not None:
+            tell(frozenset(id(parameter) for group in optimizer.param_groups for parameter in group["params"]))
+
+    return register_optimizer_step_pre_hook(torch.compiler.disable(_harmless(called)))
 
 
 def _harmless(look: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
@@ -12,7 +13,7 @@ from otel_ml.diagnostics.dynamics.shards import copies_of, held, rank_here, shar
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.inspection.config import Section, sections_of
 from otel_ml.diagnostics.inspection.dump import Dump
-from otel_ml.diagnostics.inspection.hooks import hook, is_called_again
+from otel_ml.diagnostics.inspection.hooks import hook, hook_passes, hook_updates, is_called_again
 from otel_ml.diagnostics.inspection.text_log import TextLog
 from otel_ml.diagnostics.inspection.watched import Own, Watched
 from otel_ml.exceptions import ConfigError
@@ -28,6 +29,10 @@ class Inspector:
 
     Call `step()` at the end of every step: what micro-batches of the step showed is one value then. Nothing waits for
     the device, and no collective is made: ranks merge in the service.
+
+    Gradients of weights are those that one of torch's optimizers is about to use, and where there is none those of the
+    step's end. A pass without gradients counts only while the model has made none with them: validation is not mixed
+    into training, and a model that generates is seen all the same.
 
     Args:
         model: a `torch.nn.Module`; its layers are `model.named_modules()`.
@@ -68,12 +73,14 @@ class Inspector:
         sections = sections_of(config, statistics=self._own)
         self._counted = 0
         self._called = 0  # the step in which a layer was called last
+        self._has_learned = False
+        self._is_learning = True  # in the newest pass through the model
         self._ranks = world_size() if ranks is None else ranks
         self._watched = list(self._chosen(model, sections))
         mine = rank_here() if rank is None else rank
         self._dump = self._dump_to(log_dir, mine)
         self._log = None if log_dir is None else TextLog(Path(log_dir), mine)
-        self._handles = [self._hook(watched) for watched in self._watched if watched.rule.tensor not in _OF_PARAMETERS]
+        self._handles = [*self._hooks(model)]
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -149,6 +156,23 @@ class Inspector:
                 if taken.get(name) == section.name:
                     yield from (Watched(name, module, rule, self._own) for rule in section.rules)
 
+    def _hooks(self, model: Any) -> Iterator[Any]:
+        by_pass = [watched for watched in self._watched if watched.rule.tensor not in _OF_PARAMETERS]
+        if by_pass:
+            yield hook_passes(model, self._begin_pass)
+            yield from (self._hook(watched) for watched in by_pass)
+        if any(watched.rule.tensor == "wgrad" for watched in self._watched):
+            handle = hook_updates(self._look_at_gradients)
+            weakref.finalize(self, handle.remove)
+            yield handle
+
+    def _begin_pass(self, has_gradients: bool) -> None:
+        self._is_learning = has_gradients
+        if has_gradients and not self._has_learned:
+            self._has_learned = True
+            for watched in self._watched:  # what a first look whether validation works has shown
+                watched.forget()
+
     def _hook(self, watched: Watched) -> Any:
         def saw(tensor: Any) -> None:
             if hasattr(tensor, "detach") and tensor.is_floating_point():
@@ -157,15 +181,30 @@ class Inspector:
         def is_due() -> bool:
             if not is_called_again():  # else perhaps on a thread of autograd's, where a block `step()` is not known
                 self._called = self._step()
-            return watched.rule.schedule.includes(self._called)
+            return self._is_counted() and watched.rule.schedule.includes(self._called)
 
         return hook(watched.module, watched.rule.tensor, saw, is_due)
 
+    def _is_counted(self) -> bool:
+        import torch
+
+        # The first pass of a reentrant checkpoint is without gradients, and a layer may be called without its model.
+        return self._is_learning or not self._has_learned or torch.is_grad_enabled()
+
+    def _look_at_gradients(self, updated: frozenset[int]) -> None:
+        """See the gradients of the weights that an optimizer is about to change."""
+        index = self._step()
+        for watched in self._watched:
+            weight: Any = getattr(watched.module, "weight", None)
+            if watched.rule.tensor == "wgrad" and id(weight) in updated and watched.rule.schedule.includes(index):
+                _see(watched, weight.grad)
+
     def _look_at_weights(self, watched: Watched) -> None:
         weight = getattr(watched.module, "weight", None)
-        tensor = {"weight": weight, "wgrad": getattr(weight, "grad", None)}.get(watched.rule.tensor)
-        if tensor is not None and tensor.is_floating_point():  # codes of a quantised weight are not its numbers
-            watched.add(held(tensor))
+        if watched.rule.tensor == "weight":
+            _see(watched, weight)
+        elif watched.rule.tensor == "wgrad" and not watched.is_seen:  # by an optimizer that is none of torch's
+            _see(watched, getattr(weight, "grad", None))
 
     def _held(self, watched: Watched) -> tuple[int, int]:
         """Return how many ranks hold the same tensor, and how many different ones there are."""
@@ -173,6 +212,11 @@ class Inspector:
             return 1, self._ranks
         weight = getattr(watched.module, "weight", None)  # not every layer has one
         return copies_of(weight, self._ranks) or 1, shards_of(weight) or 1
+
+
+def _see(watched: Watched, tensor: Any) -> None:
+    if tensor is not None and tensor.is_floating_point():  # codes of a quantised weight are not its numbers
+        watched.add(held(tensor))
 
 
 def _is_stepping() -> bool:

@@ -87,7 +87,22 @@ class Watched:
         yield from self._users
         if self._amax is not None:
             self._delayed.add(self._amax)
-        self._forget()
+        self._forget_values()
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether anything was seen since the last time."""
+        found = (self._plain, self._ranges, self._fp8, self._users, self._whole)
+        return self._is_empty or any(found)
+
+    def forget(self) -> None:
+        """Forget what was seen since the last time."""
+        self._forget_values()
+        self._whole = []
+
+    def _forget_values(self) -> None:
+        self._plain, self._fp8, self._users, self._amax = None, {}, [], None
+        self._is_empty, self._ranges = False, {}
 
     def take_whole(self) -> list[tuple[Any, Any]]:
         """Return the copies of whole tensors since the last time, one a micro-batch."""
@@ -112,10 +127,6 @@ class Watched:
         if recipe == "fp8_delayed_scaling":
             amax = tensor.detach().float().abs().max()
             self._amax = amax if self._amax is None else self._amax.maximum(amax)
-
-    def _forget(self) -> None:
-        self._plain, self._fp8, self._users, self._amax = None, {}, [], None
-        self._is_empty, self._ranges = False, {}
 
 
 def _prefix(stat: str) -> str:
