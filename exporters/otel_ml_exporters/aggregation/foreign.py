@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,15 +15,17 @@ from otel_ml_exporters.aggregation.fold import COUNT, MAX, SUM
 from otel_ml_exporters.aggregation.identities import Place, PointIdentities
 from otel_ml_exporters.aggregation.lanes import Tally
 from otel_ml_exporters.aggregation.observation import (
+    ForeignKind,
     ForeignPoint,
     ForeignPoints,
     Kind,
     Partials,
     SeriesKey,
 )
-from otel_ml_exporters.aggregation.piece import Piece
+from otel_ml_exporters.aggregation.piece import Piece, Shape
 from otel_ml_exporters.aggregation.room import Room
 from otel_ml_exporters.aggregation.run_state import RunState
+from otel_ml_exporters.aggregation.samples import Samples
 from otel_ml_exporters.aggregation.steps import Steps
 from otel_ml_exporters.aggregation.streams import Fresh, Streams, whole_of
 from otel_ml_exporters.aggregation.writer_state import WriterState
@@ -39,6 +42,9 @@ _REDUCTIONS = {
     "exponential": Reduction(("mean",)),
 }
 
+_OVERFLOW = ("otel.metric.overflow", "true")
+"""On the point of all sets of attributes above an SDK's limit (OpenTelemetry's Metrics SDK, «Cardinality limits»)."""
+
 _SPREAD = Reduction(("mean", "p50", "p90", "p99"))
 """What a scraped histogram is asked for."""
 
@@ -53,6 +59,7 @@ class Foreign:
         self.streams = Streams(run)
         self._budget = SeriesBudget(run.settings)
         self._identities = PointIdentities()
+        self._samples = Samples()
 
     def point(self, writer: WriterState, point: ForeignPoint) -> None:
         """Take one point."""
@@ -70,8 +77,9 @@ class Foreign:
             tally.duplicate += 1
             return
         fresh = self._fresh(writer, point)
-        if fresh is None or (fresh.stats[0, COUNT] == 0):
+        if fresh is None or fresh.stats[0, COUNT] == 0 or self._is_sent_again(writer, point, axis):
             tally.ignored += 1
+            writer.lived(point.time_ns, self._run.now)
             return
         piece = self._piece(writer, point, fresh)
         if point.step is None:
@@ -97,7 +105,7 @@ class Foreign:
         partials = partials if len(rows) == count else partials.some(rows)
         newest = partials.newest_ns
         shape = run.shapes.of(partials.series)
-        reduction = sent.reduction or _REDUCTIONS[sent.kind]
+        reduction = _reduction_of(sent.kind, sent.reduction)
         # Points have no running number: their time puts them in order.
         piece = Piece(writer.source, newest, reduction, shape, partials, newest)
         self._steps.points(writer, sent, piece, axis, sent.step)
@@ -113,13 +121,36 @@ class Foreign:
         is_new = run.recent.add_digests([digests[row] for row in rows], run.now)
         fresh = [row for row, new in zip(rows, is_new, strict=True) if new]
         tally.duplicate += len(rows) - len(fresh)
-        filled = [row for row in fresh if counts[row] != 0]
-        tally.ignored += len(fresh) - len(filled)
-        return filled
+        repeated = self._sent_again(writer, sent, axis, shape)
+        news = [row for row in fresh if counts[row] != 0 and not repeated[row]]
+        tally.ignored += len(fresh) - len(news)
+        if fresh and not news:
+            writer.lived(partials.newest_ns, run.now)
+        return news
+
+    def _sent_again(self, writer: WriterState, sent: ForeignPoints, axis: str, shape: Shape) -> Sequence[bool]:
+        """Return which of them are samples of a closed step that say what the ones before said."""
+        partials = sent.partials
+        if sent.kind != "gauge":
+            return [False] * len(partials.series)
+        place = Place(writer.number, sent.scope, axis)
+        found = self._samples.repeated(place, shape, sent.step, partials.newest_ns, partials.stats[:, SUM])
+        closed = self._steps.is_closed(writer, axis, sent.step)
+        return [closed and repeated for repeated in found.tolist()]
+
+    def _is_sent_again(self, writer: WriterState, point: ForeignPoint, axis: str) -> bool:
+        if point.step is None or not (point.kind == "gauge" or _is_level(point)):
+            return False
+        shape = self._run.shapes.of(point.partials.series)
+        place = Place(writer.number, point.scope, axis)
+        found = self._samples.repeated(place, shape, point.step, point.time_ns, point.partials.stats[:, SUM])
+        return bool(found[0]) and self._steps.is_closed(writer, axis, point.step)
 
     def _is_admitted(self, point: ForeignPoint, tally: Tally) -> bool:
         if point.step is not None:
             return self._room.series(point.writer.role, point.metric, point.attributes)
+        if _OVERFLOW in point.attributes:
+            self._say_that_steps_are_lost(point)
         verdict = self._budget.verdict(point)
         if verdict == "denied":
             tally.ignored += 1
@@ -132,6 +163,15 @@ class Foreign:
                 "Name what you need in otel-ml.yaml: scraped: {allow: [...], deny: [...]}.",
             )
         return verdict == "taken"
+
+    def _say_that_steps_are_lost(self, point: ForeignPoint) -> None:
+        sender = f"{point.writer.role} {point.writer.rank}"
+        self._run.output.say(
+            "sdk-overflow",
+            f"The OpenTelemetry SDK of {sender} keeps only so many sets of attributes a metric, and {point.metric!r} "
+            "has more: what it recorded beyond them has lost its step (otel.metric.overflow). "
+            "Export with delta temporality, which forgets each step that was sent.",
+        )
 
     def _origin(self, start_ns: int, time_ns: int) -> int:
         """Where a run without writers of ours begins: with the stream, unless that is much older than the run."""
@@ -153,7 +193,7 @@ class Foreign:
         shape = self._run.shapes.of((SeriesKey(name, point.attributes, kind),))
         times = np.array([[point.time_ns, point.time_ns]], dtype=np.int64)
         buckets = None if fresh.buckets is None else (fresh.buckets,)
-        reduction = _of_level(asked) if _is_level(point) else asked or _REDUCTIONS[point.kind]
+        reduction = _of_level(asked) if _is_level(point) else _reduction_of(point.kind, asked)
         partials = Partials(shape.series, stats, times, buckets)
         # Points have no running number: their time puts them in order.
         return Piece(writer.source, point.time_ns, reduction, shape, partials, point.time_ns)
@@ -175,8 +215,17 @@ def _is_level(point: ForeignPoint) -> bool:
 
 def _of_level(asked: Reduction | None) -> Reduction:
     """Return the reduction of a level: its sum is over processes, never over the exports of one."""
+    return _LEVEL if asked is None else _once_a_process(asked)
+
+
+def _reduction_of(kind: ForeignKind, asked: Reduction | None) -> Reduction:
+    """Return how points are reduced; how often a gauge was exported does not count in its sum either."""
     if asked is None:
-        return _LEVEL
+        return _REDUCTIONS[kind]
+    return _once_a_process(asked) if kind == "gauge" else asked
+
+
+def _once_a_process(asked: Reduction) -> Reduction:
     return replace(asked, within="last") if asked.within is None and "sum" in asked.across else asked
 
 

@@ -224,6 +224,10 @@ class Lane:
         """Whether `step` belongs to a later attempt."""
         return self.fence is not None and step >= self.fence
 
+    def has_closed(self, step: int) -> bool:
+        """Whether what comes for `step` is late."""
+        return self.last_closed is not None and step <= self.last_closed and step not in self.open
+
     def insert(self, unit: Unit) -> None:
         """Open a unit."""
         place = bisect_right(self.order, unit.step)

@@ -285,7 +285,7 @@ class Placing:
         return mine
 
     def _target(self, lane: Lane, step: int) -> Unit:
-        if step not in lane.open and lane.last_closed is not None and step <= lane.last_closed:
+        if lane.has_closed(step):
             return self._late.kept(lane, step)
         if step not in lane.open:
             lane.insert(self._run.new_unit(lane, step))

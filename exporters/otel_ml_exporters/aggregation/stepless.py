@@ -88,7 +88,7 @@ class Stepless:
         self._steps.keep(lane, unit, piece)
 
     def _to_window(self, lane: Lane, window: int, width: float, piece: Piece, sent: Sent) -> None:
-        if lane.last_closed is not None and window <= lane.last_closed and window not in lane.open:
+        if lane.has_closed(window):
             self._steps.late.add(lane, window, piece, sent)
             return
         unit = self._steps.unit(lane, window)

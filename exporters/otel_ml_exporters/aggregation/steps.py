@@ -46,7 +46,7 @@ class Steps:
             return
         self._progress(writer, lane).deliver(step, self._run.active)
         self._settle_membership(writer, lane)
-        if lane.last_closed is not None and step <= lane.last_closed and step not in lane.open:
+        if lane.has_closed(step):
             self.late.add(lane, step, piece, sent)
         else:
             unit = self.unit(lane, step)
@@ -55,6 +55,11 @@ class Steps:
             self.keep(lane, unit, piece)
         if not writer.native:
             lane.pass_step(step - 1, self._run.active)
+
+    def is_closed(self, writer: WriterState, axis: str, step: int) -> bool:
+        """Whether a step is closed where this writer delivers."""
+        number = writer.lanes.get(axis)
+        return number is not None and self._run.lanes.all[number].has_closed(step)
 
     def manifest(self, writer: WriterState, manifest: Manifest) -> None:
         """Note that a writer is done with a step."""
@@ -69,7 +74,7 @@ class Steps:
             progress.done_through = max(progress.done_through, step)
         else:
             progress.manifests.append((manifest.seq, step))
-        if lane.last_closed is not None and step <= lane.last_closed and step not in lane.open:
+        if lane.has_closed(step):
             self.late.manifest(lane, writer.number, manifest)
         else:
             unit = self.unit(lane, step)

@@ -69,6 +69,9 @@ class Streams:
         before = self.known.get(key)
         if before is not None and point.time_ns <= before.time_ns:
             return None
+        if before is not None and _says_the_same(point, before):
+            self._refresh(key, before)
+            return None
         self._keep(key, point)
         whole = whole_of(point)
         if before is None:
@@ -76,10 +79,16 @@ class Streams:
         restarted = point.start_ns > before.start_ns or _lower(point, before)
         return whole if restarted else _difference(point, whole, before)
 
-    def level(self, writer: int, point: ForeignPoint) -> Fresh:
-        """Return the level of a whole process: what each of its meters said last of this up-down counter, added up."""
+    def level(self, writer: int, point: ForeignPoint) -> Fresh | None:
+        """Return the level of a whole process: what each of its meters said last of this up-down counter, added up.
+
+        None where that is no news.
+        """
         key = key_of(writer, point)
         before = self.known.get(key)
+        if before is not None and _says_the_same(point, before):
+            self._refresh(key, before)
+            return None
         if before is None or point.time_ns > before.time_ns:
             self._keep(key, point)
         self._note_scope(key)
@@ -119,6 +128,12 @@ class Streams:
         self.known[key] = Stream(point.start_ns, point.time_ns, tuple(stats[0].tolist()), buckets, self._run.now)
         self.changed[key] = None
 
+    def _refresh(self, key: StreamKey, stream: Stream) -> None:
+        """Keep one that is sent again and again; what is committed of it need not be newer than is remembered."""
+        if self._run.now - stream.received_at > self._run.settings.identity_memory_s / 4:
+            self.known[key] = stream._replace(received_at=self._run.now)
+            self.changed[key] = None
+
     def _forget_oldest(self) -> None:
         """Let go of the older half, of those of single steps if there are any; their next point counts from zero."""
         candidates = [key for key in self.known if key.step is not None] or list(self.known)
@@ -146,6 +161,13 @@ def key_of(writer: int, point: ForeignPoint) -> StreamKey:
 def whole_of(point: ForeignPoint) -> Fresh:
     """Return what a point says of the whole life of its stream."""
     return Fresh(point.partials.stats, point.partials.buckets[0] if point.partials.buckets is not None else None)
+
+
+def _says_the_same(point: ForeignPoint, before: Stream) -> bool:
+    """Whether a point at a step is the one before it, sent once more: an SDK that accumulates sends all it ever had."""
+    sent = point.partials.stats[0, [COUNT, SUM]]
+    known = (before.stats[COUNT], before.stats[SUM])
+    return point.step is not None and point.start_ns == before.start_ns and tuple(sent.tolist()) == known
 
 
 def _lower(point: ForeignPoint, before: Stream) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import pytest
+from opentelemetry import metrics
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.metrics import Meter
 from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider, UpDownCounter
@@ -12,6 +13,7 @@ from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMet
 from opentelemetry.sdk.metrics.view import Aggregation, ExponentialBucketHistogramAggregation
 from opentelemetry.sdk.resources import Resource
 
+from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.aggregation.streams import MAX_METERS
 from otel_ml_exporters.receiver.decode import Decoder
 from tests.strategies import START, Service
@@ -63,6 +65,22 @@ class Sdk:
 
 def at(step: int, reduction: str) -> Where:
     return {"ml.step": step, "ml.reduction": reduction}
+
+
+def _counter(meter: Meter) -> metrics.Counter:
+    return meter.create_counter("tokens")
+
+
+def _histogram(meter: Meter) -> metrics.Histogram:
+    return meter.create_histogram("loss")
+
+
+def _up_down_counter(meter: Meter) -> metrics.UpDownCounter:
+    return meter.create_up_down_counter("queue")
+
+
+def _gauge(meter: Meter) -> metrics._Gauge:
+    return meter.create_gauge("rate")
 
 
 def ended(service: Service) -> dict[int, dict[str, float]]:
@@ -132,6 +150,96 @@ def test_a_level_that_is_exported_again_after_its_step_has_closed_changes_nothin
 
     assert ended(service) == {step: {"queue": 5.0 + step} for step in range(4)}
     assert service.amendments == 0
+
+
+@pytest.mark.parametrize("retained_steps", [1024, 2])
+def test_what_an_sdk_sends_again_of_closed_steps_is_no_news(retained_steps: int) -> None:
+    service, ranks = Service(EngineSettings(retained_steps=retained_steps)), [Sdk(0), Sdk(1), Sdk(2)]
+    meters = [rank.meter("a") for rank in ranks]
+    tokens, losses = ([make(meter) for meter in meters] for make in (_counter, _histogram))
+    queues, rates = ([make(meter) for meter in meters] for make in (_up_down_counter, _gauge))
+    levels = [meter.create_up_down_counter("level") for meter in meters]
+
+    for step in range(12):
+        for rank, sdk in enumerate(ranks):
+            tokens[rank].add(100, at(step, "sum"))
+            losses[rank].record(0.1 * rank + step, at(step, "mean"))
+            queues[rank].add(rank + step, at(step, "sum"))
+            levels[rank].add(rank, at(step, "mean"))
+            rates[rank].set(0.1 * step, at(step, "mean"))
+            sdk.export(service)
+    service.wait(400)
+
+    counts = service.engine.status.counts
+    assert (service.amendments, counts.amended, counts.too_late) == (0, 0, 0)
+    assert [row["tokens"] for row in service.rows().values()] == [300.0] * 12
+    assert [row["loss"] for row in service.rows().values()] == pytest.approx([0.1 + step for step in range(12)])
+    assert [row["queue"] for row in service.rows().values()] == [3.0 + 3 * step for step in range(12)]
+    assert [row["level"] for row in service.rows().values()] == [1.0] * 12
+    assert [row["rate"] for row in service.rows().values()] == pytest.approx([0.1 * step for step in range(12)])
+
+
+def test_what_an_sdk_adds_to_a_closed_step_is_late_and_counts_once() -> None:
+    service, sdk = Service(), Sdk()
+    tokens, rate = _counter(sdk.meter("a")), _gauge(sdk.meter("a"))
+
+    for step in range(4):
+        tokens.add(100, at(step, "sum"))
+        rate.set(0.5, at(step, "max"))
+        sdk.export(service)
+    tokens.add(7, at(0, "sum"))
+    rate.set(0.75, at(0, "max"))
+    for _ in range(3):
+        sdk.export(service)
+        service.wait(20)
+
+    assert ended(service)[0] == {"tokens": 107.0, "rate": 0.75}
+    assert service.amendments == 1
+
+
+def test_a_stream_that_an_sdk_keeps_sending_is_never_taken_for_a_new_one() -> None:
+    service, sdk = Service(EngineSettings(identity_memory_s=40.0)), Sdk()
+    tokens = _counter(sdk.meter("a"))
+
+    for step in range(2):
+        tokens.add(100, at(step, "sum"))
+        sdk.export(service)
+    for _ in range(150):
+        sdk.export(service)
+        service.restart()
+
+    assert ended(service) == {0: {"tokens": 100.0}, 1: {"tokens": 100.0}}
+    assert service.amendments == 0
+
+
+def test_that_an_sdk_has_no_room_for_more_steps_is_said_once() -> None:
+    service, sdk = Service(), Sdk()
+    tokens = _counter(sdk.meter("a"))
+
+    for step in range(2_010):  # opentelemetry-python keeps 2,000 sets of attributes
+        tokens.add(100, at(step, "sum"))
+    for _ in range(2):
+        sdk.export(service)
+
+    rows = ended(service)
+    assert set(rows) == set(range(2_000))
+    said = [notice for notice in service.notices if "otel.metric.overflow" in notice]
+    assert len(said) == 1
+    assert "'tokens' has more" in said[0]
+    assert "delta temporality" in said[0]
+
+
+@pytest.mark.parametrize("exports", [1, 3])
+def test_the_sum_of_a_gauge_is_over_processes_not_over_exports(exports: int) -> None:
+    service, ranks = Service(), [Sdk(0), Sdk(1)]
+    free = [_gauge(rank.meter("a")) for rank in ranks]
+
+    for export in range(exports):
+        for rank, sdk in enumerate(ranks):
+            free[rank].set(10.0 * rank + export - exports, at(0, "sum"))
+            sdk.export(service)
+
+    assert ended(service) == {0: {"rate": 8.0}}
 
 
 def test_levels_of_two_meters_add_up() -> None:
