@@ -165,11 +165,10 @@ class Foreign:
         return verdict == "taken"
 
     def _say_that_steps_are_lost(self, point: ForeignPoint) -> None:
-        sender = f"{point.writer.role} {point.writer.rank}"
         self._run.output.say(
             "sdk-overflow",
-            f"The OpenTelemetry SDK of {sender} keeps only so many sets of attributes a metric, and {point.metric!r} "
-            "has more: what it recorded beyond them has lost its step (otel.metric.overflow). "
+            f"An OpenTelemetry SDK of role {point.writer.role!r} has more steps than it keeps apart (2,000 by default): "
+            "what it records beyond them arrives without a step (otel.metric.overflow). "
             "Export with delta temporality, which forgets each step that was sent.",
         )
 

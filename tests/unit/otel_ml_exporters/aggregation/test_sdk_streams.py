@@ -213,19 +213,21 @@ def test_a_stream_that_an_sdk_keeps_sending_is_never_taken_for_a_new_one() -> No
 
 
 def test_that_an_sdk_has_no_room_for_more_steps_is_said_once() -> None:
-    service, sdk = Service(), Sdk()
-    tokens = _counter(sdk.meter("a"))
+    service, ranks = Service(), [Sdk(0), Sdk(1)]
+    meters = [rank.meter("a") for rank in ranks]
+    counters = [make(meter) for meter in meters for make in (_counter, _up_down_counter)]
 
     for step in range(2_010):  # opentelemetry-python keeps 2,000 sets of attributes
-        tokens.add(100, at(step, "sum"))
-    for _ in range(2):
-        sdk.export(service)
+        for counter in counters:
+            counter.add(100, at(step, "sum"))
+    for rank in ranks * 2:
+        rank.export(service)
 
     rows = ended(service)
     assert set(rows) == set(range(2_000))
     said = [notice for notice in service.notices if "otel.metric.overflow" in notice]
     assert len(said) == 1
-    assert "'tokens' has more" in said[0]
+    assert "'trainer' has more steps than it keeps apart" in said[0]
     assert "delta temporality" in said[0]
 
 
