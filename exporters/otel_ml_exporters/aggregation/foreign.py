@@ -167,7 +167,7 @@ class Foreign:
     def _say_that_steps_are_lost(self, point: ForeignPoint) -> None:
         self._run.output.say(
             "sdk-overflow",
-            f"An OpenTelemetry SDK of role {point.writer.role!r} has more steps than it keeps apart (2,000 by default): "
+            f"An OpenTelemetry SDK of role {point.writer.role!r} has more steps than it keeps (2,000 by default): "
             "what it records beyond them arrives without a step (otel.metric.overflow). "
             "Export with delta temporality, which forgets each step that was sent.",
         )
