@@ -126,15 +126,20 @@ class FakeWriter:
         return self.seq
 
 
-def foreign(points: Sequence[Mapping[str, Any]], resource: Mapping[str, Any] | None = None) -> Any:
-    """Return gauges of another SDK: each point has `name`, `value` and any attributes."""
+def foreign(
+    points: Sequence[Mapping[str, Any]], resource: Mapping[str, Any] | None = None, *, kind: str = "gauge"
+) -> Any:
+    """Return gauges of another SDK, or sums of deltas: each point has `name`, `value` and any attributes."""
     request = ExportMetricsServiceRequest()
     found = request.resource_metrics.add()
     set_attributes(found.resource.attributes, {"ml.experiment.id": "run-1"} if resource is None else resource)
     scope = found.scope_metrics.add()
     scope.scope.name = "my.library"
     for given in points:
-        point = scope.metrics.add(name=given["name"]).gauge.data_points.add(as_double=given["value"])
+        data = getattr(scope.metrics.add(name=given["name"]), kind)
+        if kind == "sum":
+            data.aggregation_temporality, data.is_monotonic = 1, True
+        point = data.data_points.add(as_double=given["value"])
         point.time_unix_nano = START
         set_attributes(point.attributes, {key: v for key, v in given.items() if key not in {"name", "value"}})
     return request

@@ -27,8 +27,9 @@ def write_run(
     outbox.commit(Commit(records=records))
     outbox.close()
     for name in exporters:
-        exporter = exporter_class(name)()
-        exporter.start(RunInfo(id=run_id, experiment=experiment, name=run_id, dir=run.path, started_at=1000.0))
+        exporter = exporter_class(name.partition("/")[0])()
+        about = RunInfo(id=run_id, experiment=experiment, name=run_id, dir=run.path, started_at=1000.0)
+        exporter.start(about.of_instance(name))
         exporter.export(records)
         exporter.force_flush(5.0)
         exporter.shutdown(5.0, None)

@@ -51,7 +51,8 @@ def _file_of(run: Run | str | PathLike[str]) -> Path:
         given = run.dir
     else:
         given = Path(fspath(run))
-    candidates = [given, given / "metrics.jsonl", given / "jsonl" / "metrics.jsonl"]
+    instances = sorted(given.glob("jsonl-*/metrics.jsonl"))  # of a service with `jsonl/<name>` in its configuration
+    candidates = [given, given / "metrics.jsonl", given / "jsonl" / "metrics.jsonl", *instances]
     if len(given.parts) == 1:
         candidates += _below(Config.from_env().dir, given.name)
     for path in candidates:

@@ -61,6 +61,11 @@ class Reduction:
     within: str | None = None
     over: str | None = None
 
+    @property
+    def sums_all(self) -> bool:
+        """Whether it adds up all records, also several of one writer."""
+        return self.within is None and "sum" in self.across
+
     def __post_init__(self) -> None:
         if not self.across:
             raise WireError("A reduction needs at least one name, got none.", slug="unknown-reduction")

@@ -12,6 +12,7 @@ import pytest
 import otel_ml
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.config import ServiceConfig
+from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.service import Service
 from tests.contract.readers import tensorboard, wandb
 from tests.integration.conftest import Bench
@@ -54,6 +55,13 @@ def test_each_instance_of_an_exporter_of_files_has_files_of_its_own(bench: Bench
         points = tensorboard.scalars(tensorboard.opened(events))
         assert [point[2:] for point in points if point[0] == "loss"] == POINTS
     assert len(list(run.glob("*-b_c-*"))) == len(kinds)
+
+
+def test_the_metrics_of_a_run_are_found_where_only_instances_wrote_them(bench: Bench) -> None:
+    run = trained(bench, {"jsonl/b": {}, "jsonl/a": {"every": 2}})
+
+    assert otel_ml.read(run)["loss"] == ([0, 2], [0.0, 1.0])
+    assert RunFolder(run).jsonl == run / "jsonl-a" / "metrics.jsonl"
 
 
 def test_each_instance_of_wandb_is_a_run_of_its_own(bench: Bench) -> None:

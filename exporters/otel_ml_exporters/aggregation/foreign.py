@@ -15,7 +15,6 @@ from otel_ml_exporters.aggregation.fold import COUNT, MAX, SUM
 from otel_ml_exporters.aggregation.identities import Place, PointIdentities
 from otel_ml_exporters.aggregation.lanes import Tally
 from otel_ml_exporters.aggregation.observation import (
-    ForeignKind,
     ForeignPoint,
     ForeignPoints,
     Kind,
@@ -105,7 +104,7 @@ class Foreign:
         partials = partials if len(rows) == count else partials.some(rows)
         newest = partials.newest_ns
         shape = run.shapes.of(partials.series)
-        reduction = _reduction_of(sent.kind, sent.reduction)
+        reduction = sent.reduction or _REDUCTIONS[sent.kind]
         # Points have no running number: their time puts them in order.
         piece = Piece(writer.source, newest, reduction, shape, partials, newest)
         self._steps.points(writer, sent, piece, axis, sent.step)
@@ -192,40 +191,34 @@ class Foreign:
         shape = self._run.shapes.of((SeriesKey(name, point.attributes, kind),))
         times = np.array([[point.time_ns, point.time_ns]], dtype=np.int64)
         buckets = None if fresh.buckets is None else (fresh.buckets,)
-        reduction = _of_level(asked) if _is_level(point) else _reduction_of(point.kind, asked)
+        reduction = _of_level(point) if _is_level(point) else asked or _REDUCTIONS[point.kind]
         partials = Partials(shape.series, stats, times, buckets)
         # Points have no running number: their time puts them in order.
         return Piece(writer.source, point.time_ns, reduction, shape, partials, point.time_ns)
 
     def _fresh(self, writer: WriterState, point: ForeignPoint) -> Fresh | None:
+        if _is_level(point):
+            # Samples may be averaged; what says where a process stands has to know all of its meters.
+            is_last = _of_level(point).within == "last"
+            return self.streams.level(writer.number, point) if is_last else whole_of(point)
         if point.temporality != "cumulative" or point.kind == "gauge":
             return whole_of(point)
-        if not _is_level(point):
-            return self.streams.increase(writer.number, point)
-        # Samples of a level may be averaged; one that says where a process stands has to know all of its meters.
-        is_last = _of_level(point.reduction).within == "last"
-        return self.streams.level(writer.number, point) if is_last else whole_of(point)
+        return self.streams.increase(writer.number, point)
 
 
 def _is_level(point: ForeignPoint) -> bool:
-    """Whether it is an up-down counter that says where it stands, not by how much it changed."""
+    """Whether it says where a process stands, and not by how much that changed: its sum is over processes."""
+    if point.kind == "gauge":
+        return point.reduction is not None and point.reduction.sums_all
     return point.kind == "sum" and point.temporality == "cumulative" and not point.monotonic
 
 
-def _of_level(asked: Reduction | None) -> Reduction:
+def _of_level(point: ForeignPoint) -> Reduction:
     """Return the reduction of a level: its sum is over processes, never over the exports of one."""
-    return _LEVEL if asked is None else _once_a_process(asked)
-
-
-def _reduction_of(kind: ForeignKind, asked: Reduction | None) -> Reduction:
-    """Return how points are reduced; how often a gauge was exported does not count in its sum either."""
+    asked = point.reduction
     if asked is None:
-        return _REDUCTIONS[kind]
-    return _once_a_process(asked) if kind == "gauge" else asked
-
-
-def _once_a_process(asked: Reduction) -> Reduction:
-    return replace(asked, within="last") if asked.within is None and "sum" in asked.across else asked
+        return _LEVEL
+    return replace(asked, within="last") if asked.sums_all else asked
 
 
 def _per_second(stats: npt.NDArray[np.float64], seconds: float) -> npt.NDArray[np.float64]:

@@ -56,7 +56,7 @@ class Viewer:
 
 def viewers(run: RunFolder) -> Mapping[str, Viewer]:
     """Return the viewers of a run, the preferred one first."""
-    tensorboard, database = run.path / "tensorboard", run.path.parent.parent / "mlflow.db"
+    tensorboard, database = _event_files(run), run.path.parent.parent / "mlflow.db"
     found = (
         Viewer(
             "tensorboard",
@@ -74,6 +74,14 @@ def viewers(run: RunFolder) -> Mapping[str, Viewer]:
         ),
     )  # fmt: skip
     return {viewer.name: viewer for viewer in found}
+
+
+def _event_files(run: RunFolder) -> Path:
+    """Return where TensorBoard finds what its exporter, or several instances of it, wrote."""
+    found = [folder for folder in sorted(run.path.glob("tensorboard*")) if folder.is_dir()]
+    if len(found) > 1:
+        return run.path  # where each is a run of its own, called after its instance
+    return found[0] if found else run.path / "tensorboard"
 
 
 @click.command("open", epilog="Examples: otel-ml open · otel-ml open latest --with mlflow --no-browser")

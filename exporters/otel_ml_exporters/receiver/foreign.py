@@ -118,7 +118,7 @@ class ForeignDecoder:
         series = known.series.get((form.name, form.field))
         if series is None:
             series = known.series[form.name, form.field] = series_of(form.name, known.identity, form.field)
-        if step is None or form.temporality == "cumulative":
+        if step is None or form.temporality == "cumulative" or _is_summed_gauge(form, known):
             found.append(self._alone(sender, form, series, point, step, known, values))
             return
         key = known.axis, step, known.reduction, form.kind
@@ -210,6 +210,12 @@ def _form(metric: Any, field: str) -> _Form:
         "cumulative" if field == "summary" else _TEMPORALITY.get(said, "none"),
         data.is_monotonic if field == "sum" else None,
     )
+
+
+def _is_summed_gauge(form: _Form, known: _Known) -> bool:
+    """Whether how a process stands has to be known, which several of its meters may say."""
+    asked = known.reduction
+    return form.kind == "gauge" and asked is not None and "sum" in asked and Reduction.parse(asked).sums_all
 
 
 def _may_be_known(kinds: list[tuple[str, str | None, Any]], values: Mapping[str, JsonValue]) -> bool:

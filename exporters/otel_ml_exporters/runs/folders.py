@@ -48,8 +48,9 @@ class RunFolder:
 
     @property
     def jsonl(self) -> Path:
-        """What the exporter `jsonl` writes."""
-        return self.path / "metrics.jsonl"
+        """What the exporter `jsonl` writes; where there is none of that name, the first of its instances."""
+        own = self.path / "metrics.jsonl"
+        return own if own.exists() else min(self.path.glob("jsonl-*/metrics.jsonl"), default=own)
 
     @cached_property
     def modified(self) -> float:

@@ -110,6 +110,8 @@ def _operations(late: Sequence[Sent]) -> Iterator[tuple[str, str]]:
         reduction = point.reduction
         if reduction is None or reduction.within is not None or reduction.over is not None:
             continue
+        if isinstance(point, ForeignPoint) and point.kind == "gauge" and reduction.sums_all:
+            continue  # its process may be in the sum already
         for key in point.partials.series:
             series = metric_name(
                 point.writer.role, point.axis or "", key.name, key.attributes, with_role=point.writer.with_role

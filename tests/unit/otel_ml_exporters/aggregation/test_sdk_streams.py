@@ -244,6 +244,21 @@ def test_the_sum_of_a_gauge_is_over_processes_not_over_exports(exports: int) -> 
     assert ended(service) == {0: {"rate": 8.0}}
 
 
+@pytest.mark.parametrize("steps", [2, 40])
+def test_gauges_of_two_meters_add_up_where_their_sum_is_asked_for(steps: int) -> None:
+    service, sdk = Service(), Sdk()
+    first, second = (_gauge(sdk.meter(name)) for name in ("a", "b"))
+
+    for step in range(steps):
+        for value in (5, 2):
+            first.set(value, at(step, "sum,max"))
+            second.set(value + 10, at(step, "sum,max"))
+            sdk.export(service)
+
+    assert ended(service) == {step: {"rate": 14.0, "rate/max": 14.0} for step in range(steps)}
+    assert service.amendments == 0
+
+
 def test_levels_of_two_meters_add_up() -> None:
     service, sdk = Service(), Sdk()
     first, second = (sdk.meter(name).create_up_down_counter("queue") for name in ("a", "b"))

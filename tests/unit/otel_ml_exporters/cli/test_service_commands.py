@@ -28,22 +28,9 @@ from tests.otlp import FakeWriter, write_spool
 from tests.otlp_server import otlp_server
 from tests.ports import free_port
 from tests.recorded_run import digits_records, write_run
+from tests.unit.otel_ml_exporters.cli.program import PROGRAM, environment, otel_ml
 
 pytestmark = pytest.mark.long
-
-PROGRAM = [sys.executable, "-m", "otel_ml_exporters"]
-
-
-def environment(base: Path, **settings: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    return {**kept, "PYTHONPATH": path, "OTEL_ML_DIR": str(base), "XDG_RUNTIME_DIR": str(base), **settings}
-
-
-def otel_ml(base: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PROGRAM, *arguments], env=environment(base, **settings), capture_output=True, text=True, check=False
-    )
 
 
 @contextmanager
@@ -392,51 +379,6 @@ def test_recover_leaves_a_job_alone_that_has_a_service(tmp_path: Path) -> None:
     rendezvous.publish(Announcement("http://127.0.0.1:9", "", os.getpid(), "elsewhere"))
 
     assert "Nothing to recover" in otel_ml(tmp_path, "recover").stdout
-
-
-def test_open_starts_tensorboard_on_the_run_and_says_where(tmp_path: Path) -> None:
-    write_run(tmp_path, "01abc", digits_records(steps=3), exporters=["tensorboard"])
-    command = [*PROGRAM, "open", "01abc", "--no-browser"]
-    with subprocess.Popen(command, env=environment(tmp_path), stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        with urllib.request.urlopen(f"{url}data/plugins_listing", timeout=20) as answer:
-            found = json.load(answer)
-        process.send_signal(signal.SIGINT)
-
-    assert "scalars" in found
-    assert process.returncode == 130
-
-
-def test_open_says_how_to_get_there_where_the_run_is_in_no_viewer(tmp_path: Path) -> None:
-    run = write_run(tmp_path, "01abc", digits_records(steps=3))
-
-    done = otel_ml(tmp_path, "open", "01abc", "--no-browser")
-
-    assert done.returncode == 1
-    assert f"otel-ml replay {run.path} --to tensorboard" in done.stderr
-
-
-def test_open_says_how_a_run_that_w_and_b_kept_offline_is_uploaded(tmp_path: Path) -> None:
-    write_run(tmp_path, "01abc", digits_records(steps=3), exporters=["wandb"])
-
-    done = otel_ml(tmp_path, "open", "01abc", "--no-browser")
-
-    [log] = tmp_path.glob("wandb/offline-run-*/run-01abc.wandb")
-    assert done.returncode == 1
-    assert f"wandb sync {log.parent}" in done.stderr
-
-
-def test_open_finds_the_page_of_a_run_in_w_and_b(tmp_path: Path) -> None:
-    run = write_run(tmp_path, "01abc", digits_records(steps=3))
-    (run.path / "wandb").mkdir()
-    (run.path / "wandb" / "mode").write_text("online")
-    (run.path / "wandb" / "url").write_text("https://wandb.example/team/digits/runs/01abc")
-
-    done = otel_ml(tmp_path, "open", "01abc", "--no-browser")
-
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "https://wandb.example/team/digits/runs/01abc\n"
 
 
 @pytest.mark.parametrize("command", ["show", "tail", "open", "replay"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml_exporters.aggregation.observation import ForeignPoints, Fragment
+from otel_ml_exporters.aggregation.observation import ForeignPoint, ForeignPoints, Fragment
 from otel_ml_exporters.experiments.late import as_request
 from otel_ml_exporters.experiments.late_file import LateFile
 from otel_ml_exporters.receiver.decode import Decoder
@@ -90,6 +90,7 @@ def test_points_of_other_sdks_are_merged_those_of_two_meters_as_two(tmp_path: Pa
     request = foreign(
         [{"name": "tokens", "value": 1.0, "ml.step": 3, "ml.step.axis": "step", "ml.reduction": "sum"}],
         {"ml.experiment.id": "run-1", "service.name": "trainer"},
+        kind="sum",
     )
     scopes = request.resource_metrics[0].scope_metrics
     scopes.add().CopyFrom(scopes[0])
@@ -101,3 +102,17 @@ def test_points_of_other_sdks_are_merged_those_of_two_meters_as_two(tmp_path: Pa
     merged = with_late([row(1, 3, {"tokens": 7.0})], tmp_path / "late.otlp")
 
     assert merged.records == [row(1, 3, {"tokens": 9.0})]
+
+
+def test_a_late_gauge_is_not_added_to_a_sum_that_may_have_its_process(tmp_path: Path) -> None:
+    request = foreign(
+        [{"name": "free", "value": 1.0, "ml.step": 3, "ml.step.axis": "step", "ml.reduction": "sum"}],
+        {"ml.experiment.id": "run-1", "service.name": "trainer"},
+    )
+    (point,) = Decoder().protobuf("metrics", request.SerializeToString()).observations["run-1"]
+    assert isinstance(point, ForeignPoint)
+    LateFile(tmp_path / "late.otlp", None, 2**20).append([as_request(point).SerializeToString()])
+
+    merged = with_late([row(1, 3, {"free": 7.0})], tmp_path / "late.otlp")
+
+    assert (merged.records, merged.left) == ([row(1, 3, {"free": 7.0})], ("free",))
