@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import otel_ml
 from otel_ml.diagnostics import hardware
 from otel_ml.diagnostics.hardware.ledger import Ledger
-from otel_ml.testing import Capture, otel_ml_capture
+from otel_ml.testing import Capture, capture, otel_ml_capture
 from tests.fakes.nvml import FakeNvml, load
 from tests.waiting import eventually
 
@@ -77,6 +77,25 @@ def test_paused_energy_is_left_out(gpus: FakeNvml, otel_ml_capture: Capture) -> 
         gpus.device(1, energy=1_000_000 + 3_000)
 
     assert energy.total == pytest.approx(3.0, abs=0.5)
+
+
+def test_the_summary_of_a_run_has_no_energy_of_the_run_before_it(gpus: FakeNvml) -> None:
+    def joules(captured: Capture) -> list[float]:
+        return [point.value for point in captured.points if point.name == "hw.energy"]
+
+    with hardware.start_monitor(0.02, sources="gpu") as monitor:
+        with capture() as first:
+            eventually(lambda: joules(first))
+            gpus.device(0, energy=1_000_000 + 50_000)
+            eventually(lambda: sum(joules(first)) == 50.0)
+        with capture() as second:
+            eventually(lambda: joules(second))
+            gpus.device(0, energy=1_000_000 + 53_000)
+            eventually(lambda: sum(joules(second)) == 3.0)
+            monitor.stop()
+
+    (summary,) = [event.body for event in second.events if event.kind == "ml.summary"]
+    assert sum(summary.values()) == 3.0
 
 
 @pytest.mark.feature("I15", "yes", "grams of CO₂ beside the joules, where the intensity is given")
