@@ -98,6 +98,33 @@ def test_the_summary_of_a_run_has_no_energy_of_the_run_before_it(gpus: FakeNvml)
     assert sum(summary.values()) == 3.0
 
 
+def test_a_pause_lasts_until_the_end_of_the_outermost_block(gpus: FakeNvml, otel_ml_capture: Capture) -> None:
+    with hardware.Energy() as energy:
+        with energy.paused():  # an evaluation
+            with energy.paused():  # and in it a checkpoint
+                pass
+            otel_ml.set_step(0)
+            energy.lap()
+            gpus.device(0, energy=1_000_000 + 5_000)
+            otel_ml.set_step(1)
+            energy.lap()
+            assert otel_ml_capture.points  # those laps are read
+        eventually(lambda: energy._ledger.is_counting)
+        gpus.device(1, energy=1_000_000 + 3_000)
+
+    assert energy.total == pytest.approx(3.0, abs=0.5)
+
+
+def test_a_block_inside_of_a_pause_does_not_end_it(gpus: FakeNvml, otel_ml_capture: Capture) -> None:
+    with hardware.Energy() as energy:
+        energy.pause()
+        with energy.paused():
+            eventually(lambda: not energy._ledger.is_counting)
+        gpus.device(0, energy=1_000_000 + 5_000)
+
+    assert energy.total == pytest.approx(0.0, abs=0.5)
+
+
 @pytest.mark.feature("I15", "yes", "grams of CO₂ beside the joules, where the intensity is given")
 def test_carbon_is_energy_times_the_intensity_that_was_given(gpus: FakeNvml, otel_ml_capture: Capture) -> None:
     with hardware.Energy(grams_per_kwh=400.0):
