@@ -8,12 +8,18 @@ from pathlib import Path
 from otel_ml._internal.run import Run
 from otel_ml._internal.runtime import RUNTIME
 
-__all__ = ["current_run", "folder_for_files"]
+__all__ = ["current_run", "folder_for_files", "id_of_run"]
 
 
 def current_run() -> Run | None:
     """Return the active run, or None; nothing is started."""
     return RUNTIME.init({}) if RUNTIME.is_active else None
+
+
+def id_of_run() -> str:
+    """Return the id of the active run, empty where there is none: for a thread that may look while one ends."""
+    run = RUNTIME._run  # noqa: SLF001 (asked for in another way, an ended run might be begun again)
+    return "" if run is None else run.id
 
 
 def folder_for_files() -> Path:

@@ -58,6 +58,7 @@ class Energy:
         self._grams_per_kwh = grams_per_kwh
         self._marks: SimpleQueue[_Mark] = SimpleQueue()
         self._ledger = Ledger()
+        self._is_paused = False  # as of the newest mark, which may not be read yet
         self._is_open = threading.Event()
         self._devices: list[NvmlDevice | AmdDevice] = []
         self._thread = threading.Thread(target=self._loop, name="otel_ml_energy", daemon=True)
@@ -87,20 +88,24 @@ class Energy:
 
     def pause(self) -> None:
         """Count nothing until `resume()`."""
+        self._is_paused = True
         self._marks.put(_Mark("pause", time.monotonic()))
 
     def resume(self) -> None:
         """Count again."""
+        self._is_paused = False
         self._marks.put(_Mark("resume", time.monotonic()))
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Count nothing inside the block."""
+        """Count nothing inside the block; a pause around it goes on after it."""
+        was_paused = self._is_paused
         self.pause()
         try:
             yield
         finally:
-            self.resume()
+            if not was_paused:
+                self.resume()
 
     @property
     def total(self) -> float | None:

@@ -16,6 +16,7 @@ from otel_ml._internal.api import child_env
 from otel_ml._internal.axes import NOW
 from otel_ml._internal.events import log_params, log_summary
 from otel_ml._internal.meter import Metric, get_meter
+from otel_ml.diagnostics.current_run import id_of_run
 from otel_ml.diagnostics.hardware.election import HostFolder
 from otel_ml.diagnostics.hardware.measures import MEASURES
 from otel_ml.diagnostics.hardware.source import Reading
@@ -62,6 +63,7 @@ class Monitor:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._run_id = ""
+        self._newest_id = ""  # whose rows and joules are counted, also after its folder was left
         self._origin = 0.0
         self._row = 0
         self._folder: HostFolder | None = None
@@ -96,7 +98,7 @@ class Monitor:
             self._safely(self._sample)
             pause = self._interval
         # A place that is free by now was left by one that ends, too, after its own last sample of this second.
-        self._safely(self._sample_as_before if self._run_id else self._sample)
+        self._safely(self._sample_as_before if self._run_id and self._run_id == id_of_run() else self._sample)
         with contextlib.suppress(Exception):
             self._sum_up()
         self._leave()
@@ -111,6 +113,8 @@ class Monitor:
         if NOW.off:  # no run yet, or no longer
             self._leave()
             return
+        if self._run_id != id_of_run():
+            self._leave()  # between two samples one run ended and another one began
         if self._folder is not None and not self._folder.path.exists():
             self._leave()  # another process of the job, the last as it seemed, has tidied up
         if not self._run_id:
@@ -141,6 +145,9 @@ class Monitor:
     def _join(self, run_id: str) -> None:
         if not run_id:
             return
+        if run_id != self._newest_id:
+            self._newest_id, self._row = run_id, 0
+            self._joules.clear()
         folder = self._folder = HostFolder(run_id)
         folder.join()
         self._origin = folder.origin()

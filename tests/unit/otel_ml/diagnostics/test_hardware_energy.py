@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import otel_ml
 from otel_ml.diagnostics import hardware
 from otel_ml.diagnostics.hardware.ledger import Ledger
-from otel_ml.testing import Capture, otel_ml_capture
+from otel_ml.testing import Capture, capture, otel_ml_capture
 from tests.fakes.nvml import FakeNvml, load
 from tests.waiting import eventually
 
@@ -77,6 +77,52 @@ def test_paused_energy_is_left_out(gpus: FakeNvml, otel_ml_capture: Capture) -> 
         gpus.device(1, energy=1_000_000 + 3_000)
 
     assert energy.total == pytest.approx(3.0, abs=0.5)
+
+
+def test_the_summary_of_a_run_has_no_energy_of_the_run_before_it(gpus: FakeNvml) -> None:
+    def joules(captured: Capture) -> list[float]:
+        return [point.value for point in captured.points if point.name == "hw.energy"]
+
+    with hardware.start_monitor(0.02, sources="gpu") as monitor:
+        with capture() as first:
+            eventually(lambda: joules(first))
+            gpus.device(0, energy=1_000_000 + 50_000)
+            eventually(lambda: sum(joules(first)) == 50.0)
+        with capture() as second:
+            eventually(lambda: joules(second))
+            gpus.device(0, energy=1_000_000 + 53_000)
+            eventually(lambda: sum(joules(second)) == 3.0)
+            monitor.stop()
+
+    (summary,) = [event.body for event in second.events if event.kind == "ml.summary"]
+    assert sum(summary.values()) == 3.0
+
+
+def test_a_pause_lasts_until_the_end_of_the_outermost_block(gpus: FakeNvml, otel_ml_capture: Capture) -> None:
+    with hardware.Energy() as energy:
+        with energy.paused():  # an evaluation
+            with energy.paused():  # and in it a checkpoint
+                pass
+            otel_ml.set_step(0)
+            energy.lap()
+            gpus.device(0, energy=1_000_000 + 5_000)
+            otel_ml.set_step(1)
+            energy.lap()
+            assert otel_ml_capture.points  # those laps are read
+        eventually(lambda: energy._ledger.is_counting)
+        gpus.device(1, energy=1_000_000 + 3_000)
+
+    assert energy.total == pytest.approx(3.0, abs=0.5)
+
+
+def test_a_block_inside_of_a_pause_does_not_end_it(gpus: FakeNvml, otel_ml_capture: Capture) -> None:
+    with hardware.Energy() as energy:
+        energy.pause()
+        with energy.paused():
+            eventually(lambda: not energy._ledger.is_counting)
+        gpus.device(0, energy=1_000_000 + 5_000)
+
+    assert energy.total == pytest.approx(0.0, abs=0.5)
 
 
 @pytest.mark.feature("I15", "yes", "grams of CO₂ beside the joules, where the intensity is given")

@@ -248,6 +248,22 @@ def test_a_monitor_that_is_started_before_the_run_waits_for_it(tmp_path: Path) -
         eventually(lambda: captured.points)
 
 
+def test_a_monitor_that_outlives_a_run_counts_the_seconds_of_the_next_one_anew() -> None:
+    from otel_ml.testing import capture
+
+    def rows(captured: Capture) -> set[int | None]:
+        return {point.step for point in captured.points if point.name == "system.memory.usage"}
+
+    with hardware.start_monitor(FAST, sources="host"):
+        with capture(id="01ARYZ6S41TSV4RRFFQ69G5FAV") as first:  # an id that was made in 2016
+            eventually(lambda: rows(first))
+        with capture() as second:
+            eventually(lambda: rows(second))
+
+    assert min(step or 0 for step in rows(first)) > 300_000_000
+    assert max(step or 0 for step in rows(second)) < 60
+
+
 @pytest.mark.feature("N30", "better", "a table that grows, with what each stage added")
 def test_stages_of_a_start_say_what_each_added_to_the_memory(otel_ml_capture: Capture) -> None:
     stages = hardware.MemoryStages()
