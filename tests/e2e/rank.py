@@ -63,6 +63,8 @@ METRICS = [
     Metric("histogram/within", ("histogram",), within="sum"),
     Metric("histogram/special", ("histogram", "count"), special=(math.nan, math.inf, -math.inf)),
     *(Metric(f"order/{one}", (one,), alone=True) for one in ("last", "first")),
+    Metric("order/both", ("last", "first", "mean"), alone=True),
+    Metric("order/spread", ("p90", "first"), alone=True),
     *(Metric(f"within/{one}", ("max", "mean"), within=one) for one in ("sum", "mean", "min", "max", "count", "std")),
     *(Metric(f"within/{one}", ("sum",), within=one) for one in ("last", "first")),
     Metric("several", ("mean", "min", "max", "sum", "count", "std", "rank")),

@@ -100,7 +100,7 @@ class Judge:
         members = self._members(lane, unit, active)
         holders = [number for number in members if not self.done(self._writers[number], lane, unit, active)]
         if not holders:
-            due = self._world_due(lane, unit)
+            due = self._world_due(lane, unit, active)
             return Verdict(due is None or active >= due, [], [], due)
         patience = self.lateness(lane)
         arrived = {number: self._writers[number].progress[lane.number].arrived_at for number in holders}
@@ -120,15 +120,21 @@ class Judge:
         senders = [n for n in unit.points if n not in unit.excused and not self.gone(writers[n], active)]
         return [number for number in senders if not writers[number].child] or senders
 
-    def _world_due(self, lane: Lane, unit: Unit) -> float | None:
-        """The first step waits for `ml.world_size` ranks, at most 3 s after its first done writer."""
-        if lane.closes:
+    def _world_due(self, lane: Lane, unit: Unit, active: float) -> float | None:
+        """The first step of a life waits for `ml.world_size` ranks, at most 3 s after its first done writer."""
+        former = (number for number in lane.members if self._has_closed(number, lane))
+        if any(not self.gone(self._writers[number], active) for number in former):
             return None
-        present = [self._writers[number].writer for number in lane.members]
+        present = [self._writers[number].writer for number in lane.members if not self._has_closed(number, lane)]
         world = max((writer.world_size or 1 for writer in present), default=1)
         if len({writer.rank for writer in present}) >= world:
             return None
         return (unit.opened if unit.first_done is None else unit.first_done) + self._settings.world_wait_s
+
+    def _has_closed(self, number: int, lane: Lane) -> bool:
+        """Whether a step closed that the writer was there for."""
+        first = self._writers[number].progress[lane.number].first
+        return lane.last_closed is not None and first is not None and first <= lane.last_closed
 
     def _sooner(self, due: float | None, lane: Lane, unit: Unit, holders: Iterable[int]) -> float | None:
         """Foreign writers are done, gaps forgiven, and holders named, after the allowed lateness."""

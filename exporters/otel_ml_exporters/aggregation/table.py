@@ -41,6 +41,7 @@ class Table(NamedTuple):
         pool: [rows], which writer (with its children) a row is from.
         lone, lone_ranks: every writer, or rank, has at most one row a column.
         exact: rows are single values, after `within`.
+        in_pairs: a writer sends its last value first, and then its first one where that is another.
         buckets: one entry a row; empty where no row has buckets.
     """
 
@@ -53,6 +54,7 @@ class Table(NamedTuple):
     lone: bool
     lone_ranks: bool
     exact: bool
+    in_pairs: bool
     buckets: Sequence[Buckets | None]
 
     def rows_by_column(self) -> Sequence[Ints]:
@@ -79,7 +81,7 @@ class Table(NamedTuple):
         if self.lone:
             return self.rows
         rows, column, _ = self._keyed(self.pool, distinct=self.lone)
-        chosen = _edge_rows(rows, last=which == "last")
+        chosen = _edge_rows(rows, last=which == "last", in_pairs=self.in_pairs)
         return Rows(
             self.rows.stats[chosen], self.rows.times[chosen], self.rows.rank[chosen], column, self.rows.columns, False
         )
@@ -93,7 +95,7 @@ class Table(NamedTuple):
         rows = Rows(stats, outer.times[kept], outer.rank[kept], outer.column[kept], outer.columns, False)
         everything = np.ones(len(self.series), dtype=bool)
         pool = np.arange(len(kept))
-        return Table(self.width, self.series, everything, everything, rows, pool, True, False, True, ())
+        return Table(self.width, self.series, everything, everything, rows, pool, True, False, True, False, ())
 
     def _keyed(self, label: Ints, *, distinct: bool) -> tuple[Rows, Ints, Ints]:
         """Split each column by `label`; return the rows, and the (old column, label) of each new column."""
@@ -106,24 +108,28 @@ class Table(NamedTuple):
         return rows._replace(column=column, columns=len(keys), rectangular=False), keys // width, keys % width
 
 
-def _edge_rows(rows: Rows, *, last: bool) -> Ints:
-    """Return the number of each column's first or last row."""
+def _edge_rows(rows: Rows, *, last: bool, in_pairs: bool = False) -> Ints:
+    """Return the number of each column's first or last row, of a pair that of the half which is meant."""
     chosen = np.zeros(rows.columns, dtype=np.int64)
+    edge, beside, moment = (-1, -2, 1) if last else (0, 1, 0)
     for columns, index in layers(rows):
-        chosen[columns] = index[-1 if last else 0]
+        chosen[columns] = index[edge]
+        if in_pairs and len(index) > 1:
+            times, others = rows.times[index[edge], moment], rows.times[index[beside], moment]
+            chosen[columns] = np.where(others >= times if last else others <= times, index[beside], index[edge])
     return chosen
 
 
 def tabulate(reduction: Reduction, units: Sequence[Sequence[Piece]]) -> Table:
     """Lay out the pieces of `units`: each in fold order, at each place of the same shape and from the same source.
 
-    A metric that is reduced by moments and by order (`mean,last`) arrives as two points of the same name, a
-    Histogram and a Gauge: two columns. Otherwise each kind of point yields what it can, in one column.
+    A metric that is reduced by order and by something else (`mean,last`) arrives as two points of the same name, a
+    Gauge and a Histogram: two columns. Otherwise each kind of point yields what it can, in one column.
     """
     if reduction.over is not None:
         units = [_one_per_coordinate(pieces, reduction.over) for pieces in units]
     places = units[0]
-    split = reduction.needs_order and reduction.needs_moments
+    split = reduction.needs_order and (reduction.needs_moments or reduction.needs_buckets)
     ids = {id(piece.shape): piece.shape.split if split else piece.shape.joined for piece in places}
     numbers: dict[ColumnId, int] = {}
     columns = {
@@ -156,6 +162,7 @@ def tabulate(reduction: Reduction, units: Sequence[Sequence[Piece]]) -> Table:
         distinct and len(pools) == len(places),
         distinct and len({piece.source.rank for piece in places}) == len(places),
         False,
+        reduction.within is None and {"last", "first"}.issubset(reduction.across),
         _buckets(points),
     )
 

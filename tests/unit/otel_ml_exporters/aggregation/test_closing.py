@@ -141,6 +141,41 @@ def test_the_first_step_waits_three_seconds_for_the_world() -> None:
     assert service.rows() == {0: {"x": 3.0}}
 
 
+@pytest.mark.parametrize("world", [2, 4])
+def test_the_first_step_after_everybody_said_goodbye_waits_for_the_world(world: int) -> None:
+    service, before = Service(), [Rank(rank, world_size=2) for rank in range(2)]
+    for step in range(4):
+        service.take(*[rank.step(step, {"x": 1.0}, "sum") for rank in before])
+    service.take(*[rank.bye() for rank in before])
+    service.now += 60
+    ranks = [Rank(rank, world_size=world, instance=f"b-{rank}", clock=service.now) for rank in range(world)]
+
+    for step in (4, 5):
+        service.take(ranks[1].step(step, {"x": 1.0}, "sum"))
+    service.wait(2, ranks[1])
+    assert 4 not in service.rows()
+    for step in (4, 5):
+        service.take(*[rank.step(step, {"x": 1.0}, "sum") for rank in ranks if rank is not ranks[1]])
+
+    assert [(record.step, record.attempt, record.values["x"]) for record in service.steps()[4:]] == [
+        (4, 0, world),
+        (5, 0, world),
+    ]
+
+
+def test_the_first_step_after_everybody_said_goodbye_waits_three_seconds_at_most() -> None:
+    service, before = Service(), Rank(0, world_size=1)
+    service.take(before.step(0, {"x": 1.0}), before.bye())
+    alone = Rank(0, world_size=2, instance="b-0", clock=service.now)
+
+    service.take(alone.step(1, {"x": 1.0}))
+    service.wait(4, alone)
+    assert 1 in service.rows()
+    service.take(alone.step(2, {"x": 1.0}))
+
+    assert 2 in service.rows()
+
+
 @pytest.mark.feature("F9", "better", "who takes part is learned, nobody registers")
 def test_a_rank_that_joins_later_is_a_member_since_its_first_step(ranks: list[Rank]) -> None:
     service, joiner = warmed_up(ranks), Rank(3, world_size=4)
