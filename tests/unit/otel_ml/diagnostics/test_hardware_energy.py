@@ -70,7 +70,7 @@ def test_paused_energy_is_left_out(gpus: FakeNvml, otel_ml_capture: Capture) -> 
         with energy.paused():
             eventually(lambda: not energy._ledger.is_counting)
             gpus.device(0, energy=1_000_000 + 5_000)
-            for _ in range(5):  # each reads the counter
+            for _ in range(50):  # each reads the counter, and counts what it grew by until the pause
                 energy.pause()
                 eventually(energy._marks.empty)
         eventually(lambda: energy._ledger.is_counting)
@@ -104,7 +104,7 @@ def test_a_pause_lasts_until_the_end_of_the_outermost_block(gpus: FakeNvml, otel
             with energy.paused():  # and in it a checkpoint
                 pass
             gpus.device(0, energy=1_000_000 + 5_000)
-            for _ in range(5):  # each reads the counter
+            for _ in range(50):  # each reads the counter, and counts what it grew by until the lap
                 energy.lap()
                 eventually(energy._marks.empty)
         eventually(lambda: energy._ledger.is_counting)
