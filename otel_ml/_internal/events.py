@@ -40,6 +40,8 @@ __all__ = [
 T = TypeVar("T")
 Make = Callable[[], Iterable[LogRecord]]
 
+_A_SUMMARY = {"test/accuracy": 0.93}
+
 MAX_QUEUED = 1000
 """Events between two looks of the background thread; more come from a loop that should log scalars."""
 
@@ -152,6 +154,9 @@ def log_params(params: Any, *, prefix: str | None = None) -> None:
     if not isinstance(found, dict):
         guard.drop("bad_event", f"log_params(): expected a mapping, dataclass or namespace, got {params!r:.80}.")
         return
+    if prefix is not None and not isinstance(prefix, str):
+        guard.drop("bad_event", f"log_params(): expected a prefix such as 'model', got {prefix!r:.80}.")
+        return
     if prefix:
         found = {prefix: found}
     record = LogRecord(keys.EVENT_PARAMS, redacted_values(found))
@@ -162,8 +167,13 @@ def log_summary(values: Mapping[str, float]) -> None:
     """Record final scalars of the run."""
     if not _is_on():
         return
+    if not isinstance(values, Mapping):
+        guard.drop("bad_event", f"summary(): expected names and numbers such as {_A_SUMMARY}, got {values!r:.80}.")
+        return
     numbers = {
-        str(name): number for name, value in dict(values).items() if (number := _number(name, value)) is not None
+        str(name): number
+        for name, value in values.items()
+        if _checked_name(str(name), "summary()") is not None and (number := _number(name, value)) is not None
     }
     if numbers:
         record = LogRecord(keys.EVENT_SUMMARY, numbers)
@@ -173,7 +183,7 @@ def log_summary(values: Mapping[str, float]) -> None:
 def _number(name: object, value: Any) -> float | None:
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         guard.drop("bad_value", f"summary(): expected a number for {name!r}, got {value!r:.80}.")
         return None
 
@@ -243,7 +253,7 @@ def log_artifact(
     type: str = "file",  # noqa: A002 (the contract's name)
     step: int | None = None,
     axis: str | None = None,
-    aliases: Iterable[str] = (),
+    aliases: Iterable[str] | None = (),
 ) -> None:
     """Record a file or a folder. It is opened at the call and read soon after: it may be removed or replaced at once.
 
@@ -258,7 +268,7 @@ def log_checkpoint(
     path: str | PathLike[str],
     *,
     step: int | None = None,
-    aliases: Iterable[str] = ("latest",),
+    aliases: Iterable[str] | None = ("latest",),
     name: str | None = None,
     axis: str | None = None,
 ) -> None:
@@ -273,24 +283,17 @@ def _log_artifact(
     artifact_type: str,
     step: int | None,
     axis: str | None,
-    aliases: Iterable[str],
+    aliases: Iterable[str] | None,
 ) -> None:
     if not _is_on():
         return
-    try:
-        found = Path(fspath(path)).expanduser().absolute()
-    except TypeError:
-        guard.drop("bad_event", f"{call}: expected a path, got {path!r:.80}.")
-        return
-    if not found.exists():
-        guard.drop(
-            "missing_artifact", f"{call}: no file or folder {str(path)!r}. Expected one that exists at the call."
-        )
+    found = _found(path, call)
+    if found is None:
         return
     attributes = _located(name or found.name, step, axis, call)
     if attributes is None:
         return
-    chosen = tuple([aliases] if isinstance(aliases, str) else map(str, aliases))
+    chosen = _aliases(aliases, call)
     time_ns = time.time_ns()
     opened = artifacts.open_artifact(found)
 
@@ -312,6 +315,30 @@ def _log_artifact(
     EVENTS.put(call, records)
 
 
+def _found(path: str | PathLike[str], call: str) -> Path | None:
+    """Return the file or folder that is meant; None (counted, said) where there is none. An empty path is no folder."""
+    given = fspath(path) if isinstance(path, (str, PathLike)) else None
+    if not given or not isinstance(given, str):
+        guard.drop("bad_event", f"{call}: expected a path, got {path!r:.80}.")
+        return None
+    found = Path(given).expanduser().absolute()
+    if not found.exists():
+        guard.drop(
+            "missing_artifact", f"{call}: no file or folder {str(path)!r}. Expected one that exists at the call."
+        )
+        return None
+    return found
+
+
+def _aliases(aliases: Iterable[str] | None, call: str) -> tuple[str, ...]:
+    """Return further names of an artifact; it is kept without them where they are none."""
+    try:
+        return (aliases,) if isinstance(aliases, str) else tuple(map(str, aliases or ()))
+    except TypeError:
+        guard.wrong("bad-event", f"{call}: expected aliases such as ['best'], got {aliases!r:.80}. It has none.")
+        return ()
+
+
 def event(
     name: str, attributes: Mapping[str, Any] | None = None, *, step: int | None = None, axis: str | None = None
 ) -> None:
@@ -322,7 +349,7 @@ def event(
     if located is None:
         return
     del located[keys.NAME]
-    given = media.plain(attributes or {})
+    given = media.plain({} if attributes is None else attributes)
     if not isinstance(given, dict):
         guard.drop("bad_event", f"event(): expected attributes in a mapping, got {attributes!r:.80}.")
         return

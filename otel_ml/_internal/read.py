@@ -11,17 +11,23 @@ from typing import Any
 from otel_ml._internal.run import Run
 from otel_ml.config import Config
 from otel_ml.exceptions import OtelMLError
+from otel_ml.wire.attributes import DEFAULT_AXIS
+from otel_ml.wire.names import sanitised
 
 __all__ = ["Series", "read"]
 
 Series = tuple[list[int], list[float]]
 """Steps, ascending, and the value at each."""
 
+Newest = dict[int, tuple[int, int, float]]
+"""Step → (attempt, seq, value)."""
+
 
 def read(run: Run | str | PathLike[str]) -> Mapping[str, Series]:
     """Return {published name: (steps, values)} of a run, from the file that exporter `jsonl` wrote.
 
-    An amendment supersedes the value it amends; of a step done in several attempts, the newest counts.
+    An amendment supersedes the value it amends; of a step done in several attempts, the newest counts. Of a name that
+    is on two axes, the axis `step` keeps it, else the one that had it first; on the other it is `<name>/over_<axis>`.
 
     Args:
         run: a `Run`, its folder, its `metrics.jsonl`, its id below `OTEL_ML_DIR`, or `"latest"`: the run there that
@@ -30,16 +36,23 @@ def read(run: Run | str | PathLike[str]) -> Mapping[str, Series]:
     Raises:
         OtelMLError: there is no such file; says where it was looked for.
     """
-    newest: dict[str, dict[int, tuple[int, int, float]]] = {}
+    newest: dict[str, dict[str, Newest]] = {}
     for row in _rows(_file_of(run)):
         rank = (int(row.get("attempt", 0)), int(row.get("seq", 0)))
+        axis, step = str(row.get("axis", DEFAULT_AXIS)), int(row["step"])
         for name, value in row.get("values", {}).items():
-            steps = newest.setdefault(name, {})
-            step = int(row["step"])
+            steps = newest.setdefault(name, {}).setdefault(axis, {})
             before = steps.get(step)
             if before is None or before[:2] <= rank:
                 steps[step] = (*rank, float(value))
-    return {name: (sorted(steps), [steps[step][2] for step in sorted(steps)]) for name, steps in sorted(newest.items())}
+    named = {shown: steps for name, axes in newest.items() for shown, steps in _by_axis(name, axes)}
+    return {name: (sorted(steps), [steps[step][2] for step in sorted(steps)]) for name, steps in sorted(named.items())}
+
+
+def _by_axis(name: str, axes: Mapping[str, Newest]) -> Iterator[tuple[str, Newest]]:
+    keeps = DEFAULT_AXIS if DEFAULT_AXIS in axes else next(iter(axes))
+    for axis, steps in axes.items():
+        yield name if axis == keeps else sanitised(f"{name}/over_{axis}"), steps
 
 
 def _file_of(run: Run | str | PathLike[str]) -> Path:

@@ -289,11 +289,7 @@ if native is not None:
 
 
 def _timed(name: Any, level: Any, reduce: Reduce, within: str | None, *, span: bool, device: str | None) -> Any:
-    if not isinstance(level, int):
-        guard.wrong(
-            "bad-timer", f"Timer {name!r:.80}: expected a level that is a whole number, got {level!r:.40}. It is 1."
-        )
-        level = 1
+    level = _level(level, name)
     if name is None:
         return lambda function: _decorated(function, level, reduce, within, span=span, device=device)
     if callable(name) or isinstance(name, (staticmethod, classmethod)):
@@ -302,6 +298,15 @@ def _timed(name: Any, level: Any, reduce: Reduce, within: str | None, *, span: b
     if watch is None:
         return _NOTHING
     return timing_of(watch) if level <= NOW.level else _OFF.setdefault(name, _Off(watch))
+
+
+def _level(level: Any, name: object) -> int:
+    if isinstance(level, int):
+        return level
+    guard.wrong(
+        "bad-timer", f"Timer {name!r:.80}: expected a level that is a whole number, got {level!r:.40}. It is 1."
+    )
+    return 1
 
 
 def _decorated(function: Any, level: int, reduce: Reduce, within: str | None, *, span: bool, device: str | None) -> Any:
@@ -358,7 +363,7 @@ def timer(
     device: str | None = None,
 ) -> Timer:
     """Return the timer of this name, to be started and stopped by hand; the arguments are those of `timed()`."""
-    watch = watch_named(name, level, reduce, within, span=span, device=device)
+    watch = watch_named(name, _level(level, name), reduce, within, span=span, device=device)
     return Timer(None) if watch is None else _TIMERS.setdefault(name, Timer(watch))
 
 

@@ -66,7 +66,7 @@ class Engine:
         self._steps = Steps(self._run)
         self._room = Room(self._run)
         self._foreign = Foreign(self._run, self._steps, self._room)
-        self._parameters = Parameters(self._run.output, settings.params)
+        self._parameters = Parameters(self._run.output, self._run.writers, settings.params)
         self._summaries = Summaries(self._run.output, settings.summaries)
         self._items = Items(self._run.output, self._parameters, self._summaries)
         self._spans = SpanIntake(self._run)

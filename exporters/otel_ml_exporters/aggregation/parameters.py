@@ -4,38 +4,56 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from otel_ml_exporters.aggregation.observation import Event
 from otel_ml_exporters.aggregation.output import Output
+from otel_ml_exporters.aggregation.writers import Writers
 from otel_ml_exporters.records import JsonValue, Params
 
-__all__ = ["Parameters"]
+__all__ = ["Owner", "Parameters"]
 
 Path = tuple[str, ...]
+
+
+class Owner(NamedTuple):
+    """Who set a parameter to what (as JSON); `instance` of a former version's state is not known."""
+
+    role: str
+    rank: int
+    text: str
+    instance: str = ""
+
+    @property
+    def said(self) -> tuple[str, int, str]:
+        """Return what people see of it."""
+        return self.role, self.rank, self.text
 
 
 class Parameters:
     """Remembers who set what.
 
     Attributes:
-        owners: path → (role, rank, value as JSON).
+        owners: path → who set it to what.
         changed: whether `owners` changed since it was committed.
     """
 
-    def __init__(self, output: Output, most: int = 10_000) -> None:
+    def __init__(self, output: Output, writers: Writers, most: int = 10_000) -> None:
         self._output = output
+        self._writers = writers
         self._most = most
-        self.owners: dict[Path, tuple[str, int, str]] = {}
+        self._unsaid: dict[Path, Owner] = {}
+        self.owners: dict[Path, Owner] = {}
         self.changed = False
 
     def take(self, event: Event) -> None:
         """Emit what `event` adds or changes; of a nested name all that is known."""
         if not isinstance(event.body, Mapping):
             raise TypeError(f"expected a mapping, got {type(event.body).__name__}")
-        role, rank = event.writer.role, event.writer.rank
         accepted: dict[str, JsonValue] = {}
         for path, value in _leaves(event.body):
             text = json.dumps(value, sort_keys=True, default=str)
+            said = Owner(event.writer.role, event.writer.rank, text, event.writer.instance)
             owner = self.owners.get(path)
             if owner is None and len(self.owners) >= self._most:
                 self._output.say(
@@ -43,25 +61,44 @@ class Parameters:
                     f"More than {self._most:,} parameters are logged; {'.'.join(path)!r} and others are left out.",
                 )
                 continue
-            if owner is not None and owner[2] != text and owner[:2] != (role, rank):
-                self._say(path, *sorted((owner, (role, rank, text))))
-            if owner is not None and owner[:2] < (role, rank):
-                continue
-            if owner is None or owner[2] != text:
+            if owner is not None:
+                self._compare(path, owner, said, event)
+                if owner[:2] < said[:2]:
+                    continue
+            if owner is None or owner.text != text:
                 _insert(accepted, path, value)
-            self.changed |= owner != (role, rank, text)
-            self.owners[path] = (role, rank, text)
+            self.changed |= owner != said
+            self.owners[path] = said
         if accepted:
             self._output.emit(Params, time=event.time_ns / 1e9, params=self._whole(accepted))
+
+    def _compare(self, path: Path, owner: Owner, said: Owner, event: Event) -> None:
+        """Say that two ranks disagree, those of one life: a restart may change what it likes."""
+        other = owner
+        if owner[:2] == said[:2]:
+            other = self._unsaid.pop(path, owner)
+        if other[:2] == said[:2] or other.text == said.text:
+            return
+        if other is owner and self._is_restarted(event, owner):
+            self._unsaid[path] = said  # until the owner's successor has its say
+        else:
+            self._say(path, *sorted((other.said, said.said)))
+
+    def _is_restarted(self, event: Event, owner: Owner) -> bool:
+        """Whether the sender has followed one of its rank, and began after the owner had lived."""
+        state, former = self._writers.of(event.writer), self._writers.named(owner.role, owner.instance)
+        if former is None or self._writers.predecessor(state) is None:
+            return False
+        return former.ended or self._writers.began_after(state, former)
 
     def _whole(self, accepted: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """Return what was accepted, with what is known besides under the same names: backends replace a mapping."""
         nested = {name for name, value in accepted.items() if isinstance(value, dict)}
         whole = {name: value for name, value in accepted.items() if name not in nested}
         if nested:
-            for path, (_, _, text) in self.owners.items():
+            for path, owner in self.owners.items():
                 if len(path) > 1 and path[0] in nested:
-                    _insert(whole, path, json.loads(text))
+                    _insert(whole, path, json.loads(owner.text))
         return whole
 
     def _say(self, path: Path, kept: tuple[str, int, str], other: tuple[str, int, str]) -> None:

@@ -32,7 +32,7 @@ from otel_ml_exporters.aggregation.entries import (
 from otel_ml_exporters.aggregation.intervals import IntervalSet
 from otel_ml_exporters.aggregation.lanes import Unit
 from otel_ml_exporters.aggregation.observation import SeriesKey
-from otel_ml_exporters.aggregation.parameters import Parameters
+from otel_ml_exporters.aggregation.parameters import Owner, Parameters
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.spans import SpanIntake
 from otel_ml_exporters.aggregation.streams import Stream, StreamKey, Streams
@@ -230,8 +230,8 @@ class Snapshot:
             key = StreamKey(writer, scope, metric, pairs(attributes), axis, step)
             kept = None if buckets is None else bucket_of(buckets)
             self._streams.restore(key, Stream(start, time, tuple(stats), kept, received_at))
-        for path, role, rank, text in json.loads(entries.get("params", {}).get("", b"[]")):
-            self._parameters.owners[tuple(path)] = (role, rank, text)
+        for path, *owner in json.loads(entries.get("params", {}).get("", b"[]")):
+            self._parameters.owners[tuple(path)] = Owner(*owner)
         self._summaries.restore(json.loads(entries.get("summaries", {}).get("", b"[]")))
         self._run.stragglers.restore(json.loads(entries.get("findings", {}).get("", b"[]")))
         self._run.output.said = dict.fromkeys(json.loads(entries.get("said", {}).get("", b"[]")))

@@ -42,6 +42,10 @@ class Writers:
         """Whether `writer` has a state."""
         return (writer.role, writer.instance) in self._by_instance
 
+    def named(self, role: str, instance: str) -> WriterState | None:
+        """Return the state of a writer that was heard."""
+        return self._by_instance.get((role, instance))
+
     def of(self, writer: Writer) -> WriterState:
         """Return the state of `writer`, known or new."""
         state = self._by_instance.get((writer.role, writer.instance))

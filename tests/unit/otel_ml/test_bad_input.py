@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import otel_ml
 from otel_ml.testing import capture
@@ -68,6 +69,32 @@ CASES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
         lambda: otel_ml.log_artifact(Path("/nowhere/at/all")),
         ("log_artifact(): no file or folder '/nowhere/at/all'.", "Expected one that exists at the call."),
     ),
+    "an empty path": (lambda: otel_ml.log_artifact(""), ("log_artifact(): expected a path, got ''.",)),
+    "a summary that is none": (
+        lambda: otel_ml.init().summary(None),
+        ("summary(): expected names and numbers such as {'test/accuracy': 0.93}, got None.",),
+    ),
+    "a summary without a name": (lambda: otel_ml.init().summary({"": 1.0}), ("summary(): expected a name, got ''.",)),
+    "a summary too large for a double": (
+        lambda: otel_ml.init().summary({"n": 10**400}),
+        ("summary(): expected a number for 'n', got 1000",),
+    ),
+    "a summary of several numbers": (
+        lambda: otel_ml.init().summary({"n": torch.ones(2)}),
+        ("summary(): expected a number for 'n', got tensor([1., 1.]).",),
+    ),
+    "attributes of an event in an array": (
+        lambda: otel_ml.event("e", np.ones(2)),
+        ("event(): expected attributes in a mapping, got array([1., 1.]).",),
+    ),
+    "a prefix that is no text": (
+        lambda: otel_ml.log_params({"lr": 1}, prefix=["a"]),
+        ("log_params(): expected a prefix such as 'model', got ['a'].",),
+    ),
+    "a timer's level that is none": (
+        lambda: otel_ml.timer("t", level=None).start(),
+        ("Timer 't': expected a level that is a whole number, got None. It is 1.",),
+    ),
 }
 
 
@@ -86,6 +113,23 @@ def test_it_is_said_once_and_nothing_else_is_lost(case: str) -> None:
         assert [part for part in expected if part not in said] == []
         assert [(point.name, point.step, point.count, point.value) for point in run.points] == [("good", 4, 2, 3.0)]
         assert [event.name for event in run.events if event.kind != "ml.notice"] == ["note"]
+
+
+@pytest.mark.parametrize("log", [otel_ml.log_artifact, otel_ml.log_checkpoint])
+@pytest.mark.parametrize(("aliases", "kept"), [(None, []), ("best", ["best"]), (("a", 1), ["a", "1"]), (5, [])])
+def test_a_file_is_kept_whatever_its_aliases_are(
+    log: Callable[..., None], aliases: Any, kept: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "model.bin"
+    file.write_text("weights")
+    with capture() as run:
+        log(file, aliases=aliases)
+
+        (artifact,) = [event for event in run.events if event.kind == "ml.artifact"]
+        assert list(artifact.attributes["ml.artifact.aliases"]) == kept
+        expected = [] if aliases != 5 else ["expected aliases such as ['best'], got 5. It has none."]
+        assert [part for part in expected if part not in "".join(run.notices)] == []
+        assert len(run.notices) == len(expected)
 
 
 def test_an_unknown_reduction_is_said_with_the_nearest_and_the_value_is_kept() -> None:

@@ -38,6 +38,31 @@ def test_an_amendment_supersedes_and_a_newer_attempt_wins(tmp_path: Path) -> Non
     assert otel_ml.read(folder) == {"loss": ([0, 1], [2.5, 1.0])}
 
 
+def test_axes_that_have_one_name_are_series_of_their_own(tmp_path: Path) -> None:
+    """A thread records while the model is loaded, which no step counts, and goes on during training."""
+
+    def on(axis: str, seq: int, step: int, **values: float) -> dict[str, Any]:
+        return {**row(seq, step, **values), "axis": axis}
+
+    folder = write(
+        tmp_path,
+        on("time", 1, 0, memory=1.0),
+        on("time", 2, 1, memory=2.0, disk=5.0),
+        row(3, 0, memory=7.0),
+        on("eval", 4, 3, **{"eval/accuracy": 0.5}),
+        row(5, 1, **{"memory": 8.0, "eval/accuracy": 0.6}),
+        {**on("time", 6, 1, memory=2.5), "amendment": True},
+    )
+
+    assert otel_ml.read(folder) == {
+        "disk": ([1], [5.0]),
+        "eval/accuracy": ([1], [0.6]),
+        "eval/accuracy/over_eval": ([3], [0.5]),
+        "memory": ([0, 1], [7.0, 8.0]),
+        "memory/over_time": ([0, 1], [1.0, 2.5]),
+    }
+
+
 def test_non_finite_values_are_values(tmp_path: Path) -> None:
     folder = write(tmp_path, row(1, 0, loss=math.nan), row(2, 1, loss=-math.inf))
 

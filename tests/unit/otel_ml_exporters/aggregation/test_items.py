@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from otel_ml_exporters.aggregation.observation import Spans
 from otel_ml_exporters.records import Artifact, Image, Params, Span, SpanBatch, Summary, Table, Text
 from tests.strategies import Rank, Service
+from tests.unit.otel_ml_exporters.aggregation.lives import life, live_on
 
 
 def test_rank_0_keeps_the_name_and_others_append_theirs() -> None:
@@ -56,6 +59,29 @@ def test_of_conflicting_parameters_the_lowest_rank_wins_in_any_order_and_it_is_s
     assert params == [{"optimizer": {"lr": 0.1, "seed": 1}}, {"optimizer": {"lr": 0.1, "seed": 0}}]
     assert len(service.notices) == 2
     assert "'optimizer.seed' is 0 on rank 0" in service.notices[0]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("ended", [True, False])
+def test_parameters_that_a_restart_changes_are_no_conflict_between_ranks(order: tuple[int, int], ended: bool) -> None:
+    service, first = Service(), life("a", boot="b")
+    for rank in first:
+        service.take(rank.event("ml.params", {"lr": 0.1, "seed": 1}))
+    live_on(service, first, 0)
+    if ended:
+        service.take(*[rank.bye() for rank in first])
+    service.restart()
+    second = life("b", start=service.now + 1, boot="b")
+
+    for rank in order:
+        service.take(second[rank].event("ml.params", {"lr": 0.2, "seed": 10 + rank}))
+
+    params = [record.params for record in service.records if isinstance(record, Params)]
+    assert params[1]["lr"] == 0.2
+    assert params[-1]["seed"] == 10
+    assert [sentence for sentence in service.notices if "'lr'" in sentence] == []
+    (conflict,) = [sentence for sentence in service.notices if "'seed'" in sentence]
+    assert "is 10 on rank 0 of role 'trainer' and 11 on rank 1" in conflict
 
 
 def test_an_inline_artifact_hands_its_content_over() -> None:
