@@ -40,7 +40,7 @@ class Goodput:
 
     Args:
         state: what `state()` put into the checkpoint that the job goes on from.
-        clock: Unix seconds; for tests.
+        clock: Unix seconds; for tests. By default nobody can set it: the system's is read once.
 
     Raises:
         ConfigError: `state` is not one.
@@ -57,9 +57,9 @@ class Goodput:
         ```
     """
 
-    def __init__(self, *, state: Mapping[str, float] | None = None, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
-        self._start = clock()
+    def __init__(self, *, state: Mapping[str, float] | None = None, clock: Callable[[], float] | None = None) -> None:
+        self._clock = _steady_clock() if clock is None else clock
+        self._start = self._clock()
         began, seconds, steps = (self._start, 0.0, 0.0) if state is None else _state_in(state)
         self._began, self._saved_seconds, self._saved_steps = began, seconds, int(steps)
         self._unsaved: dict[int, float] = {}
@@ -102,6 +102,12 @@ class Goodput:
         if total > 0:
             values["goodput/fraction"] = self._saved_seconds / total
         return values
+
+
+def _steady_clock() -> Callable[[], float]:
+    """Return a clock of Unix seconds that goes on evenly where the system's is set: work is a difference of two."""
+    beginning = time.time() - time.monotonic()
+    return lambda: beginning + time.monotonic()
 
 
 def _state_in(state: Any) -> tuple[float, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,30 @@ def test_work_that_raises_does_not_count(otel_ml_capture: Capture) -> None:
         raise RuntimeError
 
     assert otel_ml_capture.points == []
+
+
+SET_BACK = """
+import time
+
+real, behind = time.time, 0.0
+time.time = lambda: real() - behind
+
+from otel_ml.diagnostics.goodput import Goodput
+
+goodput = Goodput()
+with goodput.work(0):
+    behind = 3600.0
+state = goodput.state(0)
+print(state["saved_seconds"], real() - state["began"])
+"""
+
+
+def test_a_clock_that_is_set_back_during_a_step_takes_no_work_away() -> None:
+    ran = subprocess.run([sys.executable, "-c", SET_BACK], check=True, capture_output=True, text=True)
+
+    seconds, age = map(float, ran.stdout.split())
+    assert 0 <= seconds < 60
+    assert 0 <= age < 60
 
 
 def row(attempt: int, step: int, time: float, **values: float) -> dict[str, Any]:
