@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -178,8 +178,7 @@ def goodput_of(run: otel_ml.Run | str | PathLike[str], *, role: str | None = Non
     worked: dict[tuple[int, int], float] = {}
     ranks: dict[tuple[int, int], int] = {}
     saved: dict[tuple[int, int], tuple[int, int]] = {}
-    for row in rows:
-        key, values = (int(row.get("attempt", 0)), int(row["step"])), row["values"]
+    for key, values in _by_step(rows).items():
         if "goodput/worked" in values:
             worked[key] = float(values["goodput/worked"])
             ranks[key] = int(values["goodput/ranks"])
@@ -206,6 +205,14 @@ def goodput_of(run: otel_ml.Run | str | PathLike[str], *, role: str | None = Non
             key[1]: (count, ranks_at(ranks, key)) for key, (_, count) in saved.items() if count < ranks_at(ranks, key)
         },
     )
+
+
+def _by_step(rows: Iterable[dict[str, Any]]) -> dict[tuple[int, int], dict[str, Any]]:
+    """Return what is known of each (attempt, step): an amendment has only what it changes."""
+    found: dict[tuple[int, int], dict[str, Any]] = {}
+    for row in rows:
+        found.setdefault((int(row.get("attempt", 0)), int(row["step"])), {}).update(row["values"])
+    return found
 
 
 def ranks_at(ranks: Mapping[tuple[int, int], int], key: tuple[int, int]) -> int:

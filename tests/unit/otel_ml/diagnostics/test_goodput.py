@@ -143,6 +143,21 @@ def test_the_run_tells_goodput_over_restarts_and_all_ranks(tmp_path: Path) -> No
     assert report.fraction == 16.0 / 52.0
 
 
+def test_an_amendment_changes_what_it_has_and_leaves_the_rest_of_its_step(tmp_path: Path) -> None:
+    """A restart without an attempt of its own does a step again that had closed: only what is different is written."""
+    rows = [
+        row(0, 0, 102.0, began=100.0, worked=4.0, ranks=2, saved_step=0, saved_step__count=1),
+        row(0, 0, 104.0, began=103.0, worked=5.0) | {"amendment": True},
+        row(0, 0, 105.0, saved_step__count=2) | {"amendment": True},
+        row(0, 1, 110.0, began=103.0, worked=2.0, ranks=2),
+    ]
+
+    report = goodput_of(written(tmp_path, rows))
+
+    assert (report.total, report.worked, report.productive) == (20.0, 7.0, 5.0)
+    assert (report.steps, report.unsaved_steps, report.incomplete) == (1, 1, {})
+
+
 def of_role(role: str, row: dict[str, Any]) -> dict[str, Any]:
     return row | {"role": role, "values": {f"{role}/{name}": value for name, value in row["values"].items()}}
 
