@@ -83,7 +83,7 @@ class Efficiency:
             yield
         finally:
             self._charge()
-            self._open.pop()
+            self._close(bucket)
 
     @contextmanager
     def thread_seconds(self, bucket: str) -> Iterator[None]:
@@ -109,6 +109,11 @@ class Efficiency:
         _PRODUCTIVE.record(
             {"efficiency/wall/productive": productive}, several={FRACTION.name: (productive / elapsed, elapsed)}
         )
+
+    def _close(self, bucket: str) -> None:
+        """Leave the innermost block of this name: of tasks that take turns, another one may have entered last."""
+        place = len(self._open) - 1 - self._open[::-1].index(bucket)
+        del self._open[place]
 
     def _charge(self) -> None:
         """Give the time since the last look to the innermost bucket."""

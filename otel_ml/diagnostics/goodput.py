@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -40,7 +40,7 @@ class Goodput:
 
     Args:
         state: what `state()` put into the checkpoint that the job goes on from.
-        clock: Unix seconds; for tests.
+        clock: Unix seconds; for tests. By default nobody can set it: the system's is read once.
 
     Raises:
         ConfigError: `state` is not one.
@@ -57,9 +57,9 @@ class Goodput:
         ```
     """
 
-    def __init__(self, *, state: Mapping[str, float] | None = None, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
-        self._start = clock()
+    def __init__(self, *, state: Mapping[str, float] | None = None, clock: Callable[[], float] | None = None) -> None:
+        self._clock = _steady_clock() if clock is None else clock
+        self._start = self._clock()
         began, seconds, steps = (self._start, 0.0, 0.0) if state is None else _state_in(state)
         self._began, self._saved_seconds, self._saved_steps = began, seconds, int(steps)
         self._unsaved: dict[int, float] = {}
@@ -102,6 +102,12 @@ class Goodput:
         if total > 0:
             values["goodput/fraction"] = self._saved_seconds / total
         return values
+
+
+def _steady_clock() -> Callable[[], float]:
+    """Return a clock of Unix seconds that goes on evenly where the system's is set: work is a difference of two."""
+    beginning = time.time() - time.monotonic()
+    return lambda: beginning + time.monotonic()
 
 
 def _state_in(state: Any) -> tuple[float, ...]:
@@ -172,8 +178,7 @@ def goodput_of(run: otel_ml.Run | str | PathLike[str], *, role: str | None = Non
     worked: dict[tuple[int, int], float] = {}
     ranks: dict[tuple[int, int], int] = {}
     saved: dict[tuple[int, int], tuple[int, int]] = {}
-    for row in rows:
-        key, values = (int(row.get("attempt", 0)), int(row["step"])), row["values"]
+    for key, values in _by_step(rows).items():
         if "goodput/worked" in values:
             worked[key] = float(values["goodput/worked"])
             ranks[key] = int(values["goodput/ranks"])
@@ -200,6 +205,14 @@ def goodput_of(run: otel_ml.Run | str | PathLike[str], *, role: str | None = Non
             key[1]: (count, ranks_at(ranks, key)) for key, (_, count) in saved.items() if count < ranks_at(ranks, key)
         },
     )
+
+
+def _by_step(rows: Iterable[dict[str, Any]]) -> dict[tuple[int, int], dict[str, Any]]:
+    """Return what is known of each (attempt, step): an amendment has only what it changes."""
+    found: dict[tuple[int, int], dict[str, Any]] = {}
+    for row in rows:
+        found.setdefault((int(row.get("attempt", 0)), int(row["step"])), {}).update(row["values"])
+    return found
 
 
 def ranks_at(ranks: Mapping[tuple[int, int], int], key: tuple[int, int]) -> int:

@@ -18,6 +18,9 @@ _TIMER = re.compile(r"^(?P<place>(?:.*/)?)time/(?P<name>.+)$")
 _ESTIMATES = frozenset({"remaining", "remaining_estimate"})
 """Below `time/`, and yet no time that was spent: `Progress` and Megatron estimate them anew in each step."""
 
+_SO_FAR = frozenset({"total", "batches", "samples", "tokens"})
+"""What Megatron counts below `time/` since the job began: alone, each may be the name of a user's timer."""
+
 
 class Timer(NamedTuple):
     """A timer over all steps.
@@ -50,10 +53,17 @@ def _named(history: History) -> Iterator[tuple[SeriesName, str, str]]:
         match = _TIMER.match(key.name)
         if match is None or match["name"] in _ESTIMATES:
             continue
+        if match["name"] in _SO_FAR and _is_counted(history, key.axis, match["place"]):
+            continue
         base, _, last = key.name.rpartition("/")
         is_further = SeriesName(key.axis, base) in history.series and (last in ACROSS or _is_further(last))
         if not is_further and history.series[key]:
             yield key, match["place"], match["name"]
+
+
+def _is_counted(history: History, axis: str, place: str) -> bool:
+    """Whether the time so far stands beside the number of batches, as Megatron has them."""
+    return all(SeriesName(axis, f"{place}time/{name}") in history.series for name in ("total", "batches"))
 
 
 def _is_further(last: str) -> bool:

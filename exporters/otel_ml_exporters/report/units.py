@@ -32,8 +32,8 @@ UNITS: Mapping[str, str] = {
 _SHOWN = {"By": "B", "Cel": "°C"}
 _NAMED = re.compile(r"(?:.*/)?(" + "|".join(map(re.escape, sorted(UNITS, key=len, reverse=True))) + r")(?:/.*)?")
 _TIMER = re.compile(r"(?:.*/)?time/.+")
-_OTHER_UNIT = re.compile(r".*/(argmax|argmin|count)")
-"""Reductions that are a rank or a number."""
+_OTHER_UNIT = re.compile(r".*/(argmax|argmin|count)|(?:.*/)?time/(batches|samples|tokens)")
+"""Reductions that are a rank or a number, and what Megatron counts below `time/`."""
 _PREFIXES = {"s": "mµn", "B": "kMGTP", "J": "kMGT", "W": "kM"}
 
 
@@ -43,6 +43,8 @@ def unit_of(name: str) -> str:
     Examples:
         >>> unit_of("generator/time/forward/mean"), unit_of("time/forward/argmax"), unit_of("loss")
         ('s', '', '')
+        >>> unit_of("time/tokens"), unit_of("time/tokens/pack")
+        ('', 's')
         >>> unit_of("system/hw.temperature/host.name/n1/hw.id/gpu0"), unit_of("process.count/host.name/n1")
         ('°C', 'process')
     """

@@ -56,6 +56,9 @@ class Energy:
 
     def __init__(self, *, grams_per_kwh: float | None = None) -> None:
         self._grams_per_kwh = grams_per_kwh
+        self._begin()
+
+    def _begin(self) -> None:
         self._marks: SimpleQueue[_Mark] = SimpleQueue()
         self._ledger = Ledger()
         self._is_paused = False  # as of the newest mark, which may not be read yet
@@ -64,7 +67,9 @@ class Energy:
         self._thread = threading.Thread(target=self._loop, name="otel_ml_energy", daemon=True)
 
     def start(self) -> Energy:
-        """Begin to count, from the first reading on, which is waited for; once started, nothing."""
+        """Begin to count, anew after `stop()`; the first reading is waited for. While it counts, nothing."""
+        if self._thread.ident is not None and not self._thread.is_alive():
+            self._begin()
         if self._thread.ident is None:
             self._thread.start()
         self._is_open.wait(OPENING_TIMEOUT)

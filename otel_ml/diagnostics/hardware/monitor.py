@@ -72,8 +72,9 @@ class Monitor:
         self._joules: dict[str, float] = defaultdict(float)
 
     def start(self) -> Monitor:
-        """Begin to sample; once started, nothing."""
-        if self._thread is None:
+        """Begin to sample, also after `stop()`; while it samples, nothing."""
+        if self._thread is None or not self._thread.is_alive():
+            self._stopped.clear()
             self._thread = threading.Thread(target=self._loop, name="otel_ml_hardware", daemon=True)
             self._thread.start()
         return self

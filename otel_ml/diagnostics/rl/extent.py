@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -30,6 +31,8 @@ def extent_of(values: Any, mask: Any = None) -> Extent | None:
         numbers = [number for number, counts in zip(numbers, _flat(mask), strict=True) if counts]
     if not numbers:
         return None
+    if any(number != number for number in numbers):  # over one that is not the first, `min()` and `max()` pass
+        return Extent(math.nan, len(numbers), math.nan, math.nan)
     return Extent(sum(numbers) / len(numbers), len(numbers), min(numbers), max(numbers))
 
 

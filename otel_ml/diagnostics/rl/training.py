@@ -111,7 +111,8 @@ class PolicyUpdates:
         """
         now = self._clock()
         if self._last is not None and now > self._last:
-            measure("rl/train/update_frequency").record(1.0 / (now - self._last))
+            seconds = now - self._last  # its weight: the rates of a step pool to Σ updates / Σ s
+            measure("rl/train/update_frequency").record(1.0 / seconds, weight=seconds)
         self._last = now
         if magnitude is not None:
             measure("rl/train/update_magnitude").record(magnitude)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
@@ -37,6 +38,35 @@ def test_buckets_and_what_is_productive_add_up_to_elapsed_time(otel_ml_capture: 
     assert otel_ml_capture.values("efficiency/wall/validation") == [2.0]
     assert otel_ml_capture.values("efficiency/wall/productive") == [6.0]
     assert otel_ml_capture.values("efficiency/fraction") == [0.6]
+
+
+def test_blocks_of_two_tasks_that_overlap_keep_their_names(otel_ml_capture: Capture) -> None:
+    """The first that was entered ends first, which nested blocks never do."""
+    clock = Clock()
+    efficiency = Efficiency(clock=clock)
+    otel_ml.set_step(0)
+    first, second = efficiency.wall("generate"), efficiency.wall("refit")
+
+    async def generate() -> None:
+        with first:
+            clock.now += 1.0
+            await asyncio.sleep(0)
+            clock.now += 1.0
+
+    async def refit() -> None:
+        with second:
+            clock.now += 2.0
+            await asyncio.sleep(0)
+            clock.now += 4.0
+
+    async def both() -> None:
+        await asyncio.gather(generate(), refit())
+
+    asyncio.run(both())
+    efficiency.step()
+
+    taken = {name: otel_ml_capture.values(f"efficiency/wall/{name}") for name in ("generate", "refit", "productive")}
+    assert taken == {"generate": [1.0], "refit": [7.0], "productive": [0.0]}
 
 
 def test_threads_that_work_beside_it_take_nothing_from_wall_clock(otel_ml_capture: Capture) -> None:

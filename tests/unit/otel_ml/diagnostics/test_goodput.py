@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,30 @@ def test_work_that_raises_does_not_count(otel_ml_capture: Capture) -> None:
     assert otel_ml_capture.points == []
 
 
+SET_BACK = """
+import time
+
+real, behind = time.time, 0.0
+time.time = lambda: real() - behind
+
+from otel_ml.diagnostics.goodput import Goodput
+
+goodput = Goodput()
+with goodput.work(0):
+    behind = 3600.0
+state = goodput.state(0)
+print(state["saved_seconds"], real() - state["began"])
+"""
+
+
+def test_a_clock_that_is_set_back_during_a_step_takes_no_work_away() -> None:
+    ran = subprocess.run([sys.executable, "-c", SET_BACK], check=True, capture_output=True, text=True)
+
+    seconds, age = map(float, ran.stdout.split())
+    assert 0 <= seconds < 60
+    assert 0 <= age < 60
+
+
 def row(attempt: int, step: int, time: float, **values: float) -> dict[str, Any]:
     named = {f"goodput/{name.replace('__', '/')}": value for name, value in values.items()}
     return {
@@ -115,6 +141,21 @@ def test_the_run_tells_goodput_over_restarts_and_all_ranks(tmp_path: Path) -> No
     assert (report.steps, report.unsaved_steps) == (4, 1)
     assert report.incomplete == {3: (1, 2)}
     assert report.fraction == 16.0 / 52.0
+
+
+def test_an_amendment_changes_what_it_has_and_leaves_the_rest_of_its_step(tmp_path: Path) -> None:
+    """A restart without an attempt of its own does a step again that had closed: only what is different is written."""
+    rows = [
+        row(0, 0, 102.0, began=100.0, worked=4.0, ranks=2, saved_step=0, saved_step__count=1),
+        row(0, 0, 104.0, began=103.0, worked=5.0) | {"amendment": True},
+        row(0, 0, 105.0, saved_step__count=2) | {"amendment": True},
+        row(0, 1, 110.0, began=103.0, worked=2.0, ranks=2),
+    ]
+
+    report = goodput_of(written(tmp_path, rows))
+
+    assert (report.total, report.worked, report.productive) == (20.0, 7.0, 5.0)
+    assert (report.steps, report.unsaved_steps, report.incomplete) == (1, 1, {})
 
 
 def of_role(role: str, row: dict[str, Any]) -> dict[str, Any]:

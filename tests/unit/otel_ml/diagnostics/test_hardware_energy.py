@@ -107,7 +107,13 @@ def test_a_pause_lasts_until_the_end_of_the_outermost_block(gpus: FakeNvml, otel
     with hardware.Energy() as energy:
         with energy.paused():  # an evaluation
             with energy.paused():  # and in it a checkpoint
+<<<<<<< HEAD
                 pass
+=======
+                eventually(lambda: not energy._ledger.is_counting)
+            otel_ml.set_step(0)
+            energy.lap()
+>>>>>>> wt-diag
             gpus.device(0, energy=1_000_000 + 5_000)
             eventually(lambda: has_read(energy, 5.0))
         eventually(lambda: energy._ledger.is_counting)
@@ -124,6 +130,21 @@ def test_a_block_inside_of_a_pause_does_not_end_it(gpus: FakeNvml, otel_ml_captu
         gpus.device(0, energy=1_000_000 + 5_000)
 
     assert energy.total == pytest.approx(0.0, abs=0.5)
+
+
+def test_energy_that_was_stopped_counts_the_next_run_anew(gpus: FakeNvml) -> None:
+    energy = hardware.Energy()
+    for joules in (50, 3):
+        with capture() as captured, energy:
+            otel_ml.set_step(0)
+            gpus.device(0, energy=1_000_000 + joules * 1000)
+            energy.lap()
+            assert captured.points
+        gpus.device(0, energy=1_000_000)
+
+        (summary,) = [event.body for event in captured.events if event.kind == "ml.summary"]
+        assert summary == {"hw.energy.total/rank_0": pytest.approx(joules)}
+        assert energy.total == pytest.approx(joules)
 
 
 @pytest.mark.feature("I15", "yes", "grams of CO₂ beside the joules, where the intensity is given")

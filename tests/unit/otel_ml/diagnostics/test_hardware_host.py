@@ -264,6 +264,15 @@ def test_a_monitor_that_outlives_a_run_counts_the_seconds_of_the_next_one_anew()
     assert max(step or 0 for step in rows(second)) < 60
 
 
+def test_a_monitor_that_was_stopped_is_started_again_for_the_next_run() -> None:
+    from otel_ml.testing import capture
+
+    monitor = hardware.Monitor(FAST, sources="host")
+    for _ in range(2):
+        with capture() as captured, monitor:
+            eventually(lambda: captured.values("system.memory.usage", axis="time"))
+
+
 @pytest.mark.feature("N30", "better", "a table that grows, with what each stage added")
 def test_stages_of_a_start_say_what_each_added_to_the_memory(otel_ml_capture: Capture) -> None:
     stages = hardware.MemoryStages()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -182,6 +183,32 @@ def test_without_a_version_staleness_is_absent_and_said(otel_ml_capture: Capture
 
     assert otel_ml_capture.points == []
     assert "policy_version" in otel_ml_capture.notices[0]
+
+
+def test_the_update_frequency_of_a_step_is_updates_by_the_time_they_took() -> None:
+    """Several epochs over one batch are quick updates after a long wait: a mean of rates would forget the wait."""
+    clock = Clock()
+    policy = rl.PolicyUpdates(clock=clock)
+    with otel_ml.init("updates", exporters="jsonl") as run:
+        otel_ml.set_step(0)
+        policy.updated()
+        for seconds in (1.0, 1.0, 8.0):
+            clock.now += seconds
+            policy.updated()
+        otel_ml.shutdown(timeout=60.0)
+
+    assert otel_ml.read(run)["rl/train/update_frequency"] == ([0], [pytest.approx(3 / 10)])
+
+
+def test_a_nan_is_seen_in_the_ends_of_numbers_as_of_tensors(otel_ml_capture: Capture) -> None:
+    otel_ml.set_step(0)
+
+    rl.advantages([1.0, math.nan, 2.0])
+    rl.returns(torch.tensor([1.0, math.nan, 2.0]))
+
+    values = {point.name: point.value for point in otel_ml_capture.points}
+    assert len(values) == 6
+    assert all(map(math.isnan, values.values()))
 
 
 def test_a_reading_takes_the_time_it_took(otel_ml_capture: Capture) -> None:

@@ -84,6 +84,29 @@ def test_what_remains_is_no_time_that_was_spent() -> None:
     assert [timer.name for timer in found] == ["step", "forward"]
 
 
+def test_what_megatron_counts_below_time_is_no_timer() -> None:
+    counted = {"time/total": 7200.0, "time/batches": 900.0, "time/samples": 3600.0, "time/tokens": 1e9}
+    values = {"time/step": 1.0, "time/forward": 0.5, "time/total/mean": 7200.0, **counted}
+    over_samples = {f"samples/{name}": value for name, value in counted.items()}
+
+    found = timers(
+        history(
+            [
+                StepRecord(1, "trainer", "step", 900, 0, 10.0, values),
+                StepRecord(2, "trainer", "samples", 3600, 0, 10.0, over_samples),
+            ]
+        )
+    )
+
+    assert [timer.name for timer in found] == ["step", "forward"]
+
+
+def test_a_timer_that_is_called_total_is_a_timer() -> None:
+    found = timers(history([StepRecord(1, "trainer", "step", 0, 0, 10.0, {"time/total": 2.0, "time/tokens": 1.0})]))
+
+    assert [timer.name for timer in found] == ["total", "tokens"]
+
+
 def test_nothing_is_loaded_from_elsewhere_and_no_name_becomes_an_element(content: str) -> None:
     read = Reader(content)
 

@@ -224,6 +224,17 @@ def test_metrics_of_training_can_be_left_out_while_validation_stays(captured: Ca
     assert printed[1] == " validation loss at iteration 1 | lm loss value: 2.000000E+00 | lm loss PPL: 7.389056E+00 | "
 
 
+def test_the_perplexity_of_a_validation_loss_that_is_nan_is_nan(captured: Capture) -> None:
+    printed: list[str] = []
+    log = the_log(printed, log_validation_ppl_to_tensorboard=True)
+
+    log.validation(1, {"lm loss": math.nan})
+
+    (ppl,) = captured.values("lm_loss_validation_ppl")
+    assert math.isnan(ppl)
+    assert "| lm loss PPL: NAN |" in printed[0]
+
+
 def test_timers_are_written_and_reported_with_it_each_over_its_own_interval(captured: Capture) -> None:
     printed: list[str] = []
     timers = Timers(1, "max")
