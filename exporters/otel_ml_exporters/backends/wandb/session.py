@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml_exporters.backends.wandb.media import artifact, media
 from otel_ml_exporters.backends.wandb.names import row_key
 from otel_ml_exporters.backends.wandb.rows import (
@@ -35,6 +36,8 @@ from otel_ml_exporters.records import (
 
 __all__ = ["Session"]
 
+_WINDOWS = axis_key(TIME_AXIS)
+
 
 class Session:
     """Hands records to an open run; what W&B raises is not translated here.
@@ -54,7 +57,8 @@ class Session:
         self._names = names
         self.done = position
         self.last_row = 0
-        self._defined: set[str] = set()
+        self._axes: set[str] = set()
+        self._drawn_over: dict[str, str] = {}
         self._metrics: set[str] = set()
         self._last_artifact: tuple[str, int | None] | None = None
         self._handlers: Mapping[type, Callable[[Any], None]] = {
@@ -144,16 +148,18 @@ class Session:
     def _bind(self, axis: str, keys: Iterable[str]) -> None:
         """Say once for each metric what it is drawn over.
 
+        What was recorded before the first step, in windows of the axis `time`, is drawn over steps once it has some.
         Not by glob: `*` would also bind what lives on another axis. Without `step_sync=False` the service would write
         a 0 for an axis that a row does not have.
         """
         index = axis_key(axis)
-        if index not in self._defined:
-            self._defined.add(index)
+        if index not in self._axes:
+            self._axes.add(index)
             self._run.define_metric(index, hidden=True)
         for key in keys:
-            if key not in self._defined:
-                self._defined.add(key)
+            before = self._drawn_over.get(key)
+            if before is None or (before == _WINDOWS and index != _WINDOWS):
+                self._drawn_over[key] = index
                 self._run.define_metric(key, step_metric=index, step_sync=False)
 
 
