@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
@@ -62,6 +63,7 @@ class Goodput:
         self._start = self._clock()
         began, seconds, steps = (self._start, 0.0, 0.0) if state is None else _state_in(state)
         self._began, self._saved_seconds, self._saved_steps = began, seconds, int(steps)
+        self._lock = threading.Lock()  # who saves in the background says so from there
         self._unsaved: dict[int, float] = {}
         self._lost = 0.0  # their sum: a job may do thousands of steps before it saves
         self._newest: int | None = None
@@ -71,25 +73,28 @@ class Goodput:
         return _Work(self._clock, self._worked, step)
 
     def _worked(self, step: int, seconds: float) -> None:
-        self._unsaved[step] = self._unsaved.get(step, 0.0) + seconds
-        self._lost += seconds
-        self._newest = step
+        with self._lock:
+            self._unsaved[step] = self._unsaved.get(step, 0.0) + seconds
+            self._lost += seconds
+            self._newest = step
         worked = {"goodput/worked": seconds, "goodput/ranks": 1.0, "goodput/began": self._start}
         MEASURES.record(worked | self._state_now(), step=step)
 
     @harmless
     def saved(self, step: int) -> None:
-        """A checkpoint that holds all steps up to `step` succeeded: they count from now on."""
-        self._saved_seconds, self._saved_steps = self._until(step)
-        self._unsaved = {unsaved: seconds for unsaved, seconds in self._unsaved.items() if unsaved > step}
-        self._lost = sum(self._unsaved.values())
+        """A checkpoint that holds all steps up to `step` succeeded: they count from now on. Any thread may say so."""
+        with self._lock:
+            self._saved_seconds, self._saved_steps = self._until(step)
+            self._unsaved = {unsaved: seconds for unsaved, seconds in self._unsaved.items() if unsaved > step}
+            self._lost = sum(self._unsaved.values())
         # At the step of the checkpoint, so that ranks meet that learn of it at different times.
         MEASURES["goodput/saved_step"].record(step, step=step)
         MEASURES.record(self._state_now(), step=self._newest)
 
     def state(self, step: int) -> dict[str, float]:
         """Return what the checkpoint of `step` keeps: it counts, since who reads it read the checkpoint."""
-        seconds, steps = self._until(step)
+        with self._lock:
+            seconds, steps = self._until(step)
         return dict(zip(_STATE, (self._began, seconds, steps), strict=True))
 
     def _until(self, step: int) -> tuple[float, int]:

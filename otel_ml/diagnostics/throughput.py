@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -135,6 +136,8 @@ class Throughput:
         else:
             MEASURES.record(total, over=self._over)
             MEASURES.record(device)
+        if not math.isfinite(sum(done)):  # a NaN stays in every sum after it: the window begins anew
+            self._done.clear()
 
     @harmless
     def epoch(self, number: int) -> None:

@@ -27,6 +27,9 @@ __all__ = ["Energy"]
 OPENING_TIMEOUT = 5.0
 """Seconds that `start()` waits for the driver; what is used before it answers is not counted."""
 
+ANSWER_TIMEOUT = 5.0
+"""Seconds that a step waits for the counters: a driver that hangs must not keep all rows of the job open."""
+
 _JOULES_PER_KWH = 3.6e6
 _SUMMED = Reduction(("sum", "mean"), within="sum")
 _MEAN = Reduction(("mean", "sum"))
@@ -197,6 +200,7 @@ class _Lap:
 
     def __init__(self, thread: threading.Thread) -> None:
         self._thread = thread
+        self._given_up_at = time.monotonic() + ANSWER_TIMEOUT
         self.is_over = False
         self.joules: float | None = None
         self.seconds = 0.0
@@ -207,8 +211,17 @@ class _Lap:
 
     @property
     def is_known(self) -> bool:
-        """Whether the answer is there, or will never be."""
-        return self.is_over or not self._thread.is_alive()
+        """Whether the answer is there, or is waited for no longer."""
+        if self.is_over or not self._thread.is_alive():
+            return True
+        if time.monotonic() < self._given_up_at:
+            return False
+        guard.say(
+            "hardware-lost",
+            f"The driver of a GPU has not answered for {ANSWER_TIMEOUT:g} s: steps have no energy until it does. "
+            "Everything else goes on.",
+        )
+        return True
 
 
 class _Joules(Deferred):

@@ -114,8 +114,11 @@ class Monitor:
         if NOW.off:  # no run yet, or no longer
             self._leave()
             return
-        if self._run_id != id_of_run():
-            self._leave()  # between two samples one run ended and another one began
+        run_id = id_of_run()
+        if self._run_id and self._run_id != run_id:
+            self._leave()  # between two samples one run ended, and perhaps another one began
+            if not run_id:
+                return
         if self._folder is not None and not self._folder.path.exists():
             self._leave()  # another process of the job, the last as it seemed, has tidied up
         if not self._run_id:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,33 @@ def test_what_the_checkpoint_keeps_goes_on_after_a_restart(otel_ml_capture: Capt
     after.saved(2)
 
     assert newest(otel_ml_capture, "goodput/fraction") == 6.0 / 24.0  # steps 0, 1 and, done again, 2
+
+
+def test_a_checkpoint_that_succeeds_in_another_thread_takes_no_step_away(
+    otel_ml_capture: Capture,
+) -> None:
+    goodput = Goodput()
+    is_over = threading.Event()
+
+    def save() -> None:
+        while not is_over.is_set():
+            goodput.saved(1500)
+
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    saver = threading.Thread(target=save)
+    saver.start()
+    try:
+        for step in range(3000):
+            with goodput.work(step):
+                pass
+    finally:
+        is_over.set()
+        saver.join()
+        sys.setswitchinterval(switch)
+
+    assert otel_ml_capture.notices == []
+    assert goodput.state(2999)["saved_steps"] == 3000
 
 
 def test_work_that_raises_does_not_count(otel_ml_capture: Capture) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -190,6 +193,38 @@ def test_a_driver_that_goes_away_ends_the_counting_and_keeps_what_was_counted(
     assert energy.total == counted
     assert {p.step for p in otel_ml_capture.points if p.name == "hw.energy.step"} == {0}
     assert any(notice.startswith("No energy is measured any more") for notice in otel_ml_capture.notices)
+
+
+def test_steps_close_without_their_energy_while_the_driver_hangs(
+    gpus: FakeNvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU that fell off the bus blocks who asks for it; the rows of all ranks must not wait for it."""
+    monkeypatch.setattr("otel_ml.diagnostics.hardware.energy.ANSWER_TIMEOUT", 0.1, raising=False)
+    counter = gpus.folder / "0.energy"
+    with otel_ml.init("hang", exporters="jsonl") as run, hardware.Energy() as energy:
+        counter.unlink()
+        os.mkfifo(counter)  # to open it waits for a writer
+
+        def goes_on(step: int) -> bool:
+            otel_ml.set_step(step)
+            otel_ml.log({"loss": 1.0})
+            energy.lap()
+            return "loss" in rows(run)
+
+        steps = itertools.count()
+        try:
+            eventually(lambda: goes_on(next(steps)))
+        finally:
+            with counter.open("w") as writer:
+                writer.write("1000000")
+            gpus.device(0, energy=1_000_000)
+
+
+def rows(run: otel_ml.Run) -> Collection[str]:
+    try:
+        return otel_ml.read(run)
+    except otel_ml.OtelMLError:  # nothing is written yet
+        return ()
 
 
 @example([(1.5, 0.0625, 1.9), (1.0, 0.0, 512.0)]).via("rounded up, so that an idle counter seemed to go back")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -39,6 +40,19 @@ def test_rates_are_those_of_the_window(otel_ml_capture: Capture) -> None:
     assert otel_ml_capture.values("throughput/samples_per_sec") == [8.0, 8.0, 16 / 5]
     assert otel_ml_capture.values("throughput/tokens_per_sec") == [100.0, 100.0, 40.0]
     assert otel_ml_capture.values("throughput/batches_per_sec") == [2.0, 2.0, 4 / 5]
+
+
+def test_one_number_that_is_nan_does_not_end_the_rates(otel_ml_capture: Capture) -> None:
+    clock = Clock()
+    throughput = Throughput(window=2, clock=clock)
+    for step, tokens in enumerate([100.0, 100.0, math.nan, 100.0, 100.0, 300.0]):
+        otel_ml.set_step(step)
+        clock.now += 1.0
+        throughput.step(samples=8, tokens=tokens)
+
+    rates = {p.step: p.value for p in otel_ml_capture.points if p.name == "throughput/tokens_per_sec"}
+    assert math.isnan(rates.pop(2))  # shown, and the window begins anew
+    assert rates == {1: 100.0, 4: 100.0, 5: 200.0}
 
 
 def test_the_first_step_has_no_rate(otel_ml_capture: Capture) -> None:
