@@ -16,6 +16,7 @@ import otel_ml
 from otel_ml.compat.roll.reducing import is_several, reduce_metrics
 from otel_ml.compat.roll.tags import published, reduction_of
 from otel_ml.compat.tracking.counts import WITHIN
+from otel_ml.compat.tracking.said import never_raises
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import say
 
@@ -77,6 +78,7 @@ class Tracker(BaseTracker):
         super().__init__()
         self._prints = prints
 
+    @never_raises
     def log(self, values: Mapping[str, Any], step: int, **keywords: Any) -> None:
         by_reduction: dict[Reduction, dict[str, Any]] = {}
         numbers: dict[str, Any] = {}
