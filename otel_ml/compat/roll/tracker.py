@@ -109,7 +109,7 @@ class Tracker(BaseTracker):
         self.log_history.append({"step": step, "metrics": reduced})
         if self._prints:
             shown = {published(key): value for key, value in reduced.items()}
-            line = json.dumps({"step": step, "metrics": shown}, default=str)
+            line = json.dumps({"step": step, "metrics": shown}, default=_in_json)
             with suppress(OSError):  # whoever read stdout has gone
                 print(f"metrics_tag: {line}", file=sys.stdout, flush=True)  # noqa: T201 (what the tracker is for)
 
@@ -171,6 +171,10 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return all(isinstance(item, (int, float, np.number)) for item in value)
     return isinstance(value, (int, float, str, np.number))
+
+
+def _in_json(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def _reduction(key: str, value: Any) -> Reduction:
