@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +45,17 @@ def service_command(rendezvous: Rendezvous) -> Sequence[str]:
     """Return the command that starts the service."""
     python = sys.executable or "python3"
     return (python, "-m", "otel_ml_exporters", "serve", "--embedded", "--rendezvous", str(rendezvous.folder))
+
+
+def _beside_ray(command: Sequence[str]) -> Sequence[str]:
+    """Return a command that lives on where this process is one of Ray's.
+
+    Ray kills the children of its workers with them: it may be the shell, which waits, and its child goes on.
+    """
+    is_connected = getattr(sys.modules.get("ray"), "is_initialized", None)  # another thread may be importing it
+    if is_connected is None or not is_connected():
+        return command
+    return ("/bin/sh", "-c", '"$@"; exit $?', "sh", *command)
 
 
 def service_environ(config: Config, run_id: str, environ: Mapping[str, str], listen: str = "") -> dict[str, str]:
@@ -157,7 +169,7 @@ class EmbeddedLink:
             log_file = os.open(self.dir / "service.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             with os.fdopen(log_file, "ab") as log:
                 self._process = subprocess.Popen(
-                    service_command(self.rendezvous),
+                    _beside_ray(service_command(self.rendezvous)),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -174,7 +186,7 @@ class EmbeddedLink:
         if code is not None:
             self._failed(now, f"exit code {code}")
         elif now - self._started_at > START_TIMEOUT:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # its session: itself, or Ray's shell and what it has started
             process.wait()
             self._failed(now, f"no answer within {START_TIMEOUT:.0f} s")
 

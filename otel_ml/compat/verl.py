@@ -107,15 +107,21 @@ class Tracking:
 
 
 class ValidationGenerationsLogger:
-    """Records what a model wrote in a validation: a table a step, in every backend that has tables."""
+    """Records what a model wrote in a validation: a table a step, in every backend that has tables.
+
+    Where no run is active, as in verl's rollouter, which has no `Tracking`, the first table begins that of its project.
+    """
 
     def __init__(self, project_name: str | None = None, experiment_name: str | None = None) -> None:
-        del project_name, experiment_name
+        self.project_name = project_name
+        self.experiment_name = experiment_name
 
     @never_raises
     def log(self, loggers: Any, samples: Iterable[Sequence[Any]], step: Any) -> None:
-        """Record rows of (input, output, score)."""
-        del loggers
+        """Record rows of (input, output, score); `loggers` are the backends of a run that begins here."""
+        if self.project_name is not None and not RUNTIME.is_chosen:
+            chosen = [loggers] if isinstance(loggers, str) else list(loggers)
+            otel_ml.init(self.project_name, name=self.experiment_name, exporters=_exporters(chosen))
         otel_ml.log_table("val/generations", samples, ["input", "output", "score"], step=whole(step))
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import otel_ml
 from tests.e2e.jobs import ROOT, environment, finished, runs_in
 from tests.e2e.ray_job import STEPS
 
@@ -101,3 +102,39 @@ def test_the_example_is_one_run_of_all_its_processes(jobs: Mapping[str, Job]) ->
     rewards, losses = example.values("rollout_worker/reward"), example.values("learner/loss")
     assert [step for step, _ in rewards] == list(range(10))
     assert [1 - loss for _, loss in losses] == pytest.approx([reward for _, reward in rewards])
+
+
+ALONE = """
+import glob, os, time
+import ray
+
+@ray.remote(num_cpus=0)
+class TaskRunner:
+    def run(self):
+        import otel_ml
+
+        otel_ml.init("alone", exporters="jsonl")
+        otel_ml.log({"loss": 1.0}, step=1)
+        while not glob.glob(os.environ["OTEL_ML_DIR"] + "/alone/*/metrics.jsonl"):
+            time.sleep(0.05)
+        otel_ml.log({"loss": 0.5, "accuracy": 0.9}, step=2)
+
+ray.init(num_cpus=1, include_dashboard=False)
+runner = TaskRunner.remote()
+ray.get(runner.run.remote())
+time.sleep(0.25)  # what is recorded is on this host's disk after 200 ms
+ray.kill(runner)
+"""
+"""As verl's: nothing on the driver, a run that its actor begins, and Ray that kills the actor at the end."""
+
+
+def test_an_actor_that_began_the_run_by_itself_does_not_take_the_service_along(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as short:
+        env = environment(OTEL_ML_DIR=tmp_path / "runs", OTEL_ML_END_SILENCE=2000, RAY_TMPDIR=short)
+        finished([sys.executable, "-c", ALONE], env, tmp_path)
+
+    [run] = runs_in(tmp_path / "runs")
+    shown = otel_ml.read(run)
+    assert (shown["loss"], shown["accuracy"]) == (([1, 2], [1.0, 0.5]), ([2], [0.9]))
+    last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+    assert (last["type"], last["status"]) == ("status", "killed")

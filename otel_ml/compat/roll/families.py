@@ -137,7 +137,11 @@ def _aligned(tokens: Array, mask: Array) -> tuple[Array, Array]:
 
 
 def _array(value: Any) -> Array:
-    return np.asarray(value.detach() if hasattr(value, "detach") else value)
+    if not hasattr(value, "detach"):
+        return np.asarray(value)
+    tensor = value.detach()
+    # numpy has no bfloat16, and sums float16 in itself.
+    return np.asarray(tensor.float() if tensor.is_floating_point() and tensor.element_size() < 4 else tensor)
 
 
 def _prefixed(prefix: str, found: Metrics) -> Metrics:

@@ -16,6 +16,7 @@ import otel_ml
 from otel_ml.compat.roll.reducing import is_several, reduce_metrics
 from otel_ml.compat.roll.tags import published, reduction_of
 from otel_ml.compat.tracking.counts import WITHIN
+from otel_ml.compat.tracking.said import never_raises
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import say
 
@@ -77,6 +78,7 @@ class Tracker(BaseTracker):
         super().__init__()
         self._prints = prints
 
+    @never_raises
     def log(self, values: Mapping[str, Any], step: int, **keywords: Any) -> None:
         by_reduction: dict[Reduction, dict[str, Any]] = {}
         numbers: dict[str, Any] = {}
@@ -107,7 +109,7 @@ class Tracker(BaseTracker):
         self.log_history.append({"step": step, "metrics": reduced})
         if self._prints:
             shown = {published(key): value for key, value in reduced.items()}
-            line = json.dumps({"step": step, "metrics": shown}, default=str)
+            line = json.dumps({"step": step, "metrics": shown}, default=_in_json)
             with suppress(OSError):  # whoever read stdout has gone
                 print(f"metrics_tag: {line}", file=sys.stdout, flush=True)  # noqa: T201 (what the tracker is for)
 
@@ -169,6 +171,10 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return all(isinstance(item, (int, float, np.number)) for item in value)
     return isinstance(value, (int, float, str, np.number))
+
+
+def _in_json(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def _reduction(key: str, value: Any) -> Reduction:

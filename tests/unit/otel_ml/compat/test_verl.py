@@ -58,6 +58,17 @@ def test_generations_of_a_validation_are_a_table_of_their_step(captured: Capture
     assert (first.name, first.step, second.step) == ("val/generations", 10, 20)
 
 
+def test_generations_of_a_process_without_tracking_are_in_the_run_of_their_project(tmp_path: Path) -> None:
+    rollouter = ValidationGenerationsLogger(project_name="grpo", experiment_name="dev")
+    rollouter.log(["console", "file"], [("2+2", "4", 1.0)], 10)
+    otel_ml.shutdown()
+
+    run = the_run_in(tmp_path / "otel-ml-runs")
+    assert run.parent.name == "grpo"
+    assert not (run / "tensorboard").exists()  # which nobody asked for
+    assert (rollouter.project_name, rollouter.experiment_name) == ("grpo", "dev")
+
+
 def test_a_name_that_only_contains_max_or_min_is_averaged() -> None:
     reduced = reduce_metrics({"minmax_diff": [1.0, 3.0], "reward/max": [1.0, 3.0], "len_min": [1, 3], "loss": [1, 3]})
 

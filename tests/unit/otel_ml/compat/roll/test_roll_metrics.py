@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import otel_ml
 from otel_ml.compat.roll import DurationTracker, MetricsManager, dump_trajectories, log_trajectories
@@ -161,6 +162,18 @@ def test_every_documented_name_is_recorded(captured: Capture, manager: MetricsMa
 @pytest.mark.feature("R15", "yes", "mean, max and min, of all and of each environment tag")
 def test_a_metric_is_what_its_definition_says(manager: MetricsManager, name: str, value: float) -> None:
     assert manager.get_metrics()[name] == pytest.approx(value)
+
+
+def test_a_batch_in_bfloat16_as_a_reward_model_gives_it_is_measured() -> None:
+    def measured(kind: torch.dtype) -> dict[str, float]:
+        batch = the_batch()
+        arrays = {name: torch.as_tensor(np.array(values)) for name, values in batch.batch.items()}
+        batch.batch = {name: a.to(kind) if a.is_floating_point() else a for name, a in arrays.items()}
+        manager = MetricsManager()
+        manager.add_all_metrics(4, batch, 2)
+        return manager.get_metrics()
+
+    assert measured(torch.bfloat16) == pytest.approx(measured(torch.float32), rel=1e-2)
 
 
 def test_what_no_sample_has_is_absent_not_nan_or_zero() -> None:

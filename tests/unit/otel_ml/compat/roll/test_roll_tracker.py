@@ -122,6 +122,26 @@ def test_what_cannot_be_recorded_does_not_stop_training(captured: Capture) -> No
     assert tracker.log_history == [{"step": 0, "metrics": {"loss": 1.0}}]
 
 
+@pytest.mark.parametrize("values", [None, [("loss", 1.0)]])
+def test_values_that_are_no_mapping_are_said_and_do_not_stop_training(
+    captured: Capture, tracker: Tracker, values: Any
+) -> None:
+    tracker.log(values, step=3)
+    tracker.log({"loss": 1.0}, step=3)
+
+    assert "Tracker.log()" in " ".join(captured.notices)
+    assert captured.values("loss") == [1.0]
+
+
+def test_the_line_of_a_step_has_numbers_of_numpy_as_numbers(
+    captured: Capture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Tracker(prints=True).log({"tokens": np.int64(5), "loss": np.float32(0.5), "note": "x"}, step=3)
+
+    line = capsys.readouterr().out.removeprefix("metrics_tag: ")
+    assert json.loads(line) == {"step": 3, "metrics": {"tokens": 5, "loss": 0.5, "note": "x"}}
+
+
 def test_the_history_asks_no_device_for_a_value(captured: Capture, tracker: Tracker) -> None:
     tracker.log({"loss": OnDevice(), "losses": [OnDevice()], "lr": 0.5}, step=3)
 
