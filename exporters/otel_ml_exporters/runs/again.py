@@ -18,8 +18,6 @@ from otel_ml_exporters.service import Service
 
 __all__ = ["service_again"]
 
-_UNKNOWN = "options-not-kept"
-
 _FROM_FOLDER = re.compile(r"(?:sqlite:///|file:)?(?!/)(?![\w+.\-]+:).")
 """A text that may be a path that begins where the service was started."""
 
@@ -42,7 +40,7 @@ def service_again(run: Unfinished) -> Iterator[Service]:
     options = served.options(os.environ, problems)
     folder = _folder(served, options, problems)
     if problems:
-        raise ConfigError(*(f"Run {run.id!r}: {problem}" for problem in problems), slug=_UNKNOWN)
+        raise ConfigError(*(f"Run {run.id!r}: {problem}" for problem in problems), slug="options-not-kept")
     with _surroundings(environ, folder):
         config = ServiceConfig.load(rendezvous=rendezvous)
         exporters = {name: options.get(name, {}) for name in config.exporters}
