@@ -101,8 +101,13 @@ def test_a_report_goes_to_where_the_options_of_serve_had_said(tmp_path: Path) ->
 def test_a_report_goes_to_where_variables_had_told_the_exporters_of_serve(tmp_path: Path) -> None:
     record(tmp_path, ("--to", "jsonl,mlflow"), {"MLFLOW_TRACKING_URI": "sqlite:///kept.db"})
 
+    moved = there(tmp_path).rename(tmp_path / "elsewhere")  # what the path began at
+    without = attach(tmp_path)
+    moved.rename(tmp_path / "there")
     done = attach(tmp_path)
 
+    assert without.returncode == 1
+    assert f"The folder '{there(tmp_path)}' is not there" in without.stderr
     assert done.returncode == 0, done.stderr
     assert reports(there(tmp_path) / "kept.db") == [["artifacts/report/report.html"]]
     assert not (tmp_path / "runs" / "mlflow.db").exists()
