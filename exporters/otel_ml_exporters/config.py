@@ -77,6 +77,8 @@ class ServiceConfig:
 
     Attributes:
         exporters: name → options of its constructor.
+        written: the same with what `otel-ml.yaml` has: references to variables.
+        file: `otel-ml.yaml`, or None.
         dir: folder of all runs.
         dir_max: bytes of records kept on disk.
         journal_dir: folder of the journal; None for one in `dir`.
@@ -92,6 +94,8 @@ class ServiceConfig:
     """
 
     exporters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    written: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    file: Path | None = None
     dir: Path = Path("otel-ml-runs")
     dir_max: int = env.DIR_MAX.default
     journal_dir: Path | None = None
@@ -158,7 +162,9 @@ class ServiceConfig:
         silence_default = env.EMBEDDED_END_SILENCE if embedded else env.END_SILENCE.default
         http_default = ("127.0.0.1", 0) if embedded else env.LISTEN_HTTP.default
         found: dict[str, Any] = {
-            "exporters": _exporters(exporters, said, source),
+            "exporters": (named := _exporters(exporters, said, source)),
+            "written": {name: said.written.get(name, {}) for name in named},
+            "file": file,
             "dir": Path(source.value(env.DIR, "dir", str(directory) if directory else None)).expanduser().absolute(),
             "dir_max": source.value(env.DIR_MAX, "dir_max"),
             "journal_dir": _folder(source.value(env.JOURNAL_DIR, "journal_dir")),

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FileSettings", "read_config_file"]
+__all__ = ["REFERENCE", "FileSettings", "read_config_file", "resolved_options"]
 
-_REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+"""What stands for the value of a variable."""
 
 _LIMITS = ("dir_max", "queue_max", "open_max", "retained_max", "late_max", "series_max")
 _TIMES = ("allowed_lateness", "end_silence")
@@ -23,9 +24,14 @@ _TLS = ("certificate", "key", "client_ca")
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """What a file says, as text where a variable of the same meaning has text; None where it says nothing."""
+    """What a file says, as text where a variable of the same meaning has text; None where it says nothing.
+
+    Attributes:
+        written: options of the exporters as they stand there, with references to variables.
+    """
 
     exporters: Mapping[str, Mapping[str, Any]] | None = None
+    written: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
     tls: Mapping[str, str] = field(default_factory=dict)
     scraped: Mapping[str, Any] = field(default_factory=dict)
@@ -53,10 +59,24 @@ def read_config_file(path: Path, environ: Mapping[str, str], problems: list[str]
     values = {**{key: top.get(key) for key in _TOP[1:-2]}, **{key: listen.get(key) for key in _LISTEN[:2]}}
     return FileSettings(
         exporters=reader.exporters(top["exporters"]) if "exporters" in top else None,
+        written=_written(content),
         values={key: str(value) for key, value in values.items() if value is not None},
         tls={key: str(value) for key, value in tls.items() if value is not None},
         scraped=reader.mapping(top.get("scraped"), "scraped", _SCRAPED),
     )
+
+
+def resolved_options(
+    written: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str], problems: list[str]
+) -> Mapping[str, Mapping[str, Any]]:
+    """Return the options of exporters with the values of variables; those that are not set are added to `problems`."""
+    return _Reader("", environ, problems).exporters(written)
+
+
+def _written(content: object) -> Mapping[str, Mapping[str, Any]]:
+    said = content.get("exporters") if isinstance(content, dict) else None
+    named = said if isinstance(said, dict) else {}
+    return {str(name): options for name, options in named.items() if isinstance(options, dict)}
 
 
 class _Reader:
@@ -95,10 +115,10 @@ class _Reader:
             return [self._resolved(item, where) for item in value]
         if not isinstance(value, str):
             return value
-        for name in _REFERENCE.findall(value):
+        for name in REFERENCE.findall(value):
             if name not in self._environ:
                 self._problem(where, f"the variable {name} is not set.")
-        return _REFERENCE.sub(lambda match: self._environ.get(match[1], ""), value)
+        return REFERENCE.sub(lambda match: self._environ.get(match[1], ""), value)
 
     def _problem(self, where: str, text: str) -> None:
-        self._problems.append(f"{self._path}: {where}: {text}" if where else f"{self._path}: {text}")
+        self._problems.append(": ".join(part for part in (self._path, where, text) if part))

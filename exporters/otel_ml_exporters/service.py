@@ -19,7 +19,6 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import FrameType
 from typing import Any, cast
 
 from otel_ml.exceptions import ConfigError
@@ -36,6 +35,7 @@ from otel_ml_exporters.experiments.embedded_life import EmbeddedLife
 from otel_ml_exporters.experiments.loop import EngineLoop
 from otel_ml_exporters.experiments.run import RunSettings
 from otel_ml_exporters.experiments.self_telemetry import run_measures
+from otel_ml_exporters.experiments.served import Served, served_as
 from otel_ml_exporters.experiments.trouble import Trouble
 from otel_ml_exporters.experiments.unreadable import UnreadableRequests
 from otel_ml_exporters.exporter import Exporter
@@ -76,6 +76,7 @@ class Service:
     Args:
         config: what to do.
         makers: name → builds the exporter, in addition to those `config` names: for programs that bring their own.
+        served: what is kept of it in the folders of its runs; None keeps what is there.
         retry: of the exporters; tests make it quick.
         clock: seconds since the epoch.
     """
@@ -85,6 +86,7 @@ class Service:
         config: ServiceConfig,
         *,
         makers: Mapping[str, Callable[[], Exporter]] | None = None,
+        served: Served | None = None,
         retry: RetryPolicy | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -119,6 +121,7 @@ class Service:
             ),
             retry or RetryPolicy(),
             late_max=config.limits.late,
+            served=served,
         )
         if config.embedded is not None:
             names = config.embedded
@@ -366,10 +369,11 @@ def serve(
     """
     allow_open_files()
     keep_freed_memory()
-    service = Service(config, makers=makers)
+    served = served_as(config.written, os.environ, config.file, is_of_serve=config.embedded is None)
+    service = Service(config, makers=makers, served=served)
     asked = threading.Event()
 
-    def ask(_number: int, _frame: FrameType | None) -> None:
+    def ask(*_: object) -> None:
         asked.set()
 
     signal.signal(signal.SIGTERM, ask)

@@ -203,7 +203,7 @@ def test_a_run_is_finished_where_its_exporters_were_told_to_write(tmp_path: Path
     with sqlite3.connect(tmp_path / "store.db") as database:
         kept = dict(database.execute("SELECT key, value FROM metrics WHERE key IN ('before', 'after')"))
     assert kept == {"before": 1.0, "after": 2.0}
-    assert "kept out" not in (tmp_path / "runs" / "exp" / "one" / "state" / "environ.json").read_text()
+    assert "kept out" not in (tmp_path / "runs" / "exp" / "one" / "state" / "served.json").read_text()
 
 
 def test_what_a_job_with_a_wrong_token_recorded_is_kept_until_recover_has_the_right_one(tmp_path: Path) -> None:

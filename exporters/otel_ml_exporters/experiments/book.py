@@ -109,6 +109,8 @@ class RunBook:
             _write(folder / "state" / _OPEN, experiment)
             run = ExperimentRun(experiment, folder, self._settings, self._telemetry, journal=self._journal)
         self._runs[experiment] = run
+        if self._settings.served is not None:  # not before: another service may have had the run open
+            self._settings.served.keep(folder / "state")
         with run.log.speaking():
             _log.info("Run %s: %s", experiment, folder)
         return run

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 from otel_ml.wire.rendezvous import Rendezvous, Service
 from otel_ml_exporters.experiments.book import RunBook
-from otel_ml_exporters.experiments.environ import remember
 from otel_ml_exporters.experiments.leftovers import LeftoverSpools
 from otel_ml_exporters.receiver.admission import Admission
 
@@ -53,7 +50,6 @@ class EmbeddedLife:
     def announce(self, service: Service) -> None:
         """Let the processes of the job find `service`, once what the dead ones had left is taken in."""
         self._rendezvous.create()
-        remember(Path(service.run_dir) / "state", os.environ)
         self._spools = LeftoverSpools(
             self._rendezvous.spool,
             self._admission.future,

@@ -22,6 +22,7 @@ from otel_ml_exporters.experiments.late import as_request
 from otel_ml_exporters.experiments.late_file import LateFile
 from otel_ml_exporters.experiments.name_wait import UNNAMED, may_be_named
 from otel_ml_exporters.experiments.run_log import RunLog
+from otel_ml_exporters.experiments.served import Served
 from otel_ml_exporters.experiments.trouble import Trouble
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import RunInfo, StepRecord
@@ -48,6 +49,7 @@ class RunSettings:
         experiment_name: of runs whose writers do not say it.
         run_name: the same; the id where it is empty.
         late_max: bytes of `late.otlp`.
+        served: what is kept in its folder of how it is served; None keeps what is there.
         log: name of the log in the run's folder; empty in embedded mode, where the process' output is that file.
     """
 
@@ -57,6 +59,7 @@ class RunSettings:
     experiment_name: str = UNNAMED
     run_name: str = ""
     late_max: int = 2**30
+    served: Served | None = None
     log: str = "service.log"
 
 

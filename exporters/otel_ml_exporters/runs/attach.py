@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 import urllib.request
 from pathlib import Path
@@ -12,16 +13,19 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from otel_ml.exceptions import OtelMLError
+from otel_ml.explanation import explained
 from otel_ml.wire import attributes as wire
-from otel_ml_exporters.config import ServiceConfig
-from otel_ml_exporters.experiments.environ import used
+from otel_ml_exporters.experiments.served import Served
+from otel_ml_exporters.runs.again import service_again
 from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.runs.recover import alone
 from otel_ml_exporters.runs.source import facts, is_over_within
-from otel_ml_exporters.runs.unfinished import Unfinished, environment_of
+from otel_ml_exporters.runs.unfinished import Unfinished
 from otel_ml_exporters.service import Service
 
 __all__ = ["NotAttachedError", "attach"]
+
+_log = logging.getLogger(__name__)
 
 _ANSWER_S = 10.0
 
@@ -49,8 +53,10 @@ def attach(folder: RunFolder, file: Path, *, name: str, kind: str, timeout: floa
 
     Raises:
         NotAttachedError: the run is being recorded, its database is missing, or an exporter did not take the file.
+        ConfigError: an option that an exporter had cannot be had again.
     """
     deadline = time.monotonic() + timeout
+    folder = RunFolder(folder.path.absolute())  # this process is in another folder for a while
     is_over = is_over_within(folder, timeout)
     if facts(folder) is None:
         reason = "has no database of a service (state/run.db)" if is_over else "is being recorded"
@@ -64,14 +70,23 @@ def attach(folder: RunFolder, file: Path, *, name: str, kind: str, timeout: floa
                 raise NotAttachedError(
                     f"Run {folder.id!r} is being recorded. A report is attached to a run that is over: try again then."
                 )
-            with used(environment_of(run)):
-                return _served(run, folder, _request(folder, file, name, kind), deadline)
+            if Served.read(folder.database.parent) is None:
+                _log.warning("%s", explained(_not_known(folder), "options-not-kept"))
+            request = _request(folder, file, name, kind)
+            with service_again(run) as service:
+                return _taken(service, folder, request, deadline)
     finally:
         run.rendezvous.remove()
 
 
-def _served(run: Unfinished, folder: RunFolder, request: bytes, deadline: float) -> tuple[str, ...]:
-    service = Service(ServiceConfig.load(rendezvous=run.rendezvous.folder))
+def _not_known(folder: RunFolder) -> str:
+    return (
+        f"What options the exporters of run {folder.id!r} had is not known: it was recorded by an older version. They "
+        "get none now, and the variables of this process: a backend that was elsewhere gets a second run."
+    )
+
+
+def _taken(service: Service, folder: RunFolder, request: bytes, deadline: float) -> tuple[str, ...]:
     service.start()
     try:
         _post(f"{service.endpoint}/v1/logs", service.token, request)

@@ -12,10 +12,9 @@ from typing import Any
 from otel_ml.config import Endpoint
 from otel_ml.recovery import send_leftovers
 from otel_ml.wire.rendezvous import Rendezvous
-from otel_ml_exporters.config import ServiceConfig
-from otel_ml_exporters.experiments.environ import used
+from otel_ml_exporters.runs.again import service_again
 from otel_ml_exporters.runs.source import facts
-from otel_ml_exporters.runs.unfinished import Unfinished, environment_of, is_running, spools_of
+from otel_ml_exporters.runs.unfinished import Unfinished, is_running, spools_of
 from otel_ml_exporters.service import Service
 
 __all__ = ["Recovered", "alone", "recover", "send"]
@@ -63,8 +62,8 @@ def recover(run: Unfinished, timeout: float, progress: Callable[[Mapping[str, An
         with alone(run.rendezvous) as is_alone:
             if not is_alone:
                 return Recovered(is_done=False)
-            with used(environment_of(run)):
-                return _served(run, timeout, progress)
+            with service_again(run) as service:
+                return _delivered(run, service, timeout, progress)
     finally:
         run.rendezvous.remove()
 
@@ -84,9 +83,10 @@ def send(run: Unfinished, endpoint: Endpoint, timeout: float, say: Callable[[str
     return is_done
 
 
-def _served(run: Unfinished, timeout: float, progress: Callable[[Mapping[str, Any]], None]) -> Recovered:
+def _delivered(
+    run: Unfinished, service: Service, timeout: float, progress: Callable[[Mapping[str, Any]], None]
+) -> Recovered:
     known = facts(run.folder)
-    service = Service(ServiceConfig.load(rendezvous=run.rendezvous.folder))
     service.start()
     account: Mapping[str, Any] = {}
     deadline = time.monotonic() + timeout

@@ -10,11 +10,11 @@ from pathlib import Path
 from otel_ml.wire.attributes import EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME
 from otel_ml.wire.rendezvous import Home, Rendezvous, rendezvous_of, run_folder
 from otel_ml.wire.spool import SUFFIX, read_spool
-from otel_ml_exporters.experiments.environ import remembered
+from otel_ml_exporters.experiments.served import Served
 from otel_ml_exporters.runs.folders import RunFolder, run_folders
 from otel_ml_exporters.runs.source import facts, identity_of, is_live, requests_after
 
-__all__ = ["Unfinished", "environment_of", "in_no_run", "is_running", "spools_of", "unfinished"]
+__all__ = ["Unfinished", "in_no_run", "is_running", "spools_of", "unfinished"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,21 +80,6 @@ def spools_of(run_id: str) -> int:
     return len(list(rendezvous_of(run_id).spool.glob(f"*{SUFFIX}")))
 
 
-def environment_of(run: Unfinished) -> Mapping[str, str]:
-    """Return variables for the run's service: its identity, the exporters it had, and what these were told."""
-    known = facts(run.folder)
-    had = tuple(mark.name for mark in known.exporters) if known is not None else ()
-    exporters = ",".join(had or run.exporters)
-    identity = {
-        "OTEL_ML_EXPERIMENT_ID": run.id,
-        "OTEL_ML_EXPERIMENT_NAME": run.experiment,
-        "OTEL_ML_RUN_NAME": run.name,
-        "OTEL_ML_DIR": str(run.base),
-    }
-    told = remembered(run.folder.database.parent)
-    return {**told, **identity, **({"OTEL_ML_EXPORTERS": exporters} if exporters else {})}
-
-
 def is_running(pid: int) -> bool:
     """Whether a process is there, and has not ended."""
     try:
@@ -153,8 +138,9 @@ def _is_of_serve(run: RunFolder, base: Path, rendezvous: Rendezvous) -> bool:
     known, own = facts(run), identity_of(run.database.with_name("journal.db"))
     if own and known is not None and known.journal:
         return known.journal != own
-    # A job's own service makes its journal first; where that is elsewhere, it has written what it was told.
-    return not own and not remembered(run.database.parent)
+    # A job's own service makes its journal first; where that is elsewhere, it has kept how it serves the run.
+    served = Served.read(run.database.parent)
+    return not own and (served is None or served.is_of_serve)
 
 
 def _home(rendezvous: Rendezvous) -> Home | None:
