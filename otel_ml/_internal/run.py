@@ -18,13 +18,16 @@ __all__ = ["Run"]
 class Lifecycle(Protocol):
     """Who ends the run."""
 
+    def enter(self, run: Run) -> None:
+        """Note that a block of the run begins; within it, a library's `with init()` ends nothing."""
+
     def leave(self, run: Run, status: str) -> None:
-        """End the run, if it is still the active one."""
+        """End the run with its outermost block, if it is still the active one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """The experiment run this process records into; a context manager that ends it.
+    """The experiment run this process records into; a context manager, of which the outermost block ends it.
 
     Attributes:
         id: keep it in checkpoints: `init(id=…)` continues the run.
@@ -59,6 +62,7 @@ class Run:
         log_summary(values)
 
     def __enter__(self) -> Run:
+        self._lifecycle.enter(self)
         return self
 
     def __exit__(

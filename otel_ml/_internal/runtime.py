@@ -55,6 +55,7 @@ class Runtime:
         self._lock = threading.RLock()  # reentrant: a signal handler may end the run while the main thread starts one
         self._worker: Worker | None = None
         self._run: Run | None = None
+        self._blocks = 0  # `with` blocks of the run that are open
         self._config: Config | None = None
         self._identity: Identity | None = None
         self._arguments: Mapping[str, object] = {}
@@ -171,7 +172,7 @@ class Runtime:
 
     def _start(self, config: Config, identity: Identity, arguments: Mapping[str, object]) -> None:
         self._config, self._identity, self._arguments = config, identity, dict(arguments)
-        self._run = self._run_of(config, identity)
+        self._run, self._blocks = self._run_of(config, identity), 0
         self._is_asleep = self._is_implicit = False
         buffer.stay_awake()
         guard.strict = config.strict
@@ -320,9 +321,14 @@ class Runtime:
             buffer.stay_awake()
             return was_fine
 
+    def enter(self, run: Run) -> None:
+        """Note that a `with` block of `run` begins."""
+        self._blocks += self._run is run
+
     def leave(self, run: Run, status: str) -> None:
-        """End `run` if it is the active one: a `with` block may outlive its run."""
-        if self._run is run:
+        """End `run` with its outermost block, if it is the active one: a block may outlive its run."""
+        self._blocks -= self._run is run
+        if self._run is run and self._blocks <= 0:
             self.shutdown(EXIT_TIMEOUT, _status_of(status))
 
     def _at_exit(self, status: str) -> None:
@@ -330,8 +336,7 @@ class Runtime:
             self.shutdown(EXIT_TIMEOUT, _status_of(status))
 
     def _at_preemption(self) -> None:
-        worker = self._worker
-        if worker is not None:
+        if (worker := self._worker) is not None:
             worker.request("collect", 0.5)
 
     def _after_fork_in_child(self) -> None:

@@ -182,3 +182,26 @@ def test_an_embedded_run_leaves_nothing_on_the_host(tmp_path: Path) -> None:
 
     [folder] = (tmp_path / "run").iterdir()
     eventually(lambda: list(folder.iterdir()) == [])
+
+
+def test_a_block_of_a_library_within_a_run_does_not_end_it(server: OtlpServer, tmp_path: Path) -> None:
+    program = """
+        import otel_ml
+        def library():
+            with otel_ml.init("exp"):
+                otel_ml.log({"of a library": 1}, step=0)
+        with otel_ml.init("exp"):
+            library()
+            try:
+                with otel_ml.init("exp"):
+                    raise ValueError("that is handled")
+            except ValueError:
+                pass
+            otel_ml.log({"x": 1}, step=1)
+        otel_ml.log({"x": 2}, step=2)
+    """
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert [point.step for point in server.points("x")] == [1]
+    assert [event.attributes["ml.status"] for event in server.events("ml.writer.end")] == ["finished"]
