@@ -26,7 +26,8 @@ def begun(bench: Bench, steps: range, writer: FakeWriter) -> tuple[Service, Send
 
 
 def rows(folder: Path) -> list[dict[str, object]]:
-    lines = (folder / "default" / "run-1" / "metrics.jsonl").read_text().splitlines()
+    file = folder / "default" / "run-1" / "metrics.jsonl"
+    lines = file.read_text().splitlines() if file.exists() else []
     return [row for line in lines if "loss" in (row := json.loads(line)).get("values", {})]
 
 

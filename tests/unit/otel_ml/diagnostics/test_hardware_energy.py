@@ -110,7 +110,7 @@ def test_a_pause_lasts_until_the_end_of_the_outermost_block(gpus: FakeNvml, otel
     with hardware.Energy() as energy:
         with energy.paused():  # an evaluation
             with energy.paused():  # and in it a checkpoint
-                pass
+                eventually(lambda: not energy._ledger.is_counting)
             gpus.device(0, energy=1_000_000 + 5_000)
             eventually(lambda: has_read(energy, 5.0))
         eventually(lambda: energy._ledger.is_counting)
