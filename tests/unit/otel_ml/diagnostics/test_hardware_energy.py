@@ -130,14 +130,18 @@ def test_a_block_inside_of_a_pause_does_not_end_it(gpus: FakeNvml, otel_ml_captu
 
 
 def test_energy_that_was_stopped_counts_the_next_run_anew(gpus: FakeNvml) -> None:
-    energy = hardware.Energy()
-    for joules in (50, 3):
+    def spend(joules: int) -> Capture:
         with capture() as captured, energy:
             otel_ml.set_step(0)
             gpus.device(0, energy=1_000_000 + joules * 1000)
             energy.lap()
-            assert captured.points
+            eventually(lambda: captured.points)
         gpus.device(0, energy=1_000_000)
+        return captured
+
+    energy = hardware.Energy()
+    for joules in (50, 3):
+        captured = spend(joules)
 
         (summary,) = [event.body for event in captured.events if event.kind == "ml.summary"]
         assert summary == {"hw.energy.total/rank_0": pytest.approx(joules)}
