@@ -126,10 +126,10 @@ def test_grpc_calls_without_the_token_hold_no_thread(bench: Bench) -> None:
     target = "{}:{}".format(*service.grpc_address or ("", 0))
     done = threading.Event()
 
-    with grpc.insecure_channel(target) as channel:
-        # A client that does not know yet how many calls it may have open has those beyond reset (UNAVAILABLE).
-        open_calls(channel, "wrong", done, 1)[0].exception()
-        calls = open_calls(channel, "wrong", done, 100)
+    # Two connections: on one, calls beyond 64 are reset where the client has not heard of that bound yet.
+    of_its_own = [("grpc.use_local_subchannel_pool", 1)]
+    with grpc.insecure_channel(target, of_its_own) as one, grpc.insecure_channel(target, of_its_own) as another:
+        calls = [call for channel in (one, another) for call in open_calls(channel, "wrong", done, 50)]
         codes = {call.exception().code() for call in calls}
         done.set()
 

@@ -148,8 +148,7 @@ class Energy:
         self._is_open.set()
         while True:
             marks = [self._marks.get()]
-            while not self._marks.empty():
-                marks.append(self._marks.get())
+            marks += [self._marks.get() for _ in range(self._marks.qsize())]
             joules = self._read()
             now = time.monotonic()
             for mark in marks:

@@ -144,6 +144,8 @@ class Monitor:
 
     def _read(self, watch: Watch) -> None:
         for reading in watch.readings():
+            if self._run_id != id_of_run():  # a run ended, and perhaps another one began, while a device was read
+                return
             self._record(reading)
 
     def _join(self, run_id: str) -> None:

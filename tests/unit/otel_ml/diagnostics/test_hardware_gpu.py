@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 
 import otel_ml
 from otel_ml.diagnostics import hardware
-from otel_ml.testing import Capture, otel_ml_capture
+from otel_ml.testing import Capture, capture, otel_ml_capture
 from tests.e2e.jobs import ROOT, environment
 from tests.fakes.nvml import FakeNvml, load
 from tests.waiting import eventually
@@ -201,6 +202,31 @@ def test_a_driver_that_goes_away_in_mid_run_is_said_once_and_training_goes_on(
     (notice,) = otel_ml_capture.notices
     assert notice.startswith("No GPU is measured any more: NVML:")
     assert otel_ml_capture.values("loss") == [1.0]
+
+
+def test_what_was_read_while_one_run_ended_and_another_began_is_of_neither(gpus: FakeNvml) -> None:
+    temperature = gpus.folder / "0.temperature"
+
+    def writer() -> int | None:
+        try:
+            return os.open(temperature, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody reads it yet
+            return None
+
+    with hardware.start_monitor(FAST, sources="gpu"):
+        with capture(id="01ARYZ6S41TSV4RRFFQ69G5FAV") as first:  # an id that was made in 2016
+            eventually(seen(first, "hw.temperature"))
+            temperature.unlink()
+            os.mkfifo(temperature)  # to open it waits for a writer
+            driver = eventually(writer) or 0
+        with capture() as second:
+            os.write(driver, b"99")
+            os.close(driver)
+            gpus.device(0, temperature=61)
+            eventually(seen(second, "hw.temperature"))
+
+    assert max(point.step or 0 for point in second.points) < 60
+    assert means(second, "hw.temperature")["gpu0"] == 61
 
 
 def test_without_a_driver_one_line_says_so_and_the_host_is_measured(otel_ml_capture: Capture) -> None:
