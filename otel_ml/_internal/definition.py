@@ -140,15 +140,15 @@ class Definitions:
     def __init__(self) -> None:
         self.weighted = 0
         self.declared: list[tuple[str, Reduction, str, str]] = []
+        self._reductions: dict[Reduction, int] = {}
+        self._placed = 0
         self.forget()
 
     def forget(self) -> None:
-        """Start with no metric; what was declared stays."""
+        """Start with no metric; what was declared stays, and so do places: our own series keep theirs."""
         self.new_lock()
         self._definitions: dict[str, Definition] = {}
         self._series: dict[tuple[str, Attributes], Series] = {}
-        self._reductions: dict[Reduction, int] = {}
-        self._placed = 0
 
     def new_lock(self) -> None:
         """Replace the lock, which another thread of the parent may have held at a fork."""

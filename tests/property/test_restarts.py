@@ -46,14 +46,19 @@ class Request:
 class Job:
     """Everything its ranks send, and when it arrives; times are in seconds since the start.
 
+    Args:
+        ends_well: in each life one rank is killed and all others end well. The service is always there then: of a life
+            of which only those that ended well were heard, nothing tells that it is done again.
+
     Attributes:
         reached: the last step that every rank of the last life has recorded.
     """
 
-    def __init__(self, seed: int, hosts: int) -> None:
+    def __init__(self, seed: int, hosts: int, *, ends_well: bool = False) -> None:
         self._chance = random.Random(seed)
         self._hosts = hosts
-        self._away = self._outages()
+        self._ends_well = ends_well
+        self._away = [] if ends_well else self._outages()
         self._requests: list[Request] = []
         self.reached = -1
         began = 0.0
@@ -87,12 +92,15 @@ class Job:
                 boot=f"host{number % self._hosts}",
             )
             earlier = chance.choice([0.0, 0.0, 1.0]) if number == dies_first and not is_last else 0.0
-            reached.append(self._record(rank, first, born + START_S, killed - earlier, is_last=is_last))
+            ends_well = is_last or (self._ends_well and number != dies_first)
+            reached.append(
+                self._record(rank, first, born + START_S, killed - earlier, is_last=is_last, ends_well=ends_well)
+            )
         self.reached = min(reached)
         return killed + chance.choice([0.0, 0.3, 1.0])
 
-    def _record(self, rank: Rank, first: int, began: float, dies: float, *, is_last: bool) -> int:
-        """Let a rank record until it dies; return its last step."""
+    def _record(self, rank: Rank, first: int, began: float, dies: float, *, is_last: bool, ends_well: bool) -> int:
+        """Let a rank record until it dies, or ends well; return its last step."""
         step, at, beat, sent, filled = first, began, began, began + self._chance.uniform(0.0, FLUSH_S), []
         flushed: list[tuple[float, list[Observation]]] = []
         while at < dies:
@@ -105,7 +113,7 @@ class Job:
                 flushed.append((at, filled))
                 filled, sent = [], at + FLUSH_S
             step, at = step + 1, at + PAUSE_S
-        flushed.append((at, filled + (rank.bye() if is_last else [])))
+        flushed.append((at, filled + (rank.bye() if ends_well else [])))
         self._send(flushed, dies, is_last=is_last)
         return step - 1
 
@@ -128,7 +136,7 @@ class Job:
         """Run it through a service that is killed, and started again from what it had committed."""
         service = Service(EngineSettings(allowed_lateness_s=2.0))
         requests = sorted(self._requests)
-        ends = max(self._end, requests[-1].at, self._away[-1][1]) + 5
+        ends = max(self._end, requests[-1].at, *(back for _, back in self._away)) + 5
         was_away, now = False, 0.0
         while now < ends:
             now += 0.1
@@ -151,6 +159,19 @@ class Job:
 @pytest.mark.parametrize(("hosts", "seed"), seeds(1) + seeds(3))
 def test_each_step_has_every_rank_of_the_last_life_that_did_it_once(hosts: int, seed: int) -> None:
     job = Job(seed, hosts)
+
+    rows = job.served().rows()
+
+    every_rank_once = float(sum(4**number for number in range(WORLD)))
+    assert {step: row["tokens"] for step, row in rows.items() if step <= job.reached} == dict.fromkeys(
+        range(job.reached + 1), every_rank_once
+    )
+
+
+@pytest.mark.parametrize("hosts", [1, 3])
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.chaos) for seed in range(6, 300))])
+def test_a_step_that_is_done_again_has_no_value_of_a_rank_that_had_ended_well(hosts: int, seed: int) -> None:
+    job = Job(seed, hosts, ends_well=True)
 
     rows = job.served().rows()
 

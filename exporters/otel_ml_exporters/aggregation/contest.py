@@ -9,6 +9,7 @@ further step closes there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
 from otel_ml_exporters.aggregation.outage import LATE_S
@@ -85,7 +86,7 @@ class Contest:
             yield writer, verdict
 
     def replace_dead(self, lane: Lane, unit: Unit) -> None:
-        """Let the newest incarnation of a rank replace one that died in the middle of the step."""
+        """Let the newest incarnation of a rank replace those that died in the step, or did it before a restart."""
         writers = self._run.writers
         by_rank: dict[int, list[int]] = {}
         for number in sorted(unit.points):
@@ -95,14 +96,46 @@ class Contest:
             if len(numbers) > 1:  # heard in one order, born perhaps in another
                 ages = writers.incarnations(writers[numbers[0]])
                 numbers.sort(key=lambda number: ages.index(number) if number in ages else len(ages))
-            for number in numbers[:-1]:
-                writer = writers[number]
-                ended_well = writer.goodbye is not None and writer.goodbye.status == "finished"
-                if writer.replaced_at is not None and not ended_well:
+            for number, next_number in pairwise(numbers):
+                if self._gives_way(writers[number], writers[next_number]):
                     mine = [piece for piece in unit.pieces if piece.source.number == number]
                     lane.track.tally.superseded += sum(len(piece.partials.series) for piece in mine)
                     unit.remove(mine)
                     unit.points.pop(number)
+
+    def _gives_way(self, writer: WriterState, successor: WriterState) -> bool:
+        if writer.replaced_at is None:  # it lived on: a twin
+            return False
+        return not _ended_well(writer) or self._was_done_again(writer, successor)
+
+    def _was_done_again(self, finished: WriterState, successor: WriterState) -> bool:
+        """Whether the job was started again for another rank that died, after this one had ended well.
+
+        Then both were started together, and nobody lives on. A worker of a pool counts beside its successor.
+        """
+        peers = [peer for peer in self._run.writers if self._was_with(peer, finished)]
+        return any(self._died_with(peer, finished, successor) for peer in peers) and not any(
+            self._went_on(peer, finished, successor) for peer in peers
+        )
+
+    def _was_with(self, peer: WriterState, writer: WriterState) -> bool:
+        """Whether a peer is another rank of its role and attempt."""
+        same = peer.attempt == writer.attempt and peer.writer.role == writer.writer.role
+        return same and peer.native and not peer.child and peer.writer.rank != writer.writer.rank
+
+    def _died_with(self, peer: WriterState, finished: WriterState, successor: WriterState) -> bool:
+        """Whether a peer died, and its successor was started together with that of one that had finished."""
+        if peer.replaced_at is None or _ended_well(peer):
+            return False
+        writers = self._run.writers
+        after = writers.replacement(peer)
+        return after is not None and writers.began_after(successor, peer) and writers.began_after(after, finished)
+
+    def _went_on(self, peer: WriterState, finished: WriterState, successor: WriterState) -> bool:
+        """Whether a peer that lived with one that finished lives, or lived, beside the successor of that."""
+        began_after = self._run.writers.began_after
+        may_live = peer.newest and peer.goodbye is None and not self._run.is_dead(peer)
+        return not began_after(peer, finished) and (may_live or not began_after(successor, peer))
 
     def _verdict(self, writer: WriterState, *, at_end: bool) -> bool | None:
         """Return whether `writer` began a new attempt; None while that is open."""
@@ -162,3 +195,7 @@ class Contest:
                 and not self._run.writers.began_after(peer, before)
             ):
                 yield peer
+
+
+def _ended_well(writer: WriterState) -> bool:
+    return writer.goodbye is not None and writer.goodbye.status == "finished"

@@ -157,6 +157,13 @@ class Writers:
             other = None if other.before is None else self.all[other.before]
         return found
 
+    def replacement(self, state: WriterState) -> WriterState | None:
+        """Return the incarnation of its (role, rank) right after it that delivered a step."""
+        after = self._newest.get((state.writer.role, state.writer.rank))
+        while after is not None and after.before != state.number:
+            after = None if after.before is None else self.all[after.before]
+        return after
+
     def incarnations(self, state: WriterState) -> list[int]:
         """Return the numbers of all incarnations of its (role, rank) that delivered a step, oldest first."""
         found: list[int] = []

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from otel_ml._internal.definition import DEFINITIONS, define_metric
+from otel_ml._internal.definition import DEFINITIONS, QUANTILE_COARSE, Definition, Series, define_metric
 from otel_ml._internal.guard import RecordingError, guard
 from otel_ml._internal.log import log, record
 from otel_ml._internal.meter import get_meter
 from otel_ml._internal.recorder import recorder
+from otel_ml.wire.reduction import Reduction
 from tests.unit.otel_ml.record.decoded import points, sums
 
 
@@ -29,6 +30,14 @@ def test_the_mean_is_the_default(recorded):
 def test_a_tuple_within_and_over_travel_as_one_string(recorded):
     record("x", 1.0, reduce=("max", "mean"), within="sum", over="dp")
     assert reduction(recorded.collect(), "x") == "sum>max,mean@dp"
+
+
+def test_what_is_forgotten_leaves_our_own_series_a_place_of_their_own():
+    DEFINITIONS.forget()
+    series = Series(Definition("x", Reduction(("max",)), "", ""))
+    series.settle()
+
+    assert series.order >> 32 != QUANTILE_COARSE.order >> 32  # another reduction: another group
 
 
 def test_a_glob_defines_all_names_that_match(recorded):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from otel_ml_exporters.aggregation.attempts import Attempts
 from otel_ml_exporters.records import RunStatus
 from tests.strategies import START, Rank, Service
@@ -84,6 +86,43 @@ def test_the_newest_incarnation_replaces_one_that_died_within_a_step() -> None:
     assert service.rows()[3] == {"x": 2.0}
     assert service.engine.status.counts.superseded == 1
     assert service.amendments == 0
+
+
+@pytest.mark.parametrize("boot", [{}, {"boot": "host"}], ids=["clock of the service", "clock of the boot"])
+def test_a_rank_that_finished_gives_way_where_the_job_is_started_again_for_one_that_died(boot: dict[str, str]) -> None:
+    """Rank 0 ends well after steps 3 to 5, rank 1 is killed in step 4; nothing above 2 had closed."""
+    service, first = Service(), life("a", **boot)
+    for step in range(3):
+        service.take(*[[*rank.step(step, {"x": 1.0}, "sum"), *rank.inside(step)] for rank in first])
+    service.take(*[first[0].step(step, {"x": 1.0}, "sum") for step in (3, 4, 5)], first[0].bye())
+    service.take(first[1].record(3, {"x": 1.0}, "sum"), first[1].record(4, {"x": 1.0}, "sum"))
+    service.now += 4
+    second = life("b", start=service.now, **boot)
+
+    for step in (3, 4, 5):
+        service.take(*[[*rank.step(step, {"x": 2.0}, "sum"), *rank.inside(step)] for rank in second])
+    service.take(*[rank.bye() for rank in second])
+
+    assert [service.rows()[step] for step in range(6)] == [{"x": 2.0}] * 3 + [{"x": 4.0}] * 3
+    assert service.engine.status.counts.superseded == 5
+
+
+def test_a_worker_of_a_pool_that_finished_counts_beside_its_successor_while_others_of_its_life_go_on() -> None:
+    """Rank 1 is killed and rank 0 ends well in the same step, both are replaced at once; rank 2 works on."""
+    service, first = Service(), life("a", world=3)
+    for step in range(3):
+        service.take(*[[*rank.step(step, {"x": 1.0}, "sum"), *rank.inside(step)] for rank in first])
+    service.take(first[0].step(3, {"x": 1.0}, "sum"), first[0].bye(), first[1].record(3, {"x": 1.0}, "sum"))
+    service.wait(4, first[2])
+    second = life("b", start=service.now)
+
+    service.take(*[[*rank.step(3, {"x": 2.0}, "sum"), *rank.inside(3)] for rank in second])
+    service.now += 1
+    first[2].clock = service.now
+    service.take(first[2].step(3, {"x": 1.0}, "sum"))
+    service.wait(4, first[2], *second)
+
+    assert service.rows()[3] == {"x": 6.0}
 
 
 def test_two_live_writers_of_one_rank_both_count_and_it_is_said() -> None:
