@@ -109,7 +109,7 @@ class Watch:
         """Tell what is new; return whether the service has still to decide about something that arrived."""
         status = RUNTIME._status()  # noqa: SLF001 (what `Run.urls` asks, for whichever run is active)
         try:
-            self._tell(_found(status))
+            self._tell((status or {}).get("id"), _found(status))
         except Exception as error:  # noqa: BLE001 (a program's callback raises what it likes)
             guard.say(
                 "findings-callback",
@@ -118,9 +118,10 @@ class Watch:
             )
         return bool((status or {}).get("pending"))
 
-    def _tell(self, found: Iterable[Finding]) -> None:
+    def _tell(self, run_id: object, found: Iterable[Finding]) -> None:
         for finding in found:
             key = (
+                run_id,
                 finding.kind,
                 finding.role,
                 finding.axis,

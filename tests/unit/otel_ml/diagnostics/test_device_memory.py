@@ -7,6 +7,7 @@ import torch
 
 import otel_ml
 from otel_ml.diagnostics.device_memory import MEMORY_KEYS, device_memory, report_memory
+from otel_ml.diagnostics.hardware import MemoryStages
 from otel_ml.diagnostics.memory_dump import dump_memory, dump_on_out_of_memory, record_memory_history
 from otel_ml.diagnostics.theoretical_memory import theoretical_memory
 from otel_ml.testing import Capture, otel_ml_capture
@@ -38,6 +39,21 @@ def test_megatrons_memory_keys_are_recorded_as_the_largest_of_all_ranks(
     assert len(found) == len(MEMORY_KEYS)
     points = [p for p in otel_ml_capture.points if p.name == "memory/mem-max-reserved-gigabytes"]
     assert [(p.rank, p.step, p.reduction, p.value) for p in points] == [(0, 3, "max", 40.0), (1, 3, "max", 51.235)]
+
+
+def test_a_stage_of_the_start_whose_memory_cannot_be_read_raises_nothing(
+    otel_ml_capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> int:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    stages = MemoryStages()
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", broken)
+
+    stages.mark("model")
+
+    assert any("MemoryStages.mark()" in notice for notice in otel_ml_capture.notices)
 
 
 def test_chosen_keys_are_reported_and_an_unknown_one_is_said(device: dict[str, int], otel_ml_capture: Capture) -> None:

@@ -27,6 +27,17 @@ def test_watching_a_run_whose_service_says_nothing_of_findings_ends_too() -> Non
     assert told == []
 
 
+def test_the_same_finding_in_the_next_run_of_a_process_is_told_again() -> None:
+    told: list[findings.Finding] = []
+    slow = findings.Finding("slow", "trainer", 1, "work", "warning", "step", 0, 4, 9, False, 0.5, 0.01, 0.05)
+
+    with findings.watch(told.append) as watch:
+        for run_id in ("the first", "the first", "the second"):
+            watch._tell(run_id, [slow])
+
+    assert told == [slow, slow]
+
+
 @pytest.mark.parametrize("every_s", [0.0, -1.0, float("nan")])
 def test_a_pause_that_is_none_is_refused(every_s: float) -> None:
     with pytest.raises(ConfigError, match="Expected seconds above 0"):
