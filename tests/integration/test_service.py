@@ -16,7 +16,7 @@ from otel_ml_exporters import (
 from otel_ml_exporters.testing import RecordingExporter
 from tests.integration.conftest import Bench
 from tests.integration.steps import rows, train
-from tests.otlp import FakeWriter
+from tests.otlp import FakeWriter, foreign
 from tests.waiting import eventually
 
 
@@ -103,6 +103,22 @@ def test_spans_and_inline_artifacts_arrive_and_no_name_leaves_the_runs_folder(
     assert [span.name for record in recording.records if isinstance(record, SpanBatch) for span in record.spans] == [
         "forward"
     ]
+
+
+def test_a_run_has_its_name_though_a_collector_put_what_it_scraped_in_front_of_what_a_rank_sent(
+    bench: Bench, recording: RecordingExporter
+) -> None:
+    sender = bench.sender(bench.service({"recording": lambda: recording}))
+    writer = FakeWriter(extra={"ml.experiment.name": "digits"})
+    batch = foreign([{"name": "queue", "value": 3.0}])  # of the node: it knows the id alone
+    batch.MergeFrom(writer.step(1, {"loss": 0.5}))
+
+    sender.send("metrics", batch)
+    sender.send("logs", writer.goodbye())
+    eventually(lambda: recording.is_closed)
+
+    assert recording.run is not None
+    assert (recording.run.experiment, recording.run.dir) == ("digits", bench.folder / "digits" / "run-1")
 
 
 def test_jobs_at_once_are_runs_of_their_own(bench: Bench) -> None:

@@ -162,7 +162,7 @@ class EngineLoop:
 
     def _feed(self, number: int, decoded: Decoded, experiment: str, now: float) -> bool:
         observations: Sequence[Observation] = decoded.observations.get(experiment, ())
-        run = self._run_of(number, decoded, observations[0].writer) if observations else self._runs.get(experiment)
+        run = self._run_of(number, decoded, _naming(observations)) if observations else self._runs.get(experiment)
         if run is None:
             return False  # set aside, or nothing but rejected points: no run begins with that
         with run.log.speaking():
@@ -275,3 +275,14 @@ class EngineLoop:
         run = self._runs.get(largest)
         if run is not None:
             run.make_room(excess / sizes[largest] + _TRIM, self._dir_max)
+
+
+def _naming(observations: Sequence[Observation]) -> Writer:
+    """Return a writer of a request that knows the name of its run, if one does.
+
+    A Collector may put what it scraped, and knows by the id alone, in front of what a rank sent.
+    """
+    first = observations[0].writer
+    if first.experiment_name:
+        return first
+    return next((one.writer for one in observations if one.writer.experiment_name), first)
