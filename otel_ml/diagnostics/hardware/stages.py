@@ -6,8 +6,8 @@ import time
 
 from otel_ml._internal.events import log_table
 from otel_ml.diagnostics.device_memory import held_by_torch
-from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.hardware.process_memory import process_memory
+from otel_ml.diagnostics.harmless import harmless
 
 __all__ = ["MemoryStages"]
 
