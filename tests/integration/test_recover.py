@@ -189,6 +189,7 @@ def test_a_run_is_finished_where_its_exporters_were_told_to_write(tmp_path: Path
         "MLFLOW_TRACKING_URI": store,
         "MLFLOW_TRACKING_PASSWORD": "kept out",
         "OTEL_ML_END_SILENCE": "1000",
+        "OTEL_ML_FLUSH_INTERVAL": "60000",  # else it may miss its service before it is killed, and start another one
     }
     process = start(KILLED, environment(tmp_path, told), tmp_path)
     assert process.stdout is not None
