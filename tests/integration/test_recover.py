@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ import pytest
 import otel_ml
 from otel_ml.wire.rendezvous import Service
 from otel_ml_exporters.storage.journal import Journal
+from tests.integration.conftest import Sender
 from tests.integration.worker_process import environment, run, start
 from tests.otlp import FakeWriter
 from tests.otlp_server import eventually
@@ -101,8 +102,9 @@ def test_of_a_run_of_serve_that_was_killed_recover_says_what_to_do(tmp_path: Pat
     port = free_port()
     here = environment(tmp_path)
     there = {**here, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"}
-    with serving(here, port) as service:
+    with serving(here, port) as service, closing(Sender(port)) as sender:
         run('import otel_ml\nwith otel_ml.init("exp", id="one"):\n    otel_ml.log({"x": 1.0}, step=0)', there, tmp_path)
+        eventually(lambda: (found := sender.run("one")) and found["status"] == "finished")
         service.kill()
         service.wait()
     (tmp_path / "runs" / "exp" / "one" / "state" / "open").write_text("one")  # as if it had not been over yet
