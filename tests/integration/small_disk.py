@@ -98,6 +98,13 @@ def states(account: dict[str, Any]) -> set[str]:
     return {found["state"] for found in account.get("exporters", {}).values()}
 
 
+def has_noticed(service: Service, account: dict[str, Any] | None) -> bool:
+    """Tell whether what was acknowledged has met the disk: the run cannot begin, go on, or be exported."""
+    if account is None:
+        return bool(service._loop._waiting.text)
+    return account["problem"] is not None or not states(account) <= {"starting", "running"}
+
+
 def options(exporter: str, folder: Path) -> dict[str, Any]:
     return {"tracking_uri": f"sqlite:///{folder / 'mlflow' / 'mlflow.db'}"} if exporter == "mlflow" else {}
 
@@ -126,6 +133,8 @@ def main() -> None:
         eventually(lambda: states(job.sender.run()) == {"running"}, timeout=60)
     with full(disk) if kind == "full" else read_only(disk):
         eventually(lambda: job.done_or_refused(UNTIL), timeout=60)
+        if exporter == "tensorboard":  # clients of other backends write when they like
+            eventually(lambda: job.refused or has_noticed(service, job.sender.run()), timeout=60)
         account = job.sender.run() or {}
         during = {"problem": account.get("problem"), "states": sorted(states(account)), "acknowledged": job.done}
     job.send(UNTIL, 60)

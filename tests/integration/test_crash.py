@@ -16,7 +16,7 @@ import pytest
 from otel_ml.wire.rendezvous import Rendezvous
 from tests.integration.conftest import Sender
 from tests.otlp import FakeWriter, write_spool
-from tests.waiting import eventually
+from tests.waiting import eventually, whole_lines
 
 SCRIPT = Path(__file__).with_name("file_service.py")
 
@@ -64,7 +64,7 @@ class Process:
 
     def lines(self) -> list[dict[str, object]]:
         path = self.folder / "runs" / "default" / "run-1" / "records.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return [json.loads(line) for line in whole_lines(path)] if path.exists() else []
 
     def ended(self) -> bool:
         return any(line["kind"] == "RunStatus" for line in self.lines())

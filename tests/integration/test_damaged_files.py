@@ -12,7 +12,7 @@ from otel_ml_exporters.service import Service
 from tests.integration.conftest import Bench, Sender
 from tests.integration.test_crash import Process
 from tests.otlp import FakeWriter
-from tests.waiting import eventually
+from tests.waiting import eventually, whole_lines
 
 GARBAGE = b"\xa5" * 50_000
 
@@ -27,7 +27,7 @@ def begun(bench: Bench, steps: range, writer: FakeWriter) -> tuple[Service, Send
 
 def rows(folder: Path) -> list[dict[str, object]]:
     file = folder / "default" / "run-1" / "metrics.jsonl"
-    lines = file.read_text().splitlines() if file.exists() else []
+    lines = whole_lines(file) if file.exists() else []
     return [row for line in lines if "loss" in (row := json.loads(line)).get("values", {})]
 
 

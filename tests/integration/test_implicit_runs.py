@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.jobs import services_of, until
 from tests.integration.worker_process import environment, run, variables
 from tests.otlp_server import OtlpServer
 
@@ -40,6 +41,7 @@ def test_variables_that_only_tune_recording_ask_for_no_run(tmp_path: Path, tunin
 
     output, _ = run(LATE.replace('"my-exp", ', '"my-exp", exporters="jsonl", '), environ, tmp_path)
 
+    until(lambda: not services_of(XDG_RUNTIME_DIR=environ["XDG_RUNTIME_DIR"]))  # what it had is written
     (folder,) = tmp_path.glob("otel-ml-runs/*/*/")
     assert output == f"my-exp/{folder.name}\n"
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]

@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ import pytest
 import otel_ml
 from otel_ml.wire.rendezvous import Service
 from otel_ml_exporters.storage.journal import Journal
+from tests.integration.conftest import Sender
 from tests.integration.worker_process import environment, run, start
 from tests.otlp import FakeWriter
 from tests.otlp_server import eventually
@@ -101,8 +102,9 @@ def test_of_a_run_of_serve_that_was_killed_recover_says_what_to_do(tmp_path: Pat
     port = free_port()
     here = environment(tmp_path)
     there = {**here, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"}
-    with serving(here, port) as service:
+    with serving(here, port) as service, closing(Sender(port)) as sender:
         run('import otel_ml\nwith otel_ml.init("exp", id="one"):\n    otel_ml.log({"x": 1.0}, step=0)', there, tmp_path)
+        eventually(lambda: (found := sender.run("one")) and found["status"] == "finished")
         service.kill()
         service.wait()
     (tmp_path / "runs" / "exp" / "one" / "state" / "open").write_text("one")  # as if it had not been over yet
@@ -189,6 +191,7 @@ def test_a_run_is_finished_where_its_exporters_were_told_to_write(tmp_path: Path
         "MLFLOW_TRACKING_URI": store,
         "MLFLOW_TRACKING_PASSWORD": "kept out",
         "OTEL_ML_END_SILENCE": "1000",
+        "OTEL_ML_FLUSH_INTERVAL": "60000",  # else it may miss its service before it is killed, and start another one
     }
     process = start(KILLED, environment(tmp_path, told), tmp_path)
     assert process.stdout is not None

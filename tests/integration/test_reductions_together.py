@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import otel_ml
+from tests.e2e.jobs import the_run_in
 from tests.integration.worker_process import environment, run, start
 
 RANK = """
@@ -48,7 +49,7 @@ def test_each_of_several_reductions_is_what_it_is_alone(tmp_path: Path, reductio
     _, errors = later.communicate("\n", timeout=60)
     assert later.returncode == 0, errors
 
-    shown = otel_ml.read(tmp_path / "runs" / "together" / "one")
+    shown = otel_ml.read(the_run_in(tmp_path / "runs"))
 
     names = ["x", *(f"x/{reduction}" for reduction in reductions[1:])]
     assert {name for name in shown if name.startswith("x")} == set(names)

@@ -34,7 +34,9 @@ def test_each_run_has_a_log_of_what_concerns_it(bench: Bench) -> None:
         sender.send("logs", writer.event("ml.notice", f"Said by {experiment}."))
         sender.send("logs", writer.goodbye())
     logs = {name: bench.folder / "default" / name / "service.log" for name in ("job-a", "job-b")}
-    eventually(lambda: all(sender.run(name)["exporters"]["refusing"]["state"] == "stopped" for name in logs))
+    eventually(
+        lambda: all((run := sender.run(name)) and run["exporters"]["refusing"]["state"] == "stopped" for name in logs)
+    )
 
     for name, other in (("job-a", "job-b"), ("job-b", "job-a")):
         text = logs[name].read_text()
@@ -50,7 +52,7 @@ def test_notices_are_counted_in_every_answer_and_told_by_the_run(bench: Bench, r
     before = sender.send("metrics", writer.step(0, {"loss": 1.0})).headers["otel-ml-notices"]
     sender.send("logs", writer.event("ml.notice", sentence))
 
-    eventually(lambda: sentence in sender.run()["notices"])
+    eventually(lambda: (run := sender.run()) and sentence in run["notices"])
 
     assert before == "0"
     assert sender.send("metrics", writer.step(1, {"loss": 1.0})).headers["otel-ml-notices"] == "1"
@@ -95,7 +97,7 @@ def test_health_and_metrics_are_there_for_machines(bench: Bench) -> None:
 
     assert health["service"] == "otel_ml"
     assert 'otel_ml_requests_total{signal="metrics"} 1' in metrics
-    assert [run["id"] for run in sender.request("GET", "/otel_ml/runs").json] == ["run-1"]
+    eventually(lambda: [run["id"] for run in sender.request("GET", "/otel_ml/runs").json] == ["run-1"])
     assert sender.request("GET", "/otel_ml/runs/nobody").status == 404
 
 

@@ -53,7 +53,7 @@ def test_what_an_exporter_had_not_taken_before_the_stop_it_gets_at_the_next_star
     sender, writer = bench.sender(service), FakeWriter()
     train(sender, [writer], range(5))
     sender.send("logs", writer.goodbye())
-    eventually(lambda: sender.run()["status"] == "finished")
+    eventually(lambda: (run := sender.run()) and run["status"] == "finished")
     service.stop(0.1)
 
     bench.service({"recording": lambda: away})

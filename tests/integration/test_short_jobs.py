@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import otel_ml
+from tests.e2e.jobs import the_run_in
 from tests.integration.left_behind import points_left
 from tests.integration.worker_process import environment, run, start
 from tests.otlp_server import eventually
@@ -42,8 +43,8 @@ if "otel_ml_exporters" in sys.orig_argv:
 """
 
 
-def delivered(folder: Path) -> list[float]:
-    lines = (folder / "runs" / "short" / "one" / "metrics.jsonl").read_text().splitlines()
+def delivered(run_folder: Path) -> list[float]:
+    lines = (run_folder / "metrics.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     return [row["values"]["loss"] for row in rows if "loss" in row.get("values", {})]
 
@@ -73,7 +74,7 @@ def test_a_job_of_a_fifth_of_a_second_delivers_and_says_so(tmp_path: Path) -> No
     assert errors.splitlines()[-1].startswith(
         "otel_ml: finished. 1 process, 4 values recorded, 4 delivered, 0 lost. "
     ), errors
-    assert delivered(tmp_path) == [0.0, 1.0, 2.0, 3.0]
+    assert delivered(tmp_path / "runs" / "short" / "one") == [0.0, 1.0, 2.0, 3.0]
 
 
 def test_a_job_waits_for_its_service_while_that_starts(slow_service: Mapping[str, str], tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_a_job_waits_for_its_service_while_that_starts(slow_service: Mapping[str
     assert errors.splitlines()[-1].startswith(
         "otel_ml: finished. 1 process, 4 values recorded, 4 delivered, 0 lost. "
     ), errors
-    assert delivered(tmp_path) == [0.0, 1.0, 2.0, 3.0]
+    assert delivered(tmp_path / "runs" / "short" / "one") == [0.0, 1.0, 2.0, 3.0]
 
 
 def test_a_rank_waits_for_the_service_that_another_one_starts(slow_service: Mapping[str, str], tmp_path: Path) -> None:
@@ -185,8 +186,7 @@ def test_what_a_job_leaves_to_a_service_that_still_starts_is_brought_by_it_and_t
     _, errors = run(SHORT, slow_machine(tmp_path, 7), tmp_path)
 
     assert "The service that still starts brings them into the run" in errors
-    rows = tmp_path / "runs" / "short" / "one" / "metrics.jsonl"
-    assert eventually(lambda: rows.exists() and delivered(tmp_path)) == [0.0, 1.0, 2.0, 3.0]
+    assert delivered(the_run_in(tmp_path / "runs")) == [0.0, 1.0, 2.0, 3.0]
 
 
 def test_a_job_that_died_before_its_service_was_there_and_is_started_again_counts_no_step_twice(

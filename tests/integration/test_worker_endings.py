@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.jobs import the_run_in
 from tests.integration.worker_process import environment, run, start, variables
 from tests.otlp_server import OtlpServer, eventually
 
@@ -84,14 +85,14 @@ def test_a_child_that_leaves_by_os_exit_loses_nothing_that_is_in_its_spool(tmp_p
         input()
     """
     process = start(program, environment(tmp_path, {"OTEL_ML_FLUSH_INTERVAL": "60000"}), tmp_path)
-    metrics = tmp_path / "runs" / "exp" / "one" / "metrics.jsonl"
 
     assert process.stdout is not None
     assert process.stdout.readline() == "gone\n"
     eventually(lambda: len(list(tmp_path.glob("run/*/*/spool/*.spool"))) == 1)
     _, errors = process.communicate("go\n", timeout=30)
 
-    rows = [json.loads(line) for line in eventually(lambda: metrics.exists() and metrics.read_text()).splitlines()]
+    metrics = the_run_in(tmp_path / "runs") / "metrics.jsonl"
+    rows = [json.loads(line) for line in metrics.read_text().splitlines()]
     values = {name: value for row in rows for name, value in row.get("values", {}).items()}
     assert (values["parent"], values["child"]) == (1.0, 2.0), errors
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,21 @@ class Account(dict[str, Any]):
         return self.said.pop(0) if len(self.said) > 1 else self.said[0]
 
 
+class Draining(Account):
+    """What a service says that needs so many seconds for what is pending, however often it is asked meanwhile."""
+
+    def __init__(self, seconds: float, end: dict[str, Any]) -> None:
+        super().__init__(end)
+        self.seconds = seconds
+        self.first_asked: float | None = None
+
+    def get(self, path: str, default: Any = None) -> Any:
+        now = time.monotonic()
+        self.first_asked = self.first_asked or now
+        left = self.first_asked + self.seconds - now
+        return busy(1 + int(left * 1000)) if left > 0 else super().get(path)
+
+
 def said_at_the_end(folder: Path, account: Account) -> str:
     with otlp_server() as server:
         server.headers = {"otel-ml-notices": "0"}  # it is a service of ours
@@ -45,7 +61,7 @@ def busy(pending: int) -> dict[str, Any]:
 def test_a_service_that_gets_on_is_waited_for_until_it_has_heard_the_goodbye(tmp_path: Path) -> None:
     end = {"pending": 0, "left": True, "last": True, "writers": 1, "recorded": 1, "delivered": 1}
 
-    said = said_at_the_end(tmp_path, Account(*[busy(pending) for pending in range(40, 0, -1)], end))
+    said = said_at_the_end(tmp_path, Draining(2.5, end))  # longer than for one that does not get on
 
     assert "finished. 1 process, 1 value recorded, 1 delivered, 0 lost." in said
 

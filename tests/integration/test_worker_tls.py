@@ -21,9 +21,10 @@ from tests.otlp_server import Point, otlp_server
 PROGRAM = """
     import otel_ml
     otel_ml.init("exp")
-    otel_ml.log({"x": 1}, step=0)
-    print(otel_ml.flush(1.0))
+    otel_ml.log({{"x": 1}}, step=0)
+    print(otel_ml.flush({timeout}))
 """
+IN_VAIN = PROGRAM.format(timeout=1.0)
 
 Received = Callable[[], list[Point]]
 
@@ -80,7 +81,7 @@ def test_with_a_client_certificate_everything_arrives_encrypted(
     files: Certificates, protocol: str, tmp_path: Path
 ) -> None:
     with SERVERS[protocol](files) as (url, received):
-        output, _ = run(PROGRAM, environment(tmp_path, variables(files, url, protocol)), tmp_path)
+        output, _ = run(PROGRAM.format(timeout=30.0), environment(tmp_path, variables(files, url, protocol)), tmp_path)
 
         assert output == "True\n"
         assert [point.value for point in received()] == [1.0]
@@ -94,7 +95,7 @@ def test_without_a_certificate_nothing_is_sent_and_what_was_recorded_is_kept(
     """Without the client's the server refuses us; without the authority's we refuse the server."""
     with SERVERS[protocol](files) as (url, received):
         environ = environment(tmp_path, without(missing, variables(files, url, protocol)))
-        output, errors = run(PROGRAM, environ, tmp_path)
+        output, errors = run(IN_VAIN, environ, tmp_path)
 
         assert received() == []
     assert output == "False\n"
@@ -106,7 +107,7 @@ def test_certificates_that_are_not_there_are_all_named_at_init(files: Certificat
     given = variables(files, "https://127.0.0.1:9", "http/protobuf")
     given |= {"OTEL_EXPORTER_OTLP_CERTIFICATE": "/no/ca.pem", "OTEL_EXPORTER_OTLP_CLIENT_KEY": "/no/key.pem"}
 
-    _, errors = run(PROGRAM, environment(tmp_path, given), tmp_path, code=1)
+    _, errors = run(IN_VAIN, environment(tmp_path, given), tmp_path, code=1)
 
     assert "OTEL_EXPORTER_OTLP_CERTIFICATE: expected a PEM file, found none at '/no/ca.pem'." in errors
     assert "OTEL_EXPORTER_OTLP_CLIENT_KEY: expected a PEM file, found none at '/no/key.pem'." in errors

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.jobs import ROOT
+from tests.e2e.jobs import ROOT, the_run_in
 
 pytestmark = pytest.mark.timeout(300)  # it builds a wheel and installs seven packages
 
@@ -90,9 +90,10 @@ def test_two_processes_land_in_one_jsonl_run_without_any_extra(installed: Path, 
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "launch.py").write_text(LAUNCH)
 
-    succeeded([installed / "python", "launch.py"], tmp_path, OTEL_ML_DIR="runs")
+    succeeded([installed / "python", "launch.py"], tmp_path, OTEL_ML_DIR=str(tmp_path / "runs"))
+    run_folder = the_run_in(tmp_path / "runs")
 
-    look = "import otel_ml, glob; [run] = glob.glob('runs/minimal/*'); print(otel_ml.read(run)['n'])"
+    look = f"import otel_ml; print(otel_ml.read({str(run_folder)!r})['n'])"
     assert succeeded([installed / "python", "-c", look], tmp_path) == "([0, 1, 2], [2.0, 2.0, 2.0])\n"
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from otel_ml._internal.native import native
-from tests.e2e.jobs import ROOT, environment
+from tests.e2e.jobs import ROOT, environment, the_run_in
 
 pytestmark = pytest.mark.timeout(300)  # it builds wheels, and runs the tests of recording once more
 
@@ -236,9 +236,10 @@ def test_a_checkout_has_the_module_of_its_sources_or_none(source: Path) -> None:
 def test_what_is_recorded_is_read_back_with_and_without(
     installed: dict[bool, Path], tmp_path: Path, with_module: bool
 ) -> None:
-    variables = {"PYTHONPATH": str(installed[with_module]), "OTEL_ML_DIR": "otel-ml-runs"}
+    variables = {"PYTHONPATH": str(installed[with_module]), "OTEL_ML_DIR": str(tmp_path / "otel-ml-runs")}
 
     python(["-c", RECORD], tmp_path, variables)
+    the_run_in(tmp_path / "otel-ml-runs")  # once everything is written
     has_module, read = json.loads(python(["-c", READ], tmp_path, variables)[0])
 
     assert has_module == with_module

@@ -14,6 +14,7 @@ import pytest
 from otel_ml.config import Config
 from otel_ml.redaction import redacted, redacted_arguments, redacted_values
 from otel_ml_exporters.config import ServiceConfig
+from tests.e2e.jobs import the_run_in
 from tests.integration.worker_process import environment
 from tests.waiting import eventually
 
@@ -95,15 +96,16 @@ def test_no_secret_is_in_what_a_job_leaves_prints_or_shows_in_its_command_lines(
         of_service = [command for command in commands() if b"otel_ml_exporters" in command and b"serve" in command]
         output, errors = job.communicate("go\n", timeout=90)
     assert job.returncode == 0, errors
+    run = the_run_in(runs)  # once the service has left, which writes, renames and removes files until then
 
     for secret in EVERY:
         assert secret.encode() not in b"".join(of_service)
         assert secret not in output + errors
         assert [path for path in runs.rglob("*") if path.is_file() and secret.encode() in everything_in(path)] == []
     assert of_service
-    [diff] = runs.rglob("git-diff.patch")
+    [diff] = run.rglob("git-diff.patch")
     assert "WANDB_API_KEY = '***'" in diff.read_text()
-    assert '"eos_token":"</s>"' in next(runs.rglob("metrics.jsonl")).read_text()
+    assert '"eos_token":"</s>"' in (run / "metrics.jsonl").read_text()
 
 
 def commands() -> list[bytes]:

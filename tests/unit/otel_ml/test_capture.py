@@ -15,7 +15,8 @@ def test_what_is_found_after_the_run_has_ended_is_not_put_into_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow_git = tmp_path / "git"
-    slow_git.write_text("#!/bin/sh\nsleep 0.3\nexit 1\n")
+    has_ended = tmp_path / "has ended"
+    slow_git.write_text(f"#!/bin/sh\nwhile [ ! -e '{has_ended}' ]; do sleep 0.01; done\nexit 1\n")
     slow_git.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     EVENTS.forget()
@@ -23,6 +24,7 @@ def test_what_is_found_after_the_run_has_ended_is_not_put_into_the_next_one(
     capture = Capture("trainer")
     capture.start()
     capture.end(0.0)
+    has_ended.touch()
     capture.end(30.0)
 
     assert list(EVENTS.take()) == []

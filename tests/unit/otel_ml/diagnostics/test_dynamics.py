@@ -12,6 +12,7 @@ import torch
 import otel_ml
 from otel_ml.diagnostics import dynamics, small_tensors
 from otel_ml.testing import Capture, otel_ml_capture
+from tests.e2e.jobs import the_run_in
 
 __all__ = ["otel_ml_capture"]
 
@@ -35,14 +36,15 @@ def test_a_run_shows_the_norms_that_torch_computes(tmp_path: Path) -> None:
     net = trained(model())
     norms = dynamics.Norms(net, each=r"weight")
 
-    with otel_ml.init("norms", exporters="jsonl") as run:
+    with otel_ml.init("norms", exporters="jsonl"):
         otel_ml.set_step(0)
         norms.record_gradients()
         norms.record_parameters()
         dynamics.record_validation_part(1.0, weight=1)
         dynamics.record_validation_part(2.0, weight=3)
-        otel_ml.shutdown(timeout=60.0)  # written, also on a machine with much else to do
+        otel_ml.shutdown(timeout=60.0)
 
+    run = the_run_in(tmp_path / "otel-ml-runs")
     found = {name: values[0] for name, (_, values) in otel_ml.read(run).items()}
     gradients = [parameter.grad.flatten() for parameter in net.parameters() if parameter.grad is not None]
     whole = torch.cat(gradients)
@@ -134,12 +136,13 @@ def test_a_stage_without_gradients_is_a_part_of_0_of_the_norm(tmp_path: Path) ->
     trains, frozen = (torch.nn.Parameter(torch.ones(4)) for _ in range(2))
     trains.grad = torch.full((4,), 2.0)
 
-    with otel_ml.init("stages", exporters="jsonl") as run:
+    with otel_ml.init("stages", exporters="jsonl"):
         otel_ml.set_step(0)
         for stage in (trains, frozen):
             dynamics.Norms([("w", stage)], copies=1, world_size=2).record_gradients()
         otel_ml.shutdown(timeout=60.0)
 
+    run = the_run_in(tmp_path / "otel-ml-runs")
     found = {name: values[0] for name, (_, values) in otel_ml.read(run).items()}
     assert found["grad/norm"] == 4.0
     assert found["grad/sum_of_squares"] == 16.0

@@ -14,6 +14,7 @@ import pytest
 import otel_ml
 from otel_ml.diagnostics.goodput import Goodput, goodput_of
 from otel_ml.testing import Capture, otel_ml_capture
+from tests.e2e.jobs import the_run_in
 
 __all__ = ["otel_ml_capture"]
 
@@ -229,9 +230,9 @@ def test_a_job_that_really_starts_twice_is_one_report(tmp_path: Path) -> None:
             if step == 1:
                 checkpoint = goodput.state(step)
                 goodput.saved(step)
-        otel_ml.shutdown(timeout=60.0)  # written, also on a machine with much else to do
+        otel_ml.shutdown(timeout=60.0)
 
-    with otel_ml.init("goodput", exporters="jsonl", id=first.id) as second:
+    with otel_ml.init("goodput", exporters="jsonl", id=first.id):
         goodput = Goodput(state=checkpoint)
         for step in range(2, 5):
             otel_ml.set_step(step)
@@ -240,8 +241,9 @@ def test_a_job_that_really_starts_twice_is_one_report(tmp_path: Path) -> None:
         goodput.saved(3)
         otel_ml.shutdown(timeout=60.0)
 
-    report = goodput_of(second)
+    both = the_run_in(tmp_path / "otel-ml-runs")
+    report = goodput_of(both)
     assert (report.steps, report.unsaved_steps, report.incomplete) == (4, 1, {})
     assert report.worked > report.productive > 0
     assert 0 < (report.fraction or 0) < 1
-    assert otel_ml.read(second)["goodput/steps"][1][-1] == 4
+    assert otel_ml.read(both)["goodput/steps"][1][-1] == 4

@@ -20,6 +20,7 @@ from otel_ml.diagnostics import dynamics, rl
 from otel_ml.diagnostics.dynamics import host
 from otel_ml.diagnostics.small_tensors import Statistics
 from otel_ml.testing import Capture, otel_ml_capture
+from tests.e2e.jobs import the_run_in
 from tests.unit.otel_ml.diagnostics.elsewhere import elsewhere
 
 __all__ = ["otel_ml_capture"]
@@ -119,15 +120,14 @@ def test_staleness(otel_ml_capture: Capture) -> None:
     assert_same(otel_ml_capture, *PLACES, "array")
 
 
-def test_rewards_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rewards_of_a_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OTEL_ML_CONSOLE", "off")
-    with otel_ml.init("rewards", exporters="jsonl") as run:
+    with otel_ml.init("rewards", exporters="jsonl"):
         for axis, place in {**PLACES, "lists": list}.items():
             otel_ml.set_step(0, axis=axis)
             rl.batch_reward(place([1.0, 0.25, 0.0, 0.5]), correct=place([True, True, False, False]))
             rl.batch_reward(place([1.0]), correct=place([True]), environment="math")
-        assert run.dir is not None
-    written = Path(run.dir) / "metrics.jsonl"
+    written = the_run_in(tmp_path / "otel-ml-runs") / "metrics.jsonl"
 
     lines = [json.loads(line) for line in written.read_text().splitlines()]
     rows = {line["axis"]: line["values"] for line in lines if line.get("axis") in {*PLACES, "lists"}}

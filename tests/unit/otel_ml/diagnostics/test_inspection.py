@@ -13,6 +13,7 @@ import yaml
 import otel_ml
 from otel_ml.diagnostics.inspection import Inspector
 from otel_ml.testing import Capture, otel_ml_capture
+from tests.e2e.jobs import the_run_in
 
 __all__ = ["otel_ml_capture"]
 
@@ -55,14 +56,15 @@ def test_a_run_shows_the_statistics_that_torch_computes(tmp_path: Path) -> None:
     batches = [torch.randn(5, 4), torch.randn(3, 4) + 10]
     inspector = Inspector(net, config({"layer_name_regex_pattern": "fc2"}, stats=PLAIN, tensors=tensors))
 
-    with otel_ml.init("inspect", exporters="jsonl") as run:
+    with otel_ml.init("inspect", exporters="jsonl"):
         otel_ml.set_step(0)
         for batch in batches:
             net(batch).square().sum().backward()
         inspector.step()
-        otel_ml.shutdown(timeout=60.0)  # written, also on a machine with much else to do
+        otel_ml.shutdown(timeout=60.0)
     inspector.close()
 
+    run = the_run_in(tmp_path / "otel-ml-runs")
     found = {name: numbers[0] for name, (_, numbers) in otel_ml.read(run).items()}
     seen = torch.cat([torch.relu(net.fc1(batch)) for batch in batches]).detach()
     for tensor, expected in {

@@ -11,6 +11,7 @@ import otel_ml
 from otel_ml._internal.definition import DEFINITIONS
 from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.testing import Capture, otel_ml_capture
+from tests.e2e.jobs import the_run_in
 
 __all__ = ["otel_ml_capture"]
 
@@ -38,13 +39,13 @@ def test_values_and_lists_are_recorded_together(otel_ml_capture: Capture, value:
 
 
 def test_a_weight_counts(tmp_path: Path) -> None:
-    with otel_ml.init("weights", exporters="jsonl") as run:
+    with otel_ml.init("weights", exporters="jsonl"):
         otel_ml.set_step(0)
         for mean, weight in ((1.0, 1.0), (2.0, 3.0)):
             measures("weighed").record({"size": 2.0}, several={"mean": (mean, weight)})
         otel_ml.shutdown(timeout=60.0)
 
-    assert otel_ml.read(run)["weighed/mean"] == ([0], [1.75])
+    assert otel_ml.read(the_run_in(tmp_path / "otel-ml-runs"))["weighed/mean"] == ([0], [1.75])
 
 
 def test_where_there_are_too_many_series_those_there_are_go_on(

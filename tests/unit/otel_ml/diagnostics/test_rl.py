@@ -12,6 +12,7 @@ import torch
 import otel_ml
 from otel_ml.diagnostics import rl
 from otel_ml.testing import Capture, otel_ml_capture
+from tests.e2e.jobs import the_run_in
 
 __all__ = ["otel_ml_capture"]
 
@@ -185,11 +186,11 @@ def test_without_a_version_staleness_is_absent_and_said(otel_ml_capture: Capture
     assert "policy_version" in otel_ml_capture.notices[0]
 
 
-def test_the_update_frequency_of_a_step_is_updates_by_the_time_they_took() -> None:
+def test_the_update_frequency_of_a_step_is_updates_by_the_time_they_took(tmp_path: Path) -> None:
     """Several epochs over one batch are quick updates after a long wait: a mean of rates would forget the wait."""
     clock = Clock()
     policy = rl.PolicyUpdates(clock=clock)
-    with otel_ml.init("updates", exporters="jsonl") as run:
+    with otel_ml.init("updates", exporters="jsonl"):
         otel_ml.set_step(0)
         policy.updated()
         for seconds in (1.0, 1.0, 8.0):
@@ -197,6 +198,7 @@ def test_the_update_frequency_of_a_step_is_updates_by_the_time_they_took() -> No
             policy.updated()
         otel_ml.shutdown(timeout=60.0)
 
+    run = the_run_in(tmp_path / "otel-ml-runs")
     assert otel_ml.read(run)["rl/train/update_frequency"] == ([0], [pytest.approx(3 / 10)])
 
 

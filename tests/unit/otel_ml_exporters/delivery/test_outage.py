@@ -53,11 +53,12 @@ def test_an_hour_of_records_is_caught_up_with_within_the_rate_limit(tmp_path: Pa
         "slow", lambda: exporter, RunInfo("run-1", "default", "run-1", tmp_path, 0.0), outbox,
         mark=lambda seq, lost: None, say=lambda slug, sentence: None, retry=RetryPolicy(0.5 * SECOND, 60 * SECOND),
     )  # fmt: skip
+    began = time.monotonic()
     pipeline.start()
     for seq in range(1, HOUR + 1):
         values = {f"m{n}": float(seq) for n in range(50)}
         outbox.commit(Commit([StepRecord(seq, "trainer", "step", seq, 0, float(seq), values)]))
-    asked_meanwhile = exporter.asked
+    asked_meanwhile, lasted = exporter.asked, (time.monotonic() - began) / SECOND
     exporter.is_up = True
     eventually(lambda: pipeline.behind == 0, timeout=60)
     pipeline.ask_to_stop(10)
@@ -65,7 +66,7 @@ def test_an_hour_of_records_is_caught_up_with_within_the_rate_limit(tmp_path: Pa
     outbox.close()
 
     assert [record.seq for record in exporter.records] == list(range(1, HOUR + 1))
-    assert asked_meanwhile < HOUR / 10  # it backs off
+    assert asked_meanwhile < lasted / 10  # it backs off, however long the disk needs for an hour of records
     assert exporter.largest == Slow.max_batch
     assert exporter.refused <= exporter.asked / 2
     assert dict(pipeline.status.lost) == {}
