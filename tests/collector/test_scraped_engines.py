@@ -86,13 +86,15 @@ def test_ten_thousand_series_do_not_drown_the_run(pipeline: tuple[Service, Colle
     service, _, targets = pipeline
     with VllmMetrics(series=10_000) as engine:
         (targets / "vllm.json").write_text(json.dumps([{"targets": [engine.address], "labels": {"job": "vllm"}}]))
-        shown = until(
-            lambda: "vllm/otel_ml/overflow" in (found := windows_of(service, tmp_path)) and found, seconds=150
-        )
+        shown = until(lambda: overflowed(windows_of(service, tmp_path)), seconds=150)
 
     users = [name for name in shown if "otel_ml/" not in name]
     assert 400 < len(users) <= 500
-    assert max(shown["vllm/otel_ml/overflow"].values()) >= 9_500
+
+
+def overflowed(shown: dict[str, dict[int, float]]) -> dict[str, dict[int, float]]:
+    """Return what is shown once a window that all series came in has closed: the first may have had some of them."""
+    return shown if max(shown.get("vllm/otel_ml/overflow", {}).values(), default=0.0) >= 9_500 else {}
 
 
 def test_a_ray_job_its_actors_and_the_endpoints_that_ray_announces_are_one_run(tmp_path: Path) -> None:
