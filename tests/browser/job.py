@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import otel_ml
+from tests.e2e.rank import meet
 
 STEPS = 40
 HOSTILE = "<script>document.title = 'broken'</script>"
@@ -27,6 +28,7 @@ def loss_at(step: int, rank: int) -> float:
 def train(folder: Path, rank: int) -> None:
     params = {"learning_rate": 0.1, "model": {"width": 128, "name": "small"}, "prompt": HOSTILE}
     with otel_ml.init("pages", name="looked-at", params=params, notes="What a person looks at.") as run:
+        meet(folder, "pages", rank, int(os.environ["WORLD_SIZE"]))
         for step in otel_ml.steps(range(STEPS)):
             with otel_ml.timed("forward"):
                 otel_ml.log({"loss": loss_at(step, rank)}, reduce=("mean", "min", "max"))

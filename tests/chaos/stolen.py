@@ -57,14 +57,15 @@ def any_stolen_ms(absences: Iterable[Absence], began: float, ended: float) -> fl
 
 def watch(folder: Path, cpu: int) -> None:
     """Write down each time this process, which sleeps for a millisecond again and again, woke late."""
+    due = monotonic() + PERIOD_S
     with file_of(folder, cpu).open("w", buffering=1) as file:
-        due = monotonic() + PERIOD_S
         while not (folder / "stop").exists():
             time.sleep(PERIOD_S)
             now = monotonic()
             if now - due > LATE_S:
                 file.write(f"{cpu} {due} {now}\n")
-            due = monotonic() + PERIOD_S
+                now = monotonic()
+            due = now + PERIOD_S  # else it could be late in between, and nobody would know
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.chaos.compare import Expected, Table, check_backends, check_sums, is_on_disk, owner, rows_of
@@ -126,8 +127,9 @@ def test_a_loop_that_waits_is_held_up_by_its_own_doing_and_the_call_is_named(tmp
     watch = Watch(tmp_path / "stalls")
 
     with watch:
+        began = time.perf_counter()
         watch.call_ended("log")
-        time.sleep(0.01)
+        time.sleep(0.01 + 2 * (time.perf_counter() - began))  # on a busy machine the call before may have taken long
         watch.call_ended("flush")
 
     [stall] = stalls_in(tmp_path / "stalls")
@@ -197,6 +199,7 @@ def test_a_watcher_that_could_not_run_for_a_while_says_when(tmp_path: Path) -> N
     until(lambda: (tmp_path / "cpu-0.stolen").exists())
 
     watcher.send_signal(signal.SIGSTOP)
+    until(lambda: psutil.Process(watcher.pid).status() == psutil.STATUS_STOPPED)
     began = time.monotonic()
     time.sleep(0.05)
     ended = time.monotonic()

@@ -17,8 +17,8 @@ import pytest
 
 from tests.collector.compose import COMPOSE, DOCKERFILE, content, up
 from tests.collector.everything_once import assert_everything_is_there_once
-from tests.collector.pipeline import EVERYWHERE, experiment_of, ranks
-from tests.e2e.jobs import BACKENDS, ROOT, Scalars, all_finished, processes, scalars_in, until
+from tests.collector.pipeline import EVERYWHERE, experiment_of, ranks, training
+from tests.e2e.jobs import BACKENDS, ROOT, Scalars, scalars_in, until
 from tests.e2e.oracle import expected
 from tests.e2e.rank import written_in
 from tests.e2e.test_every_backend_equals_the_oracle import as_stored
@@ -73,13 +73,16 @@ def test_a_job_goes_through_everything_that_compose_starts(tmp_path: Path) -> No
             tmp_path, collector, seed=5, roles={"trainer": 2, "generator": 1}, steps=10, pause=0.02,
             OTEL_ML_EXPERIMENT_ID=experiment, OTEL_EXPORTER_OTLP_HEADERS=f"authorization=Bearer%20{token}",
         )  # fmt: skip
-        with processes(commands, tmp_path) as started:
-            all_finished(started)
+        with training(commands, tmp_path):
+            pass
         until(lambda: is_delivered(service, experiment, token), seconds=120)
         wanted = expected(written_in(tmp_path / "written"))
-        assert set(wanted) - set(scalars_in("jsonl", tmp_path / "runs" / "oracle" / experiment)) == set()
+        lines = scalars_in("jsonl", tmp_path / "runs" / "oracle" / experiment)
+        assert set(wanted) - set(lines) == set()
         board = Board(f"http://127.0.0.1:{native.ports['6006']}", f"oracle/{experiment}/tensorboard")
         board.has_read(set(wanted))
+        for name in wanted:  # a name is there before the last of its values
+            until(lambda name=name: board.scalars([name])[name].keys() >= lines[name].keys())
         served = {
             "tensorboard": board.scalars(wanted),
             "mlflow": mlflow_scalars(f"http://127.0.0.1:{native.ports['5000']}", experiment, wanted),
@@ -89,7 +92,6 @@ def test_a_job_goes_through_everything_that_compose_starts(tmp_path: Path) -> No
     assert_everything_is_there_once(
         tmp_path, tmp_path / "runs" / "oracle" / experiment, ("jsonl", "tensorboard", "wandb")
     )
-    lines = scalars_in("jsonl", tmp_path / "runs" / "oracle" / experiment)
     for backend, shown in served.items():
         stored = {name: {step: as_stored(backend, value) for step, value in lines[name].items()} for name in wanted}
         assert {name: as_text(values) for name, values in shown.items()} == {

@@ -146,7 +146,8 @@ def test_the_batch_script_for_slurm(page: Page) -> None:
     with ExitStack() as stack:
         stack.enter_context(page.running(SECURE_SERVE, "4318"))
         stack.enter_context(page.running(SECURE_GATEWAY, "14318"))
-        # The script ends with its ranks; SLURM then ends the agent, here the test does.
+        # The script ends with its ranks; SLURM then ends the agent, here the test does. Ranks so short may have ended
+        # before their agent had started: then they say that this brings what they have left.
         job = {"SLURM_JOB_ID": "4711", "SLURM_NTASKS": "2", "SLURM_NNODES": "1"}
-        stack.enter_context(page.running(f"{SBATCH}\nwait", "24318", job))
+        stack.enter_context(page.running(f"{SBATCH}\notel-ml recover --timeout 60\nwait", "24318", job))
         until(page.shows_everything, seconds=120)

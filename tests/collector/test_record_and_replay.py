@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.collector.pipeline import Collector, Service, experiment_of, ranks
-from tests.e2e.jobs import Scalars, all_finished, environment, finished, processes, scalars_in
+from tests.collector.pipeline import Collector, Service, experiment_of, ranks, training
+from tests.e2e.jobs import Scalars, environment, finished, scalars_in
 from tests.e2e.oracle import expected
 from tests.e2e.rank import written_in
 
@@ -37,8 +37,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
             folder, collector.endpoint, seed=3, roles={"trainer": 4, "generator": 2}, steps=30, pause=0.05,
             OTEL_ML_EXPERIMENT_ID=experiment,
         )  # fmt: skip
-        with processes(commands, folder) as started:
-            all_finished(started)
+        with training(commands, folder):
+            pass
         service.wait_for_the_end_of(experiment)
         collector.stop()
         service.stop()

@@ -29,6 +29,7 @@ with otel_ml.init("unread"):
     for step in otel_ml.steps(range({STEPS})):
         with otel_ml.timed("forward"):
             otel_ml.log({{"loss": 1 / (1 + step), "lr": 0.1}})
+    otel_ml.flush(60)  # at its end it would wait two seconds for a Collector that is slow
 """
 
 

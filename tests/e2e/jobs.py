@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -97,7 +98,7 @@ def reach(training: subprocess.Popen[str], step: int) -> None:
 
 def runs_in(folder: Path) -> list[Path]:
     """Return the folders of all runs under an `OTEL_ML_DIR`, once everything is written and the services have ended."""
-    until(lambda: not services_of(OTEL_ML_DIR=str(folder)))
+    until(lambda: not services_of(OTEL_ML_DIR=str(folder)), seconds=180)  # 30 s of silence are in it
     return sorted(path.parent for path in folder.glob("*/*/metrics.jsonl"))
 
 
@@ -105,6 +106,12 @@ def the_run_in(folder: Path) -> Path:
     """Return the folder of the only run under an `OTEL_ML_DIR`, once everything is written."""
     [run] = runs_in(folder)
     return run
+
+
+def rows_in(file: Path) -> list[dict[str, Any]]:
+    """Return the rows of a `metrics.jsonl` so far: none before it is there, and not the one that is being written."""
+    lines = file.read_bytes().splitlines(keepends=True) if file.exists() else []
+    return [json.loads(line) for line in lines if line.endswith(b"\n")]
 
 
 Scalars = dict[str, dict[int, float]]

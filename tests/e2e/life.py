@@ -1,8 +1,10 @@
 """A trainer that lives more than once: `python -m tests.e2e.life FOLDER FIRST-LAST[,FIRST-LAST…]`, one pair a life.
 
 Which life it is says the launcher's count of restarts, or LIFE. Each step logs `loss`, from which the life can be read,
-and `tokens`, one a rank. After the last step it leaves a file `<life>-<rank>` and waits inside that step; in the last
-life it ends. With FAIL=<rank>, that rank fails there once all others have arrived.
+and `tokens`, one a rank. After the last step it leaves a file `<life>-<rank>` and waits inside that step, until there
+is a file `end`; in the last life it ends. With FAIL=<rank>, that rank fails there once all others have arrived.
+
+The ranks of a life begin together.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import time
 from pathlib import Path
 
 import otel_ml
+from tests.e2e.rank import meet
 
 PAUSE_S = 0.01
 
@@ -27,6 +30,7 @@ def main() -> None:
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     first, last = lives[life]
     with otel_ml.init("lives"):
+        meet(folder, f"life-{life}", rank, world)
         for step in range(first, last + 1):
             otel_ml.set_step(step)
             otel_ml.log({"loss": loss_of(step, life)})
@@ -39,7 +43,7 @@ def main() -> None:
 
 
 def wait(folder: Path, life: int, world: int, *, fails: bool) -> None:
-    while True:
+    while not (folder / "end").exists():
         if fails and len(list(folder.glob(f"{life}-*"))) == world:
             otel_ml.flush()
             os._exit(1)

@@ -33,7 +33,7 @@ class RolloutWorker:
         otel_ml.log({"reward": float(10 * self.index + step)}, reduce=("sum", "rank"))
 
     def have_children_record(self) -> None:
-        assert otel_ml.flush(20)  # its service is known by then
+        assert otel_ml.flush(60)  # its service is known by then
         program = "import otel_ml; otel_ml.log({'child': 1.0}, step=0, axis='child', reduce='sum')"
         subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
         forked = multiprocessing.get_context("fork").Process(target=record_in_a_fork)
@@ -73,11 +73,11 @@ def main() -> None:
                 ray.get(workers[0].have_children_record.remote())
                 kill_the_service(run.id)
                 otel_ml.log({"after": 1.0})
-                assert otel_ml.flush(30)  # there is a new one
+                assert otel_ml.flush(60)  # there is a new one
 
 
 def kill_the_service(run_id: str) -> None:
-    assert otel_ml.flush(20)
+    assert otel_ml.flush(60)
     service = json.loads(eventually(lambda: ray_store.kept(f"service/{run_id}")))
     otel_ml.log({"answer": without_the_token(service["endpoint"])})
     os.kill(service["pid"], signal.SIGKILL)

@@ -6,11 +6,13 @@ Every value is recorded once, so sums tell what was lost or doubled.
 from __future__ import annotations
 
 import asyncio
-import time
 
 import ray
 
 import otel_ml
+from otel_ml.wire.rendezvous import rendezvous_of
+from otel_ml.wire.spool import read_spool
+from tests.waiting import eventually
 
 STEPS = 5
 
@@ -48,12 +50,20 @@ def evaluate(step: int) -> None:
     otel_ml.log({"correct": float(step)}, step=step, axis="eval", reduce="sum")
 
 
+def is_on_disk(metric: str, run_id: str) -> bool:
+    """Whether a point of a metric is in the spool of a process of the run."""
+    frames = (frame for file in rendezvous_of(run_id).spool.glob("*.spool") for frame in read_spool(file).frames)
+    return any(frame.kind == "M" and metric.encode() in frame.payload for frame in frames)
+
+
 def main() -> None:
-    with otel_ml.init("ray", exporters="jsonl", role="driver"):
+    with otel_ml.init("ray", exporters="jsonl", role="driver") as run:
         otel_ml.instrument_ray()
         ray.init(num_cpus=1, include_dashboard=False)
         workers = [RolloutWorker.remote(index) for index in range(2)]
-        judge, store, doomed = Judge.remote(), Store.remote(), RolloutWorker.remote(2)
+        judge, store = Judge.remote(), Store.remote()
+        # What it records stays on its disk: it sends nothing before it is killed.
+        doomed = RolloutWorker.options(runtime_env={"env_vars": {"OTEL_ML_FLUSH_INTERVAL": "60000"}}).remote(2)
         for step in range(STEPS):
             otel_ml.set_step(step)
             with otel_ml.timed("iteration"):
@@ -61,9 +71,7 @@ def main() -> None:
                 ray.get([judge.judge.remote(step), store.put.remote(step), evaluate.remote(step)])
             otel_ml.log({"queued": float(step)})
         ray.get(doomed.last_words.remote())
-        said = time.monotonic()
-        while time.monotonic() < said + 0.2:  # what was recorded so long ago survives
-            time.sleep(0.01)
+        eventually(lambda: is_on_disk("last_words", run.id))  # a tenth of a second later, where a core is free then
         ray.kill(doomed)
         ray.shutdown()
 

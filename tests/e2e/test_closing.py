@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 @pytest.mark.feature("F20", "better", "as soon as all ranks are done with a step")
 def test_a_step_closes_when_every_rank_is_done_with_it_not_when_a_timer_fires(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.e2e.straggler"]
+    command = [sys.executable, "-m", "tests.e2e.straggler", tmp_path]
     commands = [
         (command, environment(OTEL_ML_EXPERIMENT_ID="straggler", RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=3))
         for rank in range(3)

@@ -20,7 +20,7 @@ import otel_ml
 from tests.e2e.jobs import BACKENDS, ROOT, answer_of, environment, finished, services_of, the_run_in, until
 from tests.otlp_server import otlp_server
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 EXAMPLE = ROOT / "examples" / "migrate" / "nemo_rl_grpo.py"
 
@@ -57,7 +57,7 @@ def driven(cwd: Path, *arguments: object, code: int = 0, **variables: object) ->
     """Run `DRIVER` to its end; return the id of its run."""
     command = [sys.executable, "-c", DRIVER, *map(str, arguments)]
     env = without_a_folder_of_all_runs(**variables)
-    done = subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == code, done.stderr
     return done.stdout.strip()
 
@@ -83,14 +83,15 @@ def repository(tmp_path: Path) -> Path:
 @pytest.mark.feature("N24", "better", "commit and diff, with secrets hidden, in every backend")
 @pytest.mark.feature("N27", "better", "every backend is flushed and its run finished")
 @pytest.mark.feature("N32", "better", "`otel_ml.read()` gives CI steps and values by name")
-@pytest.mark.timeout(300)
 def test_a_grpo_driver_is_one_run_with_the_documented_names_and_values_in_every_backend(repository: Path) -> None:
     command = [sys.executable, EXAMPLE, "tensorboard", "mlflow", "wandb"]
     said = finished(command, without_a_folder_of_all_runs(), repository)
     logs = repository / "logs" / "exp_001"
     run = the_run_in(logs)
 
-    assert "otel-ml explain" not in said  # nothing is wrong
+    # Nothing is wrong; a service that starts for longer than the driver lives has what that left on its host.
+    explained = [line for line in said.splitlines() if "otel-ml explain" in line]
+    assert [line for line in explained if "The service that still starts brings them" not in line] == []
     assert run.parent.name == "grpo-dev"
     shown = otel_ml.read(run)
     steps = list(range(1, 11))
@@ -144,7 +145,6 @@ def rewards_in(dump: Path) -> list[float]:
 @pytest.mark.feature("N2", "better", "the first run is in the experiment that was named; a crash is a failed run")
 @pytest.mark.feature("N4", "better", "steps of one family that outrun another's drop nothing")
 @pytest.mark.feature("N25", "yes", "a run id continues that run")
-@pytest.mark.timeout(300)
 def test_a_run_that_crashed_is_failed_in_mlflow_and_goes_on_under_its_id(tmp_path: Path) -> None:
     run_id = driven(tmp_path, "", 1, 3, "fails", code=1)
 
@@ -214,7 +214,6 @@ ray.shutdown()
 """
 
 
-@pytest.mark.timeout(300)
 def test_an_actor_has_its_timers_recorded_and_a_driver_those_after_its_logger(tmp_path: Path) -> None:
     # Ray's sockets lie below this folder: a path has 107 characters at most.
     with (

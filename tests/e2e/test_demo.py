@@ -14,7 +14,7 @@ from otel_ml_exporters.runs.folders import RunFolder, find
 from otel_ml_exporters.runs.history import History, history
 from otel_ml_exporters.runs.source import facts, records
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 STEPS = 140
 

@@ -11,17 +11,17 @@ import otel_ml
 from tests.e2e.jobs import environment, processes, the_run_in
 from tests.e2e.watched import STEPS
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
 @pytest.mark.feature("M8", "yes", "nothing to switch on: watching may begin and end while the job runs")
 def test_a_callback_that_raises_and_hangs_is_told_and_the_training_does_not_notice(tmp_path: Path) -> None:
     settings = {"OTEL_ML_EXPERIMENT_ID": "watched", "OTEL_ML_EXPORTERS": "jsonl", "WORLD_SIZE": 3}
-    command = [sys.executable, "-m", "tests.e2e.watched"]
+    command = [sys.executable, "-m", "tests.e2e.watched", tmp_path]
     ranks = [(command, environment(RANK=rank, LOCAL_RANK=rank, **settings)) for rank in range(3)]
 
     with processes(ranks, tmp_path) as started:
-        ended = [process.communicate(timeout=100) for process in started]
+        ended = [process.communicate(timeout=200) for process in started]
 
     assert [process.returncode for process in started] == [0, 0, 0]
     out, said = ended[0]

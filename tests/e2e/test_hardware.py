@@ -5,23 +5,25 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from tests.e2e.jobs import environment, processes, until
+from tests.e2e.jobs import environment, processes, rows_in, until
 from tests.fakes.nvml import FakeNvml
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 RANK = """
-import sys, time, otel_ml
+import itertools, os, time, otel_ml
 from otel_ml.diagnostics import hardware
 
 with otel_ml.init("hardware", id="job-1", exporters="jsonl,tensorboard"), hardware.start_monitor(0.5):
-    for step in otel_ml.steps(range(int(sys.argv[1]))):
+    for step in itertools.takewhile(lambda step: not os.path.exists("enough"), itertools.count()):
+        otel_ml.set_step(step)
         otel_ml.log({"loss": 1.0})
         time.sleep(0.05)
 """
@@ -38,7 +40,7 @@ def test_a_job_of_three_processes_records_its_host_once_and_goes_on_when_the_sam
 ) -> None:
     """Whoever is killed, the GPUs of the host stay in the run, on one axis `time`, at no step twice."""
     base = environment(**gpus.environ, XDG_RUNTIME_DIR=tmp_path, WORLD_SIZE=3, OTEL_ML_ALLOWED_LATENESS=1000)
-    commands = [([sys.executable, "-c", RANK, 80], {**base, "RANK": str(rank)}) for rank in range(3)]
+    commands = [([sys.executable, "-c", RANK], {**base, "RANK": str(rank)}) for rank in range(3)]
 
     with processes(commands, tmp_path) as started:
         folder = tmp_path / "otel-ml-runs"
@@ -46,6 +48,9 @@ def test_a_job_of_three_processes_records_its_host_once_and_goes_on_when_the_sam
         until(lambda: samples(folder) >= 2)
         victim = next(process for process in started if process.pid == holder)
         victim.kill()
+        killed = time.time()
+        until(lambda: any(line.get("axis") == "time" and line["time"] > killed for line in lines(folder)))
+        (tmp_path / "enough").touch()
         for process in started:
             process.wait(60)
 
@@ -69,7 +74,7 @@ def sampler(runtime: Path) -> int:
 
 def lines(folder: Path) -> list[dict[str, Any]]:
     found = sorted(folder.glob("*/*/metrics.jsonl"))
-    return [json.loads(line) for line in found[0].read_text().splitlines()] if found else []
+    return rows_in(found[0]) if found else []
 
 
 def samples_of(folder: Path, name: str) -> dict[int, float]:
@@ -107,7 +112,7 @@ ray.shutdown()
 def test_a_real_ray_node_says_what_its_host_does(tmp_path: Path) -> None:
     command = [sys.executable, "-c", RAY]
     env = environment()
-    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=True)
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=250, check=True)
 
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["system.memory.limit"] == pytest.approx(psutil.virtual_memory().total, rel=0.1)

@@ -49,6 +49,7 @@ with otel_ml.init("digits", id=sys.argv[1], exporters="jsonl"):
         otel_ml.log({"loss": 1.0}, step=step)
     if "wrong" in sys.argv:
         otel_ml.log({"bad": "a text"})
+    otel_ml.flush(60)  # the service is up: who ends before it is says something else
 """
 
 

@@ -22,7 +22,7 @@ import ray
 from tests.waiting import eventually
 
 ray.init(log_to_driver=False)
-eventually(lambda: not ray.util.list_named_actors(all_namespaces=True))
+eventually(lambda: not ray.util.list_named_actors(all_namespaces=True), timeout=60)
 """
 
 SHORT = """
@@ -56,7 +56,7 @@ def cluster(env: Mapping[str, str], folder: Path) -> Iterator[str]:
         try:
             yield it.stdout.readline().strip()
         finally:
-            it.communicate(timeout=60)
+            it.communicate(timeout=120)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.jobs import environment, the_run_in
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 TRAIN = """
 import otel_ml
@@ -25,13 +25,13 @@ with otel_ml.init("reported", exporters="jsonl,mlflow"):
 def test_an_attached_report_is_in_every_backend_and_the_run_ended_as_it_did(tmp_path: Path) -> None:
     env = environment(XDG_RUNTIME_DIR=tmp_path, OTEL_ML_DIR=tmp_path / "runs")
     subprocess.run([sys.executable, "-c", TRAIN], env=env, cwd=tmp_path, timeout=60, check=False)
+    run = the_run_in(tmp_path / "runs")  # its service may outlive the training, and even begin after its end
     command = [sys.executable, "-m", "otel_ml_exporters", "report", "latest", "--attach"]
 
-    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
 
     assert done.returncode == 0, done.stderr
     assert "artifact 'report'" in done.stderr
-    run = the_run_in(tmp_path / "runs")
     page = Path(done.stdout.strip()).read_bytes()
     assert (run / "artifacts" / "report" / "report.html").read_bytes() == page
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

@@ -18,7 +18,7 @@ from tests.e2e.jobs import environment, processes, reach, services_of, the_run_i
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-LONGEST_CALL_S = 0.5  # a call takes microseconds; a call that waits for a socket takes at least its time-out of seconds
+LONGEST_CALL_S = 0.5  # calls take microseconds; one that waits for a socket takes at least its time-out of seconds
 
 
 @pytest.fixture(params=["refuses", "never answers"])
@@ -54,7 +54,7 @@ def test_training_goes_first_on_the_cores_it_shares_with_an_embedded_service(tmp
 
     with processes([([sys.executable, "-m", "tests.e2e.loop", 300, 0.02], env)], tmp_path) as [training]:
         reach(training, 50)
-        [service] = services_of(OTEL_ML_EXPERIMENT_ID="goes-first")
+        service = service_of("goes-first")
         until(lambda: os.getpriority(os.PRIO_PROCESS, service) > os.getpriority(os.PRIO_PROCESS, training.pid))
         training.communicate(timeout=60)
 
@@ -78,5 +78,10 @@ def test_every_value_is_counted_once_even_when_the_service_is_killed_with_kill_9
 
 def kill_service(experiment: str) -> None:
     """Kill -9 the embedded service of one experiment, once it is there."""
+    os.kill(service_of(experiment), signal.SIGKILL)
+
+
+def service_of(experiment: str) -> int:
+    """Return the process id of the embedded service of one experiment, once it is there: a thread of ours starts it."""
     [service] = until(lambda: services_of(OTEL_ML_EXPERIMENT_ID=experiment), seconds=30)
-    os.kill(service, signal.SIGKILL)
+    return service

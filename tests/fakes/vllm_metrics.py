@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 
@@ -28,11 +28,13 @@ class VllmMetrics:
         self.series = series
         self.scrapes = 0
         self._first_token_s: list[float] = [50.0] * 1000
+        self._lock = threading.Lock()
         page = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                body = "\n".join(page.lines()).encode() + b"\n"
+                with page._lock:
+                    body = "\n".join(page.lines()).encode() + b"\n"
                 page.scrapes += 1
                 self.send_response(200)
                 self.send_header("content-type", "text/plain; version=0.0.4")
@@ -46,10 +48,11 @@ class VllmMetrics:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"127.0.0.1:{self._server.server_address[1]}"
 
-    def serve(self, first_token_s: float, tokens: int) -> None:
-        """Answer a request."""
-        self._first_token_s.append(first_token_s)
-        self.tokens += tokens
+    def serve(self, first_tokens_s: Sequence[float], tokens: int) -> None:
+        """Answer so many requests, with so many tokens each: a scrape sees all of them or none."""
+        with self._lock:
+            self._first_token_s.extend(first_tokens_s)
+            self.tokens += tokens * len(first_tokens_s)
 
     def lines(self) -> Iterator[str]:
         yield "# TYPE vllm:num_requests_running gauge"
@@ -60,7 +63,7 @@ class VllmMetrics:
         yield f"vllm:generation_tokens_total{{{LABELS}}} {self.tokens}"
         name = "vllm:time_to_first_token_seconds"
         yield f"# TYPE {name} histogram"
-        values = list(self._first_token_s)
+        values = self._first_token_s
         for bound in TIME_TO_FIRST_TOKEN:
             yield f'{name}_bucket{{{LABELS},le="{bound}"}} {sum(value <= bound for value in values)}'
         yield f'{name}_bucket{{{LABELS},le="+Inf"}} {len(values)}'

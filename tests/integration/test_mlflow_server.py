@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -22,6 +20,7 @@ from tests.contract.stored import environment
 from tests.contract.stream import AT, run_info, scalars, step, training
 from tests.forked import Forked
 from tests.integration.exporter_life import ENDLESS, RUN_ID, begin
+from tests.ports import free_port
 
 WAIT = 110.0
 
@@ -30,8 +29,7 @@ WAIT = 110.0
 def address(tmp_path_factory: pytest.TempPathFactory, mlflow_database: Path) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("mlflow-server")
     shutil.copy(mlflow_database, folder / "server.db")
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     arguments = [str(folder), str(port)]
     env = {**environment(), **QUIET}
     server = Forked("mlflow", "tests.integration.mlflow_server", arguments, env=env, cwd=folder)

@@ -51,6 +51,7 @@ def measure(sender: Sender, line: str) -> float:
 def test_real_workers_lose_nothing_to_an_overloaded_service(bench: Bench, tmp_path: Path) -> None:
     service = bench.service(exporters={"jsonl": {}}, grpc=("127.0.0.1", 0), limits=Limits(queue=60_000))
     sender = bench.sender(service)
+    held = hold(service, sender)
     assert service.grpc_address is not None
     ways = {"http/protobuf": service.endpoint, "grpc": f"http://127.0.0.1:{service.grpc_address[1]}"}
     ranks = []
@@ -60,6 +61,9 @@ def test_real_workers_lose_nothing_to_an_overloaded_service(bench: Bench, tmp_pa
             OTEL_ML_WORLD_SIZE=3, OTEL_ML_EXPERIMENT_ID="overloaded", OTEL_ML_FLUSH_INTERVAL=20,
         )  # fmt: skip
         ranks.append(subprocess.Popen([sys.executable, "-c", RANK], env=env, cwd=tmp_path, stderr=subprocess.PIPE))
+    # However quick the service is, and slow the ranks: it has room again only when one of them was refused.
+    eventually(lambda: measure(sender, 'otel_ml_refused_total{reason="overloaded"}') > 0, timeout=60)
+    held._connection.execute("PRAGMA max_page_count=100000")
     said = [process.communicate(timeout=200)[1].decode() for process in ranks]
 
     assert [process.returncode for process in ranks] == [0, 0, 0], said
@@ -69,7 +73,6 @@ def test_real_workers_lose_nothing_to_an_overloaded_service(bench: Bench, tmp_pa
         return run is not None and run["status"] == "finished" and run["pending"] == 0
 
     eventually(is_over, timeout=60)
-    assert measure(sender, 'otel_ml_refused_total{reason="overloaded"}') > 0
     [run] = bench.folder.glob("*/overloaded")
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     rows = [line for line in lines if "m0" in line.get("values", ())]
