@@ -1,9 +1,10 @@
 # Every target sets up what it needs. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check e2e collector browser bench chaos night endurance fuzz audit docs full clean
+.PHONY: help setup demo test check e2e collector browser bench chaos night races endurance fuzz audit docs full clean
 
 PYTHON ?= python3
+SEED   ?= 1
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.complete
@@ -34,6 +35,9 @@ demo: $(NATIVE)  ## The main job: real training on 5 processes, one run in Tenso
 
 test: $(NATIVE)  ## Unit, property, contract, integration, examples, packaging, every block of the docs
 	python -m pytest -m "not e2e and not chaos and not browser and not full" -n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
+
+races: $(NATIVE)  ## The same while every thread is late at random; SEED=2 is another chance
+	PYTHONPATH=$(CURDIR)/tests/lagging LAG_SEED=$(SEED) python -m pytest -m "not e2e and not chaos and not browser and not full" -n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
 
 check: $(NATIVE)  ## ruff, mypy --strict, import-linter, typing as a user writes it, C without warnings, docs build
 	ruff check .
