@@ -5,8 +5,8 @@
     ExportError
     ├── RetryableExportError      the same records may succeed later
     │   └── RestartExporterError  only in a new exporter, from its own position
-    ├── PermanentExportError      the same records will fail again
-    └── ExporterClosedError       export after shutdown
+    │       └── ExporterClosedError  export after shutdown
+    └── PermanentExportError      the same records will fail again
     UnknownExporterError          no exporter of that name (also a ConfigError)
 """
 
@@ -58,8 +58,8 @@ class PermanentExportError(ExportError):
     slug = "records-refused"
 
 
-class ExporterClosedError(ExportError):
-    """`export` was called after `shutdown`."""
+class ExporterClosedError(RestartExporterError):
+    """`export` was called after `shutdown`: it takes nothing any more, whatever closed it."""
 
     slug = "exporter-order"
 

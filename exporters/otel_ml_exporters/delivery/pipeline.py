@@ -164,7 +164,7 @@ class Pipeline:
     def _work(self) -> None:
         try:
             while self._lives_again():
-                pass
+                self._pause(None)  # one whose backend ends at once is not started in a tight loop
         except _StoppedError:
             pass
         finally:

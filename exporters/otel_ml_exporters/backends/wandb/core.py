@@ -21,7 +21,7 @@ def kill_core(wandb: Any) -> None:
         with contextlib.suppress(OSError):
             if Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == "wandb-core":
                 os.kill(pid, signal.SIGKILL)
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception, SystemExit):  # it exits with the code of its process: -9
         wandb.teardown()
 
 

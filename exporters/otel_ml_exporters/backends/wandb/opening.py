@@ -95,6 +95,9 @@ def load_wandb(root: Path) -> Any:
         import wandb
     except ModuleNotFoundError as error:
         raise MissingDependencyError("Exporter 'wandb'", package=error.name or "wandb", extra="wandb") from error
+    with contextlib.suppress(ImportError):
+        # W&B would import it lazily, at the first image: halfway through, another exporter's thread may want it, too.
+        import PIL.Image  # noqa: F401
     logging.getLogger("wandb").setLevel(logging.CRITICAL)
     return wandb
 

@@ -402,3 +402,25 @@ def test_an_exporter_that_asks_for_it_is_replaced_and_goes_on_from_its_own_posit
     assert [record.seq for record in store] == list(range(1, 601))
     assert [exporter.is_closed for exporter in made] == [True, False]
     assert driver.said.count("Kept offline.") == 1
+
+
+class ClosingExporter(DyingExporter):
+    """Stores at once, and closes itself in the middle, with an error that says nothing of that."""
+
+    def export(self, records: Sequence[Record]) -> None:
+        if self.is_first and self.records:
+            self.is_first = False
+            self.is_closed = True
+            raise SystemExit(-9)
+        RecordingExporter.export(self, records)
+
+
+def test_an_exporter_that_closed_itself_is_replaced_and_nothing_is_lost(driver: Driver) -> None:
+    source = MemorySource(steps(600))
+    store: list[Record] = []
+
+    pipeline = driver.start_with(lambda: ClosingExporter(store), source)
+    eventually(lambda: pipeline.status.delivered == 600)
+
+    assert [record.seq for record in store] == list(range(1, 601))
+    assert dict(pipeline.status.lost) == {}
