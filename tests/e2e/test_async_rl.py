@@ -34,7 +34,7 @@ def test_a_job_of_three_roles_learns_and_its_run_shows_all_that_is_wrong(tmp_pat
     said = done.stdout
     assert re.search(r"^slow: generator 1 ", said, re.MULTILINE), said
     assert re.search(r"^stale: generator 2 ", said, re.MULTILINE), said
-    assert re.search(r"^failures: 1, recovered in (?!0\.000 s)\d+\.\d{3} s$", said, re.MULTILINE), said
+    assert re.search(r"^failures: 1, recovered in 0\.\d*[1-9]", said, re.MULTILINE), said
     before, after = map(float, re.findall(r"^reward: ([\d.]+) → ([\d.]+)$", said, re.MULTILINE)[0])
     assert after > before + 0.15, said
 
