@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from otel_ml_exporters.aggregation.observation import (
     Partials,
     Position,
     SeriesKey,
+    Totals,
     Writer,
 )
 from otel_ml_exporters.aggregation.outcome import Outcome
@@ -89,6 +91,7 @@ class Rank:
         self.clock = clock
         self._seq = itertools.count(1)
         self._points: dict[tuple[str, int], int] = {}
+        self.recorded = self.sent_points = self.sent_values = self.events = 0
         self._shapes: dict[tuple[SeriesKey, ...], tuple[SeriesKey, ...]] = {}
 
     def record(
@@ -109,6 +112,8 @@ class Rank:
         kinds = self._kinds(reduction)
         for name, value in values.items():
             records = [value] if isinstance(value, (int, float)) else list(value)
+            self.recorded += len(records)
+            self.sent_values += 1 if kinds == ["order"] else len(records)
             for kind in kinds:
                 keys.append(SeriesKey(name, attributes, kind))  # type: ignore[arg-type]
                 rows.append(self._row(kind, records, weights))
@@ -130,16 +135,31 @@ class Rank:
         boot_s = self.clock if self.writer.boot else 0.0
         return [Position(self.writer, axis, step, next(self._seq), round(self.clock * 1e9), boot_s)]
 
-    def bye(self, status: str = "finished") -> list[Observation]:
-        """Say goodbye."""
-        points = sum(self._points.values())
+    def says_totals(self, step: int, *, axis: str = "step") -> list[Observation]:
+        """Send the heartbeat that says what was sent in all."""
+        [beat] = self.inside(step, axis=axis)
+        return [beat._replace(totals=self.totals)]  # type: ignore[union-attr]
+
+    @property
+    def totals(self) -> Totals:
+        """What was sent in all."""
+        return Totals(self.recorded, self.sent_points, self.sent_values, self.events)
+
+    def bye(self, status: Any = "finished", **counted: Any) -> list[Observation]:
+        """Say goodbye; `counted` are further fields of it."""
         time_ns = round(self.clock * 1e9)
-        return [Goodbye(self.writer, next(self._seq), time_ns, status, points, points)]  # type: ignore[arg-type]
+        totals = {"values": self.sent_values, "events": self.events}
+        return [
+            Goodbye(
+                self.writer, next(self._seq), time_ns, status, self.recorded, self.sent_points, **(totals | counted)
+            )
+        ]
 
     def event(self, kind: str, body: object, step: int | None = None, **attributes: object) -> list[Observation]:
         """Send a log record."""
         named = {f"ml.{key}": value for key, value in attributes.items()}
         axis = "step" if step is not None else None
+        self.events += 1
         time_ns = round(self.clock * 1e9)
         return [Event(self.writer, next(self._seq), kind, time_ns, axis, step, named, body)]  # type: ignore[arg-type]
 
@@ -171,6 +191,7 @@ class Rank:
         partials = Partials(series, np.array(rows, dtype=float).reshape(len(rows), 7), times, kept)
         if step is not None:
             self._points[axis, step] = self._points.get((axis, step), 0) + len(rows)
+        self.sent_points += len(rows)
         place = None if step is None else axis
         return Fragment(self.writer, place, step, reduction, next(self._seq), len(rows), partials)
 

@@ -18,6 +18,8 @@ CATALOGUE: Final[Mapping[str, tuple[str, str]]] = {
     "rejected": ("counter", "Points that will never be accepted (partial success), by reason."),
     "received": ("counter", "Points that arrived, duplicates included."),
     "recorded": ("counter", "Values recorded by the users' programs."),
+    "superseded": ("counter", "Of these, values that a later attempt of the job recorded again."),
+    "unreceived": ("gauge", "Of these, values that were sent, have not arrived, and are waited for."),
     "duplicate": ("counter", "Points that arrived again and changed nothing."),
     "too_late": ("counter", "Points that came after the fold state of their step was gone; kept in late.otlp."),
     "amended": ("counter", "Values that changed after they were exported."),

@@ -243,6 +243,9 @@ SPANS_OVER_BUDGET = Series(Definition("otel_ml/spans_over_budget", Reduction(("s
 QUANTILE_COARSE.settle()
 SPANS_OVER_BUDGET.settle()
 
+OWN_COUNTS = (QUANTILE_COARSE, SPANS_OVER_BUDGET)
+"""Series that are no values of the user (`otel_ml.wire.attributes.OWN_COUNTS`)."""
+
 
 def _conflict(name: str, definition: Definition, reduction: Reduction) -> str:
     return (

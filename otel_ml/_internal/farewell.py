@@ -11,6 +11,7 @@ from otel_ml._internal.console import Console, acknowledged_line, finished_line,
 from otel_ml._internal.identity import Identity
 from otel_ml._internal.link import Link, Reached
 from otel_ml._internal.logrecord import LogRecord
+from otel_ml._internal.losses import SPOOL_FULL
 from otel_ml._internal.notices import Notices
 from otel_ml._internal.recorder import Recorder
 from otel_ml._internal.send import Sender
@@ -52,16 +53,20 @@ class Farewell:
         self._console = console
         self._ask = ask
 
-    def goodbye(self, status: Status, *, points: int, duration_s: float) -> LogRecord:
+    def goodbye(self, status: Status, *, duration_s: float) -> LogRecord:
         """Return the last record of this writer: how it ended, and what it has counted."""
+        sent = self._recorder.sent
         return LogRecord(
             keys.EVENT_WRITER_END,
             None,
             {
                 keys.STATUS: status,
                 keys.RECORDED: self._recorder.recorded,
-                keys.POINTS: points,
+                keys.POINTS: sent.points,
+                keys.VALUES: sent.values,
+                keys.EVENTS: sent.events,
                 keys.DROPPED: dict(self._dropped()),
+                keys.GIVEN_UP: dict(self._given_up()),
                 keys.OVERHEAD: self._overhead_s(),
                 keys.DURATION: duration_s,
             },
@@ -139,6 +144,11 @@ class Farewell:
     def _dropped(self) -> Mapping[str, int]:
         """Return values and points that will not arrive, by reason."""
         counted = {**self._recorder.dropped, **self._sender.refused}
+        return {reason: count for reason, count in counted.items() if count}
+
+    def _given_up(self) -> Mapping[str, int]:
+        """Return points that were encoded and will not arrive, by reason."""
+        counted = {SPOOL_FULL: self._recorder.dropped.get(SPOOL_FULL, 0), **self._sender.refused}
         return {reason: count for reason, count in counted.items() if count}
 
     def _overhead_s(self) -> float:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from otel_ml._internal.guard import Guard
 from otel_ml._internal.spool import Lost
 
-__all__ = ["Losses"]
+__all__ = ["SPOOL_FULL", "Losses"]
+
+SPOOL_FULL = "spool_full"
+"""The reason under which it is counted."""
 
 
 class Losses:
@@ -28,7 +31,7 @@ class Losses:
                 "The receiver has not answered for so long that the spool is full: from now on the oldest points are "
                 "dropped and counted.",
             )
-        self._guard.dropped["spool_full"] += lost.points
+        self._guard.dropped[SPOOL_FULL] += lost.points
         self._points += lost.points
         for axis, step, _ in lost.steps:
             first, last = self._steps.get(axis, (step, step))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from otel_ml._internal.buckets import ExponentialBuckets
-from otel_ml._internal.definition import Series
+from otel_ml._internal.definition import OWN_COUNTS, Series
 from otel_ml._internal.row import Row
 
 __all__ = ["Group", "Moments", "Order", "Pending"]
@@ -150,10 +150,32 @@ class Pending:
         return len(self.moments) + len(self.order)
 
     @property
+    def values(self) -> int:
+        """How many of the user's values its points will stand for: what each counts; one for a Gauge without a count.
+
+        The receiver counts the same of what arrives (ADR 0031).
+        """
+        total = sum([moments[0] for moments in self.moments.values()])
+        for series in OWN_COUNTS:
+            total -= self.moments.get(series, (0,))[0]
+        return total + (self._gauges_alone() if self.order else 0)
+
+    def _gauges_alone(self) -> int:
+        """Return how many Gauges stand for a value that no count says: of series that only the order matters of."""
+        alone = [(series, order) for series, order in self.order.items() if series not in self.moments]
+        return sum(2 if order[:2] != order[2:] and _is_twice(series) else 1 for series, order in alone)
+
+    @property
     def records(self) -> int:
         """How many records it holds, at least: of those reduced by order alone, one a series."""
         alone = sum(1 for series in self.order if series not in self.moments)
         return alone + sum(moments[0] for moments in self.moments.values())
+
+
+def _is_twice(series: Series) -> bool:
+    """Whether both the first and the last record travel."""
+    reduction = series.definition.settle()
+    return reduction.within is None and {"first", "last"} <= set(reduction.across)
 
 
 def _listed(group: float | Sequence[float]) -> Sequence[float]:

@@ -108,8 +108,6 @@ class Worker:
         self._started = time.monotonic()
         self._last_send = self._started
         self._boundary = 0
-        self._points = 0
-        self._values = 0
         self._failing_since: float | None = None
         self._losses = Losses(guard)
         self._recover_at = 0.0
@@ -214,15 +212,13 @@ class Worker:
 
     def _collect(self, *, final: bool = False) -> None:
         batch = self._recorder.collect(time.time_ns(), final=final)
-        self._points += batch.points
-        self._values += batch.values
         frames = [*_frames("M", batch.scope_metrics, batch.holds), *_frames("S", batch.scope_spans)]
         frames += _frames("S", self._extra_spans())
         if frames:
             self.spool.extend(frames)
         for _ in range(2):  # making the events may have had something to say: that is an event too
             for record in EVENTS.take():
-                self._append_record(record)
+                self._append_event(record)
 
     def _meanwhile(self) -> bool:
         """Keep the spool up to date while a receiver does not answer; return whether to go on waiting for it."""
@@ -246,6 +242,10 @@ class Worker:
                 self._collect()
                 request.is_complete = True
                 request.done.set()
+
+    def _append_event(self, record: LogRecord) -> None:
+        self._recorder.sent.events += 1
+        self._append_record(record)
 
     def _append_record(self, record: LogRecord) -> None:
         body = encode_scope_logs(record, self._recorder.sequence.next())
@@ -336,7 +336,7 @@ class Worker:
         self._losses.settle()
         self._collect(final=True)
         duration_s = time.monotonic() - self._started
-        self._append_record(self._farewell.goodbye(request.status, points=self._points, duration_s=duration_s))
+        self._append_record(self._farewell.goodbye(request.status, duration_s=duration_s))
 
     def _end(self, request: Request) -> None:
         self._reach()

@@ -70,10 +70,15 @@ NAME: Final = "ml.name"
 """Name of a non-scalar (text, table, image, …), as the user wrote it."""
 TIMER_LEVEL: Final = "ml.timer.level"
 
-# Body or attributes of `ml.writer.end`
+# Attributes of `ml.writer.end`; the totals of what was sent are on a heartbeat now and then, too (ADR 0031)
 STATUS: Final = "ml.status"
 RECORDED: Final = "otel_ml.recorded"
 POINTS: Final = "otel_ml.points"
+VALUES: Final = "otel_ml.values"
+"""Values in those points: what a point counts; one for a Gauge that is all its series has."""
+EVENTS: Final = "otel_ml.events"
+GIVEN_UP: Final = "otel_ml.given_up"
+"""Of those points, what the writer itself knows to be lost, by reason: its full spool, a receiver that refused."""
 DROPPED: Final = "otel_ml.dropped"
 OVERHEAD: Final = "otel_ml.overhead"
 DURATION: Final = "otel_ml.duration"
@@ -81,5 +86,7 @@ DURATION: Final = "otel_ml.duration"
 DEFAULT_AXIS: Final = "step"
 TIME_AXIS: Final = "time"
 RESERVED_PREFIX: Final = "otel_ml/"
+OWN_COUNTS: Final = frozenset({"otel_ml/quantile_coarse", "otel_ml/spans_over_budget"})
+"""Series that a writer counts itself: no values of its user."""
 UNNAMED_ROLES: Final = frozenset({"", "trainer"})
 """Roles that do not appear in published names; `unknown_service*` is one too."""

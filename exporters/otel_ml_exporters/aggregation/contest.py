@@ -99,7 +99,7 @@ class Contest:
             for number, next_number in pairwise(numbers):
                 if self._gives_way(writers[number], writers[next_number]):
                     mine = [piece for piece in unit.pieces if piece.source.number == number]
-                    lane.track.tally.superseded += sum(len(piece.partials.series) for piece in mine)
+                    self._run.supersede(lane, mine)
                     unit.remove(mine)
                     unit.points.pop(number)
 

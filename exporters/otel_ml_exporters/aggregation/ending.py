@@ -6,6 +6,7 @@ from typing import Literal
 
 from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml_exporters.aggregation.lanes import PUBLISHED
+from otel_ml_exporters.aggregation.losses import lost_of, recorded_by, say_missing_at_end
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.stepless import WAITING_AXIS
 from otel_ml_exporters.aggregation.steps import Steps
@@ -61,6 +62,7 @@ class Ending:
         self._run.stragglers.finish(list(self._run.lanes.tracks.values()))
         self.state = self._status()
         self._summaries.decide()
+        say_missing_at_end(self._run)
         self._summarise()
         self._run.output.emit(RunStatus, time=self._run.now, status=self.state)
 
@@ -122,12 +124,13 @@ class Ending:
     def _summarise(self) -> None:
         """Publish what the run lost and what recording cost, once it is over."""
         values: dict[str, float] = {}
+        if self._run.native:
+            values["recorded"] = sum(map(recorded_by, self._run.writers))
+        lost = lost_of(self._run, at_end=True)
+        values |= {f"dropped/{reason}": count for reason, count in lost.items() if reason != "too_late"}
         for writer in self._run.writers:
             if writer.goodbye is not None:
-                said = {"recorded": writer.goodbye.recorded, "overhead_s": writer.goodbye.overhead_s}
-                said |= {f"dropped/{reason}": count for reason, count in (writer.goodbye.dropped or {}).items()}
-                for name, count in said.items():
-                    values[name] = values.get(name, 0.0) + count
+                values["overhead_s"] = values.get("overhead_s", 0.0) + writer.goodbye.overhead_s
         for track in self._run.lanes.tracks.values():
             for name in PUBLISHED:
                 values[name] = values.get(name, 0.0) + getattr(track.tally, name)

@@ -9,6 +9,8 @@ from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml_exporters.aggregation.ending import Ending
 from otel_ml_exporters.aggregation.foreign import Foreign
 from otel_ml_exporters.aggregation.items import Items
+from otel_ml_exporters.aggregation.ledger import ONE_EVENT, Amount, Place
+from otel_ml_exporters.aggregation.losses import say_missing
 from otel_ml_exporters.aggregation.observation import (
     Event,
     ForeignPoint,
@@ -22,7 +24,7 @@ from otel_ml_exporters.aggregation.observation import (
 )
 from otel_ml_exporters.aggregation.outcome import Outcome, RunFacts, Status
 from otel_ml_exporters.aggregation.parameters import Parameters
-from otel_ml_exporters.aggregation.piece import Piece
+from otel_ml_exporters.aggregation.piece import Piece, values_in
 from otel_ml_exporters.aggregation.report import facts_of, status_of
 from otel_ml_exporters.aggregation.room import Room
 from otel_ml_exporters.aggregation.run_state import RunState
@@ -173,6 +175,8 @@ class Engine:
         axis = fragment.axis if fragment.axis is not None else TIME_AXIS
         points = len(partials.series)
         rows = writer.take(fragment.seq, fragment.seq_points, partials.series)
+        if rows != []:
+            writer.ledger.take(fragment.seq, _amount(fragment, rows), writer.floor)
         self._settle(writer)
         if not self._room.axis(writer.writer.role, axis, points):
             return
@@ -227,6 +231,8 @@ class Engine:
             self._steps.manifest(writer, manifest)
 
     def _position(self, writer: WriterState, position: Position) -> None:
+        if position.totals is not None:
+            writer.ledger.hear(position.seq, position.totals, (position.axis, position.step))
         fresh = self._once(writer, position.seq, position.axis)
         if not fresh or not self._room.axis(writer.writer.role, position.axis, 0):
             return
@@ -243,6 +249,7 @@ class Engine:
             run.training.note(track.role, attempt, position.step, position.time_ns)
 
     def _goodbye(self, writer: WriterState, goodbye: Goodbye) -> None:
+        writer.ledger.hear(goodbye.seq, goodbye.totals, self._furthest(writer))
         if self._once(writer, goodbye.seq, DEFAULT_AXIS):
             writer.goodbye = goodbye
             if not writer.born_at:  # it recorded nothing, and this is its only sign of life
@@ -250,9 +257,18 @@ class Engine:
             self._ending.last_goodbye = self._run.now
             self._run.clock.forget(writer.number)
 
+    def _furthest(self, writer: WriterState) -> Place | None:
+        """Return the last step of a writer that was heard of, on the axis that it was on last."""
+        lanes = [(self._run.lanes.all[number], progress) for number, progress in writer.progress.items()]
+        heard = [(progress.arrived_at, lane.track.axis, progress.current) for lane, progress in lanes]
+        known = [(at, axis, step) for at, axis, step in heard if step is not None]
+        return max(known)[1:] if known else None
+
     def _event(self, writer: WriterState, event: Event) -> None:
         if event.seq is not None:
             fresh = self._once(writer, event.seq, DEFAULT_AXIS)
+            if fresh:
+                writer.ledger.take(event.seq, ONE_EVENT, writer.floor)
         else:
             identity = (writer.number, event.kind, event.time_ns, event.axis, event.step, repr(event.body))
             fresh = self._run.recent.add(identity, self._run.now)
@@ -272,5 +288,14 @@ class Engine:
         """Something arrived: what waited for it may be done now."""
         self._run.writers.dirty.add(writer.number)
         writer.settle_gaps(self._run.active, self._run.settings.allowed_lateness_s)
+        writer.ledger.settle(writer.floor)
+        if writer.ledger.is_short:
+            say_missing(self._run, writer)
         writer.raise_done()
         self._run.lanes.dirty.update(writer.lanes.values())
+
+
+def _amount(fragment: Fragment, rows: list[int] | None) -> Amount:
+    """Return what of a fragment is new: all of it, or some rows."""
+    points = fragment.partials if rows is None else fragment.partials.some(rows)
+    return Amount(len(points.series), values_in(points, fragment.reduction))

@@ -58,6 +58,7 @@ def writer_entry(state: WriterState) -> list[object]:
         [[lane, *_progress(progress)] for lane, progress in state.progress.items()],
         state.newest,
         _plain_writer(state),
+        state.ledger.state(),
     ]
 
 
@@ -66,7 +67,7 @@ _GOODBYE_FIELDS = tuple(name for name in Goodbye.__dataclass_fields__ if name !=
 
 def restore_writer(run: RunState, who: list[Any], entry: list[Any]) -> None:
     """Add the writer of its two entries."""
-    received, parts, goodbye, every_progress, newest, plain = entry
+    received, parts, goodbye, every_progress, newest, plain, ledger = entry
     pool, *values = who
     fields = dict(zip(_WRITER_FIELDS, values, strict=True))
     fields["topology"] = tuple((name, coordinate, size) for name, coordinate, size in fields["topology"])
@@ -78,6 +79,7 @@ def restore_writer(run: RunState, who: list[Any], entry: list[Any]) -> None:
     state.received = IntervalSet(received)
     for seq, keys in parts:
         state.parts[seq] = {SeriesKey(name, pairs(attributes), kind) for name, attributes, kind in keys}
+    state.ledger.restore(ledger)
     if goodbye is not None:
         state.goodbye = Goodbye(state.writer, **dict(zip(_GOODBYE_FIELDS, goodbye, strict=True)))
     for lane, *values in every_progress:

@@ -35,6 +35,7 @@ class Late:
         points = len(piece.partials.series)
         if step not in lane.retained and step <= lane.horizon:
             lane.track.tally.too_late += points
+            self._run.too_late += piece.values
             self._run.output.too_late.append(sent)
             return
         unit = self.join(lane, step, piece)

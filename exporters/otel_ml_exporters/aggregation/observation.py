@@ -34,6 +34,7 @@ __all__ = [
     "SeriesKey",
     "Spans",
     "Temporality",
+    "Totals",
     "Writer",
 ]
 
@@ -99,10 +100,27 @@ class Manifest(NamedTuple):
     seq: int
 
 
+class Totals(NamedTuple):
+    """What a writer says it has sent with lower running numbers, in all of its life (ADR 0031).
+
+    Attributes:
+        recorded: values its user recorded, some of which may not be sent yet.
+        points: metric points, without those of the protocol itself.
+        values: of the user, in those points; None where a writer does not say.
+        events: log records, without the goodbye.
+    """
+
+    recorded: int
+    points: int
+    values: int | None = None
+    events: int | None = None
+
+
 class Position(NamedTuple):
     """`otel_ml.position`: the heartbeat; `step` is the one the writer is inside of, on `axis`.
 
-    `boot_s` is when it was taken, by the clock of the writer's boot; 0 where it does not say.
+    `boot_s` is when it was taken, by the clock of the writer's boot; 0 where it does not say. Now and then it brings
+    `totals`.
     """
 
     writer: Writer
@@ -111,6 +129,7 @@ class Position(NamedTuple):
     seq: int
     time_ns: int
     boot_s: float = 0.0
+    totals: Totals | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +138,9 @@ class Goodbye:
 
     Attributes:
         recorded: values the user recorded.
-        points: points sent.
-        dropped: values lost in the worker, by reason.
+        points, values, events: see `totals`.
+        dropped: what was lost in the worker, by reason.
+        given_up: of the points, those it knows to be lost, by reason: they are in `dropped`, too.
         overhead_s: seconds spent on the threads of the user.
         duration_s: seconds since `init()`.
     """
@@ -134,6 +154,14 @@ class Goodbye:
     dropped: Mapping[str, int] | None = None
     overhead_s: float = 0.0
     duration_s: float = 0.0
+    values: int | None = None
+    events: int | None = None
+    given_up: Mapping[str, int] | None = None
+
+    @property
+    def totals(self) -> Totals:
+        """What the writer has sent in all."""
+        return Totals(self.recorded, self.points, self.values, self.events)
 
 
 ForeignKind = Literal["sum", "gauge", "histogram", "exponential"]

@@ -65,8 +65,10 @@ class Status(NamedTuple):
         state: `running`, or how the run ended.
         writers: processes that sent anything of our own, children not counted.
         writers_live: of these, not ended, not replaced, heard within the last `end_silence_s`.
-        recorded: values the users' programs recorded, as far as goodbyes tell, else points received.
-        lost: reason → values: dropped in workers, and here.
+        recorded: values the users' programs recorded, as far as they have said.
+        superseded: of these, values that a later attempt or incarnation recorded again.
+        unreceived: of these, values that have not arrived and are waited for.
+        lost: reason → values: dropped in workers and here, or never arrived (`losses.py`).
         open_steps: units not closed yet.
         open_bytes: memory of open units.
         retained_bytes: memory of closed units kept for late data.
@@ -82,6 +84,8 @@ class Status(NamedTuple):
     writers: int
     writers_live: int
     recorded: int
+    superseded: int
+    unreceived: int
     lost: Mapping[str, int]
     open_steps: int
     open_bytes: int

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.aggregation.points import Attributes, Points, SeriesKey
 
-__all__ = ["ColumnId", "Piece", "Shape", "Source", "fold_order"]
+__all__ = ["ColumnId", "Piece", "Shape", "Source", "fold_order", "values_in"]
 
 ColumnId = tuple[str, Attributes, bool]
 
@@ -68,10 +68,20 @@ class Piece(NamedTuple):
         """Bytes in memory, about."""
         return 400 + self.partials.nbytes
 
+    @property
+    def values(self) -> int:
+        """Values of the user that it stands for."""
+        return values_in(self.partials, self.reduction)
+
     def some(self, rows: list[int], shape: Shape | None = None) -> Piece:
         """Return the piece with only these rows; `shape` where they have been interned."""
         some = self.partials.some(rows)
         return self._replace(shape=shape or Shape(-1, some.series), partials=some, newest_ns=some.newest_ns)
+
+
+def values_in(points: Points, reduction: Reduction) -> int:
+    """Return how many values of the user points stand for, as their writer counts them (ADR 0031)."""
+    return points.values(with_gauges=not (reduction.needs_moments or reduction.needs_buckets))
 
 
 def fold_order(piece: Piece) -> tuple[int, str, int, tuple[SeriesKey, ...]]:

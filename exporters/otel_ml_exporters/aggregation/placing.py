@@ -194,7 +194,7 @@ class Placing:
     def _discard(self, lane: Lane, first: int) -> None:
         run = self._run
         for unit in lane.open.values():
-            lane.track.tally.superseded += unit.count
+            run.supersede(lane, unit.pieces)
             run.open_bytes -= unit.size
             run.drop(unit)
         for step in [step for step in lane.retained if step >= first]:

@@ -14,12 +14,14 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from otel_ml.wire.attributes import OWN_COUNTS
 from otel_ml_exporters.aggregation.fold import COUNT, M2, MAX, MIN, STATS, SUM
 
 __all__ = [
     "Attributes",
     "Buckets",
     "Column",
+    "Held",
     "Kind",
     "Layout",
     "Packed",
@@ -88,6 +90,19 @@ class Partials(NamedTuple):
         """Whether every point is known to be one value."""
         return False
 
+    def values(self, *, with_gauges: bool) -> int:
+        """Return how many values of the user the points stand for.
+
+        Args:
+            with_gauges: a Gauge is all that its series has; else it is a part of a value that another point counts.
+        """
+        counted = [
+            row
+            for row, key in enumerate(self.series)
+            if key.name not in OWN_COUNTS and (with_gauges or key.kind != "order")
+        ]
+        return int(self.stats[counted, COUNT].sum())
+
     @property
     def newest_ns(self) -> int:
         """Time of the newest record; 0 where there is none."""
@@ -119,6 +134,14 @@ class Column(NamedTuple):
     offsets: Ints
 
 
+class Held(NamedTuple):
+    """How many values of the user points stand for: Gauges, others that are one value, and where the rest count."""
+
+    gauges: int
+    others: int
+    offsets: Ints
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     """Where the numbers lie in every message of one shape.
@@ -131,6 +154,7 @@ class Layout:
         first: [n], offsets of the first record's time; -1 where it is not sent.
         last: [n], offsets of the last record's time.
         is_lone: every point is one value: its sum says all of its statistics.
+        held: where it is said how many values of the user they are.
     """
 
     series: tuple[SeriesKey, ...]
@@ -140,6 +164,13 @@ class Layout:
     first: Ints
     last: Ints
     is_lone: bool
+    held: Held
+
+    def values(self, message: bytes, *, with_gauges: bool) -> int:
+        """Return how many values of the user the points of a message stand for."""
+        gauges, others, offsets = self.held
+        known = gauges + others if with_gauges else others
+        return known + int(_words(message)[offsets].sum()) if len(offsets) else known
 
     def stats(self, messages: Sequence[bytes]) -> Floats:
         """Return [messages × n, 7], a statistic's values side by side in memory."""
@@ -230,6 +261,10 @@ class Packed(NamedTuple):
     def is_lone(self) -> bool:
         """Whether every point is one value: then its sum says all of its statistics."""
         return self.layout.is_lone
+
+    def values(self, *, with_gauges: bool) -> int:
+        """Return how many values of the user the points stand for."""
+        return self.layout.values(self.message, with_gauges=with_gauges)
 
     @property
     def newest_ns(self) -> int:

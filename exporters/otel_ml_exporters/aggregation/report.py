@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from otel_ml_exporters.aggregation.closing import Judge
+from otel_ml_exporters.aggregation.losses import lost_of, recorded_by, unreceived_of
 from otel_ml_exporters.aggregation.observation import Writer
 from otel_ml_exporters.aggregation.outcome import Counts, Holder, RunFacts, Status
 from otel_ml_exporters.aggregation.run_state import RunState
@@ -59,11 +60,6 @@ def status_of(run: RunState, state: str, spans: SpanIntake, judge: Judge) -> Sta
     counts = counts_of(run, spans)
     own = [writer for writer in run.writers if writer.native and not writer.child]
     live = run.live()
-    lost: dict[str, int] = {"too_late": counts.too_late} if counts.too_late else {}
-    lost |= run.left_out
-    for writer in run.writers:
-        for reason, count in ((writer.goodbye.dropped or {}) if writer.goodbye is not None else {}).items():
-            lost[reason] = lost.get(reason, 0) + count
     gone = [writer for writer in own if writer.goodbye is not None]
     # Whose goodbye was heard last: whoever asked before that was told that others are live, and did not wait.
     last = max(gone, key=lambda w: (w.heard_at, w.goodbye.time_ns if w.goodbye else 0), default=None)
@@ -71,8 +67,10 @@ def status_of(run: RunState, state: str, spans: SpanIntake, judge: Judge) -> Sta
         state=state,
         writers=len(own),
         writers_live=len(live),
-        recorded=sum(w.goodbye.recorded if w.goodbye is not None else w.points for w in run.writers),
-        lost=lost,
+        recorded=sum(map(recorded_by, run.writers)),
+        superseded=run.superseded,
+        unreceived=0 if state != "running" else sum(map(unreceived_of, run.writers)),
+        lost=lost_of(run, at_end=state != "running"),
         open_steps=sum(len(lane.open) for lane in run.lanes),
         open_bytes=run.open_bytes,
         retained_bytes=run.retained_bytes,

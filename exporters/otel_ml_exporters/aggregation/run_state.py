@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from otel_ml_exporters.aggregation.attempts import Attempts
 from otel_ml_exporters.aggregation.clock import ActiveClock
 from otel_ml_exporters.aggregation.lanes import Lane, Lanes, Unit
 from otel_ml_exporters.aggregation.newest_spans import NewestSpans
 from otel_ml_exporters.aggregation.outage import Outage
 from otel_ml_exporters.aggregation.output import Output
+from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.recent import Recent
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.aggregation.shapes import Shapes
@@ -31,8 +34,11 @@ class RunState:
         started_at: the same, when anything was heard first; None before.
         origin_ns: where the axis `time` begins: the first point of the first attempt.
         left_out: reason → points for which there was no room.
+        superseded: values of an older attempt or of an incarnation that was replaced; `too_late`: of steps whose fold
+            state was gone.
         events: log records taken.
         native: a writer of ours was heard.
+        is_missing_said: a person was told that something does not arrive.
         open_bytes: memory of units that are not closed.
         changed_units: units whose header is to be committed.
         gone_units: numbers of units to be removed from the committed state, and their number of chunks.
@@ -57,8 +63,11 @@ class RunState:
         self.origin_ns: int | None = None
         self.open_bytes = 0
         self.next_unit = 0
+        self.superseded = 0
+        self.too_late = 0
         self.events = 0
         self.native = False
+        self.is_missing_said = False
         self.left_out: dict[str, int] = {}
         self.changed_units: dict[int, tuple[Lane, Unit]] = {}
         self.gone_units: dict[int, int] = {}
@@ -90,6 +99,11 @@ class RunState:
             piece.shape.users -= 1
         self.changed_units.pop(unit.number, None)
         self.gone_units[unit.number] = unit.chunks
+
+    def supersede(self, lane: Lane, pieces: Sequence[Piece]) -> None:
+        """Count what a later attempt, or a later incarnation, did again."""
+        lane.track.tally.superseded += sum(len(piece.partials.series) for piece in pieces)
+        self.superseded += sum(piece.values for piece in pieces)
 
     def live(self) -> list[int]:
         """Return the writers from which more may come."""

@@ -134,6 +134,8 @@ class Snapshot:
             "spans": [self._spans.delivered, self._spans.duplicates],
             "events": run.events,
             "left_out": run.left_out,
+            "values": [run.superseded, run.too_late],
+            "is_missing_said": run.is_missing_said,
         }
 
     def _units(self) -> Iterator[tuple[str, bytes | None]]:
@@ -247,6 +249,8 @@ class Snapshot:
         run.next_unit = entry["next_unit"]
         run.events = entry["events"]
         run.left_out = entry["left_out"]
+        run.superseded, run.too_late = entry["values"]
+        run.is_missing_said = entry["is_missing_said"]
         self._ending.state, self._ending.last_goodbye = entry["state"], entry["last_goodbye"]
         self._spans.delivered, self._spans.duplicates = entry["spans"]
 

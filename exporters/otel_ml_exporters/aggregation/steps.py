@@ -42,7 +42,7 @@ class Steps:
             self.placing.heard_again(writer)
         lane = self.placing.lane(writer, axis, step, piece.seq)
         if lane.is_fenced(step):
-            lane.track.tally.superseded += len(piece.partials.series)
+            self._run.supersede(lane, [piece])
             return
         self._progress(writer, lane).deliver(step, self._run.active)
         self._settle_membership(writer, lane)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from otel_ml_exporters.aggregation.intervals import IntervalSet
+from otel_ml_exporters.aggregation.ledger import Ledger
 from otel_ml_exporters.aggregation.observation import Goodbye, SeriesKey, Writer
 from otel_ml_exporters.aggregation.piece import Source
 from otel_ml_exporters.aggregation.progress import Progress
@@ -53,6 +54,7 @@ class WriterState:
         before: the number of the incarnation before it.
         goodbye: its last record, once it was heard.
         points: of it that were taken, without duplicates.
+        ledger: what it says it sent, beside what arrived.
         lanes: axis → number of the lane it writes to.
         progress: number of a lane → where it stands there.
     """
@@ -74,6 +76,7 @@ class WriterState:
         "heard_at",
         "lag",
         "lanes",
+        "ledger",
         "native",
         "newest",
         "newest_ns",
@@ -116,6 +119,7 @@ class WriterState:
         self.contested = False
         self.before: int | None = None
         self.points = 0
+        self.ledger = Ledger()
         self.lanes: dict[str, int] = {}
         self.progress: dict[int, Progress] = {}
 

@@ -24,6 +24,8 @@ def account(run: ExperimentRun, undecided: int) -> dict[str, Any]:
     lost = {**status.lost}
     for name, exporter in exporters.items():
         lost |= {f"{name}: {reason}": count for reason, count in exporter.lost.items()}
+    there = max(0, status.recorded - status.superseded - _lost_values(lost))
+    on_its_way = _on_its_way(status, behind, there)
     return {
         "id": run.experiment,
         "name": run.info.name,
@@ -37,9 +39,11 @@ def account(run: ExperimentRun, undecided: int) -> dict[str, Any]:
         "writers": status.writers,
         "writers_live": status.writers_live,
         "recorded": status.recorded,
-        "delivered": _delivered(status, behind, lost),
+        "delivered": there - on_its_way,
+        "on_its_way": on_its_way,
+        "superseded": status.superseded,
         "lost": lost,
-        "pending": behind + status.open_steps + undecided,
+        "pending": behind + status.open_steps + undecided + status.unreceived,
         "problem": run.trouble.text or None,
         "notices": list(run.outbox.notices),
         "told": run.told,
@@ -50,14 +54,28 @@ def account(run: ExperimentRun, undecided: int) -> dict[str, Any]:
     }
 
 
-_NEVER_RECORDED = ("bad_", "events_", "internal_", "missing_", "spans_")
+_NEVER_RECORDED = ("bad_", "device_", "events_", "internal_", "missing_", "spans_")
 """What the reasons begin with for which a call was refused, or which count no values: `recorded` holds none of them."""
 
 
-def _delivered(status: Status, behind: int, lost: Mapping[str, int]) -> int:
-    """Return values that are in every backend; while records are on their way, in proportion to those that are."""
-    gone = sum(count for reason, count in lost.items() if not reason.startswith(_NEVER_RECORDED))
-    arrived = max(0, status.recorded - gone)
-    if behind == 0 or status.last_seq == 0:
-        return arrived
-    return arrived * (status.last_seq - min(behind, status.last_seq)) // status.last_seq
+def _lost_values(lost: Mapping[str, int]) -> int:
+    """Return how many of the recorded values are lost."""
+    return sum(count for reason, count in lost.items() if not reason.startswith(_NEVER_RECORDED))
+
+
+def _on_its_way(status: Status, behind: int, there: int) -> int:
+    """Return how many of the values that are not lost are in no backend, or not in all of them.
+
+    What has not arrived, what is in open steps and what waits is counted; of what exporters have still to write only
+    the records are known, so it is their share.
+
+    Args:
+        status: of the run.
+        behind: records that the slowest exporter has still to write.
+        there: values that are not lost and not superseded.
+    """
+    unwritten = status.unreceived + status.counts.open + status.counts.waiting
+    written = max(0, there - unwritten)
+    if behind and status.last_seq:
+        written = written * (status.last_seq - min(behind, status.last_seq)) // status.last_seq
+    return there - written

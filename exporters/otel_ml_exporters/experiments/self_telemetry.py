@@ -34,6 +34,8 @@ def run_measures(run: ExperimentRun) -> Iterator[Measure]:
     found: list[Measure] = [
         ("received", (), status.counts.received),
         ("recorded", (), status.recorded),
+        ("superseded", (), status.superseded),
+        ("unreceived", (), status.unreceived),
         ("duplicate", (), status.counts.duplicate),
         ("too_late", (), status.counts.too_late),
         ("amended", (), status.counts.amended),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -10,6 +9,7 @@ from otel_ml.wire import attributes as wire
 from otel_ml_exporters.aggregation.observation import Event, Goodbye, Observation, Writer
 from otel_ml_exporters.receiver.coordinates import coordinates
 from otel_ml_exporters.receiver.rejection import Rejections
+from otel_ml_exporters.receiver.totals import amount, amounts, count_or_none
 from otel_ml_exporters.receiver.values import attributes, plain
 from otel_ml_exporters.records import JsonValue
 
@@ -57,19 +57,17 @@ def _observation(writer: Writer, record: Any, scope: Mapping[str, JsonValue], *,
 
 
 def _goodbye(writer: Writer, seq: int, time_ns: int, given: Mapping[str, JsonValue]) -> Goodbye:
-    dropped = given.get(wire.DROPPED)
     return Goodbye(
         writer=writer,
         seq=seq,
         time_ns=time_ns,
         status=_STATUSES.get(str(given.get(wire.STATUS)), "finished"),
-        recorded=int(_amount(given.get(wire.RECORDED))),
-        points=int(_amount(given.get(wire.POINTS))),
-        dropped={key: int(_amount(n)) for key, n in dropped.items()} if isinstance(dropped, Mapping) else None,
-        overhead_s=_amount(given.get(wire.OVERHEAD)),
-        duration_s=_amount(given.get(wire.DURATION)),
+        recorded=int(amount(given.get(wire.RECORDED))),
+        points=int(amount(given.get(wire.POINTS))),
+        dropped=amounts(given.get(wire.DROPPED)),
+        overhead_s=amount(given.get(wire.OVERHEAD)),
+        duration_s=amount(given.get(wire.DURATION)),
+        values=count_or_none(given, wire.VALUES),
+        events=count_or_none(given, wire.EVENTS),
+        given_up=amounts(given.get(wire.GIVEN_UP)),
     )
-
-
-def _amount(value: JsonValue) -> float:
-    return max(0.0, float(value)) if isinstance(value, (int, float)) and math.isfinite(value) else 0.0

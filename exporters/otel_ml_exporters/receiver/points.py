@@ -16,6 +16,7 @@ from otel_ml_exporters.receiver.foreign import ForeignDecoder, Sender
 from otel_ml_exporters.receiver.rejection import Rejections
 from otel_ml_exporters.receiver.resource import seconds
 from otel_ml_exporters.receiver.scopes import scope_id
+from otel_ml_exporters.receiver.totals import totals_of
 from otel_ml_exporters.receiver.values import attributes
 from otel_ml_exporters.records import JsonValue
 
@@ -108,8 +109,10 @@ def _manifest(writer: Writer, where: Coordinates, seq: int, point: Any) -> Manif
 
 def _position(writer: Writer, where: Coordinates, seq: int, point: Any) -> Position:
     step = _read_count(point) if where.step is None else where.step
-    taken = seconds(attributes(point.attributes).get(wire.BOOT_TIME)) if point.attributes else 0.0
-    return Position(writer, where.axis or wire.DEFAULT_AXIS, step, seq, point.time_unix_nano, taken)
+    said = attributes(point.attributes)
+    taken = seconds(said.get(wire.BOOT_TIME))
+    axis = where.axis or wire.DEFAULT_AXIS
+    return Position(writer, axis, step, seq, point.time_unix_nano, taken, totals_of(said))
 
 
 def _read_count(point: Any) -> int:

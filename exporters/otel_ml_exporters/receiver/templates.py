@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from otel_ml.exceptions import WireError
+from otel_ml.wire.attributes import OWN_COUNTS
 from otel_ml_exporters.aggregation.fold import COUNT, MAX, MIN, SUM
-from otel_ml_exporters.aggregation.points import Column, Layout, Partials, SeriesKey
+from otel_ml_exporters.aggregation.points import Column, Held, Layout, Partials, SeriesKey
 from otel_ml_exporters.receiver.coordinates import COORDINATES
 from otel_ml_exporters.receiver.point_places import PointPlaces, point_places
 
@@ -144,7 +145,16 @@ def layout_of(points: Sequence[PointPlaces], series: tuple[SeriesKey, ...], size
     columns = tuple(_columns(points, stats))
     # A weighted value has its weight and product, too.
     is_lone = bool(lone.all()) and all(column.statistic == SUM for column in columns)
-    return Layout(series, size, columns, lone, first, last, is_lone)
+    return Layout(series, size, columns, lone, first, last, is_lone, _held(series, stats))
+
+
+def _held(series: tuple[SeriesKey, ...], stats: Sequence[Mapping[int, int]]) -> Held:
+    """Return how many values of the user there are; where a point has no count it is one."""
+    users = [(key.kind, found) for key, found in zip(series, stats, strict=True) if key.name not in OWN_COUNTS]
+    ones = [kind for kind, found in users if COUNT not in found]
+    gauges = ones.count("order")
+    offsets = np.array([found[COUNT] for _, found in users if COUNT in found], dtype=np.int64)
+    return Held(gauges, len(ones) - gauges, offsets)
 
 
 def _columns(points: Sequence[PointPlaces], stats: Sequence[Mapping[int, int]]) -> Iterator[Column]:

@@ -1,0 +1,143 @@
+"""What a run lost, by reason, and what is said of it: the account balances (ADR 0031).
+
+recorded = delivered + superseded + on its way + lost, for each writer and so for the run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from otel_ml_exporters.aggregation.run_state import RunState
+from otel_ml_exporters.aggregation.writer_state import WriterState
+
+__all__ = ["NEVER_ARRIVED", "lost_of", "recorded_by", "say_missing", "say_missing_at_end", "unreceived_of"]
+
+NEVER_ARRIVED = "never_arrived"
+"""The reason where a writer sent values that did not arrive, and does not know of it."""
+
+EVENTS_NEVER_ARRIVED = "events_never_arrived"
+
+_NAMED = 5
+"""Ranks that a sentence names."""
+
+
+class _Losses(NamedTuple):
+    """Of what a writer sent: what it knows to be lost, what it cannot know, in values; and log records."""
+
+    given_up: int
+    never_arrived: int
+    events: int
+
+
+def lost_of(run: RunState, *, at_end: bool) -> dict[str, int]:
+    """Return reason → values that are lost.
+
+    Args:
+        run: what is remembered of it.
+        at_end: nothing is under way any more.
+    """
+    lost: dict[str, int] = {"too_late": run.too_late}
+    lost |= run.left_out
+    for writer in run.writers:  # thousands, at each commit
+        if writer.goodbye is not None or writer.ledger.is_short or at_end:
+            for reason, count in _of_writer(writer, at_end=at_end).items():
+                lost[reason] = lost.get(reason, 0) + count
+    return {reason: count for reason, count in lost.items() if count}
+
+
+def recorded_by(writer: WriterState) -> int:
+    """Return values that the user of a writer recorded, as far as is known."""
+    if writer.goodbye is not None:
+        return writer.goodbye.recorded
+    return writer.ledger.recorded if writer.native else writer.points
+
+
+def unreceived_of(writer: WriterState) -> int:
+    """Return values that a writer recorded, that have not arrived, and that are waited for."""
+    ledger = writer.ledger
+    if not ledger.said_ahead:  # what it recorded since is not announced
+        return 0
+    losses = _losses(writer, at_end=False)
+    return max(0, ledger.missing(at_end=True).values - losses.given_up - losses.never_arrived)
+
+
+def _of_writer(writer: WriterState, *, at_end: bool) -> Mapping[str, int]:
+    losses = _losses(writer, at_end=at_end)
+    found = {NEVER_ARRIVED: losses.never_arrived, EVENTS_NEVER_ARRIVED: losses.events}
+    if writer.goodbye is None:
+        return found
+    dropped, given_up = writer.goodbye.dropped or {}, writer.goodbye.given_up or {}
+    before_sending = {reason: count - given_up.get(reason, 0) for reason, count in dropped.items()}
+    return Counter(found) + Counter(before_sending) + Counter(_shares(losses.given_up, given_up))
+
+
+def _losses(writer: WriterState, *, at_end: bool) -> _Losses:
+    """Return what of a writer is lost: what it gave up from its goodbye on, the rest once it is not waited for."""
+    at_most, settled = writer.ledger.missing(at_end=True), writer.ledger.missing(at_end=at_end)
+    if not at_most.points:
+        return _Losses(0, 0, settled.events)
+    told = sum(_explanations(writer).values())
+    given_up = at_most.values * min(told, at_most.points) // at_most.points
+    return _Losses(given_up, max(0, settled.values - given_up), settled.events)
+
+
+def _explanations(writer: WriterState) -> Mapping[str, int]:
+    """Return points that a writer knows to be lost; one that does not tell these from others may mean all it says."""
+    goodbye = writer.goodbye
+    if goodbye is None:
+        return {}
+    return (goodbye.dropped if goodbye.given_up is None else goodbye.given_up) or {}
+
+
+def _shares(values: int, by_reason: Mapping[str, int]) -> dict[str, int]:
+    """Divide values in proportion to points; the sum is exact."""
+    shares: dict[str, int] = {}
+    points = sum(by_reason.values())
+    for reason, count in by_reason.items():
+        shares[reason] = values * count // points if points else 0
+        values, points = values - shares[reason], points - count
+    return shares
+
+
+def say_missing(run: RunState, writer: WriterState) -> None:
+    """Say once, while the run goes on, that something of a writer does not arrive."""
+    if run.is_missing_said or not _losses(writer, at_end=False).never_arrived:
+        return
+    run.is_missing_said = True
+    run.output.say(
+        "never-arrived",
+        f"Values of {_name(writer)} do not arrive{_steps([writer])}: it has sent more than was received. They count as "
+        "lost (never_arrived) unless they still come. Look at what is between it and the service: something "
+        "acknowledges and drops them, or holds them back.",
+    )
+
+
+def say_missing_at_end(run: RunState) -> None:
+    """Say how much of the run never arrived, once it is over."""
+    missing = {writer: _losses(writer, at_end=True).never_arrived for writer in run.writers}
+    concerned = [writer for writer, values in missing.items() if values]
+    if not concerned:
+        return
+    names = ", ".join(_name(writer) for writer in concerned[:_NAMED])
+    more = f" and {len(concerned) - _NAMED:,} others" if len(concerned) > _NAMED else ""
+    run.output.say(
+        "never-arrived",
+        f"{sum(missing.values()):,} of {sum(map(recorded_by, concerned)):,} values of {names}{more} never arrived"
+        f"{_steps(concerned)}: something between them and the service acknowledged them and did not pass them on.",
+    )
+
+
+def _name(writer: WriterState) -> str:
+    return f"rank {writer.writer.rank} of {writer.writer.role or 'the run'}"
+
+
+def _steps(writers: list[WriterState]) -> str:
+    found = [writer.ledger.steps for writer in writers if writer.ledger.steps is not None]
+    if not found:
+        return ""
+    axis = found[0][0]
+    spans = [(first, last) for name, first, last in found if name == axis]
+    first, last = min(first for first, _ in spans), max(last for _, last in spans)
+    return f" (somewhere in steps {first:,} to {last:,} of axis {axis!r})"

@@ -1,0 +1,88 @@
+"""What a writer says it has sent is what a receiver counts of it (ADR 0031)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from otel_ml._internal.log import log, record
+from otel_ml._internal.recorder import Batch, recorder
+from otel_ml._internal.step import set_step
+from otel_ml._internal.timing import timed
+from otel_ml.wire.protobuf import field, key_values
+from otel_ml.wire.spool import request_body
+from otel_ml_exporters.aggregation.observation import Fragment
+from otel_ml_exporters.aggregation.piece import values_in
+from otel_ml_exporters.receiver.decode import Decoder
+from tests.unit.otel_ml.record.decoded import every_point, plain
+
+RESOURCE = key_values(1, {"ml.experiment.id": "one", "service.instance.id": "writer"})
+REDUCTIONS: list[Any] = [
+    None,
+    "sum",
+    "last",
+    "first",
+    ("mean", "last"),
+    ("last", "first"),
+    "p90",
+    ("p50", "last"),
+    "std",
+]
+
+
+def received(decoder: Decoder, batch: Batch) -> tuple[int, int]:
+    """Return points and values that a receiver finds in what was collected."""
+    body = request_body(RESOURCE, [field(2, scope) for scope in batch.scope_metrics])
+    found = decoder.protobuf("metrics", body).observations.get("one", [])
+    fragments = [observation for observation in found if isinstance(observation, Fragment)]
+    return (
+        sum(len(fragment.partials.series) for fragment in fragments),
+        sum(values_in(fragment.partials, fragment.reduction) for fragment in fragments),
+    )
+
+
+calls = st.lists(
+    st.tuples(st.sampled_from(range(len(REDUCTIONS))), st.integers(1, 4), st.sampled_from([None, 0.5])), max_size=12
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(steps=st.lists(calls, min_size=1, max_size=6))
+def test_the_values_of_any_program_are_counted_alike_by_writer_and_receiver(recorded, steps):
+    recorder.forget()
+    decoder = Decoder()
+    points = values = 0
+    for _ in range(3):  # at the third time the receiver knows every form
+        for number, step in enumerate(steps):
+            set_step(recorder.current_steps().get("step", 0) + number + 1)
+            log({"a": 1.0, "b": 2.0})
+            with timed("block"):
+                pass
+            for kind, repeats, weight in step:
+                for value in range(repeats):
+                    reduce = REDUCTIONS[kind]
+                    weighted = {"weight": weight} if reduce is None and weight else {}
+                    record(f"m{kind}", float(value), reduce=reduce, **weighted)
+            more = received(decoder, recorded.collect())
+            points, values = points + more[0], values + more[1]
+
+            assert (recorder.sent.points, recorder.sent.values) == (points, values)
+
+
+def test_the_heartbeat_says_the_totals_every_five_seconds_and_at_the_end(recorded):
+    set_step(0)
+    log({"a": 1.0, "b": 2.0})
+    said = [totals(recorded.collect(after_s=after_s)) for after_s in (0, 1, 2, 4, 5.5)]
+    log({"a": 1.0})
+    said.append(totals(recorded.collect(after_s=6, final=True)))
+
+    assert said == [(2, 2, 2), None, None, None, (2, 2, 2), (3, 3, 3)]
+
+
+def totals(batch: Batch) -> tuple[int, int, int] | None:
+    [beat] = [point for point in every_point(batch) if point.name == "otel_ml.position"]
+    said = plain(beat.raw.attributes)
+    keys = ("otel_ml.recorded", "otel_ml.points", "otel_ml.values")
+    return tuple(said[key] for key in keys) if keys[0] in said else None
