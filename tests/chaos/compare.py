@@ -6,7 +6,7 @@ import json
 import shutil
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,9 @@ VALUES_A_STEP = 3
 TOKENS = {"trainer": "tokens", "generator": "generator/rollout/tokens"}
 EXAMPLES = 40
 
+LEAKED = 4
+"""Files that a rank may have more open while the disk is full: a connection that was lost and is made anew."""
+
 Step = tuple[str, int]
 """(role, step)."""
 
@@ -47,6 +50,9 @@ class Table:
         lost: by backend: (rank, step) that no sum has, rows of JSONL that the backend has not.
         duplicated: by backend: the same, once too often.
         wrong: what else is not as it must be.
+        said_lost: values that the run says are lost.
+        said_recorded: values that the run says were recorded.
+        at_least: values that every process surely recorded.
         stall: the longest one, by what the machine had no part in.
         control: the same of a loop without otel_ml beside it.
     """
@@ -61,6 +67,9 @@ class Table:
     amended: int = 0
     too_late: int = 0
     superseded: int = 0
+    said_lost: int = 0
+    said_recorded: int = 0
+    at_least: int = 0
     stalls: list[Stall] = field(default_factory=list)
     control: list[Stall] = field(default_factory=list)
 
@@ -106,17 +115,47 @@ def compare(job: Job) -> Table:
     table.amended, table.too_late, table.superseded = (
         int(summary.get(f"otel_ml/{name}", 0)) for name in ("amended", "too_late", "superseded")
     )
+    check_account(summary, table, is_swallowed=job.is_swallowed)
+    if job.leaked > LEAKED:
+        table.wrong.append(f"a rank had {job.leaked} files more open at the end of a full disk than at its beginning")
     return table
+
+
+def check_account(summary: Mapping[str, float], table: Table, *, is_swallowed: bool) -> None:
+    """What the run says of itself: everything that is missing, and nothing that is not.
+
+    Args:
+        summary: the run's own.
+        table: in which what is missing was counted; what the run says is lost is no silent loss.
+        is_swallowed: a hop acknowledged requests and did not pass them on.
+    """
+    said = {name: int(value) for name, value in summary.items() if name.startswith("otel_ml/dropped/")}
+    table.said_lost = sum(count for name, count in said.items() if "events" not in name) + table.too_late
+    table.said_recorded = int(summary.get("otel_ml/recorded", 0))
+    missing = table.lost["jsonl"]
+    if is_swallowed:
+        table.lost["jsonl"] = max(0, missing - table.said_lost)
+    most = VALUES_A_STEP * (missing + table.unsafe)
+    if table.said_lost > most:
+        table.wrong.append(f"the run says that {table.said_lost} values are lost ({said}); at most {most} are")
+    if not table.at_least <= table.said_recorded + table.said_lost <= table.recorded + table.said_lost:
+        table.wrong.append(
+            f"the run says that {table.said_recorded} values were recorded, and {table.said_lost} lost; "
+            f"it were {table.at_least} to {table.recorded}"
+        )
 
 
 def expect(job: Job, life: Life, expected: Expected, table: Table) -> None:
     file = file_of(job.steps, life.role, life.rank, life.process.pid)
     late_s = 0.0 if life.killed_at is None else lateness_s(file.with_suffix(".pulse"), life.killed_at)
-    for at, step in begun_in(file):
+    begun = list(begun_in(file))
+    for number, (at, step) in enumerate(begun, 1):
         table.recorded += VALUES_A_STEP
+        is_cut = life.is_ended and number == len(begun)  # it was told to end in the middle of this one
+        table.at_least += VALUES_A_STEP * (life.killed_at is None and not is_cut)
         if life.role == "trainer" and owner(job.starts, step) != life.attempt:
             continue
-        is_safe = life.killed_at is None or is_on_disk(at + late_s, life.killed_at, job.spools_full)
+        is_safe = not is_cut and (life.killed_at is None or is_on_disk(at + late_s, life.killed_at, job.spools_full))
         table.unsafe += not is_safe
         (expected.must if is_safe else expected.may)[life.role, step].add(life.rank)
 

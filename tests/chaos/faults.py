@@ -26,6 +26,7 @@ class Faults:
         self._first_words: dict[str, Callable[[Fault], End]] = {
             "kill": self._kill,
             "SIGSTOP": self._stop,
+            "SIGTERM": self._end_generator,
             "clock": self._jump,
             "network:": self._disturb,
             "behind": self._disturb,
@@ -70,6 +71,18 @@ class Faults:
         self._job.kill(victim)
         if "for good" in fault.kind:
             return _nothing
+        return lambda: self._job.launch("generator", victim.rank, "join")
+
+    def _end_generator(self, fault: Fault) -> End:
+        """End one of a pool as Slurm does at a time limit: twice, the second while its goodbye is under way."""
+        victim = self._one_of("generator", fault)
+        if self._job.last_of(victim) < 0:  # the handler is not installed yet
+            return _nothing
+        victim.is_ended = True
+        victim.process.terminate()
+        time.sleep(0.007)
+        victim.process.terminate()
+        victim.process.wait(60)
         return lambda: self._job.launch("generator", victim.rank, "join")
 
     def _kill_embedded(self) -> End:
@@ -124,6 +137,7 @@ class Faults:
     def _disturb(self, fault: Fault) -> End:
         proxy = self._job.hops.networks[fault.target]
         proxy.mode = fault.kind.rpartition(" ")[2]  # type: ignore[assignment]  # the schedule's words are its modes
+        self._job.is_swallowed |= proxy.mode == "swallow"
 
         def end() -> None:
             proxy.mode = "pass"
@@ -144,10 +158,12 @@ class Faults:
         if fault.target == "service's disk":
             job.disk.fill()
             return job.disk.free
-        began = time.monotonic()
+        began, descriptors = time.monotonic(), job.descriptors()
         job.spools.fill()
 
         def end() -> None:
+            for pid, count in job.descriptors().items():
+                job.leaked = max(job.leaked, count - descriptors.get(pid, count))
             job.spools.free()
             job.spools_full.append((began, time.monotonic()))
 

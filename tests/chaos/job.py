@@ -42,11 +42,12 @@ class Life:
     process: subprocess.Popen[bytes]
     killed_at: float | None = None
     is_zombie: bool = False
+    is_ended: bool = False
     stopped: list[Span] = field(default_factory=list)
 
     @property
     def lives(self) -> bool:
-        return self.killed_at is None and not self.is_zombie
+        return self.killed_at is None and not self.is_zombie and not self.is_ended
 
 
 class Job:
@@ -70,6 +71,8 @@ class Job:
         self.lives: list[Life] = []
         self.starts = [0]
         self.spools_full: list[Span] = []
+        self.is_swallowed = False
+        self.leaked = 0
         self.log = (folder / "log").open("ab")
         install(folder / "plug-in")
         self.hops = Hops(folder, self.layout, seed, self.runs, self.environment())
@@ -117,6 +120,14 @@ class Job:
 
     def living(self, *roles: str) -> list[Life]:
         return [life for life in self.lives if life.lives and life.role in (roles or RANKS)]
+
+    def descriptors(self) -> dict[int, int]:
+        """Return how many files each rank has open."""
+        found = {}
+        for life in self.living():
+            with suppress(OSError):
+                found[life.process.pid] = sum(1 for _ in Path(f"/proc/{life.process.pid}/fd").iterdir())
+        return found
 
     def kill(self, life: Life) -> None:
         life.killed_at = time.monotonic()

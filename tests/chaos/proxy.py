@@ -1,4 +1,4 @@
-"""A TCP proxy between two programs that cuts, delays, truncates, repeats, reorders, or answers 503 on its own."""
+"""A TCP proxy between two programs that cuts, delays, truncates, repeats, reorders, or answers on its own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import threading
 import time
 from typing import Literal
 
-Mode = Literal["pass", "cut", "delay", "truncate", "repeat", "reorder", "refuse"]
+Mode = Literal["pass", "cut", "delay", "truncate", "repeat", "reorder", "refuse", "swallow"]
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n"
+TAKEN = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n"
 
 
 class Proxy:
@@ -18,7 +19,8 @@ class Proxy:
 
     `repeat` sends what a client sent a second time on a connection of its own, as a proxy does whose upstream hangs;
     that one's answers reach nobody. `reorder` hangs up on the client and sends what it had said seconds later: by then
-    the client has sent the same again, and newer.
+    the client has sent the same again, and newer. `swallow` acknowledges and passes nothing on, as a Collector does
+    whose next hop refuses its token.
     """
 
     def __init__(self, port: int, seed: int) -> None:
@@ -49,6 +51,10 @@ class Proxy:
             client.sendall(BUSY)
             return False
         if mode == "cut":
+            return False
+        if mode == "swallow":
+            _rest(client)
+            client.sendall(TAKEN)
             return False
         if mode == "reorder":
             late = said + _rest(client)

@@ -28,7 +28,7 @@ class Total:
         if table is None:
             return
         mine = self.table
-        for name in ("recorded", "checked", "unsafe", "amended", "too_late", "superseded"):
+        for name in ("recorded", "checked", "unsafe", "amended", "too_late", "superseded", "said_lost"):
             setattr(mine, name, getattr(mine, name) + getattr(table, name))
         mine.lost += table.lost
         mine.duplicated += table.duplicated
@@ -65,6 +65,7 @@ def rows(injected: Mapping[str, int], table: Table) -> Iterator[str]:
         "values recorded": table.recorded,
         "delivered": table.checked,
         "lost": by_backend(table.lost),
+        "said to be lost": table.said_lost,
         "duplicated": by_backend(table.duplicated),
         "within 200 ms of a kill": table.unsafe,
         "amended": table.amended,

@@ -56,6 +56,7 @@ KINDS: Sequence[Kind] = (
     Kind("kill -9 of a trainer, one rank fewer restarts", "trainer", (0.0, 1.0), applies=lambda at: at.counted),
     Kind("a trainer hangs, all restart, it wakes up", "trainer", (2.0, 5.0), applies=lambda at: at.counted),
     Kind("kill -9 of a generator", "generator", (0.0, 0.5, 1.0)),
+    Kind("SIGTERM twice of a generator", "generator", (0.0, 1.0)),
     Kind("kill -9 of a generator for good", "generator", (0.0,), at_most=1),
     Kind("SIGSTOP of a worker", "worker", STOPS),
     Kind("SIGSTOP of a worker for 30 s", "worker", (30.0,), at_most=1),
@@ -67,6 +68,7 @@ KINDS: Sequence[Kind] = (
     Kind("disk of the service full", "service's disk", (1.0, 2.0, 4.0)),
     Kind("disk of the spools full", "spools' disk", (0.5, 1.0, 2.0)),
     *(Kind(f"network: {how}", "network", (0.5, 1.0, 3.0), applies=lambda at: at.served) for how in NETWORK),
+    Kind("network: swallow", "network", (1.0, 3.0), applies=lambda at: at.served and at.protocol != "grpc"),
     Kind("kill -9 of the Collector", "collector", (0.0, 1.0, 3.0), applies=lambda at: at.through_collector),
     Kind("SIGSTOP of the Collector", "collector", STOPS, applies=lambda at: at.through_collector),
     *(

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.chaos.compare import Expected, Table, check_backends, check_sums, is_on_disk, owner, rows_of
+from tests.chaos.compare import Expected, Table, check_account, check_backends, check_sums, is_on_disk, owner, rows_of
 from tests.chaos.layout import LAYOUTS
 from tests.chaos.pulse import EVERY_S, lateness_s
 from tests.chaos.report import sentence_of
@@ -101,6 +101,38 @@ def test_a_backend_that_misses_a_row_or_has_one_twice_is_found() -> None:
 
     assert +table.lost == {"tensorboard": 1}
     assert +table.duplicated == {"wandb": 1}
+    assert table.wrong
+
+
+def test_a_loss_that_the_run_says_is_no_silent_one_where_a_hop_swallowed_requests() -> None:
+    table = Table(recorded=30, at_least=30)
+    table.lost["jsonl"] = 2
+
+    check_account({"otel_ml/recorded": 30.0, "otel_ml/dropped/never_arrived": 6.0}, table, is_swallowed=True)
+
+    assert (table.is_fine, table.said_lost) == (True, 6)
+
+
+@pytest.mark.parametrize(
+    ("said", "missing", "is_swallowed"),
+    [(0.0, 2, True), (1.0, 0, False), (0.0, 2, False), (7.0, 2, True)],
+    ids=["silent", "not so", "not planted", "more than there is"],
+)
+def test_an_account_that_is_not_true_is_found(said: float, missing: int, is_swallowed: bool) -> None:
+    table = Table(recorded=30, at_least=30)
+    table.lost["jsonl"] = missing
+
+    summary = {"otel_ml/recorded": 30.0, "otel_ml/dropped/never_arrived": said}
+    check_account(summary, table, is_swallowed=is_swallowed)
+
+    assert not table.is_fine
+
+
+def test_a_run_that_says_less_was_recorded_than_was_is_found() -> None:
+    table = Table(recorded=30, at_least=30)
+
+    check_account({"otel_ml/recorded": 27.0}, table, is_swallowed=False)
+
     assert table.wrong
 
 

@@ -284,7 +284,9 @@ def slugs() -> set[str]:
     return {slug.replace("_", "-") for slug in named}
 
 
-_REASON = re.compile(r'(?:dropped\[|\bdrop\(\s*|UnrecordableError\(|lost: dict\[str, int\] = \{|NEVER_ARRIVED = )"(\w+)"')
+_REASON = re.compile(
+    r'(?:dropped\[|\bdrop\(\s*|UnrecordableError\(|lost: dict\[str, int\] = \{|NEVER_ARRIVED = )"(\w+)"'
+)
 """The line at the end of a run names these: `3 lost (bad_value: 3)`."""
 
 
