@@ -98,8 +98,10 @@ class Contents:
         return next((int(value) for value in said if isinstance(value, (int, float)) and value >= 1), None)
 
     @property
-    def lost(self) -> int:
-        """Values that were recorded and are not in the run, as far as its end tells."""
+    def lost(self) -> int | None:
+        """Values that were recorded and are not in the run, as its end tells; None where nobody has said so yet."""
+        if "otel_ml/recorded" not in self.history.summary:
+            return None
         said = ("otel_ml/dropped/", "otel_ml/too_late")
         return int(sum(value for name, value in self.history.summary.items() if name.startswith(said)))
 

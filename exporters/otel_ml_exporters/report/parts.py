@@ -40,7 +40,11 @@ def facts(run: Contents) -> Markup:
         *((name, f"{count:,}", "") for name, count in _steps(run)),
         ("steps done again", f"{run.redone:,}" if run.redone else "", ""),
         ("rows with a rank missing", f"{run.missing:,}", "warning" if run.missing else ""),
-        ("values lost", f"{run.lost:,}", "failed" if run.lost else ""),
+        (
+            "values lost",
+            "not known" if run.lost is None else f"{run.lost:,}",
+            "failed" if run.lost else "",
+        ),
         ("values amended", f"{read.amendments:,}", ""),
     ]
     shown = [

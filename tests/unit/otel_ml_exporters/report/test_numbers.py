@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from otel_ml.diagnostics.hardware.measures import MEASURES
-from otel_ml_exporters.records import Params, Record, Span, SpanBatch, StepRecord
+from otel_ml_exporters.records import Params, Record, Span, SpanBatch, StepRecord, Summary
 from otel_ml_exporters.report.contents import contents
 from otel_ml_exporters.report.page import page
 from otel_ml_exporters.report.units import UNITS
@@ -183,3 +183,15 @@ def test_what_only_one_of_several_runs_has_is_in_its_own_part() -> None:
     texts = Reader(page(runs)).texts
 
     assert texts.index("Run a") < texts.index("mine") < texts.index("Run b")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({}, "not known"),
+        ({"otel_ml/recorded": 10.0}, "0"),
+        ({"otel_ml/recorded": 10.0, "otel_ml/dropped/never_arrived": 3.0, "otel_ml/too_late": 1.0}, "4"),
+    ],
+)
+def test_no_run_has_lost_nothing_before_somebody_said_so(said: dict[str, float], told: str) -> None:
+    assert after(shown(step(0), Summary(2, 1.0, said)), "values lost") == told
