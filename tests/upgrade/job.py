@@ -13,13 +13,15 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from tests.otlp import SECOND, START, FakeWriter, set_attributes
 
-__all__ = ["EXPERIMENT", "Request", "after", "before"]
+__all__ = ["CUT", "EXPERIMENT", "Request", "after", "at_once", "late"]
 
 EXPERIMENT = "upgraded"
 RANKS = 3
 CUT = 8
 """The first step that rank 0 sends after the upgrade; the others are behind it."""
 STEPS = 14
+POINTS = 8
+"""Of a rank at a step."""
 
 
 class Request(NamedTuple):
@@ -44,6 +46,16 @@ class Rank(FakeWriter):
         self._quantiles(resource, step, base)
         self._weighted(resource, step, base)
         self._manifest(resource, step, self.sent, "step")
+        self.sent = 0
+        return Request("metrics", request.SerializeToString())
+
+    def again(self, step: int) -> Request:
+        """Record one value more at a step that has closed."""
+        request = ExportMetricsServiceRequest()
+        resource = request.resource_metrics.add()
+        set_attributes(resource.resource.attributes, self.resource())
+        self._points(resource, step, {"grad": 100.0}, "step", "min,max,std,rank")
+        self._manifest(resource, step, POINTS + self.sent, "step")
         self.sent = 0
         return Request("metrics", request.SerializeToString())
 
@@ -105,47 +117,76 @@ def halves(request: Request) -> tuple[Request, Request]:
     return Request("metrics", first.SerializeToString()), Request("metrics", second.SerializeToString())
 
 
-def _everything() -> Iterator[tuple[bool, Request]]:
-    """Yield each request, with whether it is sent before the service is killed."""
+AT_ONCE, LATE, AFTER = range(3)
+
+Sent = Iterator[tuple[int, Request]]
+
+
+def _everything() -> Sent:
+    """Yield each request in the order in which its writer made it, with when it is sent."""
     old, new = ranks(0), ranks(1)
+    yield from _first_attempt(old)
+    yield from _second_attempt(new)
+    for writer in new:
+        yield AFTER, log(writer.event("ml.summary", {"best": 0.75}))
+    for writer in (*old, *new):
+        yield AFTER, log(writer.goodbye())
+
+
+def _first_attempt(old: list[Rank]) -> Sent:
+    """Rank 2 sends its step 1 behind the others, and step 4 is never complete."""
     for writer in old:
-        params = {"lr": 0.1, "model": {"depth": 4}, "seed": writer.rank}
-        yield True, Request("logs", writer.event("ml.params", params).SerializeToString())
-        yield True, Request("logs", writer.event("ml.summary", {"best": 0.5 + writer.rank}).SerializeToString())
-    held = None
-    for step in range(5):  # the first attempt: rank 2 sends its step 1 late, and step 4 is never complete
+        yield AT_ONCE, log(writer.event("ml.params", {"lr": 0.1, "model": {"depth": 4}, "seed": writer.rank}))
+        yield AT_ONCE, log(writer.event("ml.summary", {"best": 0.5 + writer.rank}))
+    behind = []
+    for step in range(5):
         for writer in old[: 2 if step == 4 else RANKS]:
             request = writer.whole(step)
             if (step, writer.rank) == (1, 2):
-                held = request
+                behind.append(request)
             else:
-                yield True, request
-        yield True, Request("traces", old[0].span("forward", step).SerializeToString())
-    assert held is not None
-    yield True, held
-    for step in range(3, STEPS):  # the second one begins at step 3
+                yield AT_ONCE, request
+        yield AT_ONCE, Request("traces", old[0].span("forward", step).SerializeToString())
+    yield AT_ONCE, behind[0]
+
+
+def _second_attempt(new: list[Rank]) -> Sent:
+    """It does step 4 again; rank 2 is behind when the service is killed, half of a request of rank 1 is under way."""
+    for step in range(4, STEPS):
         for writer in new:
-            is_before = step < CUT - 2 * (writer.rank == 2)
             request = writer.whole(step)
             if (step, writer.rank) == (CUT - 1, 1):
                 first, second = halves(request)
-                yield True, first
-                yield False, second
+                yield AT_ONCE, first
+                yield AFTER, second
             else:
-                yield is_before, request
-        yield step < CUT, sidecar(step, 10.0 * step)
-    yield True, Request("logs", new[0].event("ml.text", "half of it", {"ml.name": "note"}).SerializeToString())
-    for writer in new:
-        yield False, Request("logs", writer.event("ml.summary", {"best": 0.75}).SerializeToString())
-    for writer in (*old, *new):
-        yield False, Request("logs", writer.goodbye().SerializeToString())
+                yield AT_ONCE if step < CUT - 2 * (writer.rank == 2) else AFTER, request
+        yield AT_ONCE if step < CUT else AFTER, sidecar(step, 10.0 * step)
+        if step == CUT - 1:
+            for closed in (4, CUT - 3):  # what was known of the first is given up by then, that of the second is not
+                yield LATE, new[0].again(closed)
+            yield LATE, log(new[0].event("ml.text", "half of it", {"ml.name": "note"}))
 
 
-def before() -> list[Request]:
-    """Return what is sent until the service is killed."""
-    return [request for is_before, request in _everything() if is_before]
+def log(request: Any) -> Request:
+    """Return a request of log records."""
+    return Request("logs", request.SerializeToString())
+
+
+def at_once() -> list[Request]:
+    """Return what is sent first, up to an open step."""
+    return _sent(AT_ONCE)
+
+
+def late() -> list[Request]:
+    """Return what is sent when steps have closed, before the service is killed."""
+    return _sent(LATE)
 
 
 def after() -> list[Request]:
-    """Return what is sent to the one that goes on."""
-    return [request for is_before, request in _everything() if not is_before]
+    """Return what is sent to the service that goes on."""
+    return _sent(AFTER)
+
+
+def _sent(at: int) -> list[Request]:
+    return [request for when, request in _everything() if when == at]

@@ -22,7 +22,7 @@ from pathlib import Path
 from tests.upgrade import job
 from tests.waiting import eventually, whole_lines
 
-__all__ = ["KEPT", "interrupted", "lines", "post", "running", "unpacked"]
+__all__ = ["KEPT", "half_done", "interrupted", "lines", "post", "running", "unpacked"]
 
 ROOT = Path(__file__).parents[2]
 KEPT = Path(__file__).with_name("kept")
@@ -63,12 +63,19 @@ def lines(folder: Path, exporter: str = "lines") -> list[dict[str, object]]:
     return [json.loads(line) for path in folder.glob(f"runs/*/*/{exporter}.jsonl") for line in whole_lines(path)]
 
 
+def half_done(folder: Path) -> None:
+    """Send the first part of the job to the service of `folder`."""
+    assert set(post(folder, job.at_once())) == {200}
+    closed = {"attempt": 1, "axis": "step", "step": job.CUT - 3}
+    eventually(lambda: any(closed.items() <= line.items() for line in lines(folder)), timeout=60.0)
+    assert set(post(folder, job.late())) == {200}
+    eventually(lambda: any(line.get("text") for line in lines(folder)), timeout=60.0)
+
+
 def interrupted(folder: Path, code: Path = ROOT) -> None:
     """Record the first part of the job below `folder`, and kill the service."""
     with running(folder, "--held", code=code) as process:
-        assert set(post(folder, job.before())) == {200}
-        closed = {"attempt": 1, "axis": "step", "step": job.CUT - 3}
-        eventually(lambda: any(closed.items() <= line.items() for line in lines(folder)), timeout=60.0)
+        half_done(folder)
         process.send_signal(signal.SIGKILL)
 
 

@@ -74,7 +74,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     environ = {"OTEL_ML_LISTEN_HTTP": "127.0.0.1:0", "OTEL_ML_LISTEN_GRPC": "127.0.0.1:0"}
     config = ServiceConfig.load(directory=folder / "runs", environ=environ)
-    config = replace(config, exporters={}, limits=replace(Limits(), retained=1), end_silence_s=600.0)
+    config = replace(config, exporters={}, limits=replace(Limits(), retained=15_000), end_silence_s=600.0)
 
     def started(service: Service) -> None:
         (folder / "address.new").write_text(service.endpoint)
