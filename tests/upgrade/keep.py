@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +35,13 @@ def running(folder: Path, *arguments: str, code: Path = ROOT) -> Iterator[subpro
     (folder / "address").unlink(missing_ok=True)
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (code, code / "exporters", ROOT)))}
     with (folder / "log").open("ab") as log:
-        command = [sys.executable, str(Path(__file__).with_name("service.py")), str(folder), *arguments]
+        command = [
+            sys.executable,
+            str(Path(__file__).with_name("service.py")),
+            str(folder),
+            str(_now(folder)),
+            *arguments,
+        ]
         process = subprocess.Popen(command, env=environ, stderr=log, cwd=folder, start_new_session=True)
     try:
         eventually(lambda: (folder / "address").exists() or process.poll() is not None, timeout=60.0)
@@ -42,6 +49,11 @@ def running(folder: Path, *arguments: str, code: Path = ROOT) -> Iterator[subpro
     finally:
         process.kill()
         process.wait()
+
+
+def _now(folder: Path) -> float:
+    """Return when something was written here last; now where nothing is."""
+    return max((path.stat().st_mtime for path in folder.glob("runs/**/*")), default=time.time())
 
 
 def post(folder: Path, requests: Iterable[job.Request]) -> list[int]:

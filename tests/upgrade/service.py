@@ -1,4 +1,7 @@
-"""A service of one folder: `python -m tests.upgrade.service FOLDER [--held]`; held, one exporter does not get on."""
+"""A service of one folder: `python service.py FOLDER NOW [--held]`; held, one exporter does not get on.
+
+Its clock begins at NOW, seconds since the epoch: what was kept for years is taken up a moment after it was left.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,15 @@ import json
 import logging
 import os
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from otel_ml_exporters import Exporter, Record, RetryableExportError, RunInfo, RunStatus, StepRecord
 from otel_ml_exporters.config import Limits, ServiceConfig
-from otel_ml_exporters.service import Service, serve
+from otel_ml_exporters.service import Service
 
 __all__: list[str] = []
 
@@ -76,11 +81,12 @@ def main() -> None:
     config = ServiceConfig.load(directory=folder / "runs", environ=environ)
     config = replace(config, exporters={}, limits=replace(Limits(), retained=15_000), end_silence_s=600.0)
 
-    def started(service: Service) -> None:
-        (folder / "address.new").write_text(service.endpoint)
-        (folder / "address.new").replace(folder / "address")
-
-    serve(config, started, makers={"lines": LinesExporter, "held": HeldExporter})
+    ahead = time.time() - float(sys.argv[2])
+    makers = {"lines": LinesExporter, "held": HeldExporter}
+    service = Service(config, makers=makers, clock=lambda: time.time() - ahead)
+    (folder / "address.new").write_text(service.start())
+    (folder / "address.new").replace(folder / "address")
+    threading.Event().wait()
 
 
 if __name__ == "__main__":
