@@ -5,6 +5,7 @@
     OtelMLError
     ├── ConfigError                 an argument or variable is wrong (also a ValueError)
     ├── MissingDependencyError      an optional package is not installed (also an ImportError)
+    ├── VersionError                something was stored by an otel_ml that this one cannot follow
     └── WireError                   bytes that cannot be otel_ml telemetry (also a ValueError)
 
 Nothing here is raised by a recording call: after `otel_ml.init()` the worker counts and
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 
 from otel_ml.explanation import explained, is_explained
 
-__all__ = ["ConfigError", "MissingDependencyError", "OtelMLError", "WireError"]
+__all__ = ["ConfigError", "MissingDependencyError", "OtelMLError", "VersionError", "WireError"]
 
 
 class OtelMLError(Exception):
@@ -84,6 +85,12 @@ class MissingDependencyError(OtelMLError, ImportError):
         self.package = package
         self.extra = extra
         super().__init__(f"{what} needs the package {package!r}. Install it with: pip install 'otel-ml[{extra}]'")
+
+
+class VersionError(OtelMLError):
+    """Another version of otel_ml has stored something in a form that this one does not read; it is left as it is."""
+
+    slug = "other-version"
 
 
 class WireError(OtelMLError, ValueError):

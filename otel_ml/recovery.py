@@ -8,6 +8,7 @@ from otel_ml._internal.guard import Say
 from otel_ml._internal.link import transport_to
 from otel_ml._internal.recover import recover_spools
 from otel_ml.config import Endpoint
+from otel_ml.exceptions import VersionError, WireError
 from otel_ml.wire.rendezvous import rendezvous_of
 
 __all__ = ["send_leftovers"]
@@ -22,29 +23,32 @@ def send_leftovers(run_id: str, endpoint: Endpoint, timeout: float, say: Say) ->
         run_id: `ml.experiment.id`.
         endpoint: a Collector or `otel-ml serve`.
         timeout: seconds.
-        say: told what the receiver refuses for good.
+        say: told what the receiver refuses for good, and which files cannot be read.
 
     Raises:
         MissingDependencyError: gRPC is asked for and grpcio is not installed.
     """
     transport = transport_to(endpoint)
     deadline = time.monotonic() + timeout
-    is_denied = False
+    is_final = False
 
     def heard(slug: str, sentence: str) -> None:
-        nonlocal is_denied
-        is_denied |= slug == "receiver-denied"
+        nonlocal is_final
+        is_final |= slug in _FINAL
         say(slug, sentence)
 
     try:
         while not (is_done := recover_spools(rendezvous_of(run_id).spool, transport, deadline, heard)):
-            if is_denied or time.monotonic() + _PAUSE_S >= deadline:
+            if is_final or time.monotonic() + _PAUSE_S >= deadline:
                 break
             time.sleep(_PAUSE_S)
         return is_done
     finally:
         transport.close()
 
+
+_FINAL = frozenset({"receiver-denied", VersionError.slug, WireError.slug})
+"""What another try would not change."""
 
 _PAUSE_S = 1.0
 """Between tries, while the receiver does not answer or asks to wait."""

@@ -8,7 +8,9 @@ from typing import Any
 
 import orjson
 
-__all__ = ["json_text"]
+__all__ = ["json_text", "plain_json"]
+
+_PLAIN = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
 def json_text(content: object, default: Callable[[Any], object]) -> bytes:
@@ -36,6 +38,11 @@ def json_text(content: object, default: Callable[[Any], object]) -> bytes:
     except TypeError:
         return _thorough(content, default)
     return text if text.isascii() and b"null" not in text else _thorough(content, default)
+
+
+def plain_json(value: object) -> bytes:
+    """Return lists, mappings, numbers and any text as one line; half of a surrogate pair is kept as it is."""
+    return _PLAIN.encode(value).encode("utf-8", "surrogatepass")
 
 
 def _thorough(content: object, default: Callable[[Any], object]) -> bytes:

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +24,7 @@ from otel_ml.exceptions import ConfigError
 from otel_ml.explanation import explained
 from otel_ml.wire.rendezvous import Rendezvous, path_part, run_folder
 from otel_ml.wire.rendezvous import Service as Announcement
+from otel_ml.wire.versions import own_version
 from otel_ml_exporters.aggregation.observation import Writer
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.config import EmbeddedRun, ServiceConfig
@@ -46,7 +46,7 @@ from otel_ml_exporters.own_process import (
     let_training_go_first,
     look_for_garbage_rarely,
 )
-from otel_ml_exporters.receiver.admission import Admission, Stored
+from otel_ml_exporters.receiver.admission import Admission, OverloadedError, Stored
 from otel_ml_exporters.receiver.decode import Decoded, Signal
 from otel_ml_exporters.receiver.grpc import GrpcReceiver, ServerCertificate
 from otel_ml_exporters.receiver.http import HttpReceiver
@@ -126,10 +126,10 @@ class Service:
         if config.embedded is not None:
             names = config.embedded
             settings = replace(settings, experiment_name=names.experiment_name, run_name=names.run_name, log="")
-        self._admission = Admission(self._store, self._telemetry, config.limits.queue, self._has_room)
+        self._admission = Admission(self._store, self._telemetry, config.limits.queue, self._has_room, self._held_back)
         is_known = bool(self._token or (config.tls and config.tls.client_ca))
         self._routes = Routes(
-            self._admission, self, self._telemetry, token=self._token, version=_version(), any_host=is_known
+            self._admission, self, self._telemetry, token=self._token, version=own_version(), any_host=is_known
         )
         self._refusals = Refusals()
         files = config.tls
@@ -177,6 +177,7 @@ class Service:
         self._say_network()
         self._loop.start()
         self._journal.start()
+        self._take_up_kept()
         return self.endpoint
 
     @property
@@ -274,6 +275,9 @@ class Service:
     def _has_room(self, experiments: Iterable[str]) -> bool:
         return self._runs.has_room(experiments)
 
+    def _held_back(self, experiments: Iterable[str]) -> str:
+        return self._runs.held_back(experiments)
+
     def _tell_all(self, slug: str, sentence: str | None) -> None:
         if sentence is not None:
             for run in self._runs:
@@ -299,6 +303,19 @@ class Service:
         if self._journal.damage:
             _log.error("%s", explained(self._journal.damage, "damaged-file"))
             self._tell_all("damaged-file", self._journal.damage)
+
+    def _take_up_kept(self) -> None:
+        """Send what a predecessor could not put into its run on the way of all requests: now it may be possible."""
+        for kept in self._unreadable.kept():
+
+            def stored(decoded: Decoded, error: Exception | None, path: Path = kept.path) -> None:
+                if error is None:
+                    path.unlink(missing_ok=True)
+
+            try:
+                self._admission.take(cast("Signal", kept.signal), kept.body, stored)
+            except (UndecodableError, OverloadedError):
+                continue  # it stays
 
     def _announce(self, life: EmbeddedLife, names: EmbeddedRun) -> None:
         run = self._runs.of(Writer(names.experiment, role="", instance="", experiment_name=names.experiment_name))
@@ -393,10 +410,3 @@ def serve(
 
 _POLL_S = 0.2
 """A signal handler cannot wake a wait on another event; this is how long it takes to be seen."""
-
-
-def _version() -> str:
-    try:
-        return version("otel-ml")
-    except PackageNotFoundError:
-        return "0"

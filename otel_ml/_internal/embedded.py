@@ -28,6 +28,7 @@ from otel_ml._internal.guard import Say
 from otel_ml._internal.http import HttpTransport
 from otel_ml._internal.link import Reached
 from otel_ml.config import Config, Endpoint
+from otel_ml.exceptions import VersionError
 from otel_ml.wire.rendezvous import Rendezvous, Service, rendezvous_of, run_folder
 
 __all__ = ["EmbeddedLink", "answers", "endpoint_of", "service_command", "service_environ"]
@@ -109,6 +110,13 @@ class EmbeddedLink:
         self._reached: Service | None = None
 
     def reach(self, now: float, *, failing_s: float) -> Reached | None:
+        try:
+            return self._reach(now, failing_s)
+        except VersionError as error:
+            self._say(error.slug, f"{error.sentence}; what is recorded is kept on this host until then.")
+            return None
+
+    def _reach(self, now: float, failing_s: float) -> Reached | None:
         service = self.rendezvous.read_service()
         if service is not None and service != self._reached and answers(service):
             return self._arrived(service)

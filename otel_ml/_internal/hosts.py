@@ -16,7 +16,7 @@ from otel_ml._internal.guard import Say
 from otel_ml._internal.http import HttpTransport
 from otel_ml._internal.link import Link, Reached
 from otel_ml.config import Config
-from otel_ml.exceptions import WireError
+from otel_ml.exceptions import VersionError, WireError
 from otel_ml.wire.rendezvous import Service, path_part, publish
 
 __all__ = ["FirstHostLink", "OtherHostLink", "meeting_file"]
@@ -122,7 +122,7 @@ class OtherHostLink:
         path = meeting_file(self._config, self._run_id)
         try:
             return Service.from_json(path.read_text()) if _is_ours(path) else None
-        except (OSError, UnicodeDecodeError, WireError):
+        except (OSError, UnicodeDecodeError, VersionError, WireError):
             return None
 
     def _stay_alone(self) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from otel_ml._internal.answer import Transport
 from otel_ml._internal.guard import Say
 from otel_ml._internal.send import MAX_BYTES, REQUEST_TIMEOUT
+from otel_ml.exceptions import VersionError, WireError
 from otel_ml.wire.spool import PATHS, SUFFIX, Frame, Leftover, read_spool, request_body
 
 __all__ = ["recover_spools"]
@@ -19,8 +20,10 @@ __all__ = ["recover_spools"]
 def recover_spools(folder: Path, transport: Transport, deadline: float, say: Say) -> bool:
     """Send and delete every spool file whose writer is dead; return whether none is left.
 
-    Files of live writers are locked by them and left alone; two processes that recover at once share the work.
+    Files of live writers are locked by them and left alone; two processes that recover at once share the work. One that
+    cannot be read, such as that of a newer otel_ml, stays and is said.
     """
+    is_done = True
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         if time.monotonic() >= deadline:
             return False
@@ -35,9 +38,12 @@ def recover_spools(folder: Path, transport: Transport, deadline: float, say: Say
             path.unlink(missing_ok=True)
         except BlockingIOError:
             continue
+        except (VersionError, WireError) as error:
+            say(error.slug, error.sentence)
+            is_done = False
         finally:
             os.close(handle)
-    return True
+    return is_done
 
 
 def _send(leftover: Leftover, transport: Transport, deadline: float, say: Say) -> bool:

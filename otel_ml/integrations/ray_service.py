@@ -29,7 +29,7 @@ from otel_ml._internal.link import Link, Reached
 from otel_ml._internal.link_for import link_for
 from otel_ml._internal.runtime import RUNTIME
 from otel_ml.config import Config
-from otel_ml.exceptions import WireError
+from otel_ml.exceptions import VersionError, WireError
 from otel_ml.explanation import explained
 from otel_ml.integrations import ray_store
 from otel_ml.once import Say
@@ -128,7 +128,7 @@ class ActorLink:
         try:
             content = ray_store.kept(_announcement(self._run_id))
             return None if content is None else Service.from_json(content.decode())
-        except (UnicodeDecodeError, WireError):
+        except (UnicodeDecodeError, VersionError, WireError):
             return None
         except Exception as error:  # noqa: BLE001 (the cluster may go at any time; what was reached may be there still)
             self._say("service-not-started", f"Ray does not say where the service is: {_shown(error)}. {_KEPT}")

@@ -4,8 +4,8 @@
 
     <runtime dir>/otel-ml-<uid>/<32 hex of SHA-256(experiment id, boot id)>/      0700, ours, no link
         lock            flock: who holds it starts the service, or removes the folder
-        service.json    0600: endpoint, token, pid, run_dir, exporters; written by rename, removed at exit
-        run.json        0600: run_dir, exporters of the service that was announced last; stays as long as the folder
+        service.json    0600: version, endpoint, token, pid, run_dir, exporters; written by rename, removed at exit
+        run.json        0600: version, run_dir, exporters of the service that was announced last; stays with the folder
         spool/          one file a writer: what is not acknowledged yet
 """
 
@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from otel_ml.exceptions import WireError
+from otel_ml.wire.versions import RENDEZVOUS, own_version, require
 
 __all__ = ["Home", "Rendezvous", "Service", "boot_id", "is_private", "kept_folder", "rendezvous_of", "run_folder"]
 
@@ -76,17 +77,19 @@ class Service:
 
     def to_json(self) -> str:
         """Return the file's content."""
-        return json.dumps(asdict(self))
+        return _as_json(self)
 
     @staticmethod
     def from_json(content: str) -> Service:
         """Parse the file's content; unknown keys are left for newer versions.
 
         Raises:
+            VersionError: a newer otel_ml has written it, and this one cannot follow.
             WireError: something is missing or is no JSON.
         """
         try:
             found = json.loads(content)
+            require(Path("service.json"), int(found.get("version", 1)), RENDEZVOUS, str(found.get("writer", "")))
             return Service(
                 endpoint=str(found["endpoint"]),
                 token=str(found["token"]),
@@ -190,7 +193,11 @@ class Rendezvous:
         return True
 
     def read_service(self) -> Service | None:
-        """Return the service that has announced itself, or None; in a folder of others nobody can announce himself."""
+        """Return the service that has announced itself, or None; in a folder of others nobody can announce himself.
+
+        Raises:
+            VersionError: there is one, of a newer otel_ml that this one cannot follow.
+        """
         if not is_private(self.folder.parent):
             return None
         try:
@@ -199,24 +206,33 @@ class Rendezvous:
             return None
 
     def read_home(self) -> Home | None:
-        """Return where the run is written, or None where no service was ever announced."""
+        """Return where the run is written, or None where no service was ever announced.
+
+        Raises:
+            VersionError: a newer otel_ml has written it, and this one cannot follow.
+        """
         if not is_private(self.folder.parent):
             return None
         try:
             found = json.loads(self.run_file.read_text())
+            require(self.run_file, int(found.get("version", 1)), RENDEZVOUS, str(found.get("writer", "")))
             return Home(str(found["run_dir"]), tuple(str(name) for name in found["exporters"]))
         except (OSError, KeyError, TypeError, ValueError, RecursionError):
             return None  # as good as none: nobody but a damaged disk writes it so
 
     def publish(self, service: Service) -> None:
         """Announce a service: write `run.json` and `service.json` by rename, 0600."""
-        _write(self.run_file, json.dumps(asdict(Home(service.run_dir, service.exporters))))
+        _write(self.run_file, _as_json(Home(service.run_dir, service.exporters)))
         publish(self.service_file, service)
 
 
 def publish(path: Path, service: Service) -> None:
     """Write a service's address to `path` by rename, readable by this user only."""
     _write(path, service.to_json())
+
+
+def _as_json(content: Service | Home) -> str:
+    return json.dumps({"version": RENDEZVOUS, "writer": own_version(), **asdict(content)})
 
 
 def _write(path: Path, content: str) -> None:

@@ -3,7 +3,7 @@ r"""The file format of a worker's spool: telemetry that no one has acknowledged 
 ::
 
     <rendezvous folder>/spool/<writer>-<number>.spool
-    header   "otel_ml spool 1\n"
+    header   "otel_ml spool <version>\n"; another version may add a space and which otel_ml it was
     frame    kind (1 byte) · points (u32) · length (u32) · CRC-32 of the payload (u32) · payload
              R  the encoded OTLP Resource of the writer, first in every file
              M  one ScopeMetrics, S  one ScopeSpans, L  one ScopeLogs: each with its protobuf tag, so that
@@ -15,6 +15,7 @@ A file may end inside a frame where its writer was killed; what is before is goo
 
 from __future__ import annotations
 
+import re
 import struct
 import time
 import zlib
@@ -22,8 +23,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from otel_ml.exceptions import WireError
 from otel_ml.wire.attributes import LEFT_FOR
 from otel_ml.wire.protobuf import field, key_values
+from otel_ml.wire.versions import SPOOL, require
 
 __all__ = [
     "FRAME",
@@ -40,7 +43,8 @@ __all__ = [
 
 Kind = Literal["R", "M", "S", "L"]
 
-HEADER = b"otel_ml spool 1\n"
+HEADER = b"otel_ml spool %d\n" % SPOOL
+_HEADER = re.compile(rb"otel_ml spool (\d{1,9})(?: ([\w.+!-]{1,100}))?\n")
 SUFFIX = ".spool"
 PATHS: dict[Kind, str] = {"M": "/v1/metrics", "S": "/v1/traces", "L": "/v1/logs"}
 """Where each kind is posted (OTLP/HTTP)."""
@@ -69,8 +73,14 @@ def encode_frame(frame: Frame) -> bytes:
 
 
 def read_spool(path: Path) -> Leftover:
-    """Read a spool file up to its first incomplete frame; a file without a resource holds nothing."""
-    frames = list(_frames(path.read_bytes()))
+    """Read a spool file up to its first incomplete frame; a file without a resource holds nothing.
+
+    Raises:
+        VersionError: newer code has written it.
+        WireError: it is no spool, or a damaged one.
+    """
+    content = path.read_bytes()
+    frames = list(_frames(content, _body(path, content)))
     if not frames or frames[0].kind != "R":
         return Leftover(b"", ())
     # By the kernel's clock, which wrote the file's time: a process' own may have been set since.
@@ -79,10 +89,18 @@ def read_spool(path: Path) -> Leftover:
     return Leftover(resource, tuple(frame for frame in frames if frame.kind in PATHS))
 
 
-def _frames(content: bytes) -> Iterator[Frame]:
-    if not content.startswith(HEADER):
-        return
-    position = len(HEADER)
+def _body(path: Path, content: bytes) -> int:
+    """Return where the frames of a spool begin: at its end where its writer was killed inside the header."""
+    header = _HEADER.match(content)
+    if header is not None:
+        require(path, int(header[1]), SPOOL, (header[2] or b"").decode("ascii", "replace"))
+        return header.end()
+    if not HEADER.startswith(content):
+        raise WireError(f"{str(path)!r} does not begin as a spool of otel_ml does.")
+    return len(content)
+
+
+def _frames(content: bytes, position: int) -> Iterator[Frame]:
     while position + FRAME.size <= len(content):
         kind, points, length, checksum = FRAME.unpack_from(content, position)
         position += FRAME.size

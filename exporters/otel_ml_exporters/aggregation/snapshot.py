@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from hashlib import blake2b
 from typing import Any
 
 import orjson
@@ -32,22 +31,20 @@ from otel_ml_exporters.aggregation.entries import (
 from otel_ml_exporters.aggregation.intervals import IntervalSet
 from otel_ml_exporters.aggregation.lanes import Unit
 from otel_ml_exporters.aggregation.observation import SeriesKey
+from otel_ml_exporters.aggregation.older_state import in_this_form
 from otel_ml_exporters.aggregation.parameters import Owner, Parameters
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.spans import SpanIntake
-from otel_ml_exporters.aggregation.streams import Stream, StreamKey, Streams
+from otel_ml_exporters.aggregation.streams import Stream, StreamKey, Streams, entry_of
 from otel_ml_exporters.aggregation.summaries import Summaries
 from otel_ml_exporters.aggregation.training import TrainingClock
+from otel_ml_exporters.json_text import plain_json
+from otel_ml_exporters.versions import RUN
 
 __all__ = ["Snapshot"]
 
-VERSION = 1
-
 _COMPARED = frozenset({"track", "lane", "findings", "run"})
 """Entries that are written where their bytes differ from the last ones."""
-
-
-_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
 class Snapshot:
@@ -69,19 +66,20 @@ class Snapshot:
         self._summaries = summaries
         self._spans = spans
         self._written: dict[str, bytes] = {}
+        self._put_into_form: dict[str, bytes | None] = {}
         self._recent_chunks: dict[int, int] = {}
 
     def changes(self) -> dict[str, bytes | None]:
         """Return the entries that changed since the last call."""
         run = self._run
-        out: dict[str, bytes | None] = {}
+        out, self._put_into_form = self._put_into_form, {}
         out.update(self._units())
-        out.update((f"who/{number}", _dump(who_entry(run.writers[number]))) for number in run.writers.described)
+        out.update((f"who/{number}", plain_json(who_entry(run.writers[number]))) for number in run.writers.described)
         out.update((f"writer/{n}", _dump_finite(writer_entry(run.writers[n]))) for n in run.writers.dirty)
         run.writers.described.clear()
         run.writers.dirty.clear()
         run.shapes.tidy()
-        out.update((f"shape/{shape.number}", _dump(shape.series)) for shape in run.shapes.fresh)
+        out.update((f"shape/{shape.number}", plain_json(shape.series)) for shape in run.shapes.fresh)
         out.update((f"shape/{number}", None) for number in run.shapes.gone)
         run.shapes.fresh, run.shapes.gone = [], []
         out.update((f"spans/{n}", _dump_finite(self._spans.seen[n].pairs())) for n in self._spans.changed)
@@ -90,13 +88,13 @@ class Snapshot:
         out.update(self._recent())
         if self._parameters.changed:
             self._parameters.changed = False
-            out["params"] = _dump([[list(path), *owner] for path, owner in self._parameters.owners.items()])
+            out["params"] = plain_json([[list(path), *owner] for path, owner in self._parameters.owners.items()])
         if self._summaries.changed:
             self._summaries.changed = False
-            out["summaries"] = _dump(self._summaries.state())
+            out["summaries"] = plain_json(self._summaries.state())
         if run.output.fresh_said:
             run.output.fresh_said = False
-            out["said"] = _dump(list(run.output.said))
+            out["said"] = plain_json(list(run.output.said))
         out.update(self._compared())
         return out
 
@@ -111,7 +109,7 @@ class Snapshot:
         yield from self._if_new("run", self._run_entry())
 
     def _if_new(self, key: str, value: object) -> Iterator[tuple[str, bytes]]:
-        data = _dump(value)
+        data = plain_json(value)
         if self._written.get(key) != data:
             self._written[key] = data
             yield key, data
@@ -119,7 +117,7 @@ class Snapshot:
     def _run_entry(self) -> dict[str, object]:
         run = self._run
         return {
-            "version": VERSION,
+            "version": RUN,
             "seq": run.output.seq,
             "clock": run.clock.state(),
             "now": run.now,
@@ -151,7 +149,7 @@ class Snapshot:
                 unit.rewritten, unit.chunks = False, 0
             if unit.stored < len(unit.pieces):
                 fresh.append(unit)
-            yield f"unit/{number}", _dump(unit_entry(lane, unit))
+            yield f"unit/{number}", plain_json(unit_entry(lane, unit))
         for unit, data in zip(fresh, encode_units([unit.pieces[unit.stored :] for unit in fresh]), strict=True):
             yield f"unit/{unit.number}/{unit.chunks}", data
             unit.stored, unit.chunks = len(unit.pieces), unit.chunks + 1
@@ -160,8 +158,7 @@ class Snapshot:
     def _changed_streams(self) -> Iterator[tuple[str, bytes | None]]:
         for key in self._streams.changed:
             stream = self._streams.known.get(key)
-            name = f"stream/{blake2b(repr(key).encode('utf-8', 'surrogatepass'), digest_size=12).hexdigest()}"
-            yield name, None if stream is None else _dump([key, stream])
+            yield entry_of(key), None if stream is None else plain_json([key, stream])
         self._streams.changed.clear()
 
     def _recent(self) -> Iterator[tuple[str, bytes | None]]:
@@ -175,9 +172,11 @@ class Snapshot:
             recent.fresh = []
 
     def restore(self, state: Mapping[str, bytes]) -> None:
-        """Read entries that an earlier engine wrote."""
+        """Read entries that an earlier engine wrote; those of a former version are all written again."""
         if "run" not in state:
             return
+        stored, state = state, in_this_form(state)
+        self._put_into_form = _difference(stored, state)
         entries: dict[str, dict[str, bytes]] = {}
         for key in sorted(state, key=_natural):
             kind, _, rest = key.partition("/")
@@ -255,16 +254,18 @@ class Snapshot:
         self._spans.delivered, self._spans.duplicates = entry["spans"]
 
 
-def _dump(value: object) -> bytes:
-    return _JSON.encode(value).encode("utf-8", "surrogatepass")
-
-
 def _dump_finite(value: object) -> bytes:
-    """Do as `_dump` does where every number is finite: each writer that was heard is encoded, a thousand a second."""
+    """Do as `plain_json` does where all is finite: each writer that was heard is encoded, a thousand a second."""
     try:
         return orjson.dumps(value, tuple)  # the only thing it does not know are named tuples
     except TypeError:  # a name that is no valid UTF-8
-        return _dump(value)
+        return plain_json(value)
+
+
+def _difference(stored: Mapping[str, bytes], wanted: Mapping[str, bytes]) -> dict[str, bytes | None]:
+    """Return what is to be written where `stored` is, so that it becomes `wanted`."""
+    keys = stored.keys() | wanted.keys()
+    return {key: wanted.get(key) for key in keys if stored.get(key) != wanted.get(key)}
 
 
 def _natural(key: str) -> list[tuple[int, int, str]]:

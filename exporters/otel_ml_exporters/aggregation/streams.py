@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +13,9 @@ from otel_ml_exporters.aggregation.fold import COUNT, M2, MAX, MIN, SUM
 from otel_ml_exporters.aggregation.observation import Attributes, Buckets, ForeignPoint
 from otel_ml_exporters.aggregation.quantiles import difference
 from otel_ml_exporters.aggregation.run_state import RunState
+from otel_ml_exporters.json_text import plain_json
 
-__all__ = ["Fresh", "Stream", "StreamKey", "Streams"]
+__all__ = ["Fresh", "Stream", "StreamKey", "Streams", "entry_of"]
 
 EXPIRY_CHECK_S = 60.0
 """Seconds from one search for idle streams to the next: it looks at all of them."""
@@ -26,10 +29,15 @@ MAX_METERS = 64
 
 
 class StreamKey(NamedTuple):
-    """What tells a stream from others; `writer` is the engine's number of it."""
+    """What tells a stream from others.
+
+    Attributes:
+        writer: the engine's number of it.
+        scope: None where the first version of the state did not tell it.
+    """
 
     writer: int
-    scope: str
+    scope: str | None
     metric: str
     attributes: Attributes
     axis: str | None
@@ -66,7 +74,7 @@ class Streams:
     def increase(self, writer: int, point: ForeignPoint) -> Fresh | None:
         """Return what a cumulative point adds; None where that is nothing, or not of this run."""
         key = key_of(writer, point)
-        before = self.known.get(key)
+        before = self._before(key)
         if before is not None and point.time_ns <= before.time_ns:
             return None
         if before is not None and _says_the_same(point, before):
@@ -85,7 +93,7 @@ class Streams:
         None where that is no news.
         """
         key = key_of(writer, point)
-        before = self.known.get(key)
+        before = self._before(key)
         if before is not None and _says_the_same(point, before):
             self._refresh(key, before)
             return None
@@ -105,9 +113,18 @@ class Streams:
         self.known[key] = stream
         self._note_scope(key)
 
+    def _before(self, key: StreamKey) -> Stream | None:
+        """Return the newest point of a stream; one of which the scope was not known is the first's that is heard."""
+        unscoped = key._replace(scope=None)
+        if unscoped in self.known:
+            self.known[key] = self.known[unscoped]
+            self.changed[key] = None
+            self._forget(unscoped)
+        return self.known.get(key)
+
     def _note_scope(self, key: StreamKey) -> None:
         scopes = self._scopes.setdefault(key.writer, {})
-        if len(scopes) < MAX_METERS:
+        if key.scope is not None and len(scopes) < MAX_METERS:
             scopes[key.scope] = None
 
     def forget_idle(self) -> None:
@@ -156,6 +173,11 @@ class Streams:
 def key_of(writer: int, point: ForeignPoint) -> StreamKey:
     """Return the stream of a point."""
     return StreamKey(writer, point.scope, point.metric, point.attributes, point.axis, point.step)
+
+
+def entry_of(key: Sequence[object]) -> str:
+    """Return the name of a stream's entry in the engine's state."""
+    return f"stream/{blake2b(plain_json(key), digest_size=12).hexdigest()}"
 
 
 def whole_of(point: ForeignPoint) -> Fresh:

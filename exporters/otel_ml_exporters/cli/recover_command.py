@@ -10,7 +10,7 @@ import click
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from otel_ml.config import Config, Endpoint
-from otel_ml.exceptions import ConfigError
+from otel_ml.exceptions import ConfigError, VersionError
 from otel_ml.explanation import explained
 from otel_ml_exporters.cli.figures import plural, thousands
 from otel_ml_exporters.cli.parameters import dir_option
@@ -93,7 +93,7 @@ def _finished(run: Unfinished, timeout: float, output: Screen) -> bool:
     """Finish a run on this host; say how it went. One that cannot be served must not keep the others from it."""
     try:
         done = _recovered(run, timeout, output)
-    except (ConfigError, StorageError) as error:
+    except (ConfigError, StorageError, VersionError) as error:
         output.line(f"  not done: {error}")
         return False
     if done.is_done:

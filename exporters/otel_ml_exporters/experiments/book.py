@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from otel_ml.exceptions import VersionError
 from otel_ml.explanation import explained
 from otel_ml.wire.rendezvous import kept_folder, path_part, run_folder
 from otel_ml_exporters.aggregation.observation import Writer
@@ -41,6 +42,7 @@ class RunBook:
         self._journal = journal
         self._runs: dict[str, ExperimentRun] = {}
         self._unnamed: set[str] = set()
+        self._held_back: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[ExperimentRun]:
         return iter(list(self._runs.values()))
@@ -56,10 +58,18 @@ class RunBook:
         """Whether all of these runs are open, or may be opened; any thread may ask."""
         return len(self._runs) < MAX_RUNS or all(experiment in self._runs for experiment in experiments)
 
+    def held_back(self, experiments: Iterable[str]) -> str:
+        """Return why a run of these is not taken: this version does not follow what has stored it; any thread may ask.
+
+        Its senders keep what they have, for a service that does.
+        """
+        return next((self._held_back[experiment] for experiment in experiments if experiment in self._held_back), "")
+
     def of(self, writer: Writer) -> ExperimentRun:
         """Return the run of `writer`, opening or creating it.
 
         Raises:
+            VersionError: another version has stored it, which this one cannot follow.
             StorageError: its files cannot be read.
         """
         run = self._runs.get(writer.experiment)
@@ -79,6 +89,8 @@ class RunBook:
         for mark in filter(Path.is_file, marks):
             try:
                 self._open(mark.read_text(encoding="utf-8"), mark.parent.parent).resume()
+            except VersionError as error:
+                _log.error("A run is left as it is: %s", error)
             except (StorageError, OSError) as error:
                 _log.error("%s", explained(f"A run is left as it is: {error}", "storage"))
 
@@ -107,13 +119,20 @@ class RunBook:
         # First: a disk that takes no more must not leave the run open, and locked, without being in the book.
         with storage_errors(folder):
             _write(folder / "state" / _OPEN, experiment)
-            run = ExperimentRun(experiment, folder, self._settings, self._telemetry, journal=self._journal)
+            run = self._run(experiment, folder)
         self._runs[experiment] = run
         if self._settings.served is not None:  # not before: another service may have had the run open
             self._settings.served.keep(folder / "state")
         with run.log.speaking():
             _log.info("Run %s: %s", experiment, folder)
         return run
+
+    def _run(self, experiment: str, folder: Path) -> ExperimentRun:
+        try:
+            return ExperimentRun(experiment, folder, self._settings, self._telemetry, journal=self._journal)
+        except VersionError as error:
+            self._held_back[experiment] = error.sentence
+            raise
 
     def _named(self, run: ExperimentRun, name: str) -> ExperimentRun:
         """Move a run to where its name belongs, as long as nothing of it is in any backend.

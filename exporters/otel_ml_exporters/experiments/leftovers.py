@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
+from otel_ml.exceptions import VersionError, WireError
 from otel_ml.explanation import explained
 from otel_ml.wire.spool import PATHS, SUFFIX, Frame, Kind, Leftover, read_spool, request_body
 from otel_ml_exporters.receiver.decode import Decoded, Signal
@@ -42,6 +43,7 @@ class LeftoverSpools:
         self._folder = folder
         self._take = take
         self._taken_in = taken_in
+        self._told: set[Path] = set()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name="otel-ml-spools", daemon=True)
 
@@ -85,7 +87,12 @@ class LeftoverSpools:
             for signal, body in requests_of(read_spool(path)):
                 self._take(signal, body).result(_STORED_S)
             path.unlink(missing_ok=True)
-        except UndecodableError as error:
+        except VersionError as error:
+            if path not in self._told:
+                self._told.add(path)
+                _log.error("%s", error)
+            return False
+        except (UndecodableError, WireError) as error:
             _log.error("%s", explained(f"The spool {path} is set aside: {error}", "damaged-file"))
             path.rename(path.with_suffix(".unreadable"))
             return False

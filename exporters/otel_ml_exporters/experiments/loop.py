@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from otel_ml.exceptions import VersionError
 from otel_ml.explanation import explained
 from otel_ml_exporters.aggregation.observation import Goodbye, Observation, Writer
 from otel_ml_exporters.experiments.book import RunBook
@@ -176,7 +177,7 @@ class EngineLoop:
                 run = self._runs.of(writer)
             except NoRoomError as error:
                 self._waiting.note(error)
-            except (StorageError, OSError) as error:
+            except (StorageError, VersionError, OSError) as error:
                 self._put_aside(number, decoded, writer.experiment, error)
                 return None
             else:
@@ -190,7 +191,7 @@ class EngineLoop:
             time.sleep(_IDLE_S)
 
     def _put_aside(self, number: int, decoded: Decoded, experiment: str, error: Exception) -> None:
-        """Keep a request that no run can take, out of the journal's way if there is room for it."""
+        """Keep a request that no run can take for the next start, out of the journal's way if there is room for it."""
         try:
             self._unreadable(number, decoded)
         except OSError as second:

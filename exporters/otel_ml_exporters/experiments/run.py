@@ -11,8 +11,10 @@ from pathlib import Path
 from otel_ml.explanation import explained
 from otel_ml.redaction import redacted
 from otel_ml.wire.attributes import TIME_AXIS
+from otel_ml.wire.versions import otherwise_stored
 from otel_ml_exporters.aggregation.engine import Engine
 from otel_ml_exporters.aggregation.observation import Observation
+from otel_ml_exporters.aggregation.older_state import version_of
 from otel_ml_exporters.aggregation.outcome import Outcome, Status
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.delivery.pipeline import Pipeline, PipelineStatus
@@ -28,6 +30,7 @@ from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import RunInfo, StepRecord
 from otel_ml_exporters.storage.outbox import Commit, Mark, Outbox
 from otel_ml_exporters.telemetry import Telemetry
+from otel_ml_exporters.versions import RUN
 
 __all__ = ["ExperimentRun", "RunSettings"]
 
@@ -70,6 +73,10 @@ class ExperimentRun:
         experiment: `ml.experiment.id`.
         folder: of the run.
         journal: identity of the journal that entry numbers belong to.
+
+    Raises:
+        VersionError: another version has stored it, which this one cannot follow.
+        StorageError: its files cannot be used.
 
     Attributes:
         told: notices that went to the process that prints them; the receiver's thread counts. None: it never asked.
@@ -117,11 +124,15 @@ class ExperimentRun:
         return LateFile(self.folder / "late.otlp", None if counted is None else int(counted), limit)
 
     def _restored(self) -> Engine:
-        """Return the engine as it was committed; a new one where that cannot be read."""
+        """Return the engine as it was committed; a new one where a disk has changed that."""
         settings = self._settings.engine
+        state: Mapping[str, bytes] = {}
         try:
-            return Engine(self.experiment, settings, self.outbox.state(), seq=self.outbox.base)
-        except Exception as error:  # noqa: BLE001 (whatever the disk made of it: the run goes on)
+            state = self.outbox.state()
+            return Engine(self.experiment, settings, state, seq=self.outbox.base)
+        except Exception as error:
+            if "run" in state and (version := version_of(state)) != RUN:
+                raise otherwise_stored(self.outbox.path, version, "cannot take that up") from error
             _log.exception("Run %s: the engine's state cannot be read: %s", self.experiment, error)
             self.outbox.forget_state()
         return Engine(self.experiment, settings, seq=self.outbox.base)

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml.redaction import HIDDEN, is_secret_name, redacted, redacted_values
+from otel_ml.wire.versions import own_version, require
 from otel_ml_exporters.config_file import REFERENCE, read_config_file, resolved_options
 from otel_ml_exporters.registry import split_name
+from otel_ml_exporters.versions import SERVED
 
 __all__ = ["Served", "served_as"]
 
@@ -54,9 +56,14 @@ class Served:
 
     @staticmethod
     def read(state: Path) -> Served | None:
-        """Return what is kept in a run's folder `state`; None where nothing is, or nothing that can be read."""
+        """Return what is kept in a run's folder `state`; None where nothing is, or nothing that can be read.
+
+        Raises:
+            VersionError: a newer otel_ml has written it, and this one cannot follow.
+        """
         try:
             found = json.loads((state / _FILE).read_text(encoding="utf-8"))
+            require(state / _FILE, int(found.get("version", 1)), SERVED, str(found.get("writer", "")))
             return Served(
                 exporters={str(name): dict(options) for name, options in found["exporters"].items()},
                 environ={str(name): str(value) for name, value in found["environ"].items()},
@@ -72,7 +79,8 @@ class Served:
         """Write it to a run's folder `state`. A disk that takes no more is no reason not to serve the run."""
         with suppress(OSError):
             fresh = state / f"{_FILE}.new"
-            fresh.write_text(json.dumps(asdict(self), indent=1, default=str), encoding="utf-8")
+            content = {"version": SERVED, "writer": own_version(), **asdict(self)}
+            fresh.write_text(json.dumps(content, indent=1, default=str), encoding="utf-8")
             fresh.replace(state / _FILE)
 
     def options(self, environ: Mapping[str, str], problems: list[str]) -> Mapping[str, Mapping[str, Any]]:

@@ -1,18 +1,28 @@
-"""Requests that were acknowledged and that no run can take: kept as files, up to a limit, for whoever repairs it."""
+"""Requests that were acknowledged and that no run can take: kept as files, up to a limit, for the next start."""
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from otel_ml_exporters.telemetry import Telemetry
 
-__all__ = ["UnreadableRequests"]
+__all__ = ["Kept", "UnreadableRequests"]
 
 _log = logging.getLogger(__name__)
 
 _MOST_BYTES = 2**30
+
+
+class Kept(NamedTuple):
+    """A request, and the file in which it is."""
+
+    path: Path
+    signal: str
+    body: bytes
 
 
 class UnreadableRequests:
@@ -41,3 +51,13 @@ class UnreadableRequests:
         path = self._folder / f"{number}-{signal}.otlp"
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(body)
+
+    def kept(self) -> Iterator[Kept]:
+        """Yield what is there, in the order in which it came; whoever has stored it removes the file."""
+        for path in sorted(self._folder.glob("*.otlp"), key=_number):
+            yield Kept(path, path.stem.partition("-")[2], path.read_bytes())
+
+
+def _number(path: Path) -> int:
+    number = path.stem.partition("-")[0]
+    return int(number) if number.isdecimal() else 0

@@ -38,6 +38,7 @@ class Admission:
         store: appends a request to the journal, and tells when it is on the disk.
         telemetry: counts what is refused and rejected.
         has_room: tells whether the runs of a request are known, or there is room for them.
+        held_back: tells why a run of a request is not taken now; "" where all are.
         limit: bytes of requests that are acknowledged, or about to be, and not decided.
     """
 
@@ -47,9 +48,11 @@ class Admission:
         telemetry: Telemetry,
         limit: int = 256 * 2**20,
         has_room: Callable[[Iterable[str]], bool] = lambda experiments: True,
+        held_back: Callable[[Iterable[str]], str] = lambda experiments: "",
     ) -> None:
         self._store = store
         self._has_room = has_room
+        self._held_back = held_back
         self._telemetry = telemetry
         self._limit = limit
         self._decoder = Decoder()
@@ -68,6 +71,9 @@ class Admission:
             self._telemetry.count("refused", reason="overloaded")
             raise OverloadedError("The service is behind with its work. Send the same request again later.")
         decoded = self._decoder.json(signal, body) if json else self._decoder.protobuf(signal, body)
+        if why := self._held_back(decoded.observations):
+            self._telemetry.count("refused", reason="run of another version")
+            raise OverloadedError(why)
         if not self._has_room(decoded.observations):
             self._telemetry.count("refused", reason="too many runs")
             raise OverloadedError("The service has as many open runs as it may. Send again when one of them has ended.")

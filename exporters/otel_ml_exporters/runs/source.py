@@ -7,7 +7,6 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from otel_ml_exporters.records import Record
 from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.runs.follow import UNDECODABLE, Follower, with_own_file
 from otel_ml_exporters.storage.codec import decode
+from otel_ml_exporters.storage.database import opened_to_read
 
 __all__ = [
     "ExporterMark",
@@ -91,7 +91,7 @@ def is_live(run: RunFolder) -> bool:
     if not run.database.exists() or not _log_of(run.database).exists():
         return False  # a service has the log as long as it has the run
     try:
-        with _opened(run.database) as connection:
+        with opened_to_read(run.database) as connection:
             connection.execute("SELECT 1 FROM records LIMIT 1").fetchone()
     except sqlite3.DatabaseError as error:  # also one that a kill or a disk has left damaged: nobody has that open
         return any(word in str(error) for word in _LOCKED)
@@ -120,7 +120,7 @@ def facts(run: RunFolder) -> Facts | None:
     if not run.database.exists() or is_live(run):
         return None
     try:
-        with _opened(run.database) as connection:
+        with opened_to_read(run.database) as connection:
             return _facts(connection.execute)
     except (sqlite3.DatabaseError, *UNDECODABLE):
         return None
@@ -144,7 +144,7 @@ def identity_of(journal: Path) -> str:
     if not journal.exists():
         return ""
     try:
-        with _opened(journal) as connection:
+        with opened_to_read(journal) as connection:
             return "".join(row[0] for row in connection.execute("SELECT name FROM identity"))
     except sqlite3.DatabaseError:
         return ""
@@ -155,7 +155,7 @@ def requests_after(journal: Path, number: int) -> int:
     if not journal.exists():
         return 0
     try:
-        with _opened(journal) as connection:
+        with opened_to_read(journal) as connection:
             return int(connection.execute("SELECT COUNT(*) FROM journal WHERE id > ?", (number,)).fetchone()[0])
     except sqlite3.DatabaseError:
         return 0
@@ -189,23 +189,13 @@ def _kept(run: RunFolder) -> Iterator[Record]:
 
 def _from_database(path: Path) -> Iterator[Record]:
     try:
-        with _opened(path) as connection:
+        with opened_to_read(path) as connection:
             rows = connection.execute("SELECT kind, record, media FROM records ORDER BY seq")
             yield from (with_own_file(decode(row), path.parent.parent) for row in rows)
     except (sqlite3.DatabaseError, *UNDECODABLE) as error:
         raise RunUnreadableError(
             f"{str(path)!r} cannot be read ({error}). If the run was not finished, `otel-ml recover` saves what it can."
         ) from error
-
-
-def _opened(path: Path) -> closing[sqlite3.Connection]:
-    """Open a database for reading only; closed at the end of the block.
-
-    One that was closed in order (no log beside it) is opened as immutable: SQLite would else leave a new log behind,
-    and looking at a run must not make it look newer.
-    """
-    how = "mode=ro" if _log_of(path).exists() else "immutable=1"
-    return closing(sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True, timeout=0))
 
 
 def _log_of(path: Path) -> Path:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from otel_ml.exceptions import VersionError, WireError
 from otel_ml.wire.attributes import EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME
 from otel_ml.wire.rendezvous import Home, Rendezvous, rendezvous_of, run_folder
 from otel_ml.wire.spool import SUFFIX, read_spool
@@ -116,7 +118,7 @@ def _of_spools(base: Path) -> Iterator[Unfinished]:
         spools = sorted(folder.glob(f"*{SUFFIX}"))
         if not spools:
             continue
-        resource = _attributes(read_spool(spools[0]).resource)
+        resource = _attributes(_resource(spools))
         if EXPERIMENT_ID in resource:
             run_id, experiment = resource[EXPERIMENT_ID], resource.get(EXPERIMENT_NAME, "default")
             home = _home(Rendezvous(folder.parent))
@@ -129,9 +131,17 @@ def _of_spools(base: Path) -> Iterator[Unfinished]:
             yield Unfinished(run_id, experiment, name, where, len(spools), has_folder, exporters, of_serve)
 
 
+def _resource(spools: Sequence[Path]) -> bytes:
+    """Return what one of the spools says of its writer; empty where none can be read."""
+    for spool in spools:
+        with suppress(VersionError, WireError, FileNotFoundError):
+            return read_spool(spool).resource
+    return b""
+
+
 def _is_of_serve(run: RunFolder, base: Path, rendezvous: Rendezvous) -> bool:
     """Whether `otel-ml serve` recorded a run, by what it has open, and else by whose journal the run knows last."""
-    if rendezvous.read_home() is not None or not (base / ".service").is_dir() or not run.is_run():
+    if _said_home(rendezvous) is not None or not (base / ".service").is_dir() or not run.is_run():
         return False
     if is_live(run):
         return True
@@ -139,13 +149,21 @@ def _is_of_serve(run: RunFolder, base: Path, rendezvous: Rendezvous) -> bool:
     if own and known is not None and known.journal:
         return known.journal != own
     # A job's own service makes its journal first; where that is elsewhere, it has kept how it serves the run.
-    served = Served.read(run.database.parent)
+    served = None
+    with suppress(VersionError):
+        served = Served.read(run.database.parent)
     return not own and (served is None or served.is_of_serve)
+
+
+def _said_home(rendezvous: Rendezvous) -> Home | None:
+    with suppress(VersionError):
+        return rendezvous.read_home()
+    return None
 
 
 def _home(rendezvous: Rendezvous) -> Home | None:
     """Return where the run was written; None where no service was announced, or its folder is gone."""
-    home = rendezvous.read_home()
+    home = _said_home(rendezvous)
     return home if home is not None and Path(home.run_dir).is_dir() else None
 
 
@@ -158,6 +176,9 @@ def _attributes(resource: bytes) -> Mapping[str, str]:
 
 
 def _is_served(run: Unfinished) -> bool:
-    service = run.rendezvous.read_service()
+    try:
+        service = run.rendezvous.read_service()
+    except VersionError:
+        return False  # who goes on with it is told
     is_announced = service is not None and is_running(service.pid)
     return is_announced or is_live(run.folder)

@@ -1,4 +1,4 @@
-"""Open a SQLite file the way everything durable of the service is opened: private, exclusive, synced."""
+"""Open a SQLite file as everything durable of the service is opened: private, exclusive, synced, of a known form."""
 
 from __future__ import annotations
 
@@ -6,20 +6,27 @@ import errno
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from otel_ml.exceptions import OtelMLError
+from otel_ml.wire.versions import own_version, require
 
 __all__ = [
     "DamagedError",
+    "Form",
     "NoRoomError",
     "StorageError",
     "delete",
     "insert",
+    "is_signed",
     "open_database",
+    "opened_to_read",
     "private_folder",
+    "require_known",
+    "sign",
     "storage_errors",
 ]
 
@@ -38,6 +45,19 @@ class DamagedError(StorageError):
 
 class NoRoomError(StorageError):
     """The disk takes nothing at the moment: it is full, over its quota, or read-only. Later it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a file holds.
+
+    Attributes:
+        version: goes up with every change of the tables, or of what is in them.
+        schema: statements that create what is missing.
+    """
+
+    version: int
+    schema: str
 
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
@@ -60,8 +80,10 @@ def private_folder(path: Path) -> Path:
     return path
 
 
-def open_database(path: Path, schema: str, patience_s: float = 0.0) -> sqlite3.Connection:
-    """Open `path`, creating it (mode 0600) with `schema`, for this process alone.
+def open_database(path: Path, form: Form, patience_s: float = 0.0) -> sqlite3.Connection:
+    """Open `path`, creating it (mode 0600), for this process alone.
+
+    A new file has the form `form`; one of an older form is to be signed by whoever has put it into this one.
 
     `synchronous=FULL`: a commit is on the disk when it returns, because an acknowledgement follows it.
     `locking_mode=EXCLUSIVE`: two services can never write one file, and WAL needs no shared memory.
@@ -70,7 +92,7 @@ def open_database(path: Path, schema: str, patience_s: float = 0.0) -> sqlite3.C
 
     Args:
         path: of the file.
-        schema: statements that create what is missing.
+        form: `require_known` has found it, or an older one.
         patience_s: seconds to wait for another process to close the file.
 
     Raises:
@@ -86,13 +108,83 @@ def open_database(path: Path, schema: str, patience_s: float = 0.0) -> sqlite3.C
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("PRAGMA cache_size=-16384")
             connection.execute("BEGIN IMMEDIATE")
-            for statement in filter(None, (part.strip() for part in schema.split(";"))):
+            is_new = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
+            for statement in filter(None, (part.strip() for part in form.schema.split(";"))):
                 connection.execute(statement)
+            if is_new:
+                sign(connection, form)
             connection.execute("COMMIT")
         except BaseException:
             connection.close()
             raise
     return connection
+
+
+def require_known(path: Path, form: Form, patience_s: float = 0.0) -> None:
+    """Do nothing where a file has a form that this code reads; its bytes stay as they are in any case.
+
+    One of which that cannot be told, as it is damaged, is left to who opens it.
+
+    Args:
+        path: of the file, which need not be there.
+        form: the newest form that is known.
+        patience_s: seconds to wait for another process to close the file.
+
+    Raises:
+        VersionError: newer code has written it.
+        StorageError: it is in use by another process.
+    """
+    if not path.exists():
+        return
+    with storage_errors(path):
+        try:
+            with opened_to_read(path, patience_s) as connection:
+                found, writer = _signed(connection)
+        except sqlite3.DatabaseError as error:
+            if _is_locked(str(error)):
+                raise
+            return
+    require(path, found, form.version, writer)
+
+
+def _signed(connection: sqlite3.Connection) -> tuple[int, str]:
+    """Return the version of a file's form, 1 where none is said, and of the otel_ml that brought it."""
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if not version:
+        return 1, ""
+    return version, str(connection.execute("SELECT version FROM writer").fetchone()[0])
+
+
+def is_signed(connection: sqlite3.Connection, form: Form) -> bool:
+    """Whether the file says that it has this form."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0]) == form.version
+
+
+def sign(connection: sqlite3.Connection, form: Form) -> None:
+    """Note that the file has this form, and which otel_ml has brought it there; belongs into a transaction."""
+    connection.execute("CREATE TABLE IF NOT EXISTS writer (version TEXT NOT NULL)")
+    connection.execute("DELETE FROM writer")
+    connection.execute("INSERT INTO writer VALUES (?)", (own_version(),))
+    connection.execute(f"PRAGMA user_version = {form.version:d}")
+
+
+@contextmanager
+def opened_to_read(path: Path, patience_s: float = 0.0) -> Iterator[sqlite3.Connection]:
+    """Open a database for reading only; closed at the end of the block, and everything as it was before.
+
+    One that was closed in order (no log beside it) is opened as immutable: SQLite would else leave a new log behind,
+    and looking at a run must not make it look newer.
+    """
+    log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
+    how = "mode=ro" if log.exists() else "immutable=1"
+    had_index = index.exists()
+    try:
+        address = f"{path.resolve().as_uri()}?{how}"
+        with closing(sqlite3.connect(address, uri=True, timeout=patience_s)) as connection:
+            yield connection
+    finally:
+        if not had_index:
+            index.unlink(missing_ok=True)  # of the log; SQLite leaves it to whoever writes
 
 
 _ROWS, _BYTES = 32, 2**20
@@ -166,13 +258,17 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 def _operational(path: Path, text: str) -> StorageError:
-    if "locked" in text or "busy" in text:
+    if _is_locked(text):
         return StorageError(
             f"{str(path)!r} is in use by another otel_ml service. Stop that one, or choose another OTEL_ML_DIR."
         )
     if "full" in text or "readonly" in text:
         return NoRoomError(_no_room(path, "No space left" if "full" in text else "it is read-only"))
     return StorageError(f"Cannot use {str(path)!r}: {text}. Check the disk and the permissions.")
+
+
+def _is_locked(text: str) -> bool:
+    return "locked" in text or "busy" in text
 
 
 def _no_room(path: Path, reason: str) -> str:

@@ -14,8 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from otel_ml_exporters.storage.database import DamagedError, StorageError, insert, open_database, storage_errors
+from otel_ml_exporters.storage.database import (
+    DamagedError,
+    Form,
+    StorageError,
+    insert,
+    is_signed,
+    open_database,
+    require_known,
+    sign,
+    storage_errors,
+)
 from otel_ml_exporters.storage.salvage import highest, is_suspect, newest_aside, readable, rebuilt, suspect
+from otel_ml_exporters.versions import JOURNAL
 
 __all__ = ["Done", "Entry", "Journal"]
 
@@ -24,10 +35,13 @@ T = TypeVar("T")
 Done = Callable[[int | StorageError], None]
 """Told the id of an entry that is on the disk, or why it is not there."""
 
-_SCHEMA = """
+_FORM = Form(
+    JOURNAL,
+    """
 CREATE TABLE IF NOT EXISTS journal (id INTEGER PRIMARY KEY AUTOINCREMENT, signal TEXT NOT NULL, body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS identity (name TEXT NOT NULL)
-"""
+""",
+)
 # AUTOINCREMENT: an id must not come back after the table was emptied, runs remember the last one they consumed.
 
 _GROUP = 512
@@ -59,6 +73,10 @@ class Journal(Generic[T]):
         committed: called on the journal's thread after each commit, with (id, payload) in order.
         patience_s: seconds to wait for a predecessor that is just stopping.
 
+    Raises:
+        VersionError: newer code has written it.
+        StorageError: it cannot be used.
+
     Attributes:
         damage: what to tell a person about a file that could not be read as a whole, or "".
     """
@@ -70,14 +88,15 @@ class Journal(Generic[T]):
         self._committed = committed
         self.damage = ""
         self._leftover: Sequence[Entry] = ()
+        require_known(path, _FORM, patience_s)
         is_damaged = is_suspect(path)
         if is_damaged:
-            rebuilt(path, _SCHEMA, _take_over)
+            rebuilt(path, _FORM, _take_over)
         try:
             self._open(patience_s)
         except DamagedError:
             is_damaged = True
-            rebuilt(path, _SCHEMA, _take_over)
+            rebuilt(path, _FORM, _take_over)
             self._open(patience_s)
         if is_damaged:
             self.damage = (
@@ -129,10 +148,12 @@ class Journal(Generic[T]):
         self._connection.close()
 
     def _open(self, patience_s: float) -> None:
-        self._connection = open_database(self._path, _SCHEMA, patience_s)
+        self._connection = open_database(self._path, _FORM, patience_s)
         try:
             self.identity = self._read_identity()
             with storage_errors(self._path):
+                if not is_signed(self._connection, _FORM):
+                    sign(self._connection, _FORM)
                 rows = self._connection.execute("SELECT id, signal, body FROM journal ORDER BY id").fetchall()
         except BaseException:
             self._connection.close()

@@ -20,27 +20,35 @@ from otel_ml_exporters.records import Record
 from otel_ml_exporters.storage.codec import Row, decode, encode
 from otel_ml_exporters.storage.database import (
     DamagedError,
+    Form,
     StorageError,
     delete,
     insert,
+    is_signed,
     open_database,
+    require_known,
+    sign,
     storage_errors,
 )
 from otel_ml_exporters.storage.remains import BASE, Remains, number_anew, take_over
 from otel_ml_exporters.storage.salvage import is_suspect, newest_aside, rebuilt, suspect
 from otel_ml_exporters.storage.seal import sealed, unsealed
+from otel_ml_exporters.versions import RUN
 
 __all__ = ["Commit", "Mark", "Outbox"]
 
 _log = logging.getLogger(__name__)
 
-_SCHEMA = """
+_FORM = Form(
+    RUN,
+    """
 CREATE TABLE IF NOT EXISTS records (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, record TEXT NOT NULL, media BLOB);
 CREATE TABLE IF NOT EXISTS engine (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS exporters (name TEXT PRIMARY KEY, seq INTEGER NOT NULL, lost TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS notices (id INTEGER PRIMARY KEY, sentence TEXT NOT NULL UNIQUE);
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)
-"""
+""",
+)
 
 MAX_NOTICES = 10_000
 """Sentences kept of a run; what more is said is in the log."""
@@ -83,12 +91,16 @@ class Commit:
 class Outbox:
     """`run.db` of one run.
 
+    Raises:
+        VersionError: newer code has written it.
+        StorageError: it cannot be used.
+
     Attributes:
         damage: what to tell a person about a file that could not be read as a whole, or "".
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self.damage = ""
         # Guards the connection: the engine's thread writes through it, exporters' threads read through it
         # (the file is locked exclusively, so there is only one).
@@ -96,21 +108,22 @@ class Outbox:
         self._recent: deque[tuple[Record, int]] = deque()
         self._recent_bytes = 0
         self._listeners: dict[str, Callable[[], None]] = {}
+        require_known(path, _FORM)
         is_damaged = is_suspect(path)
-        remains = rebuilt(path, _SCHEMA, take_over) if is_damaged else None
+        remains = rebuilt(path, _FORM, take_over) if is_damaged else None
         try:
             self._open()
         except DamagedError:
             is_damaged = True
-            remains = rebuilt(path, _SCHEMA, take_over)
+            remains = rebuilt(path, _FORM, take_over)
             self._open()
         if is_damaged:
             self._note_damage(remains)
 
     def _open(self) -> None:
-        self._connection = open_database(self._path, _SCHEMA)
+        self._connection = open_database(self.path, _FORM)
         try:
-            with storage_errors(self._path):
+            with storage_errors(self.path):
                 self._load()
         except BaseException:
             self._connection.close()
@@ -120,8 +133,8 @@ class Outbox:
         records = "what could be read is taken over" if remains is None else f"{remains.records} records could be read"
         if remains is not None and remains.missing:
             records += f", {remains.missing} that an exporter had not written could not"
-        aside = newest_aside(self._path)
-        self.damage = f"{self._path.name} was damaged: {records}. The damaged file is kept: {aside}."
+        aside = newest_aside(self.path)
+        self.damage = f"{self.path.name} was damaged: {records}. The damaged file is kept: {aside}."
         if not self.state():
             self._note_lost_state()
 
@@ -139,7 +152,7 @@ class Outbox:
         self._note_lost_state()
 
     def _note_lost_state(self) -> None:
-        found = self.damage or f"{self._path.name} was damaged."
+        found = self.damage or f"{self.path.name} was damaged."
         self.damage = (
             f"{found} What was open and what had arrived is not known any more: "
             f"open steps begin anew with what comes, and records are numbered from {self.base + 1} on."
@@ -147,6 +160,7 @@ class Outbox:
 
     def _load(self) -> None:
         query = self._connection.execute
+        self._is_signed = is_signed(self._connection, _FORM)
         self.last_seq = int(query("SELECT COALESCE(MAX(seq), 0) FROM records").fetchone()[0])
         self.first_seq = int(query("SELECT COALESCE(MIN(seq), 1) FROM records").fetchone()[0])
         self.notices: list[str] = [row[0] for row in query("SELECT sentence FROM notices ORDER BY id")]
@@ -215,6 +229,9 @@ class Outbox:
             connection.executemany("INSERT OR REPLACE INTO exporters VALUES (?, ?, ?)", marks)
             connection.executemany("INSERT INTO notices (sentence) VALUES (?)", [(text,) for text in notices])
             connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", list(facts.items()))
+            if not self._is_signed:
+                sign(connection, _FORM)
+        self._is_signed = True
         self.notices.extend(notices)
         self.facts.update(facts)
         self._publish(commit.records, rows)
@@ -306,10 +323,10 @@ class Outbox:
     @contextmanager
     def _using(self) -> Iterator[sqlite3.Connection]:
         try:
-            with self._lock, storage_errors(self._path):
+            with self._lock, storage_errors(self.path):
                 yield self._connection
         except DamagedError:
-            suspect(self._path)
+            suspect(self.path)
             raise
 
 

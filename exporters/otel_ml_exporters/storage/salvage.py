@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from otel_ml_exporters.storage.database import open_database, storage_errors
+from otel_ml_exporters.storage.database import Form, open_database, storage_errors
 
 __all__ = ["highest", "is_suspect", "newest_aside", "readable", "rebuilt", "suspect"]
 
@@ -37,12 +37,12 @@ def is_suspect(path: Path) -> bool:
     return _mark(path).exists()
 
 
-def rebuilt(path: Path, schema: str, copy: Callable[[sqlite3.Connection | None, sqlite3.Connection], T]) -> T | None:
+def rebuilt(path: Path, form: Form, copy: Callable[[sqlite3.Connection | None, sqlite3.Connection], T]) -> T | None:
     """Put a new database in the place of a damaged one, which is kept beside it as `….damaged-<n>`.
 
     Args:
         path: of the database.
-        schema: of the new one.
+        form: of the new one.
         copy: fills the new connection from the damaged one, None where that is no database at all.
 
     Returns:
@@ -58,7 +58,7 @@ def rebuilt(path: Path, schema: str, copy: Callable[[sqlite3.Connection | None, 
         if path.exists():
             for leftover in _files(fresh):
                 leftover.unlink(missing_ok=True)
-            with closing(open_database(fresh, schema)) as new, closing(sqlite3.connect(path)) as old:
+            with closing(open_database(fresh, form)) as new, closing(sqlite3.connect(path)) as old:
                 new.execute("BEGIN")
                 result = copy(old if _is_database(old) else None, new)
                 new.execute("COMMIT")

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from otel_ml.wire.versions import require
+
 __all__ = ["Mark", "RunFile", "framed"]
 
 _BLOCK = 32_768
@@ -22,6 +24,9 @@ _FRAME = struct.Struct("<IHB")  # checksum, length, type
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _TYPES = {(True, True): _FULL, (True, False): _FIRST, (False, False): _MIDDLE, (False, True): _LAST}
 _SEED = {kind: zlib.crc32(bytes([kind])) for kind in _TYPES.values()}
+
+_FORM = 1
+"""Of the mark beside the file; another one is to be written to it as `form`."""
 
 HEADER = struct.pack("<4sHB", b":SWL", 0xE1D6, 2)
 
@@ -100,7 +105,9 @@ class RunFile:
 
     def _read_mark(self) -> Mark:
         try:
-            return Mark(**json.loads(self._mark_path.read_text(encoding="utf-8")))
+            saved = json.loads(self._mark_path.read_text(encoding="utf-8"))
+            require(self._mark_path, saved.pop("form", _FORM), _FORM)
+            return Mark(**saved)
         except (FileNotFoundError, ValueError, TypeError):
             return Mark()
 

@@ -6,7 +6,13 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from otel_ml.wire.versions import require
+
 __all__ = ["Notes"]
+
+
+_FORM = 1
+"""Of the file; another one is to be written to it as `form`."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +35,15 @@ class Notes:
 
     @classmethod
     def load(cls, path: Path) -> Notes:
-        """Return what was saved, or empty notes."""
+        """Return what was saved, or empty notes.
+
+        Raises:
+            VersionError: a newer otel_ml has saved it.
+        """
         if not path.exists():
             return cls()
         saved = json.loads(path.read_text(encoding="utf-8"))
+        require(path, saved.pop("form", _FORM), _FORM)
         saved["end"] = tuple(saved["end"]) if saved["end"] else None
         return cls(**saved)
 

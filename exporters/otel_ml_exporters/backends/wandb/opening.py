@@ -14,6 +14,7 @@ from typing import Any
 
 from otel_ml.exceptions import ConfigError, MissingDependencyError
 from otel_ml.explanation import explained
+from otel_ml.wire.versions import require
 from otel_ml_exporters.backends.wandb import transaction_log
 from otel_ml_exporters.backends.wandb.connection import Decision, decide
 from otel_ml_exporters.backends.wandb.errors import service_is_gone
@@ -25,6 +26,8 @@ __all__ = ["OpenRun", "Options", "load_wandb", "open_run", "tags_of"]
 
 _MAX_TAG = 64
 _SECOND_POLL = 0.05
+_FORM = 1
+"""Of `last.json`; another one is to be written to it as `form`."""
 # Lean: the service is not the training process, so its console, git, machine and packages say nothing about the run.
 _SETTINGS = {
     "console": "off",
@@ -213,6 +216,7 @@ def _stored_offline(log: Path, memory: Path, before: str | None) -> int | None:
     if not memory.exists():
         return newest if found else None
     last = json.loads(memory.read_text())
+    require(memory, last.get("form", _FORM), _FORM)
     if Path(last["log"]) not in earlier:
         return None  # uploaded and removed: the pipeline's own mark counts
     # Its log may have no row, though it was given some: `wandb-core` writes them 0.2 s later, if it lives for so long.

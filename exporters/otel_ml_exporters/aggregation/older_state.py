@@ -1,0 +1,67 @@
+"""An engine's memory as former versions wrote it, put into the form of this one (ADR 0030).
+
+Each function takes a state from one version to the next; a change of the form adds one, and none is ever changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from otel_ml_exporters.aggregation.streams import entry_of
+from otel_ml_exporters.json_text import plain_json
+from otel_ml_exporters.versions import RUN
+
+__all__ = ["in_this_form", "version_of"]
+
+State = Mapping[str, bytes]
+
+_PLAIN, _BOOT_NS = 5, 20
+"""Places in the entry of a writer, and in the list of its plain values."""
+
+_STREAM_KEY, _WITHOUT_SCOPE = 0, 5
+"""Place in the entry of a stream, and how long its key was before streams had a scope."""
+
+
+def version_of(state: State) -> int:
+    """Return the version of the form in which a state was written."""
+    return int(json.loads(state["run"])["version"])
+
+
+def in_this_form(state: State) -> State:
+    """Return a state of any former version as this one would have written it."""
+    for version in range(version_of(state), RUN):
+        state = dict(_NEXT[version](state))
+    return state
+
+
+def _from_1(state: State) -> Iterator[tuple[str, bytes]]:
+    """Take the forms that were written before they had versions."""
+    for key, data in state.items():
+        kind = key.partition("/")[0]
+        if kind == "run":
+            yield key, plain_json({**json.loads(data), "version": 2})
+        elif kind == "writer":
+            yield key, plain_json(_with_boot_time(json.loads(data)))
+        elif kind == "stream":
+            yield _with_scope(json.loads(data))
+        else:
+            yield key, data
+
+
+def _with_boot_time(entry: list[Any]) -> list[Any]:
+    if len(entry[_PLAIN]) == _BOOT_NS:
+        entry[_PLAIN].append(0)
+    return entry
+
+
+def _with_scope(entry: list[Any]) -> tuple[str, bytes]:
+    """Return the entry of a stream under its name, which was made of how Python shows its key."""
+    writer, *rest = entry[_STREAM_KEY]
+    if len(entry[_STREAM_KEY]) == _WITHOUT_SCOPE:
+        entry[_STREAM_KEY] = [writer, None, *rest]
+    return entry_of(entry[_STREAM_KEY]), plain_json(entry)
+
+
+_NEXT: Mapping[int, Callable[[State], Iterator[tuple[str, bytes]]]] = {1: _from_1}

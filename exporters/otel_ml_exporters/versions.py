@@ -1,0 +1,17 @@
+"""Versions of what the service stores: each goes up whenever its form changes (ADR 0030, `tests/upgrade`).
+
+1 of `run.db` is whatever was written before versions were: the forms of three days.
+"""
+
+from __future__ import annotations
+
+__all__ = ["JOURNAL", "RUN", "SERVED"]
+
+JOURNAL = 1
+"""Of `journal.db`: its tables. What they hold is OTLP."""
+
+RUN = 2
+"""Of `run.db`: its tables, the records in them (`storage/codec.py`), the engine's state (`aggregation/snapshot.py`)."""
+
+SERVED = 1
+"""Of `served.json` (`experiments/served.py`)."""
