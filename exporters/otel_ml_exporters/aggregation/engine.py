@@ -65,6 +65,7 @@ class Engine:
     ) -> None:
         self._run = RunState(experiment, settings)
         self._run.output.seq = seq
+        self._run.writers.begins_anew = not state and seq > 0
         self._steps = Steps(self._run)
         self._room = Room(self._run)
         self._foreign = Foreign(self._run, self._steps, self._room)

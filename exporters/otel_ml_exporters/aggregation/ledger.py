@@ -6,6 +6,7 @@ nothing with a lower number is waited for any more: until then what has not arri
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, NamedTuple
 
 from otel_ml_exporters.aggregation.observation import Totals
@@ -44,11 +45,13 @@ class Ledger:
         floor: up to here everything is in `before` and `since`.
         place: where the writer was when it said `said`.
         steps: axis, and the first and last step between which something is missing.
+        begins_anew: what arrived earlier is not known: all of it is taken to have, up to the first totals.
     """
 
-    __slots__ = ("ahead", "before", "floor", "place", "said", "said_ahead", "since", "steps")
+    __slots__ = ("ahead", "before", "begins_anew", "floor", "place", "said", "said_ahead", "since", "steps")
 
-    def __init__(self) -> None:
+    def __init__(self, *, begins_anew: bool = False) -> None:
+        self.begins_anew = begins_anew
         self.said: tuple[int, Totals] = (0, Totals(0, 0, 0, 0))
         self.before = self.since = NOTHING
         self.ahead: dict[int, Amount] = {}
@@ -108,22 +111,24 @@ class Ledger:
         Args:
             at_end: nor is what was sent before the newest totals that arrived.
         """
-        if not at_end or not self.said_ahead:
-            return _difference(self.said[1], self.before)
-        newest = max(self.said_ahead)
-        arrived = sum((amount for seq, amount in self.ahead.items() if seq < newest), self.before + self.since)
-        return _difference(self.said_ahead[newest][0], arrived)
+        if at_end and self.said_ahead:
+            settled = copy(self)
+            settled.ahead, settled.said_ahead = {**self.ahead}, {**self.said_ahead}
+            settled.settle(max(self.said_ahead))
+            return settled.missing(at_end=False)
+        return _difference(self.said[1], self.before)
 
     def state(self) -> list[object]:
         """Return plain data for `restore`."""
         ahead = [[seq, *amount] for seq, amount in self.ahead.items()]
         said_ahead = [[seq, [*totals], place] for seq, (totals, place) in self.said_ahead.items()]
         seq, totals = self.said
-        return [seq, [*totals], [*self.before], [*self.since], ahead, said_ahead, self.floor, self.place, self.steps]
+        arrived = [[*self.before], [*self.since], ahead]
+        return [seq, [*totals], *arrived, said_ahead, self.floor, self.place, self.steps, self.begins_anew]
 
     def restore(self, state: list[Any]) -> None:
         """Continue from what `state()` returned."""
-        seq, totals, before, since, ahead, said_ahead, self.floor, place, steps = state
+        seq, totals, before, since, ahead, said_ahead, self.floor, place, steps, self.begins_anew = state
         self.said = seq, Totals(*totals)
         self.before, self.since = Amount(*before), Amount(*since)
         self.ahead = {number: Amount(*amount) for number, *amount in ahead}
@@ -138,6 +143,8 @@ class Ledger:
         was_missing = self.missing(at_end=False)
         self.said = seq, totals
         self.before, self.since = self.before + self.since, NOTHING
+        if self.begins_anew:
+            self.before, self.begins_anew = _everything(totals), False
         if place is not None and self.missing(at_end=False).points > was_missing.points:
             self._note_steps(place)
         self.place = place or self.place
@@ -148,6 +155,10 @@ class Ledger:
         if self.steps is not None and self.steps[0] == axis:
             first, last = min(first, self.steps[1]), max(last, self.steps[2])
         self.steps = axis, min(first, last), max(first, last)
+
+
+def _everything(totals: Totals) -> Amount:
+    return Amount(totals.points, totals.points if totals.values is None else totals.values, totals.events or 0)
 
 
 def _difference(totals: Totals, arrived: Amount) -> Amount:

@@ -17,8 +17,11 @@ __all__ = ["in_this_form", "version_of"]
 
 State = Mapping[str, bytes]
 
-_PLAIN, _BOOT_NS = 5, 20
-"""Places in the entry of a writer, and in the list of its plain values."""
+_GOODBYE, _PLAIN = 2, 5
+"""Places in the entry of a writer."""
+
+_FLOOR, _BOOT_NS = 1, 20
+"""Places in the list of its plain values."""
 
 _STREAM_KEY, _WITHOUT_SCOPE = 0, 5
 """Place in the entry of a stream, and how long its key was before streams had a scope."""
@@ -64,4 +67,23 @@ def _with_scope(entry: list[Any]) -> tuple[str, bytes]:
     return entry_of(entry[_STREAM_KEY]), plain_json(entry)
 
 
-_NEXT: Mapping[int, Callable[[State], Iterator[tuple[str, bytes]]]] = {1: _from_1}
+def _from_2(state: State) -> Iterator[tuple[str, bytes]]:
+    """Take the form in which writers had no ledger: what arrived of them is taken to be all they had sent."""
+    for key, data in state.items():
+        kind = key.partition("/")[0]
+        if kind == "run":
+            yield key, plain_json({**json.loads(data), "version": 3, "account": [0, 0, False, False]})
+        elif kind == "writer":
+            yield key, plain_json(_with_ledger(json.loads(data)))
+        else:
+            yield key, data
+
+
+def _with_ledger(entry: list[Any]) -> list[Any]:
+    if entry[_GOODBYE] is not None:
+        entry[_GOODBYE] += [None, None, None]
+    said, nothing = [0, [0, 0, 0, 0]], [0, 0, 0]
+    return [*entry, [*said, nothing, nothing, [], [], entry[_PLAIN][_FLOOR], None, None, True]]
+
+
+_NEXT: Mapping[int, Callable[[State], Iterator[tuple[str, bytes]]]] = {1: _from_1, 2: _from_2}

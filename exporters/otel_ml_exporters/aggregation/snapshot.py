@@ -132,8 +132,7 @@ class Snapshot:
             "spans": [self._spans.delivered, self._spans.duplicates],
             "events": run.events,
             "left_out": run.left_out,
-            "values": [run.superseded, run.too_late],
-            "is_missing_said": run.is_missing_said,
+            "account": [run.superseded, run.too_late, run.is_missing_said, run.writers.begins_anew],
         }
 
     def _units(self) -> Iterator[tuple[str, bytes | None]]:
@@ -248,8 +247,7 @@ class Snapshot:
         run.next_unit = entry["next_unit"]
         run.events = entry["events"]
         run.left_out = entry["left_out"]
-        run.superseded, run.too_late = entry["values"]
-        run.is_missing_said = entry["is_missing_said"]
+        run.superseded, run.too_late, run.is_missing_said, run.writers.begins_anew = entry["account"]
         self._ending.state, self._ending.last_goodbye = entry["state"], entry["last_goodbye"]
         self._spans.delivered, self._spans.duplicates = entry["spans"]
 

@@ -92,7 +92,7 @@ class WriterState:
         "writer",
     )
 
-    def __init__(self, number: int, writer: Writer, pool: str) -> None:
+    def __init__(self, number: int, writer: Writer, pool: str, *, begins_anew: bool = False) -> None:
         self.number = number
         self.writer = writer
         self.source = _source(number, writer, pool)
@@ -119,7 +119,7 @@ class WriterState:
         self.contested = False
         self.before: int | None = None
         self.points = 0
-        self.ledger = Ledger()
+        self.ledger = Ledger(begins_anew=begins_anew)
         self.lanes: dict[str, int] = {}
         self.progress: dict[int, Progress] = {}
 

@@ -18,6 +18,7 @@ class Writers:
         all: by number.
         dirty: numbers of those whose state is to be committed.
         described: numbers of those whose resource is to be committed.
+        begins_anew: what was remembered of them is gone: what of them arrived before is not known.
     """
 
     def __init__(self) -> None:
@@ -28,6 +29,7 @@ class Writers:
         self._newest_beat: dict[str, float] = {}
         self.dirty: set[int] = set()
         self.described: set[int] = set()
+        self.begins_anew = False
 
     def __iter__(self) -> Iterator[WriterState]:
         return iter(self.all)
@@ -60,7 +62,7 @@ class Writers:
         """Number a new writer; it pools with its parent, as far as that is known."""
         parent = self._by_instance.get((writer.role, writer.parent)) if writer.parent is not None else None
         pool = pool or (parent.source.pool if parent is not None else writer.parent or writer.instance)
-        state = WriterState(len(self.all), writer, pool)
+        state = WriterState(len(self.all), writer, pool, begins_anew=self.begins_anew)
         self.all.append(state)
         self.described.add(state.number)
         self._by_instance[writer.role, writer.instance] = state

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from otel_ml_exporters.aggregation.engine import Engine
 from otel_ml_exporters.aggregation.losses import NEVER_ARRIVED
 from otel_ml_exporters.aggregation.observation import Fragment, Observation
 from otel_ml_exporters.records import Summary
@@ -116,6 +117,19 @@ def test_a_value_counts_once_whatever_points_it_travels_in(reduce: str, records:
     service.wait(400)
 
     assert lost(service) == {}
+
+
+def test_an_engine_that_remembers_nothing_calls_nothing_lost_of_what_arrived_before_it() -> None:
+    service, rank = Service(), Rank(0)
+    for step in range(5):
+        service.take(rank.step(step, {"x": 1.0}))
+    service.engine = Engine("exp", service.settings, seq=40)  # what was remembered could not be read
+    service.take(rank.step(5, {"x": 1.0}), rank.says_totals(5))
+    rank.record(6, {"x": 1.0})  # never arrives
+    service.take(rank.step(7, {"x": 1.0}), rank.bye())
+    service.wait(400)
+
+    assert lost(service) == {NEVER_ARRIVED: 1}
 
 
 @st.composite
