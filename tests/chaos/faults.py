@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
+import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 
+from otel_ml_exporters.versions import RUN
 from tests.chaos.job import REDONE, Job, Life
 from tests.chaos.layout import RANKS
 from tests.chaos.schedule import Fault
@@ -33,11 +36,14 @@ class Faults:
             "MLflow's": self._disturb,
             "backend": self._trouble,
             "disk": self._fill,
-            "a": self._hang,
+            "a trainer hangs": self._hang,
+            "a former version": self._downgrade,
+            "files": self._delete,
         }
 
     def begin(self, fault: Fault) -> End:
-        return self._first_words[fault.kind.partition(" ")[0]](fault)
+        words = next(words for words in self._first_words if fault.kind.startswith(words))
+        return self._first_words[words](fault)
 
     def _kill(self, fault: Fault) -> End:
         if fault.target == "trainer":
@@ -88,6 +94,39 @@ class Faults:
     def _kill_embedded(self) -> End:
         os.kill(self._embedded(), signal.SIGKILL)
         return _nothing  # a worker starts the next one
+
+    def _downgrade(self, fault: Fault) -> End:
+        """Start a service that finds a run of a newer otel_ml: it leaves that as it is, and its senders wait."""
+        hops = self._job.hops
+        hops.kill(fault.target)
+        version = self._marked_as(RUN + 1)
+        hops.revive(fault.target)
+        if not version:  # nothing is stored yet, or nothing can be written now
+            return _nothing
+
+        def end() -> None:
+            hops.kill(fault.target)
+            until(lambda: self._marked_as(version), seconds=60)
+            hops.revive(fault.target)
+
+        return end
+
+    def _marked_as(self, version: int) -> int:
+        """Say of the run that it was stored in this version; return the one before, 0 where that cannot be said now."""
+        for database in self._job.runs.glob("*/*/state/run.db"):
+            with suppress(sqlite3.OperationalError), closing(sqlite3.connect(database)) as connection:
+                connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+                [(before,)] = connection.execute("PRAGMA user_version")
+                connection.execute(f"PRAGMA user_version = {version:d}")
+                return int(before)
+        return 0
+
+    def _delete(self, fault: Fault) -> End:
+        """Delete what a backend has stored of the run, as somebody does who makes room."""
+        what = random.Random(fault.draw).choice(["metrics.jsonl", "tensorboard"])
+        for path in self._job.runs.glob(f"*/*/{what}"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return _nothing
 
     def _stop(self, fault: Fault) -> End:
         if fault.target in RANKS:

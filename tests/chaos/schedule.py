@@ -62,6 +62,7 @@ KINDS: Sequence[Kind] = (
     Kind("SIGSTOP of a worker for 30 s", "worker", (30.0,), at_most=1),
     Kind("clock of a worker ± 1 h", "worker", (0.0,)),
     Kind("kill -9 of the service", "service", (0.0, 1.0, 3.0)),
+    Kind("a former version of the service", "service", (2.0, 4.0), at_most=2, applies=lambda at: at.served),
     Kind("SIGSTOP of the service", "service", STOPS),
     Kind("SIGSTOP of the service for 30 s", "service", (30.0,), at_most=1),
     *(Kind(f"backend {how}", "backend", (1.0, 3.0, 6.0)) for how in BACKEND),
