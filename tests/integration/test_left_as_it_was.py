@@ -49,7 +49,7 @@ PROGRAM = """
             "limits": [resource.getrlimit(kind) for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS)],
             "priority": os.getpriority(os.PRIO_PROCESS, 0),
             "affinity": os.sched_getaffinity(0),
-            "collector": (gc.get_threshold(), gc.isenabled(), list(gc.callbacks), gc.get_freeze_count(), gc.get_debug()),
+            "collector": (gc.get_threshold(), gc.isenabled(), list(gc.callbacks), gc.get_freeze_count()),
             "asyncio": (asyncio.get_event_loop_policy(), asyncio._get_running_loop()),
             "faulthandler": faulthandler.is_enabled(),
             "logging": (list(logging.root.handlers), logging.root.level, list(logging.root.filters),
