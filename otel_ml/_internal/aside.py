@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import threading
+from _thread import start_new_thread
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
+
+from otel_ml._internal.latch import Latch
 
 __all__ = ["Aside", "Errand"]
 
@@ -16,11 +18,11 @@ class Errand(Generic[T]):
     """One piece of work under way.
 
     Attributes:
-        done: set when it is over.
+        done: open when it is over.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:
-        self.done = threading.Event()
+        self.done = Latch()
         self._work = work
         self._results: list[T] = []
         self._failure: BaseException | None = None
@@ -32,7 +34,7 @@ class Errand(Generic[T]):
         except BaseException as error:  # noqa: BLE001 (handed to who waits for the outcome)
             self._failure = error
         finally:
-            self.done.set()
+            self.done.open()
 
     def outcome(self) -> T:
         """Wait until it is over; return what came of it, or raise what it raised."""
@@ -45,20 +47,25 @@ class Errand(Generic[T]):
 class Aside:
     """The thread: started with the first errand, and does one after the other.
 
-    Args:
-        name: of the thread.
+    It is no `threading.Thread`, which takes locks to start that the code may hold whom a signal handler, or a
+    finalizer, has interrupted to record something.
+
+    Attributes:
+        thread: its identifier; None before the first errand.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._thread: threading.Thread | None = None
+    def __init__(self) -> None:
+        self.thread: int | None = None
         self._errands: SimpleQueue[Errand[Any] | None] = SimpleQueue()
 
     def begin(self, work: Callable[[], T]) -> Errand[T]:
-        """Let the thread do `work` as soon as it can."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=_do_all, args=(self._errands,), name=self._name, daemon=True)
-            self._thread.start()
+        """Let the thread do `work` as soon as it can.
+
+        Raises:
+            RuntimeError: the system gives the process no further thread.
+        """
+        if self.thread is None:
+            self.thread = start_new_thread(_do_all, (self._errands,))
         errand = Errand(work)
         self._errands.put(errand)
         return errand
@@ -70,7 +77,7 @@ class Aside:
 
     def forget(self) -> None:
         """Start with no thread: after a fork, in the child, there is none."""
-        self._thread = None
+        self.thread = None
         self._errands = SimpleQueue()
 
 

@@ -23,7 +23,7 @@ class AsideLink:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._aside = Aside("otel_ml-reach")
+        self._aside = Aside()
         self._look: Errand[Reached | None] | None = None
 
     def reach(self, now: float, *, failing_s: float) -> Reached | None:

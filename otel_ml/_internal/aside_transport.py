@@ -31,7 +31,7 @@ class AsideTransport:
         self._meanwhile = meanwhile
         self._tick = tick
         self._next = 0.0
-        self._aside = Aside("otel_ml-send")
+        self._aside = Aside()
 
     def post(self, path: str, body: bytes, timeout: float) -> Answer:
         given_up = Answer("retry", "no answer before the process ended")

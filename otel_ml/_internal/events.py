@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from otel_ml._internal import artifacts, media
 from otel_ml._internal.arrays import ArrayLike
+from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.guard import guard
 from otel_ml._internal.logrecord import LogRecord
 from otel_ml._internal.recorder import recorder
@@ -43,7 +44,10 @@ Make = Callable[[], Iterable[LogRecord]]
 _A_SUMMARY = {"test/accuracy": 0.93}
 
 MAX_QUEUED = 1000
-"""Events between two looks of the background thread; more come from a loop that should log scalars."""
+"""Events from which callers wait for the background thread to encode some."""
+
+FEW_QUEUED = 10
+"""The same while the receiver is slower than the loop: a hundred a second, which is a loop that does nothing else."""
 
 
 class EventQueue:
@@ -58,16 +62,24 @@ class EventQueue:
         self._queued: deque[tuple[str, Make]] = deque()
 
     def put(self, call: str, make: Make) -> None:
-        """Queue an event that `call` asked for; where too many wait, it is dropped and counted."""
+        """Queue an event that `call` asked for; where too many wait and nobody takes any, it is dropped and counted."""
+        while len(self._queued) >= (FEW_QUEUED if COLLECTOR.is_held_up else MAX_QUEUED) and COLLECTOR.wait():
+            pass
         if len(self._queued) >= MAX_QUEUED:
             guard.drop("events_queue_full", f"{call}: more than {MAX_QUEUED} events at once; the rest is dropped.")
             return
         self._queued.append((call, make))
 
-    def take(self) -> Iterator[LogRecord]:
-        """Yield the records of what was queued, made now; what cannot be made is counted and said."""
+    def take(self, has_room: Callable[[], bool] = lambda: True) -> Iterator[LogRecord]:
+        """Yield the records of what was queued, made now; what cannot be made is counted and said.
+
+        What there is no room for stays in the queue.
+        """
         for _ in range(len(self._queued)):
+            if not has_room():
+                return
             call, make = self._queued.popleft()
+            COLLECTOR.took()
             try:
                 yield from make()
             except Exception as error:  # noqa: BLE001 (users' arrays, files and objects fail in any way)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from _thread import get_ident
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
@@ -12,6 +13,7 @@ from otel_ml._internal.aside import Aside
 from otel_ml._internal.axes import Step
 from otel_ml._internal.buckets import MAX_BUCKETS, SCALE, ExponentialBuckets
 from otel_ml._internal.buffer import MOST, RECORDS, STRIDE, take
+from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.definition import DEFINITIONS, UNSETTLED, Series
 from otel_ml._internal.device import Deferred
 from otel_ml._internal.guard import guard
@@ -29,6 +31,7 @@ class Folder:
         lock: guards everything below, `Step.pending` and taking from the buffer. Callers never take it.
         steps: those with something pending, in the order of their first record.
         points: partials that they hold.
+        most_points: partials from which callers wait for the background thread to collect them.
         deferred: device values that could not be read yet.
         values: folded since the last collection.
         recorded: folded since the process began.
@@ -37,10 +40,14 @@ class Folder:
     """
 
     MAX_POINTS = 200_000
-    """Partials kept while the background thread does not get to collecting them: about 60 MB."""
+    """Of `most_points`: about 60 MB."""
+
+    POINT_BYTES = 200
+    """A partial in the spool, at most, with what a step of its own costs."""
 
     MAX_DEFERRED = 100_000
-    """Device values kept while the device is behind; their copies are memory of the device."""
+    """Device values kept while the device is behind; their copies are memory of the device. From half of it on callers
+    wait until those have been read that are done."""
 
     def __init__(self) -> None:
         self.deferred: list[tuple[Series, Step, Deferred, int]] = []
@@ -49,12 +56,13 @@ class Folder:
     def forget(self) -> None:
         """Start with nothing, and with a lock nobody holds."""
         self.lock = threading.Lock()
-        self.aside = Aside("otel_ml-fold")
+        self.aside = Aside()
         # A forked child must not free device memory of its parent: what is deferred stays referenced.
         self._inherited = self.deferred
         self.deferred = []
         self.steps: dict[Step, None] = {}
         self.points = 0
+        self.most_points = self.MAX_POINTS
         self.values = 0
         self.recorded = 0
         self.caller_s = 0.0
@@ -62,8 +70,6 @@ class Folder:
     def fold(self) -> None:
         """Fold all records; the lock is held by the caller."""
         self.points += _fold_records(self, _take())
-        if self.points > self.MAX_POINTS:
-            self._drop_oldest()
 
     def take_apart(self, part: list[Any]) -> dict[Pending, int]:
         """Sort records by step and series; return what was added to, and its size before."""
@@ -182,8 +188,13 @@ class Folder:
         step.waiting += 1
         self.deferred.append((series, step, value, time_ns))
 
-    def _drop_oldest(self) -> None:
-        while self.points > self.MAX_POINTS and len(self.steps) > 1:
+    def bound(self, spool_bytes: int) -> None:
+        """Hold no more than a quarter of what the spool may."""
+        self.most_points = min(self.MAX_POINTS, spool_bytes // (4 * self.POINT_BYTES))
+
+    def drop_oldest(self) -> None:
+        """Keep no more than there is room for; the lock is held by the caller."""
+        while self.points > self.most_points and len(self.steps) > 1:
             oldest = next(iter(self.steps))
             del self.steps[oldest]
             dropped, oldest.pending = oldest.pending, None
@@ -192,7 +203,7 @@ class Folder:
                 guard.dropped["buffer_full"] += dropped.records
                 guard.say(
                     "buffer-full",
-                    f"Nobody collected for {self.MAX_POINTS:,} points: the oldest are dropped (buffer_full).",
+                    f"Nobody collected for {self.most_points:,} points: the oldest are dropped (buffer_full).",
                 )
 
 
@@ -215,22 +226,48 @@ FOLDER = Folder()
 
 
 def relieve() -> None:
-    """Wait until the records are folded: what bounds the buffer in a tight loop.
+    """Wait until the records are folded, and there is room for more: what bounds the memory of a tight loop.
 
     While somebody folds already, callers go on, up to a bound: several threads may record faster than one can fold.
 
     Not on the caller's own thread: a signal handler runs in the middle of what the main thread does, and may raise
-    there, or wait for the background thread, which waits for the fold. An interrupted wait loses nothing.
+    there, or wait for the background thread, which waits for the fold. An interrupted wait loses nothing. A finalizer
+    may even run on the threads that are waited for here: those go on, and take what it recorded with the next look.
     """
-    if FOLDER.lock.locked() and len(RECORDS) < MOST:
+    if get_ident() in {COLLECTOR.thread, FOLDER.aside.thread} or (FOLDER.lock.locked() and len(RECORDS) < MOST):
         return
     begin = time.perf_counter()
     try:
-        FOLDER.aside.begin(_fold).outcome()
+        _have_done(_fold)
+        _wait_for_room()
     finally:
         FOLDER.caller_s += time.perf_counter() - begin
+
+
+def _wait_for_room() -> None:
+    if len(FOLDER.deferred) > FOLDER.MAX_DEFERRED // 2:
+        COLLECTOR.wait()
+    while FOLDER.points > FOLDER.most_points or COLLECTOR.is_held_up:
+        if not COLLECTOR.wait():
+            _have_done(_drop_oldest)
+            return
+
+
+def _have_done(work: Callable[[], None]) -> None:
+    """Wait until another thread has done `work`, or a part of it: the system may give us no thread."""
+    try:
+        errand = FOLDER.aside.begin(work)
+    except RuntimeError:
+        COLLECTOR.wait()
+    else:
+        errand.outcome()
 
 
 def _fold() -> None:
     with FOLDER.lock:
         FOLDER.fold()
+
+
+def _drop_oldest() -> None:
+    with FOLDER.lock:
+        FOLDER.drop_oldest()

@@ -20,30 +20,41 @@ class Losses:
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._points = 0
+        self._points = self._events = 0
         self._steps: dict[str, tuple[int, int]] = {}
 
     def add(self, lost: Lost) -> None:
         """Count what had to go."""
-        if not self._points and lost.points:
+        if not self._points and not self._events and (lost.points or lost.frames):
             self._guard.say(
                 "spool-full",
                 "The receiver has not answered for so long that the spool is full: from now on the oldest points are "
                 "dropped and counted.",
             )
-        self._guard.dropped[SPOOL_FULL] += lost.points
-        self._points += lost.points
+        self._count(lost)
         for axis, step, _ in lost.steps:
             first, last = self._steps.get(axis, (step, step))
             self._steps[axis] = min(first, step), max(last, step)
 
     def settle(self) -> None:
         """Say how much it was: the outage is over, or the process ends. A sentence of before may be among the lost."""
-        if self._points:
+        if self._points or self._events:
             steps = ", ".join(f"{first} to {last} of axis {axis!r}" for axis, (first, last) in self._steps.items())
+            events = f", and {self._events:,} events" if self._events else ""
             self._guard.say(
                 "spool-full",
-                f"The spool was full: {self._points:,} points were dropped, of steps {steps or '(none)'}.",
+                f"The spool was full: {self._points:,} points were dropped, of steps {steps or '(none)'}{events}.",
             )
-        self._points = 0
+        self._points = self._events = 0
         self._steps.clear()
+
+    def _count(self, lost: Lost) -> None:
+        self._points += lost.points
+        self._events += lost.frames["L"]
+        for reason, count in (
+            (SPOOL_FULL, lost.points),
+            ("events_spool_full", lost.frames["L"]),
+            ("spans_spool_full", lost.frames["S"]),
+        ):
+            if count:
+                self._guard.dropped[reason] += count

@@ -12,6 +12,7 @@ from otel_ml._internal import spans
 from otel_ml._internal.axes import NOW, STEPS, Step
 from otel_ml._internal.boot import boot_time
 from otel_ml._internal.buffer import RECORDS
+from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.definition import DEFINITIONS, QUANTILE_COARSE
 from otel_ml._internal.encode import encoded_gauge, encoded_scopes
 from otel_ml._internal.fold import FOLDER
@@ -133,6 +134,7 @@ class Recorder:
             for step in steps:
                 step.pending = None
             values, folder.values = folder.values, 0
+        COLLECTOR.took()
         scopes: list[bytes] = []
         holds: list[Holds] = []
         while collected:  # what is encoded is let go at once: training records meanwhile
@@ -144,6 +146,10 @@ class Recorder:
         holds += [(None, None, 0)] * (len(scopes) - len(holds))
         give_way()
         return Batch(tuple(scopes), spans.collect(), points, values, tuple(holds))
+
+    def bound(self, spool_bytes: int) -> None:
+        """Let callers wait before they have recorded more than a spool of this size has room for."""
+        FOLDER.bound(spool_bytes)
 
     def _wait_for_device(self) -> None:
         deadline = time.monotonic() + _DEVICE_WAIT_S
@@ -219,6 +225,7 @@ class Recorder:
 
     def forget(self) -> None:
         """Be as in a process that has recorded nothing: empty buffers, new locks, `ml.seq` from 1, no current step."""
+        COLLECTOR.forget()
         RECORDS.clear()
         FOLDER.forget()
         STEPS.forget()

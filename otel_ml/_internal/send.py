@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from random import SystemRandom
 
 from otel_ml._internal.answer import Answer, Transport
 from otel_ml._internal.give_way import give_way
@@ -26,6 +26,9 @@ SPANS_AFTER = 3
 
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
 """Seconds between attempts: doubled each time, with jitter, so that 1,000 ranks do not return in step."""
+
+_JITTER = SystemRandom()
+"""Of nobody else: a program's own draws, which its seed decides, must not depend on the luck of the network."""
 
 REQUEST_TIMEOUT = 10.0
 """OTLP's default; a receiver that needs longer is overloaded."""
@@ -83,7 +86,7 @@ class Sender:
         self._not_before = 0.0
         self._spans_interval = spans_interval
         # Ranks that begin together, and whose steps end together, do not send their spans in the same second.
-        self._spans_at = clock() + random.uniform(0.0, spans_interval)
+        self._spans_at = clock() + _JITTER.uniform(0.0, spans_interval)
 
     @property
     def is_waiting(self) -> bool:
@@ -163,7 +166,7 @@ class Sender:
             )
         delay = min(LONGEST_DELAY, FIRST_DELAY * 2**self._failures)
         self._failures = min(self._failures + 1, 16)
-        wait = delay * random.uniform(0.5, 1.0)
+        wait = delay * _JITTER.uniform(0.5, 1.0)
         if answer.retry_after is not None:
             wait = max(wait, answer.retry_after)
         self._not_before = self._clock() + wait

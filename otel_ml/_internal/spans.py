@@ -10,6 +10,7 @@ from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from otel_ml._internal.axes import Axis, Step
+from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.encode_spans import BEGINNING, encoded_spans
 from otel_ml._internal.guard import guard
 from otel_ml._internal.native import native
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_WAITING", "SPANS", "STATE", "Recording", "Watch", "collect", "configure", "forget", "keep", "leave"]
 
 MAX_WAITING = 50_000
-"""Finished spans kept while nobody collects: about 15 MB."""
+"""Finished spans from which callers wait for the background thread: about 15 MB."""
 
 SPANS: list[Recording] = []
 """Finished spans; the background thread takes a prefix, as it does with records."""
@@ -238,10 +239,11 @@ def leave(span: Recording) -> None:
 
 def keep(span: Recording) -> None:
     """Hand a finished span over; its `end_ns` is set."""
-    if len(SPANS) < MAX_WAITING:
-        SPANS.append(span)
-    else:
-        guard.dropped["spans_not_collected"] += 1
+    while len(SPANS) >= MAX_WAITING:
+        if not COLLECTOR.wait():
+            guard.dropped["spans_not_collected"] += 1
+            return
+    SPANS.append(span)
 
 
 class _State:
@@ -296,6 +298,7 @@ def collect() -> tuple[bytes, ...]:
         return ()
     taken = SPANS[:n]
     del SPANS[:n]
+    COLLECTOR.took()
     STATE.collected += n
     return (encoded_spans(taken, STATE.offset_ns),)
 

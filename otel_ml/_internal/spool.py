@@ -10,10 +10,10 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -68,15 +68,20 @@ class FileSegment:
 
     def __init__(self, path: Path, resource: bytes) -> None:
         self._path = path
+        self.size = 0
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            self._begin(resource)
+        except BaseException:  # a full disk, once a second: neither the descriptor nor the name is left behind
+            self.delete()
+            raise
+        self._head = self.size
+
+    def _begin(self, resource: bytes) -> None:
         fcntl.flock(self._file, fcntl.LOCK_EX)
         if not os.fstat(self._file).st_nlink:  # who looks for files of the dead was quicker with the lock
-            os.close(self._file)
-            raise FileNotFoundError(path)
-        frame = Frame("R", resource)
-        head = HEADER + encode_frame(frame) + resource
-        os.write(self._file, head)
-        self._head = self.size = len(head)
+            raise FileNotFoundError(self._path)
+        self.append([HEADER, encode_frame(Frame("R", resource)), resource])
 
     def append(self, parts: Sequence[bytes]) -> int:
         begin, size = self.size, sum(map(len, parts))
@@ -151,10 +156,17 @@ class Pending(NamedTuple):
 
 @dataclass(slots=True)
 class Lost:
-    """What had to go from a full spool."""
+    """What had to go from a full spool.
 
-    points: int
-    steps: list[StepPoints]
+    Attributes:
+        points: metric points.
+        steps: those of steps.
+        frames: how many of each kind; one of kind `L` is an event, one of `S` holds spans.
+    """
+
+    points: int = 0
+    steps: list[StepPoints] = field(default_factory=list)
+    frames: Counter[Kind] = field(default_factory=Counter)
 
 
 class Spool:
@@ -197,6 +209,16 @@ class Spool:
         """Bytes held."""
         return sum(segment.size for segment in self._segments)
 
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether half of what it may hold is there."""
+        return self.size > self.bound // 2
+
+    @property
+    def bound(self) -> int:
+        """Bytes it may hold."""
+        return min(self._limit, MEMORY_BYTES) if self._in_memory else self._limit
+
     def append(self, frame: Frame, steps: Sequence[StepPoints] = ()) -> None:
         """Keep a frame until it is acknowledged; the oldest go if the spool is full."""
         self.extend([(frame, steps)])
@@ -232,8 +254,7 @@ class Spool:
             offset += FRAME.size
             self.pending.append(Pending(segment, offset, len(frame.payload), frame.kind, frame.points, steps))
             offset += len(frame.payload)
-        limit = min(self._limit, MEMORY_BYTES) if self._in_memory else self._limit
-        while len(self._segments) > 1 and self.size > limit:
+        while len(self._segments) > 1 and self.size > self.bound:
             self._drop_oldest()
 
     def acknowledge(self, count: int, *, but: Kind | None = None) -> None:
@@ -336,10 +357,11 @@ class Spool:
 
     def _drop_oldest(self) -> None:
         oldest = self._segments.popleft()
-        lost = Lost(0, [])
+        lost = Lost()
         while self.pending and self.pending[0].segment is oldest:
             frame = self.pending.popleft()
             lost.points += frame.points
             lost.steps.extend(frame.steps)
+            lost.frames[frame.kind] += 1
         oldest.delete()
         self.on_lost(lost)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.guard import guard
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class Tracing:
         """Stamp and keep nothing more; OTel has no way to take a processor away."""
         self._is_active = False
         self._ended.clear()
+        for watcher in [finder for finder in sys.meta_path if isinstance(finder, _Watcher)]:
+            sys.meta_path.remove(watcher)
 
     def forget(self) -> None:
         """Drop the parent's spans, in a forked child."""
@@ -103,9 +106,10 @@ class Tracing:
         """Queue a finished span for sending; where too many wait, it is dropped and counted."""
         if not self._is_active or span.context is None or not span.context.trace_flags.sampled:
             return
-        if len(self._ended) >= MAX_SPANS:
-            guard.dropped["span_queue_full"] += 1
-            return
+        while len(self._ended) >= MAX_SPANS:
+            if not COLLECTOR.wait():
+                guard.dropped["span_queue_full"] += 1
+                return
         self._ended.append(span)
 
     def take(self) -> list[bytes]:
@@ -115,6 +119,7 @@ class Tracing:
         from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
         ended: Sequence[ReadableSpan] = [self._ended.popleft() for _ in range(len(self._ended))]
+        COLLECTOR.took()
         request = encode_spans(ended)
         return [scope.SerializeToString() for resource in request.resource_spans for scope in resource.scope_spans]
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from otel_ml._internal.aside_link import AsideLink
 from otel_ml._internal.aside_transport import AsideTransport
+from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.console import Console, started_line
 from otel_ml._internal.encode import scope_fields
 from otel_ml._internal.events import EVENTS
@@ -23,6 +24,7 @@ from otel_ml._internal.farewell import Farewell, Status
 from otel_ml._internal.give_way import has_rested
 from otel_ml._internal.guard import guard
 from otel_ml._internal.identity import Identity
+from otel_ml._internal.latch import Latch
 from otel_ml._internal.link import Link, Reached
 from otel_ml._internal.logrecord import LogRecord, encode_scope_logs
 from otel_ml._internal.losses import Losses
@@ -51,13 +53,16 @@ RECOVER_AGAIN = 1.0
 PATIENCE_WITH_NOBODY = 5.0
 """Seconds until what is to be said is printed here, while no receiver has answered at all."""
 
+HEARD_S = 10.0
+"""Seconds after an answer in which a receiver is slow, and not away."""
+
 ROUND = 5.0
 """Seconds one round may go on sending what waits; after that other requests are looked at first."""
 
 
 @dataclass(slots=True)
 class Request:
-    """Something another thread wants: `done` is set when it has happened, or cannot.
+    """Something another thread wants: `done` is open when it has happened, or cannot.
 
     Attributes:
         kind: `collect` (into the spool), `flush` (acknowledged), `end` (goodbye, and the thread ends).
@@ -66,7 +71,7 @@ class Request:
     kind: Literal["collect", "flush", "end"]
     deadline: float
     status: Status = "finished"
-    done: threading.Event = field(default_factory=threading.Event)
+    done: Latch = field(default_factory=Latch)
     is_complete: bool = False
 
 
@@ -108,6 +113,8 @@ class Worker:
         self._started = time.monotonic()
         self._last_send = self._started
         self._boundary = 0
+        self._answers = 0
+        self._answered_at = self._started
         self._failing_since: float | None = None
         self._losses = Losses(guard)
         self._recover_at = 0.0
@@ -115,10 +122,11 @@ class Worker:
         self._ending: Request | None = None
         self._patience: Callable[[], float] = time.monotonic
         self._new_config: Config | None = None
-        self._thread = threading.Thread(target=self._loop, name="otel_ml", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="otel_ml", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
+        self._recorder.bound(self.spool.bound)
         self._thread.start()
 
     def request(self, kind: Literal["collect", "flush", "end"], timeout: float, status: Status = "finished") -> bool:
@@ -157,6 +165,13 @@ class Worker:
         """Say something once for the job."""
         self._notices.say(sentence)
 
+    def _run(self) -> None:
+        COLLECTOR.begin()
+        try:
+            self._loop()
+        finally:
+            COLLECTOR.leave()
+
     def _loop(self) -> None:
         while True:
             request = self._next_request()
@@ -169,7 +184,7 @@ class Worker:
                     return
             finally:
                 if request is not None:
-                    request.done.set()
+                    request.done.open()
 
     def _next_request(self) -> Request | None:
         """Return what is to be done next; None after a while of nothing."""
@@ -211,14 +226,24 @@ class Worker:
         return False
 
     def _collect(self, *, final: bool = False) -> None:
+        self._recorder.bound(self.spool.bound)
+        COLLECTOR.is_held_up = self._is_held_up()
         batch = self._recorder.collect(time.time_ns(), final=final)
         frames = [*_frames("M", batch.scope_metrics, batch.holds), *_frames("S", batch.scope_spans)]
         frames += _frames("S", self._extra_spans())
         if frames:
             self.spool.extend(frames)
         for _ in range(2):  # making the events may have had something to say: that is an event too
-            for record in EVENTS.take():
+            for record in EVENTS.take(lambda: final or not self._is_held_up()):
                 self._append_event(record)
+
+    def _is_held_up(self) -> bool:
+        """Whether the spool fills although a receiver takes what is sent: who is faster than it may wait for it."""
+        now = time.monotonic()
+        if self.sender.answers != self._answers:
+            self._answers, self._answered_at = self.sender.answers, now
+        is_away = now - self._answered_at >= HEARD_S or (not self._answers and self._failing_since is not None)
+        return self.spool.is_nearly_full and not is_away
 
     def _meanwhile(self) -> bool:
         """Keep the spool up to date while a receiver does not answer; return whether to go on waiting for it."""
@@ -241,7 +266,7 @@ class Worker:
             else:
                 self._collect()
                 request.is_complete = True
-                request.done.set()
+                request.done.open()
 
     def _append_event(self, record: LogRecord) -> None:
         self._recorder.sent.events += 1
@@ -335,6 +360,7 @@ class Worker:
         self._recover_at = 0.0
         self._losses.settle()
         self._collect(final=True)
+        COLLECTOR.leave()
         duration_s = time.monotonic() - self._started
         self._append_record(self._farewell.goodbye(request.status, duration_s=duration_s))
 
@@ -344,7 +370,7 @@ class Worker:
         is_complete = self._send_all(request.deadline, self._patience)
         for other in self._postponed:  # flushes of other threads: what they wait for was sent, or is kept
             other.is_complete = is_complete
-            other.done.set()
+            other.done.open()
         if is_complete:
             self._patience = lambda: request.deadline  # the run is waited for by rules of its own
         self._tell(is_last=True)

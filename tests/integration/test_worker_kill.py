@@ -278,7 +278,7 @@ def test_spans_that_a_killed_rank_of_a_large_job_held_back_reach_the_run_once(tm
     # Without a random beginning: spans wait for ten seconds, metrics for a tenth of that at most.
     large_job = """
     import random
-    random.uniform = lambda low, high: high
+    random.Random.uniform = lambda self, low, high: high
     """
     environ = environment(tmp_path, {**variables, "OTEL_ML_WORLD_SIZE": "128", "OTEL_ML_FLUSH_INTERVAL": "3333"})
     program = large_job + STEPPING.replace("otel_ml.log(", 'otel_ml.timed("phase")(otel_ml.log)(')

@@ -18,6 +18,8 @@ NEVER_ARRIVED = "never_arrived"
 """The reason where a writer sent values that did not arrive, and does not know of it."""
 
 EVENTS_NEVER_ARRIVED = "events_never_arrived"
+EVENTS_SPOOL_FULL = "events_spool_full"
+"""The reason under which a writer counts events that its full spool dropped (`otel_ml/_internal/losses.py`)."""
 
 _NAMED = 5
 """Ranks that a sentence names."""
@@ -76,11 +78,12 @@ def _of_writer(writer: WriterState, *, at_end: bool) -> Mapping[str, int]:
 def _losses(writer: WriterState, *, at_end: bool) -> _Losses:
     """Return what of a writer is lost: what it gave up from its goodbye on, the rest once it is not waited for."""
     at_most, settled = writer.ledger.missing(at_end=True), writer.ledger.missing(at_end=at_end)
+    events = max(0, settled.events - _given_up_events(writer))
     if not at_most.points:
-        return _Losses(0, 0, settled.events)
+        return _Losses(0, 0, events)
     told = sum(_explanations(writer).values())
     given_up = at_most.values * min(told, at_most.points) // at_most.points
-    return _Losses(given_up, max(0, settled.values - given_up), settled.events)
+    return _Losses(given_up, max(0, settled.values - given_up), events)
 
 
 def _explanations(writer: WriterState) -> Mapping[str, int]:
@@ -89,6 +92,11 @@ def _explanations(writer: WriterState) -> Mapping[str, int]:
     if goodbye is None:
         return {}
     return (goodbye.dropped if goodbye.given_up is None else goodbye.given_up) or {}
+
+
+def _given_up_events(writer: WriterState) -> int:
+    dropped = (writer.goodbye.dropped if writer.goodbye is not None else None) or {}
+    return dropped.get(EVENTS_SPOOL_FULL, 0)
 
 
 def _shares(values: int, by_reason: Mapping[str, int]) -> dict[str, int]:

@@ -282,17 +282,6 @@ def test_a_caller_does_not_wait_for_a_fold_in_progress(recorded):
     assert sums(recorded.collect()) == {("n", None): buffer.LIMIT // buffer.STRIDE + 10}
 
 
-def test_what_nobody_collects_is_bounded_and_counted(recorded, monkeypatch):
-    monkeypatch.setattr(FOLDER, "MAX_POINTS", 10)
-    for i in range(30):
-        record("x", 1.0, step=i)
-    batch = recorded.collect()
-
-    assert batch.points == 10
-    assert recorder.dropped == {"buffer_full": 20}
-    assert {point.step for point in points(batch)} == set(range(20, 30))
-
-
 def test_totals_add_up(recorded):
     log({"x": [1.0, 2.0], "y": 1, "bad": None})
     batch = recorded.collect()

@@ -1,0 +1,73 @@
+"""The background thread as those see it who record: they wait for it where they are faster than it is."""
+
+from __future__ import annotations
+
+from _thread import get_ident
+from collections import deque
+
+from otel_ml._internal.latch import Latch
+
+__all__ = ["COLLECTOR", "Collector"]
+
+
+class Collector:
+    """Whoever takes what is recorded; `COLLECTOR` is the only one.
+
+    Attributes:
+        thread: its identifier; 0 while nobody collects.
+        is_held_up: what it has encoded leaves more slowly than it comes: callers in a tight loop wait for the receiver.
+    """
+
+    LOOK_S = 0.1
+    TRIES = 100
+    """How often and how long it is waited for: 10 s of a process that runs. One that was stopped, and goes on, has
+    lost no patience."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start with nobody who collects, and nobody who waits."""
+        self.thread = 0
+        self.is_held_up = False
+        self._is_stuck = False
+        self._waiting: deque[Latch] = deque()
+
+    def begin(self) -> None:
+        """Be the thread that collects from now on."""
+        self.thread = get_ident()
+
+    def leave(self) -> None:
+        """Collect no more: nobody waits for this thread any longer."""
+        if self.is_here():
+            self.thread = 0
+        self.took()
+
+    def is_here(self) -> bool:
+        """Whether this is the thread that collects."""
+        return self.thread == get_ident()
+
+    def took(self) -> None:
+        """Let those go on who wait: something was taken."""
+        self._is_stuck = False
+        for _ in range(len(self._waiting)):
+            self._waiting.popleft().open()
+
+    def wait(self) -> bool:
+        """Wait until something was taken; return False where nobody collects, or has not for 10 s."""
+        taken = Latch()
+        if self._is_waited_for():
+            self._waiting.append(taken)
+        for _ in range(self.TRIES):
+            if not self._is_waited_for():
+                return False
+            if taken.wait(self.LOOK_S):
+                return True
+        self._is_stuck = True
+        return False
+
+    def _is_waited_for(self) -> bool:
+        return self.thread != 0 and not self.is_here() and not self._is_stuck
+
+
+COLLECTOR = Collector()
