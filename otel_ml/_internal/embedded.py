@@ -116,7 +116,7 @@ class EmbeddedLink:
         try:
             return self._reach(now, failing_s)
         except VersionError as error:
-            self._say(error.slug, f"{error.sentence} What is recorded is kept on this host until then.")
+            self._say("other-version", f"{error.sentence} What is recorded is kept on this host until then.")
             return None
 
     def _reach(self, now: float, failing_s: float) -> Reached | None:

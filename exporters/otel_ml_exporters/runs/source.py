@@ -174,7 +174,7 @@ def _whole(run: RunFolder) -> Iterator[Record]:
     except (RunUnreadableError, VersionError) as error:
         if not run.jsonl.exists():
             raise
-        _log.warning("%s", explained(f"{error.sentence} Instead {str(run.jsonl)!r} is read.", error.slug))
+        _log.warning("%s", explained(f"{error.sentence} Instead {str(run.jsonl)!r} is read.", "run-unreadable"))
         yield from (record for record in Follower(run.jsonl).new_records() if record.seq > last)
 
 
