@@ -41,6 +41,9 @@ START_TIMEOUT = 60.0
 
 HEALTH_TIMEOUT = 0.25
 
+_LAST_BYTES = 4_096
+"""Of `service.log`, in which the reason is looked for why a service did not start."""
+
 
 def service_command(rendezvous: Rendezvous) -> Sequence[str]:
     """Return the command that starts the service."""
@@ -113,7 +116,7 @@ class EmbeddedLink:
         try:
             return self._reach(now, failing_s)
         except VersionError as error:
-            self._say(error.slug, f"{error.sentence}; what is recorded is kept on this host until then.")
+            self._say("other-version", f"{error.sentence} What is recorded is kept on this host until then.")
             return None
 
     def _reach(self, now: float, failing_s: float) -> Reached | None:
@@ -192,7 +195,7 @@ class EmbeddedLink:
         """Look after the service we started until it answers, ends, or takes too long."""
         code = process.poll()
         if code is not None:
-            self._failed(now, f"exit code {code}")
+            self._failed(now, f"exit code {code}{_last_words(self.dir / 'service.log')}")
         elif now - self._started_at > START_TIMEOUT:
             os.killpg(process.pid, signal.SIGKILL)  # its session: itself, or Ray's shell and what it has started
             process.wait()
@@ -227,6 +230,18 @@ class EmbeddedLink:
             # It lives on in its own session; without this, subprocess warns that we do not wait for it.
             self._process.returncode = 0
             self._process = None
+
+
+def _last_words(log: Path) -> str:
+    """Return why a service that has just ended says it did; "" where it does not."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _LAST_BYTES))
+            last = file.read().decode("utf-8", "replace").rstrip().rpartition("\n")[2]
+    except OSError:
+        return ""
+    name, _, sentence = last.partition(": ")
+    return f": {sentence.partition(' (otel-ml explain ')[0]}" if name == "otel-ml" else ""
 
 
 def endpoint_of(service: Service) -> Endpoint:

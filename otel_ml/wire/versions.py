@@ -11,7 +11,7 @@ from pathlib import Path
 
 from otel_ml.exceptions import VersionError
 
-__all__ = ["RENDEZVOUS", "SPOOL", "otherwise_stored", "own_version", "require"]
+__all__ = ["RENDEZVOUS", "SPOOL", "not_taken_up", "own_version", "require"]
 
 SPOOL = 1
 """Of a worker's spool (`spool.py`)."""
@@ -42,20 +42,21 @@ def require(where: Path, found: int, known: int, writer: str = "") -> None:
         VersionError: it is a newer one.
     """
     if found > known:
-        raise otherwise_stored(where, found, f"reads up to version {known}", writer)
+        who = f"otel_ml {writer}" if writer else "a newer otel_ml"
+        raise VersionError(
+            f"{str(where)!r} was written by {who}, in version {found} of its form; this otel_ml, {own_version()}, "
+            f"reads up to version {known}. It is left as it is. Go on with {who}: pip install --upgrade otel-ml."
+        )
 
 
-def otherwise_stored(where: Path, found: int, instead: str, writer: str = "") -> VersionError:
-    """Return what is to be said of a form that this code does not read.
+def not_taken_up(where: Path, found: int) -> VersionError:
+    """Return what is to be said of a form that is an older one, and still cannot be taken up.
 
     Args:
         where: the file.
         found: version of its form.
-        instead: what this code does read.
-        writer: version of the otel_ml that wrote it, where that is told.
     """
-    who = f"otel_ml {writer}" if writer else "another otel_ml"
     return VersionError(
-        f"{str(where)!r} was written by {who}, in version {found} of its form; this otel_ml, {own_version()}, "
-        f"{instead}. It is left as it is. Go on with {who}, or a newer one: pip install --upgrade otel-ml"
+        f"{str(where)!r} was written in version {found} of its form, by an older otel_ml than this one, "
+        f"{own_version()}, can follow. It is left as it is. Finish it with the otel_ml that wrote it."
     )

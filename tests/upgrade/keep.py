@@ -34,12 +34,13 @@ def running(folder: Path, *arguments: str, code: Path = ROOT) -> Iterator[subpro
     """Run the service of `folder` as a process, with the code of a checkout; killed at the end of the block."""
     (folder / "address").unlink(missing_ok=True)
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (code, code / "exporters", ROOT)))}
+    now = (folder / "now").read_text() if (folder / "now").exists() else str(time.time())
     with (folder / "log").open("ab") as log:
         command = [
             sys.executable,
             str(Path(__file__).with_name("service.py")),
             str(folder),
-            str(_now(folder)),
+            now,
             *arguments,
         ]
         process = subprocess.Popen(command, env=environ, stderr=log, cwd=folder, start_new_session=True)
@@ -49,11 +50,6 @@ def running(folder: Path, *arguments: str, code: Path = ROOT) -> Iterator[subpro
     finally:
         process.kill()
         process.wait()
-
-
-def _now(folder: Path) -> float:
-    """Return when something was written here last; now where nothing is."""
-    return max((path.stat().st_mtime for path in folder.glob("runs/**/*")), default=time.time())
 
 
 def post(folder: Path, requests: Iterable[job.Request]) -> list[int]:
@@ -92,9 +88,11 @@ def interrupted(folder: Path, code: Path = ROOT) -> None:
 
 
 def unpacked(name: str, folder: Path) -> Path:
-    """Unpack what is kept under `name` into `folder`, and return it."""
+    """Unpack what is kept under `name` into `folder`, and return it; its services believe that it was left just now."""
     with tarfile.open(KEPT / f"{name}.tar.xz") as archive:
         archive.extractall(folder, filter="data")
+    left_at = max(path.stat().st_mtime for path in folder.rglob("*"))
+    (folder / "now").write_text(str(left_at))
     return folder
 
 

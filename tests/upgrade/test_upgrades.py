@@ -84,6 +84,24 @@ def test_a_run_that_any_former_version_left_in_the_middle_goes_on_as_if_nothing_
     assert list(folder.glob("runs/*/*/late.otlp"))
 
 
+@pytest.mark.parametrize("name", sorted(path.name.partition(".")[0] for path in KEPT.iterdir()))
+def test_killed_again_while_it_is_put_into_the_new_form_it_still_goes_on(
+    name: str, tmp_path: Path, uninterrupted: Content
+) -> None:
+    folder = unpacked(name, tmp_path)
+    requests = job.after()
+
+    for begin in range(0, len(requests), 9):
+        with running(folder):
+            assert set(post(folder, requests[begin : begin + 9])) == {200}
+    with running(folder):
+        for exporter in EXPORTERS:
+            eventually(lambda exporter=exporter: is_over(folder, exporter), timeout=60.0)  # type: ignore[misc]
+
+    found = content(folder, "held")
+    assert {key: found.get(key) for key in uninterrupted} == uninterrupted
+
+
 def test_the_newest_version_is_among_those_that_are_kept() -> None:
     assert (KEPT / f"{NEWEST}.tar.xz").exists()
 

@@ -17,7 +17,7 @@ from otel_ml_exporters.cli.parameters import dir_option
 from otel_ml_exporters.cli.screen import Screen, screen
 from otel_ml_exporters.env import JOURNAL_DIR
 from otel_ml_exporters.runs.recover import Recovered, recover, send
-from otel_ml_exporters.runs.unfinished import Unfinished, in_no_run, spools_of, unfinished
+from otel_ml_exporters.runs.unfinished import Unfinished, in_no_run, spools_of, unfinished, unread_spools
 from otel_ml_exporters.storage.database import StorageError
 
 __all__ = ["command"]
@@ -42,10 +42,13 @@ def command(base: Path, dry_run: bool, timeout: float) -> None:
     base = base.absolute()
     found = unfinished(base)
     waiting = in_no_run(base, JOURNAL_DIR.read().value)
-    if not found and not waiting:
+    unread = unread_spools()
+    for sentence in unread:
+        output.line(sentence)
+    if not found and not waiting and not unread:
         output.line("Nothing to recover: every run on this host is delivered.")
         return
-    left = int(bool(waiting) and not dry_run)
+    left = int(bool(waiting or unread) and not dry_run)
     if waiting:
         output.line(f"`otel-ml serve` acknowledged {plural(waiting, 'request')} that are in no run yet. {_again(base)}")
     for run in found:

@@ -90,7 +90,7 @@ class RunBook:
             try:
                 self._open(mark.read_text(encoding="utf-8"), mark.parent.parent).resume()
             except VersionError as error:
-                _log.error("A run is left as it is: %s", error)
+                _log.error("%s", error)
             except (StorageError, OSError) as error:
                 _log.error("%s", explained(f"A run is left as it is: {error}", "storage"))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from otel_ml.explanation import explained
 from otel_ml.redaction import redacted
 from otel_ml.wire.attributes import TIME_AXIS
-from otel_ml.wire.versions import otherwise_stored
+from otel_ml.wire.versions import not_taken_up
 from otel_ml_exporters.aggregation.engine import Engine
 from otel_ml_exporters.aggregation.observation import Observation
 from otel_ml_exporters.aggregation.older_state import version_of
@@ -132,7 +132,7 @@ class ExperimentRun:
             return Engine(self.experiment, settings, state, seq=self.outbox.base)
         except Exception as error:
             if "run" in state and (version := version_of(state)) != RUN:
-                raise otherwise_stored(self.outbox.path, version, "cannot take that up") from error
+                raise not_taken_up(self.outbox.path, version) from error
             _log.exception("Run %s: the engine's state cannot be read: %s", self.experiment, error)
             self.outbox.forget_state()
         return Engine(self.experiment, settings, seq=self.outbox.base)

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from otel_ml.exceptions import OtelMLError
+from otel_ml.exceptions import OtelMLError, VersionError
 from otel_ml.explanation import explained
 from otel_ml_exporters.records import Record
 from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.runs.follow import UNDECODABLE, Follower, with_own_file
 from otel_ml_exporters.storage.codec import decode
-from otel_ml_exporters.storage.database import opened_to_read
+from otel_ml_exporters.storage.database import StorageError, opened_to_read, require_known
+from otel_ml_exporters.storage.outbox import FORM
 
 __all__ = [
     "ExporterMark",
@@ -74,6 +75,7 @@ def records(run: RunFolder) -> Iterator[Record]:
 
     Raises:
         RunUnreadableError: the service has the run open and does not write `metrics.jsonl`, or the file is damaged.
+        VersionError: newer code has written the file, and there is no `metrics.jsonl`.
     """
     if run.database.exists() and not is_live(run):
         yield from _whole(run)
@@ -114,15 +116,16 @@ def is_over_within(run: RunFolder, timeout: float) -> bool:
 def facts(run: RunFolder) -> Facts | None:
     """Return what the service noted.
 
-    None while it has the run open, where there is only `metrics.jsonl`, and where a kill or a full disk left a database
-    without tables, or one that cannot be read.
+    None while it has the run open, where there is only `metrics.jsonl`, where a kill or a full disk left a database
+    without tables, or one that cannot be read, and where newer code has written it.
     """
     if not run.database.exists() or is_live(run):
         return None
     try:
+        require_known(run.database, FORM)
         with opened_to_read(run.database) as connection:
             return _facts(connection.execute)
-    except (sqlite3.DatabaseError, *UNDECODABLE):
+    except (sqlite3.DatabaseError, StorageError, VersionError, *UNDECODABLE):
         return None
 
 
@@ -168,7 +171,7 @@ def _whole(run: RunFolder) -> Iterator[Record]:
         for record in _kept(run):
             last = record.seq
             yield record
-    except RunUnreadableError as error:
+    except (RunUnreadableError, VersionError) as error:
         if not run.jsonl.exists():
             raise
         _log.warning("%s", explained(f"{error.sentence} Instead {str(run.jsonl)!r} is read.", "run-unreadable"))
@@ -188,6 +191,7 @@ def _kept(run: RunFolder) -> Iterator[Record]:
 
 
 def _from_database(path: Path) -> Iterator[Record]:
+    require_known(path, FORM)
     try:
         with opened_to_read(path) as connection:
             rows = connection.execute("SELECT kind, record, media FROM records ORDER BY seq")

@@ -16,7 +16,7 @@ from otel_ml_exporters.experiments.served import Served
 from otel_ml_exporters.runs.folders import RunFolder, run_folders
 from otel_ml_exporters.runs.source import facts, identity_of, is_live, requests_after
 
-__all__ = ["Unfinished", "in_no_run", "is_running", "spools_of", "unfinished"]
+__all__ = ["Unfinished", "in_no_run", "is_running", "spools_of", "unfinished", "unread_spools"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,19 @@ def spools_of(run_id: str) -> int:
     return len(list(rendezvous_of(run_id).spool.glob(f"*{SUFFIX}")))
 
 
+def unread_spools() -> list[str]:
+    """Return a sentence for each spool on this host that this otel_ml cannot read, of whatever run."""
+    said = []
+    for spool in sorted(_rendezvous_of_all().glob(f"*/spool/*{SUFFIX}")):
+        try:
+            read_spool(spool)
+        except (VersionError, WireError) as error:
+            said.append(str(error))
+        except FileNotFoundError:
+            continue  # its writer was quicker
+    return said
+
+
 def is_running(pid: int) -> bool:
     """Whether a process is there, and has not ended."""
     try:
@@ -114,7 +127,7 @@ def _of_folders(base: Path) -> Iterator[Unfinished]:
 
 
 def _of_spools(base: Path) -> Iterator[Unfinished]:
-    for folder in rendezvous_of("").folder.parent.glob("*/spool"):
+    for folder in _rendezvous_of_all().glob("*/spool"):
         spools = sorted(folder.glob(f"*{SUFFIX}"))
         if not spools:
             continue
@@ -129,6 +142,10 @@ def _of_spools(base: Path) -> Iterator[Unfinished]:
             of_serve = _is_of_serve(there, where, Rendezvous(folder.parent))
             has_folder = home is not None or there.is_run()
             yield Unfinished(run_id, experiment, name, where, len(spools), has_folder, exporters, of_serve)
+
+
+def _rendezvous_of_all() -> Path:
+    return rendezvous_of("").folder.parent
 
 
 def _resource(spools: Sequence[Path]) -> bytes:

@@ -35,11 +35,11 @@ from otel_ml_exporters.storage.salvage import is_suspect, newest_aside, rebuilt,
 from otel_ml_exporters.storage.seal import sealed, unsealed
 from otel_ml_exporters.versions import RUN
 
-__all__ = ["Commit", "Mark", "Outbox"]
+__all__ = ["FORM", "Commit", "Mark", "Outbox"]
 
 _log = logging.getLogger(__name__)
 
-_FORM = Form(
+FORM = Form(
     RUN,
     """
 CREATE TABLE IF NOT EXISTS records (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, record TEXT NOT NULL, media BLOB);
@@ -108,20 +108,20 @@ class Outbox:
         self._recent: deque[tuple[Record, int]] = deque()
         self._recent_bytes = 0
         self._listeners: dict[str, Callable[[], None]] = {}
-        require_known(path, _FORM)
+        require_known(path, FORM)
         is_damaged = is_suspect(path)
-        remains = rebuilt(path, _FORM, take_over) if is_damaged else None
+        remains = rebuilt(path, FORM, take_over) if is_damaged else None
         try:
             self._open()
         except DamagedError:
             is_damaged = True
-            remains = rebuilt(path, _FORM, take_over)
+            remains = rebuilt(path, FORM, take_over)
             self._open()
         if is_damaged:
             self._note_damage(remains)
 
     def _open(self) -> None:
-        self._connection = open_database(self.path, _FORM)
+        self._connection = open_database(self.path, FORM)
         try:
             with storage_errors(self.path):
                 self._load()
@@ -160,7 +160,7 @@ class Outbox:
 
     def _load(self) -> None:
         query = self._connection.execute
-        self._is_signed = is_signed(self._connection, _FORM)
+        self._is_signed = is_signed(self._connection, FORM)
         self.last_seq = int(query("SELECT COALESCE(MAX(seq), 0) FROM records").fetchone()[0])
         self.first_seq = int(query("SELECT COALESCE(MIN(seq), 1) FROM records").fetchone()[0])
         self.notices: list[str] = [row[0] for row in query("SELECT sentence FROM notices ORDER BY id")]
@@ -230,7 +230,7 @@ class Outbox:
             connection.executemany("INSERT INTO notices (sentence) VALUES (?)", [(text,) for text in notices])
             connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", list(facts.items()))
             if not self._is_signed:
-                sign(connection, _FORM)
+                sign(connection, FORM)
         self._is_signed = True
         self.notices.extend(notices)
         self.facts.update(facts)

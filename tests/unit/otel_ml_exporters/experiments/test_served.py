@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from otel_ml.exceptions import VersionError
 from otel_ml_exporters.experiments.served import Served, served_as
+from otel_ml_exporters.versions import SERVED
 
 
 def kept(folder: Path, options: dict[str, Any], file: Path | None = None, **environ: str) -> Served:
@@ -85,3 +88,22 @@ def test_a_file_that_cannot_be_read_is_as_good_as_none(tmp_path: Path, content: 
     (tmp_path / "served.json").write_text(content)
 
     assert Served.read(tmp_path) is None
+
+
+def test_what_a_newer_version_kept_is_named_and_not_taken_for_nothing(tmp_path: Path) -> None:
+    kept(tmp_path, {"every": 10})
+    path = tmp_path / "served.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": SERVED + 1, "writer": "9.1.0"}))
+
+    with pytest.raises(VersionError, match=r"written by otel_ml 9\.1\.0"):
+        Served.read(tmp_path)
+
+
+def test_what_was_kept_before_it_had_a_version_is_read(tmp_path: Path) -> None:
+    served = kept(tmp_path, {"every": 10})
+    path = tmp_path / "served.json"
+    content = json.loads(path.read_text())
+    del content["version"], content["writer"]
+    path.write_text(json.dumps(content))
+
+    assert Served.read(tmp_path) == served
