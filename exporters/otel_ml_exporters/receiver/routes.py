@@ -29,7 +29,7 @@ _PROTOBUF = "application/x-protobuf"
 _JSON = "application/json"
 
 _LARGE = 256 * 1024
-"""Bodies from here on are unpacked and decoded off the loop, so that small requests need not wait for them."""
+"""Bodies from here on, as sent or unpacked, are decoded off the loop, so that small requests need not wait for them."""
 
 _SETTLE_S = 0.5
 """How long an account waits for what was just acknowledged: half of what a worker waits for the account."""
@@ -128,7 +128,7 @@ class Routes:
 
     def export(self, head: Head, signal: Signal, body: bytes, answer: Answer) -> None:
         """Take an OTLP request that was not refused; `answer` is called once, when it is stored or cannot be."""
-        if len(body) < _LARGE:
+        if len(body) < _LARGE and _unpacks_to_little(head, body):
             self._take(head, signal, body, answer)
             return
         try:
@@ -196,6 +196,15 @@ class Routes:
             return _error(head, 404, f"No run {experiment!r} here. GET /otel_ml/runs lists them.")
         known = "/v1/metrics, /v1/traces, /v1/logs, /healthz, /metrics, /otel_ml/runs"
         return _error(head, 404, f"Nothing is at {path!r}. This is an otel_ml service; it answers at {known}.")
+
+
+def _unpacks_to_little(head: Head, body: bytes) -> bool:
+    """Whether a body is small without its encoding, too, or cannot be unpacked: a few kilobytes may hold 64 MiB."""
+    try:
+        decompressed(body, head.headers.get("content-encoding", ""), _LARGE)
+    except BadRequestError as error:
+        return error.status != 413
+    return True
 
 
 def problem(head: Head | None, error: BadRequestError) -> Response:
