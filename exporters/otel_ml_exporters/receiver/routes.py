@@ -128,11 +128,12 @@ class Routes:
 
     def export(self, head: Head, signal: Signal, body: bytes, answer: Answer) -> None:
         """Take an OTLP request that was not refused; `answer` is called once, when it is stored or cannot be."""
-        if len(body) < _LARGE and _unpacks_to_little(head, body):
-            self._take(head, signal, body, answer)
+        plain = _plain_if_small(head, body)
+        if plain is not None:
+            self._take(head, signal, plain, answer)
             return
         try:
-            self._large.submit(self._take, head, signal, body, answer)
+            self._large.submit(self._unpack, head, signal, body, answer)
         except RuntimeError as error:  # the service is stopping
             answer(partial(_unavailable, head, error))
 
@@ -155,12 +156,19 @@ class Routes:
         while not self._runs.is_settled and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(_SETTLE_STEP_S)
 
-    def _take(self, head: Head, signal: Signal, body: bytes, answer: Answer) -> None:
+    def _unpack(self, head: Head, signal: Signal, body: bytes, answer: Answer) -> None:
+        try:
+            plain = decompressed(body, head.headers.get("content-encoding", ""), MAX_REQUEST)
+        except Exception as error:  # noqa: BLE001 (the sender must get an answer)
+            answer(partial(self._not_taken, head, error))
+        else:
+            self._take(head, signal, plain, answer)
+
+    def _take(self, head: Head, signal: Signal, plain: bytes, answer: Answer) -> None:
         def stored(decoded: Decoded, error: Exception | None) -> None:
             answer(lambda: self._acknowledgement(head, decoded) if error is None else _unavailable(head, error))
 
         try:
-            plain = decompressed(body, head.headers.get("content-encoding", ""), MAX_REQUEST)
             self._admission.take(signal, plain, stored, json=head.media_type == _JSON)
         except Exception as error:  # noqa: BLE001 (the sender must get an answer)
             answer(partial(self._not_taken, head, error))
@@ -198,13 +206,14 @@ class Routes:
         return _error(head, 404, f"Nothing is at {path!r}. This is an otel_ml service; it answers at {known}.")
 
 
-def _unpacks_to_little(head: Head, body: bytes) -> bool:
-    """Whether a body is small without its encoding, too, or cannot be unpacked: a few kilobytes may hold 64 MiB."""
+def _plain_if_small(head: Head, body: bytes) -> bytes | None:
+    """Return a body without its encoding; None where it is large, or cannot be unpacked. Kilobytes may hold 64 MiB."""
+    if len(body) >= _LARGE:
+        return None
     try:
-        decompressed(body, head.headers.get("content-encoding", ""), _LARGE)
-    except BadRequestError as error:
-        return error.status != 413
-    return True
+        return decompressed(body, head.headers.get("content-encoding", ""), _LARGE)
+    except BadRequestError:
+        return None
 
 
 def problem(head: Head | None, error: BadRequestError) -> Response:
