@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from otel_ml_exporters.receiver.http_message import BadRequestError, Head, RequestParser, Response
 
 POST = b"POST /v1/metrics?x=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"
-CHUNKED = b"POST /v1/logs HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;ext=1\r\nlo\r\n0\r\nTrailer: x\r\n\r\n"
+CHUNKS = b"3\r\nhel\r\n2;ext=1\r\nlo\r\n0\r\nTrailer: x\r\n\r\n"
+CHUNKED = b"POST /v1/logs HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS
 GET = b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
 
