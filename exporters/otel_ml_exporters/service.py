@@ -266,6 +266,8 @@ class Service:
 
     def _settle(self, decoded: Decoded, stored: Stored, done: int | StorageError) -> None:
         error = done if isinstance(done, StorageError) else None
+        if error is not None:
+            self._runs.withdraw(decoded.observations)
         if error is not None and not self._stopped.is_set():
             self._telemetry.count("refused", reason="not stored")
             self._trouble.note(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from otel_ml.wire.rendezvous import kept_folder, path_part, run_folder
 from otel_ml_exporters.aggregation.observation import Writer
 from otel_ml_exporters.experiments.account import account
 from otel_ml_exporters.experiments.run import ExperimentRun, RunSettings
+from otel_ml_exporters.own_process import most_files, open_files
 from otel_ml_exporters.storage.database import StorageError, private_folder, storage_errors
 from otel_ml_exporters.telemetry import Telemetry
 
@@ -22,6 +24,10 @@ _log = logging.getLogger(__name__)
 
 MAX_RUNS = 1_000
 """Open runs of a service; each has a thread an exporter. A run that is over is closed a minute later."""
+
+_FILES_OF_A_RUN, _FILES_OF_AN_EXPORTER = 4, 2
+"""Open at a time: its database with its log, `service.log`, `late.otlp`; most exporters append to one or two."""
+
 _OPEN = "open"
 """Name of the file beside `run.db` that says: a service was not done with this run. Its content is the id."""
 
@@ -32,6 +38,9 @@ class RunBook:
     Args:
         base: `OTEL_ML_DIR`.
         journal: identity of the service's journal.
+
+    Attributes:
+        is_crowded: whether the run that was asked for last found no room.
     """
 
     def __init__(self, base: Path, settings: RunSettings, telemetry: Telemetry, *, journal: str) -> None:
@@ -41,6 +50,10 @@ class RunBook:
         self._journal = journal
         self._runs: dict[str, ExperimentRun] = {}
         self._unnamed: set[str] = set()
+        # Guards _promised: receivers promise, the engine's thread keeps it.
+        self._lock = threading.Lock()
+        self._promised: set[str] = set()
+        self.is_crowded = False
 
     def __iter__(self) -> Iterator[ExperimentRun]:
         return iter(list(self._runs.values()))
@@ -53,8 +66,26 @@ class RunBook:
         return self._runs.get(experiment)
 
     def has_room(self, experiments: Iterable[str]) -> bool:
-        """Whether all of these runs are open, or may be opened; any thread may ask."""
-        return len(self._runs) < MAX_RUNS or all(experiment in self._runs for experiment in experiments)
+        """Whether all of these runs are open or may be opened, which is then promised; any thread may ask."""
+        unknown = {experiment for experiment in experiments if experiment not in self._runs}
+        if not unknown:
+            return True
+        with self._lock:
+            promised = self._promised | unknown
+            self.is_crowded = len(self._runs) + len(promised) > MAX_RUNS or not self._has_files(len(promised))
+            if not self.is_crowded:
+                self._promised = promised
+            return not self.is_crowded
+
+    def withdraw(self, experiments: Iterable[str]) -> None:
+        """Take back what was promised: the runs are open, or their request could not be stored; any thread may."""
+        with self._lock:
+            self._promised = self._promised.difference(experiments)
+
+    def _has_files(self, further: int) -> bool:
+        """Whether so many further runs find the open files they need; runs open theirs one after the other."""
+        each = _FILES_OF_A_RUN + _FILES_OF_AN_EXPORTER * len(self._settings.exporters)
+        return each * (len(self._runs) + further) <= most_files() and open_files() + each * further <= most_files()
 
     def of(self, writer: Writer) -> ExperimentRun:
         """Return the run of `writer`, opening or creating it.
@@ -109,6 +140,7 @@ class RunBook:
             _write(folder / "state" / _OPEN, experiment)
             run = ExperimentRun(experiment, folder, self._settings, self._telemetry, journal=self._journal)
         self._runs[experiment] = run
+        self.withdraw([experiment])
         if self._settings.served is not None:  # not before: another service may have had the run open
             self._settings.served.keep(folder / "state")
         with run.log.speaking():

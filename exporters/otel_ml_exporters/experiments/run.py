@@ -200,6 +200,11 @@ class ExperimentRun:
             self._deliver(anyhow=True)
 
     @property
+    def is_stuck(self) -> bool:
+        """Whether something that was decided could not be committed, and is to be tried again."""
+        return self._unstored is not None or self._unwritten is not None
+
+    @property
     def is_delivered(self) -> bool:
         """Whether every exporter has everything that there is."""
         return all(self.behind(name) == 0 for name in self._settings.exporters)

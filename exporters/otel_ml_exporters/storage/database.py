@@ -37,10 +37,11 @@ class DamagedError(StorageError):
 
 
 class NoRoomError(StorageError):
-    """The disk takes nothing at the moment: it is full, over its quota, or read-only. Later it may."""
+    """Nothing can be stored at the moment: the disk is full or read-only, or there are no more files to open."""
 
 
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+_NO_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, *_NO_FILES})
 
 
 def private_folder(path: Path) -> Path:
@@ -160,6 +161,8 @@ def storage_errors(path: Path) -> Iterator[None]:
     except UnicodeDecodeError as error:  # what SQLite says of a damaged schema quotes it
         raise DamagedError(f"{str(path)!r} is not a readable otel_ml database. Move it away to start anew.") from error
     except OSError as error:
+        if error.errno in _NO_FILES:
+            raise _no_files(path) from error
         if error.errno in _NO_ROOM:
             raise NoRoomError(_no_room(path, error.strerror or str(error))) from error
         raise StorageError(f"Cannot open {str(path)!r}: {error.strerror}. Check its owner and permissions.") from error
@@ -172,7 +175,24 @@ def _operational(path: Path, text: str) -> StorageError:
         )
     if "full" in text or "readonly" in text:
         return NoRoomError(_no_room(path, "No space left" if "full" in text else "it is read-only"))
+    if "unable to open" in text and not _may_open_files():  # SQLite does not say why
+        return _no_files(path)
     return StorageError(f"Cannot use {str(path)!r}: {text}. Check the disk and the permissions.")
+
+
+def _may_open_files() -> bool:
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error.errno not in _NO_FILES
+    return True
+
+
+def _no_files(path: Path) -> NoRoomError:
+    return NoRoomError(
+        f"{str(path)!r} cannot be opened: the service has as many files open as it may. What is not stored is tried "
+        "again when a run or a connection has ended; allow more with ulimit -n."
+    )
 
 
 def _no_room(path: Path, reason: str) -> str:
