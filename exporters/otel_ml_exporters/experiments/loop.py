@@ -15,6 +15,8 @@ from otel_ml_exporters.experiments.run import ExperimentRun
 from otel_ml_exporters.experiments.self_telemetry import INTERVAL_S, self_points
 from otel_ml_exporters.experiments.trouble import Trouble
 from otel_ml_exporters.receiver.decode import Decoded
+from otel_ml_exporters.receiver.refusals import Refusals
+from otel_ml_exporters.receiver.rejection import Rejected
 from otel_ml_exporters.storage.database import DamagedError, NoRoomError, StorageError
 from otel_ml_exporters.telemetry import Telemetry
 
@@ -35,6 +37,9 @@ _KEEP_S = 60.0
 _KEEP_WANTED_S = 5.0
 """The same where another run waits for its place: as long as a process may ask at its end."""
 
+_EARLY = 100
+"""Runs, and reasons of one, of which something was rejected before they began."""
+
 _DISK_S = 10.0
 """How often the size of the outboxes is looked at."""
 
@@ -47,6 +52,7 @@ class EngineLoop:
 
     Args:
         runs: owned by this loop's thread.
+        refusals: told whose points are rejected, where there is no run to tell.
         digested: told how many bytes of requests are decided and committed.
         drop: told up to which entry everything is committed.
         dir_max: bytes of all outboxes.
@@ -59,6 +65,7 @@ class EngineLoop:
         self,
         runs: RunBook,
         telemetry: Telemetry,
+        refusals: Refusals,
         *,
         digested: Callable[[int], None],
         drop: Callable[[int], None],
@@ -69,6 +76,7 @@ class EngineLoop:
     ) -> None:
         self._runs = runs
         self._telemetry = telemetry
+        self._refusals = refusals
         self._digested = digested
         self._drop = drop
         self._dir_max = dir_max
@@ -80,6 +88,7 @@ class EngineLoop:
         self._queue: deque[tuple[int, Decoded]] = deque()
         self._stopping = False
         self._undigested: deque[tuple[int, int]] = deque()
+        self._rejected_early: dict[str, dict[Rejected, int]] = {}
         self._held_up: dict[str, list[tuple[int, Decoded]]] = {}
         # Entries, counted: offered by the journal's thread, the others by this loop's.
         self._offered = self._observed = self._decided = 0
@@ -172,11 +181,25 @@ class EngineLoop:
             self._held_up[experiment].append((number, decoded))
             return False
         run = self._run_of(number, decoded, _naming(observations)) if observations else self._runs.get(experiment)
-        if run is None:
-            return False  # held up, set aside, or nothing but rejected points: no run begins with that
+        rejected = {of: items for of, items in decoded.rejections.told.items() if of.experiment == experiment}
+        if run is None:  # held up, set aside, or nothing but rejected points: no run begins with that
+            self._keep_for_later(experiment, rejected)
+            return False
+        if experiment in self._rejected_early:
+            rejected = self._rejected_early.pop(experiment) | rejected
         with run.log.speaking():
-            run.observe(number, observations, now, rejected=decoded.rejections.experiments.get(experiment, 0))
+            run.observe(number, observations, now, rejected=rejected)
         return any(isinstance(observation, Goodbye) for observation in observations)
+
+    def _keep_for_later(self, experiment: str, rejected: dict[Rejected, int]) -> None:
+        """Log what is rejected where there is no run to tell; should it begin, it is told too."""
+        for each in rejected:
+            self._refusals.reject(each)
+        if rejected and (experiment in self._rejected_early or len(self._rejected_early) < _EARLY):
+            early = self._rejected_early.setdefault(experiment, {})
+            for each, items in rejected.items():
+                if each in early or len(early) < _EARLY:
+                    early[each] = early.get(each, 0) + items
 
     def _run_of(self, number: int, decoded: Decoded, writer: Writer) -> ExperimentRun | None:
         """Return the run of a request; None where it cannot begin yet, or where its files cannot be used."""

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from functools import partial
 
 from otel_ml_exporters.receiver.decode import Decoded, Decoder, Signal
+from otel_ml_exporters.receiver.refusals import Refusals
 from otel_ml_exporters.telemetry import Telemetry
 
 __all__ = ["MAX_REQUEST", "Admission", "OverloadedError", "Stored"]
@@ -39,6 +40,7 @@ class Admission:
         telemetry: counts what is refused and rejected.
         has_room: tells whether the runs of a request are known, or there is room for them.
         limit: bytes of requests that are acknowledged, or about to be, and not decided.
+        refusals: told whose points of no run are rejected.
     """
 
     def __init__(
@@ -47,9 +49,11 @@ class Admission:
         telemetry: Telemetry,
         limit: int = 256 * 2**20,
         has_room: Callable[[Iterable[str]], bool] = lambda experiments: True,
+        refusals: Refusals | None = None,
     ) -> None:
         self._store = store
         self._has_room = has_room
+        self._refusals = refusals or Refusals()
         self._telemetry = telemetry
         self._limit = limit
         self._decoder = Decoder()
@@ -73,6 +77,9 @@ class Admission:
             raise OverloadedError("The service has as many open runs as it may. Send again when one of them has ended.")
         for reason, points in decoded.rejections.reasons.items():
             self._telemetry.count("rejected", points, reason=reason)
+        for rejected in decoded.rejections.told:
+            if not rejected.experiment:  # of a known one the run tells
+                self._refusals.reject(rejected)
         if not decoded.observations and not decoded.rejections.experiments:
             stored(decoded, None)
             return
