@@ -176,7 +176,7 @@ class _Lines:
     def open(self, folder: Path, up_to: int | None = None) -> None:
         """Open the file and drop, from its end, what is torn or has a `seq` above `up_to`."""
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(folder / self.name, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self._file = os.open(folder / self.name, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o664)
         self.last_seq, size = _last_line(self._file, up_to)
         self.cut(size)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml.explanation import explained
+from otel_ml.wire.own_folder import claim, is_ours, may_hold_ours, moved_aside
 from otel_ml.wire.rendezvous import kept_folder, path_part, run_folder
 from otel_ml_exporters.aggregation.observation import Writer
 from otel_ml_exporters.experiments.account import account
@@ -106,11 +107,12 @@ class RunBook:
     def reopen(self, folders: Iterable[Path] | None = None) -> None:
         """Open the runs a predecessor was not done with: their clocks and exporters go on."""
         known = self._base.glob("*/*") if folders is None else folders
-        marks = [folder / "state" / _OPEN for folder in known]
-        for mark in filter(Path.is_file, marks):
+        for folder in filter(_is_safe, known):
+            mark = folder / "state" / _OPEN
             try:
-                self._open(mark.read_text(encoding="utf-8"), mark.parent.parent).resume()
-            except (StorageError, OSError) as error:
+                if mark.is_file():
+                    self._open(mark.read_text(encoding="utf-8"), folder).resume()
+            except (StorageError, OSError, ValueError) as error:
                 _log.error("%s", explained(f"A run is left as it is: {error}", "storage"))
 
     def forget(self, run: ExperimentRun) -> None:
@@ -134,6 +136,8 @@ class RunBook:
         return [account(run, undecided) for run in self]
 
     def _open(self, experiment: str, folder: Path) -> ExperimentRun:
+        with storage_errors(folder):
+            moved = claim(folder)
         private_folder(folder / "state")
         # First: a disk that takes no more must not leave the run open, and locked, without being in the book.
         with storage_errors(folder):
@@ -143,6 +147,8 @@ class RunBook:
         self.withdraw([experiment])
         if self._settings.served is not None:  # not before: another service may have had the run open
             self._settings.served.keep(folder / "state")
+        if moved:
+            run.say("planted-files", moved_aside(folder, moved))
         with run.log.speaking():
             _log.info("Run %s: %s", experiment, folder)
         return run
@@ -164,9 +170,18 @@ class RunBook:
     def _folder(self, writer: Writer) -> Path:
         # The name may be missing where points come through a Collector that scrapes; the id decides.
         known = sorted(self._base.glob(f"*/{path_part(writer.experiment)}/state/run.db"))
-        if known:
-            return known[0].parent.parent
+        ours = [path.parent.parent for path in known if _is_safe(path.parent.parent)]
+        if ours:
+            return ours[0]
         return run_folder(self._base, writer.experiment_name or "default", writer.experiment)
+
+
+def _is_safe(folder: Path) -> bool:
+    """Whether a folder of a run is this user's, in one that nobody else can exchange it in."""
+    try:
+        return may_hold_ours(folder.parent) and is_ours(folder)
+    except OSError:
+        return False
 
 
 def _leave(run: ExperimentRun) -> None:

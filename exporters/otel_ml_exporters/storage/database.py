@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
 from otel_ml.exceptions import OtelMLError
+from otel_ml.wire.own_folder import is_ours
 
 __all__ = [
     "DamagedError",
@@ -45,13 +47,20 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, *_NO_FILES})
 
 
 def private_folder(path: Path) -> Path:
-    """Create `path` (mode 0700) and its parents, and return it.
+    """Create `path` (mode 0700) and its parents, and return it; one that is there is closed to others.
 
     Raises:
-        StorageError: it cannot be created.
+        StorageError: it cannot be created, or is a link or somebody else's.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not is_ours(path):
+            raise StorageError(
+                f"The folder {str(path)!r} is a link, or belongs to user {path.lstat().st_uid}: what is written there "
+                "could be read or exchanged. Remove it, or choose another folder with OTEL_ML_DIR."
+            )
+        if stat.S_IMODE(path.lstat().st_mode) & 0o077:
+            path.chmod(0o700)
     except OSError as error:
         kind = NoRoomError if error.errno in _NO_ROOM else StorageError
         raise kind(
@@ -79,7 +88,7 @@ def open_database(path: Path, schema: str, patience_s: float = 0.0) -> sqlite3.C
     """
     private_folder(path.parent)
     with storage_errors(path):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
         connection = sqlite3.connect(path, timeout=patience_s, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")
