@@ -93,7 +93,7 @@ def _finished(run: Unfinished, timeout: float, output: Screen) -> bool:
     """Finish a run on this host; say how it went. One that cannot be served must not keep the others from it."""
     try:
         done = _recovered(run, timeout, output)
-    except (ConfigError, StorageError) as error:
+    except (ConfigError, StorageError, OSError) as error:
         output.line(f"  not done: {error}")
         return False
     if done.is_done:

@@ -14,7 +14,7 @@ from pathlib import Path
 from otel_ml.exceptions import OtelMLError
 from otel_ml.explanation import explained
 from otel_ml_exporters.records import Record
-from otel_ml_exporters.runs.folders import RunFolder
+from otel_ml_exporters.runs.folders import RunFolder, is_there
 from otel_ml_exporters.runs.follow import UNDECODABLE, Follower, with_own_file
 from otel_ml_exporters.storage.codec import decode
 
@@ -75,9 +75,9 @@ def records(run: RunFolder) -> Iterator[Record]:
     Raises:
         RunUnreadableError: the service has the run open and does not write `metrics.jsonl`, or the file is damaged.
     """
-    if run.database.exists() and not is_live(run):
+    if is_there(run.database) and not is_live(run):
         yield from _whole(run)
-    elif run.jsonl.exists():
+    elif is_there(run.jsonl):
         yield from Follower(run.jsonl).new_records()
     else:
         raise RunUnreadableError(
@@ -88,7 +88,7 @@ def records(run: RunFolder) -> Iterator[Record]:
 
 def is_live(run: RunFolder) -> bool:
     """Whether a service has the run open now."""
-    if not run.database.exists() or not _log_of(run.database).exists():
+    if not is_there(run.database) or not is_there(_log_of(run.database)):
         return False  # a service has the log as long as it has the run
     try:
         with _opened(run.database) as connection:
@@ -117,7 +117,7 @@ def facts(run: RunFolder) -> Facts | None:
     None while it has the run open, where there is only `metrics.jsonl`, and where a kill or a full disk left a database
     without tables, or one that cannot be read.
     """
-    if not run.database.exists() or is_live(run):
+    if not is_there(run.database) or is_live(run):
         return None
     try:
         with _opened(run.database) as connection:
@@ -141,7 +141,7 @@ def _facts(query: Callable[[str], sqlite3.Cursor]) -> Facts:
 
 def identity_of(journal: Path) -> str:
     """Return the identity of a service's journal; empty where there is none, or it cannot be read."""
-    if not journal.exists():
+    if not is_there(journal):
         return ""
     try:
         with _opened(journal) as connection:
@@ -152,7 +152,7 @@ def identity_of(journal: Path) -> str:
 
 def requests_after(journal: Path, number: int) -> int:
     """Return how many requests after `number` a service left in its journal; 0 where it is alive, or cannot be read."""
-    if not journal.exists():
+    if not is_there(journal):
         return 0
     try:
         with _opened(journal) as connection:
@@ -169,7 +169,7 @@ def _whole(run: RunFolder) -> Iterator[Record]:
             last = record.seq
             yield record
     except RunUnreadableError as error:
-        if not run.jsonl.exists():
+        if not is_there(run.jsonl):
             raise
         _log.warning("%s", explained(f"{error.sentence} Instead {str(run.jsonl)!r} is read.", "run-unreadable"))
         yield from (record for record in Follower(run.jsonl).new_records() if record.seq > last)
@@ -179,7 +179,7 @@ def _kept(run: RunFolder) -> Iterator[Record]:
     """Yield the records of the database; those that had to go at the disk limit are still in `metrics.jsonl`."""
     kept = _from_database(run.database)
     first = next(kept, None)
-    if (first is None or first.seq > 1) and run.jsonl.exists():
+    if (first is None or first.seq > 1) and is_there(run.jsonl):
         before = Follower(run.jsonl).new_records()
         yield from (record for record in before if first is None or record.seq < first.seq)
     if first is not None:
@@ -204,7 +204,7 @@ def _opened(path: Path) -> closing[sqlite3.Connection]:
     One that was closed in order (no log beside it) is opened as immutable: SQLite would else leave a new log behind,
     and looking at a run must not make it look newer.
     """
-    how = "mode=ro" if _log_of(path).exists() else "immutable=1"
+    how = "mode=ro" if is_there(_log_of(path)) else "immutable=1"
     return closing(sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True, timeout=0))
 
 
