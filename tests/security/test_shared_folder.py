@@ -193,3 +193,38 @@ def test_mlflow_does_not_write_to_a_database_that_somebody_else_planted_and_name
         open_run(run_info(tmp_path / "runs" / "exp" / "a", "a"), f"sqlite:///{database}")
 
     assert precious.read_text() == "the only copy"
+
+
+def test_mlflows_database_may_be_written_to_by_the_group_where_the_umask_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    run = run_info(tmp_path / "runs" / "exp" / "a", "a")
+    before = os.umask(0o002)
+    try:
+        open_run(run, f"sqlite:///{tmp_path / 'runs' / 'mlflow.db'}")
+    finally:
+        os.umask(before)
+
+    assert stat.S_IMODE((tmp_path / "runs" / "mlflow.db").stat().st_mode) == 0o664
+
+
+def test_what_a_run_leaves_follows_the_umask_but_for_secrets_and_is_never_for_all_to_write(tmp_path: Path) -> None:
+    environ = environment(tmp_path, {"XDG_RUNTIME_DIR": str(tmp_path)})
+    modes = {}
+    for umask in (0o000, 0o002, 0o022, 0o077):
+        job = JOB.replace('"planted"', f'"{umask:03o}"')
+        base = tmp_path / f"runs-{umask:03o}"
+        program = f"import os; os.umask({umask})\n{job}"
+        environ["OTEL_ML_DIR"] = str(base)
+        subprocess.run([sys.executable, "-c", program], env=environ, check=True, timeout=100, cwd=tmp_path)
+        run = base / "exp" / f"{umask:03o}"
+        names = (run.parent, run, run / "metrics.jsonl", run / "media", run / "service.log")
+        modes[umask] = [stat.S_IMODE(path.stat().st_mode) for path in names]
+
+    assert modes == {
+        0o000: [0o775, 0o775, 0o664, 0o775, 0o600],
+        0o002: [0o775, 0o775, 0o664, 0o775, 0o600],
+        0o022: [0o755, 0o755, 0o644, 0o755, 0o600],
+        0o077: [0o700, 0o700, 0o600, 0o700, 0o600],
+    }

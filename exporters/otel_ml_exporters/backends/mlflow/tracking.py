@@ -211,6 +211,7 @@ def _create_database(mlflow: Any, uri: str) -> None:
     for left in path.parent.glob(f"{path.name}.*.new*"):  # nobody else is making it: we hold the lock
         left.unlink(missing_ok=True)
     unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}.new")
+    unfinished.touch(mode=0o664, exist_ok=False)  # as the umask says: SQLite would never let the group write to it
     mlflow.MlflowClient(f"sqlite:///{unfinished}")
     unfinished.replace(path)
 
