@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
 import os
 import resource
+import sys
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["allow_open_files", "keep_freed_memory", "let_training_go_first", "look_for_garbage_rarely"]
+__all__ = [
+    "allow_open_files",
+    "keep_freed_memory",
+    "let_training_go_first",
+    "look_for_garbage_rarely",
+    "most_files",
+    "open_files",
+]
 
 _ALLOCATED = 50_000
 """Objects, more than were freed, after which Python looks for cycles among the new ones; usually 700."""
+
+_RESERVED_FILES = 64
+"""Of the open files a process may have; what is under way opens files for a moment, such as the journal of a commit."""
 
 _NICE = 5
 """A third of what a rank gets of a core that both want, and all of one that nobody wants (sched(7)). With 10 it is a
@@ -24,6 +36,20 @@ def allow_open_files() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # macOS calls unlimited what it does not give
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def most_files() -> int:
+    """Return how many files and connections this process may plan with: some are kept back for what cannot wait."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if most == resource.RLIM_INFINITY else most - _RESERVED_FILES
+
+
+def open_files() -> int:
+    """Return how many files and connections are open; more than any limit where there is none left to look with."""
+    try:
+        return sum(1 for _ in Path("/dev/fd").iterdir())
+    except OSError as error:
+        return sys.maxsize if error.errno == errno.EMFILE else 0
 
 
 def look_for_garbage_rarely() -> None:

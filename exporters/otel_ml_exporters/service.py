@@ -126,12 +126,19 @@ class Service:
         if config.embedded is not None:
             names = config.embedded
             settings = replace(settings, experiment_name=names.experiment_name, run_name=names.run_name, log="")
-        self._admission = Admission(self._store, self._telemetry, config.limits.queue, self._has_room, self._held_back)
+        self._refusals = Refusals()
+        self._admission = Admission(
+            self._store,
+            self._telemetry,
+            config.limits.queue,
+            self._has_room,
+            self._held_back,
+            refusals=self._refusals,
+        )
         is_known = bool(self._token or (config.tls and config.tls.client_ca))
         self._routes = Routes(
             self._admission, self, self._telemetry, token=self._token, version=own_version(), any_host=is_known
         )
-        self._refusals = Refusals()
         files = config.tls
         tls = None if files is None else server_context(files.certificate, files.key, files.client_ca)
         self._http = HttpReceiver(
@@ -149,6 +156,7 @@ class Service:
         self._loop = EngineLoop(
             self._runs,
             self._telemetry,
+            self._refusals,
             digested=self._admission.digested,
             drop=self._journal.drop,
             dir_max=config.dir_max,
@@ -267,6 +275,8 @@ class Service:
 
     def _settle(self, decoded: Decoded, stored: Stored, done: int | StorageError) -> None:
         error = done if isinstance(done, StorageError) else None
+        if error is not None:
+            self._runs.withdraw(decoded.observations)
         if error is not None and not self._stopped.is_set():
             self._telemetry.count("refused", reason="not stored")
             self._trouble.note(error)

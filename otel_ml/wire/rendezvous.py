@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from otel_ml.exceptions import WireError
+from otel_ml.wire.own_folder import may_hold_ours
 from otel_ml.wire.versions import RENDEZVOUS, own_version, require
 
 __all__ = ["Home", "Rendezvous", "Service", "boot_id", "is_private", "kept_folder", "rendezvous_of", "run_folder"]
@@ -42,11 +43,16 @@ def boot_id() -> str:
 def run_folder(base: Path, experiment: str, run_id: str) -> Path:
     """Return `<base>/<experiment>/<id>`, each a single, safe path part.
 
+    Where the experiment's folder is another user's, this one's runs are in `<experiment>-<user id>`.
+
     Examples:
         >>> run_folder(Path("runs"), "digits/small", "01JX").as_posix()
         'runs/digits_small-d3079793/01JX'
     """
-    return base / path_part(experiment) / path_part(run_id)
+    folder = base / path_part(experiment)
+    if not may_hold_ours(folder):
+        folder = folder.with_name(f"{folder.name}-{os.getuid()}")
+    return folder / path_part(run_id)
 
 
 def kept_folder(run: Path) -> Path:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from otel_ml_exporters import env
+from otel_ml_exporters import env, own_process
 from otel_ml_exporters.aggregation import lanes, output, room, rows, shapes, spans, streams, training, writer_state
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.delivery import pipeline
 from otel_ml_exporters.experiments import book, run_log, unreadable
-from otel_ml_exporters.receiver import admission, columns, intake, resource
+from otel_ml_exporters.receiver import admission, columns, compression, intake, resource
 from otel_ml_exporters.storage import outbox
 from otel_ml_exporters.telemetry import MAX_LABELS
 
@@ -62,6 +62,14 @@ BOUNDS: Sequence[Bound] = (
           f"{OVERLOAD}::test_what_is_acknowledged_and_cannot_be_decided_is_bounded_in_the_journal"),
     Bound("Coming in", "open runs", f"{book.MAX_RUNS:,}", "fixed", COME_BACK, "`refused{too many runs}`",
           f"{OVERLOAD}::test_further_runs_wait_until_one_has_ended"),
+    Bound("Coming in", "open files kept back for what is under way", f"{own_process._RESERVED_FILES}",
+          "the limit itself: `ulimit -n`", "new runs and connections are told to come back; the others go on",
+          "`refused{too many runs}`, `refused{too many connections}`",
+          "tests/integration/test_open_files.py::"
+          "test_a_service_short_of_files_refuses_new_runs_goes_on_with_the_others_and_takes_new_ones_again"),
+    Bound("Coming in", "members of one gzip body", f"{compression._MEMBERS:,}", "fixed", "refused (400)",
+          "`refused{undecodable}`",
+          f"{UNIT}/receiver/test_compression.py::test_bombs_damage_and_unknown_encodings_are_refused"),
     Bound("Coming in", "decoded resources and shapes", f"{resource._CACHED:,} and {columns._SHAPES:,}", "fixed",
           "the cache starts anew", "–",
           f"{SMALL}::test_decoded_resources_and_shapes_are_cached_up_to_a_bound"),

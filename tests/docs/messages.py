@@ -36,6 +36,7 @@ CARRIED: Mapping[str, str] = {
     "otel_ml_exporters/receiver/coordinates.py": "rejected-points",
     "otel_ml_exporters/receiver/events.py": "rejected-points",
     "otel_ml_exporters/receiver/points.py": "rejected-points",
+    "otel_ml_exporters/receiver/rejection.py": "rejected-points",  # or bad-resource
     "otel_ml_exporters/receiver/resource.py": "bad-resource",
     "otel_ml_exporters/receiver/spans.py": "rejected-points",
     "otel_ml_exporters/registry.py": "wrong-setting",

@@ -102,8 +102,8 @@ def http() -> Sequence[bytes]:
     return [
         head + b"content-length: %d\r\n\r\n" % len(body) + body,
         head + b"transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nt: 1\r\n\r\n",
-        b"GET /otel_ml/runs/a%20b?writer=x&y HTTP/1.1\r\nauthorization: Bearer secret\r\nexpect: 100-continue\r\n\r\n",
-        b"HEAD /metrics HTTP/1.0\r\nconnection: keep-alive\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n",
+        b"GET /otel_ml/runs/a%20?writer=x&y HTTP/1.1\r\nhost: a\r\nauthorization: a\r\nexpect: 100-continue\r\n\r\n",
+        b"HEAD /metrics HTTP/1.0\r\nconnection: keep-alive\r\n\r\nGET /healthz HTTP/1.1\r\nhost: a\r\n\r\n",
     ]
 
 

@@ -138,7 +138,7 @@ class JsonlExporter(Exporter):
         """Write a file whose name is the same in a replay; return its path in the run's folder."""
         assert self._dir is not None, "start() comes first"
         path = Path("media", f"{sanitised(name)}-{seq}.{suffix}")
-        (self._dir / path).parent.mkdir(parents=True, exist_ok=True)
+        (self._dir / path).parent.mkdir(mode=0o775, exist_ok=True)
         (self._dir / path).write_bytes(content)
         return path.as_posix()
 
@@ -176,7 +176,7 @@ class _Lines:
     def open(self, folder: Path, up_to: int | None = None) -> None:
         """Open the file and drop, from its end, what is torn or has a `seq` above `up_to`."""
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(folder / self.name, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self._file = os.open(folder / self.name, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o664)
         self.last_seq, size = _last_line(self._file, up_to)
         self.cut(size)
 

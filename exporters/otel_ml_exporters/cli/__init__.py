@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import click
 
 from otel_ml.exceptions import OtelMLError
+from otel_ml.explanation import explained
 from otel_ml.printable import printable
 from otel_ml.redaction import redacted
 from otel_ml_exporters.cli.group import CommandGroup
@@ -57,11 +58,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo("otel-ml: interrupted.", err=True)
         return 130
     except OtelMLError as error:
-        for line in redacted(f"otel-ml: {error}").splitlines():
-            click.echo(printable(line), err=True)
-        return 1
+        return _failed(str(error))
     except BrokenPipeError:
         # The reader (`head`) has enough; what Python flushes at exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # of a folder that others use too: whatever the system refuses
+        where = f" {error.filename!r}" if error.filename else ""
+        return _failed(explained(f"Cannot use{where}: {error.strerror or error}.", "run-unreadable"))
     return status if isinstance(status, int) else 0
+
+
+def _failed(sentence: str) -> int:
+    for line in redacted(f"otel-ml: {sentence}").splitlines():
+        click.echo(printable(line), err=True)
+    return 1

@@ -6,6 +6,7 @@ import re
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -70,11 +71,24 @@ def command(base: Path, keep: int | None, older_than: float | None, yes: bool) -
     if not yes and not click.confirm(f"Remove {plural(len(doomed), 'run')} ({total})?"):
         output.line("Nothing was removed.")
         return
-    for run in doomed:
-        shutil.rmtree(run.path)
-        if not any(run.path.parent.iterdir()):
-            run.path.parent.rmdir()
+    failed = [problem for run in doomed if (problem := _removed(run))]
+    for problem in failed:
+        output.note(problem)
+    if failed:
+        output.line(f"Removed {plural(len(doomed) - len(failed), 'run')} of {len(doomed)}.")
+        raise click.exceptions.Exit(1)
     output.line(f"Removed {plural(len(doomed), 'run')}, {total}.")
+
+
+def _removed(run: RunFolder) -> str:
+    """Remove a run's folder; return why that failed, of one that another user owns for example."""
+    try:
+        shutil.rmtree(run.path)
+    except OSError as error:
+        return f"{run.path} is not removed: {error.strerror} ({error.filename})."
+    with suppress(OSError):
+        run.path.parent.rmdir()  # the experiment's, if that was its last
+    return ""
 
 
 def _beyond(

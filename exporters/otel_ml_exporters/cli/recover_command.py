@@ -96,7 +96,7 @@ def _finished(run: Unfinished, timeout: float, output: Screen) -> bool:
     """Finish a run on this host; say how it went. One that cannot be served must not keep the others from it."""
     try:
         done = _recovered(run, timeout, output)
-    except (ConfigError, StorageError, VersionError) as error:
+    except (ConfigError, StorageError, VersionError, OSError) as error:
         output.line(f"  not done: {error}")
         return False
     if done.is_done:

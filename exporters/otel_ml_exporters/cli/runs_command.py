@@ -11,7 +11,7 @@ import click
 from otel_ml_exporters.cli.figures import age, size, thousands
 from otel_ml_exporters.cli.parameters import dir_option
 from otel_ml_exporters.cli.screen import screen
-from otel_ml_exporters.runs.folders import RunFolder, run_folders
+from otel_ml_exporters.runs.folders import RunFolder, run_folders, unreadable_folders
 from otel_ml_exporters.runs.follow import UnreadableLineError
 from otel_ml_exporters.runs.history import History, history
 from otel_ml_exporters.runs.source import RunUnreadableError, is_live, records
@@ -27,6 +27,9 @@ def command(base: Path, limit: int, as_json: bool) -> None:
     """List the runs on this machine, the newest first."""
     output = screen()
     runs = run_folders(base)
+    unreadable = unreadable_folders(base)
+    if unreadable:
+        output.note(f"Not shown, as this user may not look into them: {', '.join(map(str, unreadable))}")
     if not runs:
         output.note(f"There is no run in {str(base)!r}. Try: otel-ml demo")
         return

@@ -13,7 +13,7 @@ from otel_ml_exporters.cli.figures import compact
 from otel_ml_exporters.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_exporters.cli.screen import Screen, screen
 from otel_ml_exporters.records import Record, RunStatus, StepRecord, Summary, Text
-from otel_ml_exporters.runs.folders import find
+from otel_ml_exporters.runs.folders import find, is_there
 from otel_ml_exporters.runs.follow import Follower
 from otel_ml_exporters.runs.source import is_live, records
 
@@ -33,7 +33,7 @@ def command(run: str, metrics: Sequence[str], base: Path, lines: int, no_follow:
     output = screen()
     folder = find(run, base)
     follower = Follower(folder.jsonl)
-    seen = follower.new_records() if folder.jsonl.exists() else list(records(folder))
+    seen = follower.new_records() if is_there(folder.jsonl) else list(records(folder))
     shown = [line for record in seen if (line := _line(record, metrics)) is not None]
     for line in shown[max(len(shown) - lines, 0) :]:
         output.line(line)

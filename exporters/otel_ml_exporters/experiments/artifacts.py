@@ -64,7 +64,7 @@ def _kept(folder: Path, record: Artifact, file: _File) -> Path:
         return path
     if path.exists() or not _is_within(path, top) or not _can_be_folder(path.parent, top):
         path = top / f"{path_part(record.name)}.{record.seq}" / inside
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o775, parents=True, exist_ok=True)  # as the umask says, but never for all to write
     for leftover in path.parent.glob(f"{_BESIDE}*"):  # of a service that was killed here
         shutil.rmtree(leftover, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=_BESIDE) as beside:

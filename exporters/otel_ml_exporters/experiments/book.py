@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 
 from otel_ml.exceptions import VersionError
 from otel_ml.explanation import explained
+from otel_ml.wire.own_folder import claim, is_ours, may_hold_ours, moved_aside
 from otel_ml.wire.rendezvous import kept_folder, path_part, run_folder
 from otel_ml_exporters.aggregation.observation import Writer
 from otel_ml_exporters.experiments.account import account
 from otel_ml_exporters.experiments.run import ExperimentRun, RunSettings
+from otel_ml_exporters.own_process import most_files, open_files
 from otel_ml_exporters.storage.database import StorageError, private_folder, storage_errors
 from otel_ml_exporters.telemetry import Telemetry
 
@@ -23,6 +26,10 @@ _log = logging.getLogger(__name__)
 
 MAX_RUNS = 1_000
 """Open runs of a service; each has a thread an exporter. A run that is over is closed a minute later."""
+
+_FILES_OF_A_RUN, _FILES_OF_AN_EXPORTER = 4, 2
+"""Open at a time: its database with its log, `service.log`, `late.otlp`; most exporters append to one or two."""
+
 _OPEN = "open"
 """Name of the file beside `run.db` that says: a service was not done with this run. Its content is the id."""
 
@@ -33,6 +40,9 @@ class RunBook:
     Args:
         base: `OTEL_ML_DIR`.
         journal: identity of the service's journal.
+
+    Attributes:
+        is_crowded: whether the run that was asked for last found no room.
     """
 
     def __init__(self, base: Path, settings: RunSettings, telemetry: Telemetry, *, journal: str) -> None:
@@ -43,6 +53,10 @@ class RunBook:
         self._runs: dict[str, ExperimentRun] = {}
         self._unnamed: set[str] = set()
         self._held_back: dict[str, str] = {}
+        # Guards _promised: receivers promise, the engine's thread keeps it.
+        self._lock = threading.Lock()
+        self._promised: set[str] = set()
+        self.is_crowded = False
 
     def __iter__(self) -> Iterator[ExperimentRun]:
         return iter(list(self._runs.values()))
@@ -55,8 +69,26 @@ class RunBook:
         return self._runs.get(experiment)
 
     def has_room(self, experiments: Iterable[str]) -> bool:
-        """Whether all of these runs are open, or may be opened; any thread may ask."""
-        return len(self._runs) < MAX_RUNS or all(experiment in self._runs for experiment in experiments)
+        """Whether all of these runs are open or may be opened, which is then promised; any thread may ask."""
+        unknown = {experiment for experiment in experiments if experiment not in self._runs}
+        if not unknown:
+            return True
+        with self._lock:
+            promised = self._promised | unknown
+            self.is_crowded = len(self._runs) + len(promised) > MAX_RUNS or not self._has_files(len(promised))
+            if not self.is_crowded:
+                self._promised = promised
+            return not self.is_crowded
+
+    def withdraw(self, experiments: Iterable[str]) -> None:
+        """Take back what was promised: the runs are open, or their request could not be stored; any thread may."""
+        with self._lock:
+            self._promised = self._promised.difference(experiments)
+
+    def _has_files(self, further: int) -> bool:
+        """Whether so many further runs find the open files they need; runs open theirs one after the other."""
+        each = _FILES_OF_A_RUN + _FILES_OF_AN_EXPORTER * len(self._settings.exporters)
+        return each * (len(self._runs) + further) <= most_files() and open_files() + each * further <= most_files()
 
     def held_back(self, experiments: Iterable[str]) -> str:
         """Return why a run of these is not taken: this version does not follow what has stored it; any thread may ask.
@@ -85,13 +117,14 @@ class RunBook:
     def reopen(self, folders: Iterable[Path] | None = None) -> None:
         """Open the runs a predecessor was not done with: their clocks and exporters go on."""
         known = self._base.glob("*/*") if folders is None else folders
-        marks = [folder / "state" / _OPEN for folder in known]
-        for mark in filter(Path.is_file, marks):
+        for folder in filter(_is_safe, known):
+            mark = folder / "state" / _OPEN
             try:
-                self._open(mark.read_text(encoding="utf-8"), mark.parent.parent).resume()
+                if mark.is_file():
+                    self._open(mark.read_text(encoding="utf-8"), folder).resume()
             except VersionError as error:
                 _log.error("%s", error)
-            except (StorageError, OSError) as error:
+            except (StorageError, OSError, ValueError) as error:
                 _log.error("%s", explained(f"A run is left as it is: {error}", "storage"))
 
     def forget(self, run: ExperimentRun) -> None:
@@ -115,14 +148,19 @@ class RunBook:
         return [account(run, undecided) for run in self]
 
     def _open(self, experiment: str, folder: Path) -> ExperimentRun:
+        with storage_errors(folder):
+            moved = claim(folder)
         private_folder(folder / "state")
         # First: a disk that takes no more must not leave the run open, and locked, without being in the book.
         with storage_errors(folder):
             _write(folder / "state" / _OPEN, experiment)
             run = self._run(experiment, folder)
         self._runs[experiment] = run
+        self.withdraw([experiment])
         if self._settings.served is not None:  # not before: another service may have had the run open
             self._settings.served.keep(folder / "state")
+        if moved:
+            run.say("planted-files", moved_aside(folder, moved))
         with run.log.speaking():
             _log.info("Run %s: %s", experiment, folder)
         return run
@@ -151,9 +189,18 @@ class RunBook:
     def _folder(self, writer: Writer) -> Path:
         # The name may be missing where points come through a Collector that scrapes; the id decides.
         known = sorted(self._base.glob(f"*/{path_part(writer.experiment)}/state/run.db"))
-        if known:
-            return known[0].parent.parent
+        ours = [path.parent.parent for path in known if _is_safe(path.parent.parent)]
+        if ours:
+            return ours[0]
         return run_folder(self._base, writer.experiment_name or "default", writer.experiment)
+
+
+def _is_safe(folder: Path) -> bool:
+    """Whether a folder of a run is this user's, in one that nobody else can exchange it in."""
+    try:
+        return may_hold_ours(folder.parent) and is_ours(folder)
+    except OSError:
+        return False
 
 
 def _leave(run: ExperimentRun) -> None:

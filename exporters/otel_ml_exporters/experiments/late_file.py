@@ -94,7 +94,7 @@ class LateFile:
 
     def _write(self, data: bytearray) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             os.ftruncate(handle, self.length)
             written = 0

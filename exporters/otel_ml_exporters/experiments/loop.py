@@ -16,6 +16,8 @@ from otel_ml_exporters.experiments.run import ExperimentRun
 from otel_ml_exporters.experiments.self_telemetry import INTERVAL_S, self_points
 from otel_ml_exporters.experiments.trouble import Trouble
 from otel_ml_exporters.receiver.decode import Decoded
+from otel_ml_exporters.receiver.refusals import Refusals
+from otel_ml_exporters.receiver.rejection import Rejected
 from otel_ml_exporters.storage.database import DamagedError, NoRoomError, StorageError
 from otel_ml_exporters.telemetry import Telemetry
 
@@ -33,6 +35,12 @@ _IDLE_S = 1.0
 _KEEP_S = 60.0
 """How long a run that is over stays open, for those who still ask about it."""
 
+_KEEP_WANTED_S = 5.0
+"""The same where another run waits for its place: as long as a process may ask at its end."""
+
+_EARLY = 100
+"""Runs, and reasons of one, of which something was rejected before they began."""
+
 _DISK_S = 10.0
 """How often the size of the outboxes is looked at."""
 
@@ -45,6 +53,7 @@ class EngineLoop:
 
     Args:
         runs: owned by this loop's thread.
+        refusals: told whose points are rejected, where there is no run to tell.
         digested: told how many bytes of requests are decided and committed.
         drop: told up to which entry everything is committed.
         dir_max: bytes of all outboxes.
@@ -57,6 +66,7 @@ class EngineLoop:
         self,
         runs: RunBook,
         telemetry: Telemetry,
+        refusals: Refusals,
         *,
         digested: Callable[[int], None],
         drop: Callable[[int], None],
@@ -67,6 +77,7 @@ class EngineLoop:
     ) -> None:
         self._runs = runs
         self._telemetry = telemetry
+        self._refusals = refusals
         self._digested = digested
         self._drop = drop
         self._dir_max = dir_max
@@ -77,11 +88,12 @@ class EngineLoop:
         self._changed = threading.Condition()
         self._queue: deque[tuple[int, Decoded]] = deque()
         self._stopping = False
-        self._undigested = 0
-        self._taken = 0
+        self._undigested: deque[tuple[int, int]] = deque()
+        self._rejected_early: dict[str, dict[Rejected, int]] = {}
+        self._held_up: dict[str, list[tuple[int, Decoded]]] = {}
         # Entries, counted: offered by the journal's thread, the others by this loop's.
         self._offered = self._observed = self._decided = 0
-        self._committed_at = 0.0
+        self._committed_at = self._begin_again_at = self._commit_again_at = 0.0
         self._disk_at = clock()
         self._defects: set[str] = set()
         self._waiting = Trouble("A new run")
@@ -118,9 +130,13 @@ class EngineLoop:
             entries, stopping = self._next()
             now = self._clock()
             ended = self._observe(entries, now)
+            if self._held_up and (stopping or time.monotonic() >= self._begin_again_at):
+                self._begin_again_at = time.monotonic() + _IDLE_S
+                self._begin_again(now)
             for run in self._runs:
-                with run.log.speaking():
-                    self._advance(run, now, is_ending=run.experiment in ended)
+                if not run.is_stuck:  # its clock stands still until what was decided is on the disk
+                    with run.log.speaking():
+                        self._advance(run, now, is_ending=run.experiment in ended)
             if stopping or entries or now - self._committed_at >= _COMMIT_S:
                 self._commit()
             self._look_after(now)
@@ -156,39 +172,59 @@ class EngineLoop:
             for experiment in decoded.observations.keys() | decoded.rejections.experiments.keys():
                 if self._feed(number, decoded, experiment, now):
                     ended.add(experiment)
-            self._undigested += len(decoded.body)
-            self._taken = max(self._taken, number)
+            self._undigested.append((number, len(decoded.body)))
         self._observed += len(entries)
         return ended
 
     def _feed(self, number: int, decoded: Decoded, experiment: str, now: float) -> bool:
         observations: Sequence[Observation] = decoded.observations.get(experiment, ())
+        if experiment in self._held_up:
+            self._held_up[experiment].append((number, decoded))
+            return False
         run = self._run_of(number, decoded, _naming(observations)) if observations else self._runs.get(experiment)
-        if run is None:
-            return False  # set aside, or nothing but rejected points: no run begins with that
+        rejected = {of: items for of, items in decoded.rejections.told.items() if of.experiment == experiment}
+        if run is None:  # held up, set aside, or nothing but rejected points: no run begins with that
+            self._keep_for_later(experiment, rejected)
+            return False
+        if experiment in self._rejected_early:
+            rejected = self._rejected_early.pop(experiment) | rejected
         with run.log.speaking():
-            run.observe(number, observations, now, rejected=decoded.rejections.experiments.get(experiment, 0))
+            run.observe(number, observations, now, rejected=rejected)
         return any(isinstance(observation, Goodbye) for observation in observations)
 
+    def _keep_for_later(self, experiment: str, rejected: dict[Rejected, int]) -> None:
+        """Log what is rejected where there is no run to tell; should it begin, it is told too."""
+        for each in rejected:
+            self._refusals.reject(each)
+        if rejected and (experiment in self._rejected_early or len(self._rejected_early) < _EARLY):
+            early = self._rejected_early.setdefault(experiment, {})
+            for each, items in rejected.items():
+                if each in early or len(early) < _EARLY:
+                    early[each] = early.get(each, 0) + items
+
     def _run_of(self, number: int, decoded: Decoded, writer: Writer) -> ExperimentRun | None:
-        """Return the run of a request, once the disk lets it begin; None where its files cannot be used."""
-        while True:
-            try:
-                run = self._runs.of(writer)
-            except NoRoomError as error:
-                self._waiting.note(error)
-            except (StorageError, VersionError, OSError) as error:
-                self._put_aside(number, decoded, writer.experiment, error)
-                return None
-            else:
-                told = self._waiting.over()
-                if told is not None:
-                    run.say("storage", told)
-                return run
-            if self._stopping:
-                self._defects.add(writer.experiment)  # the journal keeps it for the next start
-                return None
-            time.sleep(_IDLE_S)
+        """Return the run of a request; None where it cannot begin yet, or where its files cannot be used."""
+        try:
+            run = self._runs.of(writer)
+        except NoRoomError as error:
+            self._waiting.note(error)
+            self._held_up[writer.experiment] = [(number, decoded)]
+            return None
+        except (StorageError, VersionError, OSError) as error:
+            self._put_aside(number, decoded, writer.experiment, error)
+            self._runs.withdraw([writer.experiment])
+            return None
+        told = self._waiting.over()
+        if told is not None:
+            run.say("storage", told)
+        return run
+
+    def _begin_again(self, now: float) -> None:
+        """Begin the runs for which there was no room; what came for them meanwhile has waited in its order."""
+        held_up, self._held_up = self._held_up, {}
+        for experiment, entries in held_up.items():
+            for number, decoded in entries:
+                self._feed(number, decoded, experiment, now)
 
     def _put_aside(self, number: int, decoded: Decoded, experiment: str, error: Exception) -> None:
         """Keep a request that no run can take for the next start, out of the journal's way if there is room for it."""
@@ -224,23 +260,32 @@ class EngineLoop:
             run.tell(self_points(run, now), now)
 
     def _commit(self) -> None:
-        """Commit every run; a full disk holds everything up, and senders are told to come back."""
-        for run in self._runs:
-            with run.log.speaking():
-                while not self._is_committed(run):
-                    if self._stopping:
-                        return  # the journal still has it
-                    time.sleep(_IDLE_S)
+        """Commit every run. What one of them cannot store, on a full disk, the journal keeps; the others go on."""
+        stuck = [run for run in self._runs if not self._is_committed(run)]
         self._committed_at = self._clock()
-        self._decided = self._observed
+        if stuck:
+            return
+        held_up = {number for entries in self._held_up.values() for number, _ in entries}
+        self._decided = self._observed - len(held_up)
         if not self._defects:
-            self._drop(self._taken)
-            self._digested(self._undigested)
-            self._undigested = 0
+            self._forget(before=min(held_up, default=None))
+
+    def _forget(self, before: int | None) -> None:
+        """Let the journal drop what is committed, up to the first entry that waits for its run."""
+        dropped = size = 0
+        while self._undigested and (before is None or self._undigested[0][0] < before):
+            dropped, bytes_ = self._undigested.popleft()
+            size += bytes_
+        if dropped:
+            self._drop(dropped)
+            self._digested(size)
 
     def _is_committed(self, run: ExperimentRun) -> bool:
+        if run.is_stuck and time.monotonic() < self._commit_again_at and not self._stopping:
+            return False
         try:
-            run.commit()
+            with run.log.speaking():
+                run.commit()
         except DamagedError as error:
             if run.experiment not in self._defects:
                 run.trouble.note(error)
@@ -248,17 +293,19 @@ class EngineLoop:
                 self._damaged()
         except (StorageError, OSError) as error:
             run.trouble.note(error)
+            self._commit_again_at = time.monotonic() + _IDLE_S
             return False
         except Exception:  # noqa: BLE001 (as in _advance)
             self._defective(run)
         return True
 
     def _look_after(self, now: float) -> None:
+        keep_s = _KEEP_WANTED_S if self._runs.is_crowded else _KEEP_S
         for run in self._runs:
             run.finish()
-            if not run.is_over:
+            if run.is_stuck or not run.is_over:
                 self._over_since.pop(run.experiment, None)
-            elif now - self._over_since.setdefault(run.experiment, now) >= _KEEP_S:
+            elif now - self._over_since.setdefault(run.experiment, now) >= keep_s:
                 self._over_since.pop(run.experiment)
                 self._told_at.pop(run.experiment, None)
                 self._runs.forget(run)

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from otel_ml.explanation import explained
 from otel_ml.redaction import redacted
@@ -27,6 +28,7 @@ from otel_ml_exporters.experiments.run_log import RunLog
 from otel_ml_exporters.experiments.served import Served
 from otel_ml_exporters.experiments.trouble import Trouble
 from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.receiver.rejection import Rejected
 from otel_ml_exporters.records import RunInfo, StepRecord
 from otel_ml_exporters.storage.outbox import Commit, Mark, Outbox
 from otel_ml_exporters.telemetry import Telemetry
@@ -41,6 +43,10 @@ _LATE = "late.otlp"
 
 _FINISH_S = 60.0
 """Seconds exporters get to close when a run has ended; W&B uploads then."""
+
+
+_REJECTED_KINDS = 20
+"""Senders and reasons of rejected points that a run names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,7 @@ class ExperimentRun:
         self._now = 0.0
         self._has_steps = False
         self.trouble = Trouble(f"Run {experiment}")
+        self._rejected_kinds: set[tuple[str, str]] = set()
         self.rejected = int(self.outbox.facts.get("rejected", "0"))
         self._unwritten: tuple[Outcome, list[str]] | None = None
         self._unstored: Commit | None = None
@@ -139,18 +146,27 @@ class ExperimentRun:
 
     # Engine thread
 
-    def observe(self, entry: int, observations: Iterable[Observation], now: float, *, rejected: int = 0) -> None:
+    def observe(
+        self,
+        entry: int,
+        observations: Iterable[Observation],
+        now: float,
+        *,
+        rejected: Mapping[Rejected, int] = MappingProxyType({}),
+    ) -> None:
         """Take the observations of a journal entry; one seen before the last restart is skipped.
 
         Args:
             entry: its number.
             observations: of this run.
             now: seconds since the epoch.
-            rejected: items of this run in the same request that will never be accepted.
+            rejected: what of this run in the same request will never be accepted, and how many items that are.
         """
         if entry <= self._consumed:
             return
-        self.rejected += rejected
+        self.rejected += sum(rejected.values())
+        for each in rejected:
+            self._say_rejected(each)
         for observation in observations:
             try:
                 self._engine.observe(observation, now)
@@ -211,6 +227,11 @@ class ExperimentRun:
             self._deliver(anyhow=True)
 
     @property
+    def is_stuck(self) -> bool:
+        """Whether something that was decided could not be committed, and is to be tried again."""
+        return self._unstored is not None or self._unwritten is not None
+
+    @property
     def is_delivered(self) -> bool:
         """Whether every exporter has everything that there is."""
         return all(self.behind(name) == 0 for name in self._settings.exporters)
@@ -262,6 +283,16 @@ class ExperimentRun:
     def say(self, slug: str, sentence: str) -> None:
         """Add a notice, from any thread; it is kept with the next commit."""
         self._said.append(explained(sentence, slug))
+
+    def _say_rejected(self, rejected: Rejected) -> None:
+        """Say it once for each sender and kind of reason."""
+        if rejected.kind in self._rejected_kinds or len(self._rejected_kinds) > _REJECTED_KINDS:
+            return
+        self._rejected_kinds.add(rejected.kind)
+        if len(self._rejected_kinds) > _REJECTED_KINDS:
+            self.say("rejected-points", "Points of further senders or for further reasons are rejected, and counted.")
+        elif rejected.sentence not in self.outbox.notices:  # before a restart
+            self._said.append(rejected.sentence)
 
     def _tell(self, slug: str, sentence: str | None) -> None:
         if sentence is not None:

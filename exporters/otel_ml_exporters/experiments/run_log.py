@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -43,7 +44,7 @@ class RunLog:
         self._experiment = experiment
         self._handler: logging.Handler = logging.NullHandler()
         if path is not None:
-            self._handler = RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", delay=True)
+            self._handler = _RunFile(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", delay=True)
         self._handler.setFormatter(LogLines())
         self._handler.addFilter(lambda _: _SPEAKING.get(None) == experiment)
         _LOGGER.addHandler(self._handler)
@@ -61,6 +62,14 @@ class RunLog:
         """Close the file; safe twice."""
         _LOGGER.removeHandler(self._handler)
         self._handler.close()
+
+
+class _RunFile(RotatingFileHandler):
+    """Follows no link, and is its owner's to read."""
+
+    def _open(self) -> TextIOWrapper:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.fdopen(os.open(self.baseFilename, flags, 0o600), "a", encoding=self.encoding)
 
 
 class OutputLog(_StreamHandler):

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from functools import partial
 
 from otel_ml_exporters.receiver.decode import Decoded, Decoder, Signal
+from otel_ml_exporters.receiver.refusals import Refusals
 from otel_ml_exporters.telemetry import Telemetry
 
 __all__ = ["MAX_REQUEST", "Admission", "OverloadedError", "Stored"]
@@ -40,6 +41,7 @@ class Admission:
         has_room: tells whether the runs of a request are known, or there is room for them.
         held_back: tells why a run of a request is not taken now; "" where all are.
         limit: bytes of requests that are acknowledged, or about to be, and not decided.
+        refusals: told whose points of no run are rejected.
     """
 
     def __init__(
@@ -49,10 +51,12 @@ class Admission:
         limit: int = 256 * 2**20,
         has_room: Callable[[Iterable[str]], bool] = lambda experiments: True,
         held_back: Callable[[Iterable[str]], str] = lambda experiments: "",
+        refusals: Refusals | None = None,
     ) -> None:
         self._store = store
         self._has_room = has_room
         self._held_back = held_back
+        self._refusals = refusals or Refusals()
         self._telemetry = telemetry
         self._limit = limit
         self._decoder = Decoder()
@@ -79,6 +83,9 @@ class Admission:
             raise OverloadedError("The service has as many open runs as it may. Send again when one of them has ended.")
         for reason, points in decoded.rejections.reasons.items():
             self._telemetry.count("rejected", points, reason=reason)
+        for rejected in decoded.rejections.told:
+            if not rejected.experiment:  # of a known one the run tells
+                self._refusals.reject(rejected)
         if not decoded.observations and not decoded.rejections.experiments:
             stored(decoded, None)
             return

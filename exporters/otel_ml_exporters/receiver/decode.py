@@ -30,7 +30,7 @@ from otel_ml_exporters.receiver.events import decode_events
 from otel_ml_exporters.receiver.otlp_json import parse_json
 from otel_ml_exporters.receiver.parts import Part, parts
 from otel_ml_exporters.receiver.points import MetricsDecoder, count_points
-from otel_ml_exporters.receiver.rejection import Rejections, UndecodableError
+from otel_ml_exporters.receiver.rejection import Rejections, Unacceptable, UndecodableError
 from otel_ml_exporters.receiver.resource import Writers
 from otel_ml_exporters.receiver.spans import decode_spans
 from otel_ml_exporters.receiver.timers import Timers
@@ -126,20 +126,18 @@ class Decoder:
     def _metrics_of(self, writer: Writer, message: bytes) -> list[Observation]:
         return self._metrics.scope(writer, ScopeMetrics.FromString(message), Rejections())
 
-    def _add(self, decoded: Decoded, writer: Writer | str, scope: Any) -> list[Observation]:
+    def _add(self, decoded: Decoded, writer: Writer | Unacceptable, scope: Any) -> list[Observation]:
         """Decode a scope; return its observations where all of it could be used."""
         signal, rejections = decoded.signal, decoded.rejections
         before = rejections.total
-        if isinstance(writer, str):
-            rejections.add(writer, _PARTS[signal][2](scope), slug="bad-resource")
+        rejections.sender = writer
+        if isinstance(writer, Unacceptable):
+            rejections.add(writer.reason, _PARTS[signal][2](scope), slug="bad-resource")
             return []
         found = self._found(signal, writer, scope, rejections)
         if found:
             decoded.observations.setdefault(writer.experiment, []).extend(found)
-        if rejections.total > before:
-            rejections.blame(writer.experiment, rejections.total - before)
-            return []
-        return found
+        return found if rejections.total == before else []
 
     def _found(self, signal: Signal, writer: Writer, scope: Any, rejections: Rejections) -> list[Any]:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 import ssl
 import threading
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from functools import partial
 from typing import cast
 
 from otel_ml.exceptions import ConfigError
+from otel_ml_exporters.own_process import most_files
 from otel_ml_exporters.receiver.admission import MAX_REQUEST, RETRY_AFTER_S
 from otel_ml_exporters.receiver.alarm import Alarm
 from otel_ml_exporters.receiver.handover import Handover
@@ -46,6 +48,9 @@ _MAX_AHEAD = 64 * 1024
 """Bytes of further requests that are read while one is being answered."""
 
 _DRAIN_STEP_S = 0.01
+
+_LINGERING = 16
+"""Connections that may wait to be closed with the last files there are; further ones are cut at once."""
 
 _BACKLOG = 1024
 """Connections the kernel may hold for us: all ranks of a job connect in the same second."""
@@ -99,9 +104,10 @@ class HttpReceiver:
         self._handover = Handover(self._loop)
         try:
             create = self._loop.create_server(
-                self._connection, self._host, self._port, ssl=self._tls, backlog=_BACKLOG, reuse_address=True
+                self._connection, self._host, self._port, ssl=self._tls, backlog=1, reuse_address=True
             )
             self._server = self._loop.run_until_complete(create)
+            _hold_in_kernel(self._server, _BACKLOG)
         except OSError as error:
             self._loop.close()
             raise ConfigError(cannot_listen("OTEL_ML_LISTEN_HTTP", self._host, self._port, error)) from error
@@ -177,7 +183,12 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if not self._intake.enter():
+        further = most_files() - _fileno(self._transport)
+        if further <= -_LINGERING:
+            self._telemetry.count("refused", reason="too many connections")
+            self._transport.abort()
+            return
+        if further <= 0 or not self._intake.enter():
             self._telemetry.count("refused", reason="too many connections")
             self._refuse(_busy("The service has as many connections as it takes. Come back later."))
             return
@@ -320,6 +331,22 @@ def _failed(head: Head) -> Response:
 
 def _busy(text: str) -> Response:
     return Response(503, f"{text}\n".encode(), headers={"retry-after": str(RETRY_AFTER_S)})
+
+
+def _hold_in_kernel(server: asyncio.Server, connections: int) -> None:
+    """Let the kernel hold connections that wait, though asyncio takes one at a time.
+
+    It would take as many as wait before it told us of the first, and use up the files that runs need.
+    """
+    for listening in server.sockets:
+        with socket.fromfd(listening.fileno(), listening.family, listening.type) as same:
+            same.listen(connections)
+
+
+def _fileno(transport: asyncio.Transport) -> int:
+    """Return the number of a connection's file: a new one has the lowest that was free."""
+    found: int = transport.get_extra_info("socket").fileno()
+    return found
 
 
 def cannot_listen(variable: str, host: str, port: int, error: OSError) -> str:

@@ -1,32 +1,39 @@
 """HTTP/1.1 requests out of a byte stream, and answers into one; no socket here.
 
-Small on purpose: what OTLP senders, browsers and curl use. Everything ambiguous is refused (RFC 9112 §6.3, §11.2).
+llhttp reads them, the parser of Node.js. What it takes and RFC 9112 calls ambiguous is refused on top (ADR 0029).
 """
 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from http import HTTPStatus
-from urllib.parse import parse_qs, unquote, urlsplit
+from types import SimpleNamespace
+from typing import TypeVar
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+
+import httptools
+
+T = TypeVar("T")
 
 __all__ = ["BadRequestError", "Head", "RequestParser", "Response"]
 
 MAX_HEAD = 32 * 1024
-"""Bytes of request line and headers."""
+"""Bytes of request line and headers, and of what is around a chunked body's chunks."""
 
-_MAX_CHUNK_LINE = 256
+_LEAST_CHUNK = 8
+"""Of a body's bytes, one may go into its framing for every eight of content: chunks of 50 bytes, and larger ones."""
 
-_FRAMING = frozenset({"content-length", "transfer-encoding"})
+_FRAMING = ("content-length", "transfer-encoding")
 """Headers that say where a body ends."""
 
-_LENGTH = re.compile(rb"(?<=[^\r\n])\r\ncontent-length:[ \t]*([0-9]{1,19})[ \t]*(?=\r\n|\Z)", re.IGNORECASE)
-"""A whole line, behind the request line: what is before that is empty lines only (RFC 9112 §2.2)."""
+_ONCE = frozenset({"host", "authorization", "content-type", *_FRAMING})
+"""Headers that mean one thing: of two, each program on the way may take another one."""
 
-_KNOWN_SIZE = 2048
-"""Bytes of a head that is remembered; a worker's has some 200, a proxy adds its own."""
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^\s\[\]:/@?#]*)(:[0-9]*)?\Z")
 
 
 class BadRequestError(Exception):
@@ -39,33 +46,33 @@ class BadRequestError(Exception):
 
 @dataclass(frozen=True)
 class Head:
-    """Request line and headers; header names are lower case. Requests that say the same may have the same object."""
+    """Request line and headers; header names are lower case."""
 
     method: str
     target: str
     headers: Mapping[str, str]
     keep_alive: bool
 
-    @cached_property
+    @property
     def path(self) -> str:
         """The path, percent-decoded."""
-        return unquote(urlsplit(self.target).path)
+        return unquote(_split(self.target).path)
 
     @cached_property
     def media_type(self) -> str:
-        """The content-type without parameters, lower case; "" where it is not said."""
+        """The content-type without parameters, lower case; "" where the sender names none."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
-    @cached_property
+    @property
     def host(self) -> str:
-        """The name or address the sender believes to talk to, without port and brackets; "" where it does not say."""
-        name = self.headers.get("host", "")
+        """The name or address the sender believes to talk to, without port and brackets; "" where it names none."""
+        name = _split(self.target).netloc or self.headers.get("host", "")
         return name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
 
     @property
     def query(self) -> Mapping[str, str]:
         """The query's parameters; the last of equal names."""
-        return {key: values[-1] for key, values in parse_qs(urlsplit(self.target).query).items()}
+        return {key: values[-1] for key, values in parse_qs(_split(self.target).query).items()}
 
 
 @dataclass(frozen=True)
@@ -101,31 +108,29 @@ class RequestParser:
     """
 
     def __init__(self, max_body: int) -> None:
-        self._max_body = max_body
-        self._buffer = bytearray()
-        self._length: int | None = None
-        self._chunks: bytearray | None = None
-        self._chunk_left = 0
-        self._in_trailer = False
+        self._reading = _Reading(max_body)
+        self._error: BadRequestError | None = None
 
     def feed(self, data: bytes) -> None:
         """Add bytes that arrived."""
-        self._buffer += data
+        if self._error is not None:
+            return
+        try:
+            self._reading.read(data)
+        except BadRequestError as error:
+            self._error = error
+        except httptools.HttpParserCallbackError as error:
+            if not isinstance(error.__context__, BadRequestError):
+                raise
+            self._error = error.__context__
+        except httptools.HttpParserError as error:
+            self._error = BadRequestError(400, f"Not an HTTP/1.1 request: {error}.")
 
     @property
     def buffered(self) -> int:
-        """Bytes that are not handed out yet."""
-        return len(self._buffer) + len(self._chunks or b"")
-
-    @property
-    def expected(self) -> int:
-        """Bytes of the body whose head was returned last, as far as the head tells."""
-        return self._length or 0
-
-    @property
-    def held(self) -> int:
-        """Bytes of a request that is not complete."""
-        return len(self._buffer) + len(self._chunks or b"")
+        """Bytes of bodies that are not handed out yet, and at least 1 where a request has begun."""
+        reading = self._reading
+        return sum(map(len, reading.bodies)) + reading.size or int(reading.is_open or bool(reading.heads))
 
     def head(self) -> Head | None:
         """Return the next request's head once it is complete.
@@ -133,23 +138,7 @@ class RequestParser:
         Raises:
             BadRequestError: malformed or too large.
         """
-        end = self._buffer.find(b"\r\n\r\n")
-        if end < 0 or end > MAX_HEAD:
-            if len(self._buffer) > MAX_HEAD:
-                raise BadRequestError(431, f"Request line and headers are larger than {MAX_HEAD} bytes.")
-            return None
-        encoded = bytes(self._buffer[:end])
-        del self._buffer[: end + 4]
-        length = _LENGTH.search(encoded)
-        if length is not None and end <= _KNOWN_SIZE:
-            # A sender's heads differ by this line alone: the others are read once.
-            head = _known_head(encoded[: length.start()] + encoded[length.end() :])
-            if head.headers.keys().isdisjoint(_FRAMING):
-                self._expect_body({"content-length": length[1].decode("ascii")})
-                return head
-        head = _head(encoded)
-        self._expect_body(head.headers)
-        return head
+        return self._next(self._reading.heads)
 
     def body(self) -> bytes | None:
         """Return the body of the request whose head was returned last, once it is complete.
@@ -157,99 +146,156 @@ class RequestParser:
         Raises:
             BadRequestError: malformed or too large.
         """
-        if self._chunks is not None:
-            return self._chunked(self._chunks)
-        length = self._length or 0
-        if len(self._buffer) < length:
-            return None
-        with memoryview(self._buffer) as buffered:  # a slice of the buffer itself would be one more copy
-            found = bytes(buffered[:length])
-        del self._buffer[:length]
-        return found
+        return self._next(self._reading.bodies)
 
-    def _expect_body(self, headers: Mapping[str, str]) -> None:
-        encoding, length = headers.get("transfer-encoding"), headers.get("content-length")
-        self._chunks, self._length = None, 0
-        if encoding is not None:
-            if encoding.lower() != "chunked" or length is not None:
-                raise BadRequestError(400, f"transfer-encoding {encoding!r} with content-length {length!r}: send one.")
-            self._chunks, self._chunk_left, self._in_trailer = bytearray(), 0, False
-        elif length is not None:
-            if not (length.isascii() and length.isdigit() and len(length) < 20):
-                raise BadRequestError(400, f"content-length {length!r} is no number.")
-            self._length = int(length)
-            if self._length > self._max_body:
-                raise _too_large(self._max_body)
-
-    def _chunked(self, body: bytearray) -> bytes | None:
-        while True:
-            if self._in_trailer:
-                return self._after_trailer(body)
-            if self._chunk_left:
-                part = self._buffer[: self._chunk_left]
-                body += part
-                del self._buffer[: len(part)]
-                self._chunk_left -= len(part)
-                if self._chunk_left:
-                    return None
-            size = self._chunk_size(is_first=not body)
-            if size is None:
-                return None
-            if len(body) + size > self._max_body:
-                raise _too_large(self._max_body)
-            self._chunk_left, self._in_trailer = size, size == 0
-
-    def _chunk_size(self, *, is_first: bool) -> int | None:
-        start = 0 if is_first else 2  # the CRLF that ends the chunk before
-        end = self._buffer.find(b"\r\n", start)
-        if end < 0:
-            if len(self._buffer) > _MAX_CHUNK_LINE:
-                raise BadRequestError(400, "A chunk's size line is too long.")
-            return None
-        digits = bytes(self._buffer[start:end]).split(b";")[0].strip()
-        if bytes(self._buffer[:start]) not in {b"", b"\r\n"} or not digits or digits.strip(b"0123456789abcdefABCDEF"):
-            raise BadRequestError(400, "The chunked body is malformed.")
-        del self._buffer[: end + 2]
-        return int(digits, 16)
-
-    def _after_trailer(self, body: bytearray) -> bytes | None:
-        while (end := self._buffer.find(b"\r\n")) >= 0:
-            del self._buffer[: end + 2]
-            if end == 0:
-                return bytes(body)
-        if len(self._buffer) > MAX_HEAD:
-            raise BadRequestError(431, f"Trailers are larger than {MAX_HEAD} bytes.")
+    def _next(self, found: deque[T]) -> T | None:
+        if found:
+            return found.popleft()
+        if self._error is not None:
+            raise self._error
         return None
 
 
-def _head(encoded: bytes) -> Head:
-    request_line, *lines = encoded.decode("latin-1").lstrip("\r\n").split("\r\n")
-    parts = request_line.split(" ")
-    if len(parts) != 3 or not parts[0].isalpha() or not _is_url(parts[1]) or parts[2] not in {"HTTP/1.1", "HTTP/1.0"}:
-        raise BadRequestError(400, f"Not an HTTP/1.1 request: {request_line[:80]!r}.")
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon or not name or name != name.strip():
-            raise BadRequestError(400, f"Malformed header line {line[:80]!r}.")
-        name = name.lower()
-        if name in {"content-length", "transfer-encoding"} and headers.get(name, value.strip()) != value.strip():
-            raise BadRequestError(400, f"Two different {name} headers.")
-        headers[name] = value.strip()
-    connection = headers.get("connection", "").lower()
-    keep_alive = "close" not in connection and (parts[2] == "HTTP/1.1" or "keep-alive" in connection)
-    return Head(parts[0], parts[1], headers, keep_alive)
+class _Reading:
+    """What llhttp has found so far; it calls the methods `on_…`."""
+
+    def __init__(self, max_body: int) -> None:
+        self.heads: deque[Head] = deque()
+        self.bodies: deque[bytes] = deque()
+        self._body: list[bytes] = []
+        self.size = 0
+        """Bytes of the body that is being read."""
+        self.is_open = False
+        """Whether a request has begun and is not complete."""
+        self._max_body = max_body
+        self._llhttp = httptools.HttpRequestParser(self)
+        self._target = b""
+        self._headers: dict[str, str] = {}
+        self._head_size = 0
+        self._is_in_body = False
+        self._parts = 0
+        self._fed = 0
+
+    def read(self, data: bytes) -> None:
+        """Take bytes that arrived.
+
+        Raises:
+            BadRequestError: too large, or ambiguous.
+            HttpParserError: not a request.
+        """
+        parts = self._parts
+        try:
+            self._llhttp.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._stay_with_http_1(data[upgrade.args[0] :])
+            return
+        # Of a header or a chunk's size line without an end llhttp tells nothing: it counts by what was fed.
+        self._fed = self._fed + len(data) if parts == self._parts else 0
+        if self._is_in_body and self._fed - self.size > MAX_HEAD + self.size // _LEAST_CHUNK:
+            raise BadRequestError(400, "The body's chunks are too small, or its trailers too large.")
+        if self.is_open and not self._is_in_body and self._fed > MAX_HEAD:
+            raise _head_too_large()
+
+    def on_message_begin(self) -> None:
+        self.is_open, self._is_in_body = True, False
+        self._target, self._headers, self._head_size = b"", {}, 0
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+        self._count_head(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count_head(len(name) + len(value) + 4)
+        if self._is_in_body:
+            return  # a trailer; none means anything to OTLP
+        key, text = _lower(name), value.strip(b" \t").decode("latin-1")
+        if key in self._headers:
+            if key in _ONCE:
+                raise BadRequestError(400, f"Two {key} headers: send one.")
+            text = f"{self._headers[key]}, {text}"
+        self._headers[key] = text
+
+    def on_headers_complete(self) -> None:
+        llhttp = self._llhttp
+        version = llhttp.get_http_version()
+        target = self._target.decode("latin-1")
+        headers = self._headers
+        problem = _ambiguity(target, version, headers.get("host"), headers.get("transfer-encoding"))
+        if problem:
+            raise BadRequestError(400, problem)
+        if int(headers.get("content-length", 0)) > self._max_body:
+            raise _too_large(self._max_body)
+        keep_alive = llhttp.should_keep_alive() and not llhttp.should_upgrade()
+        self.heads.append(Head(llhttp.get_method().decode("ascii"), target, headers, keep_alive))
+        self._is_in_body = True
+        self._parts += 1
+
+    def on_body(self, data: bytes) -> None:
+        self._body.append(data)
+        self.size += len(data)
+        if self.size > self._max_body:
+            raise _too_large(self._max_body)
+
+    def on_message_complete(self) -> None:
+        self._parts += 1
+        if self._llhttp.should_upgrade():
+            return  # the body comes after it, see below
+        self.bodies.append(b"".join(self._body))
+        self._body, self.size = [], 0
+        self.is_open = self._is_in_body = False
+
+    def _stay_with_http_1(self, rest: bytes) -> None:
+        """Read the body of a request that offers another protocol: llhttp takes the offer, and stops before it.
+
+        The connection is closed after it, so nothing but a body can follow.
+        """
+        framing = [f"{name}: {self._headers[name]}\r\n" for name in _FRAMING if name in self._headers]
+        self._llhttp = httptools.HttpRequestParser(
+            SimpleNamespace(on_body=self.on_body, on_message_complete=self.on_message_complete)
+        )
+        self.read(f"POST / HTTP/1.1\r\nconnection: close\r\n{''.join(framing)}\r\n".encode("latin-1") + rest)
+
+    def _count_head(self, size: int) -> None:
+        self._head_size += size
+        if self._head_size > MAX_HEAD:
+            raise _head_too_large()
 
 
-_known_head = lru_cache(maxsize=1024)(_head)
+@lru_cache(maxsize=256)
+def _ambiguity(target: str, version: str, host: str | None, encoding: str | None) -> str:
+    """Return what llhttp takes and another program on the way may understand otherwise, or ""."""
+    if version not in {"1.0", "1.1"}:
+        return f"HTTP {version} is not spoken here, but HTTP/1.1."
+    if encoding is not None and (encoding.lower() != "chunked" or version == "1.0"):
+        return f"transfer-encoding {encoding[:80]!r} in HTTP/{version}; expected chunked in HTTP/1.1."
+    if (host is None and version == "1.1") or not _HOST.match(host or ""):
+        return f"The host header is {None if host is None else host[:80]!r}; expected a name or address, and a port."
+    if "#" in target or not _is_url(target):
+        return f"Not a request target: {target[:80]!r}."
+    return ""
 
 
-def _is_url(text: str) -> bool:
+@lru_cache(maxsize=256)
+def _lower(name: bytes) -> str:
+    return name.decode("latin-1").lower()
+
+
+def _is_url(target: str) -> bool:
     try:
-        urlsplit(text)
-    except ValueError:  # brackets that are no address
+        _split(target)
+    except ValueError:  # brackets that are not an address
         return False
     return True
+
+
+@lru_cache(maxsize=256)
+def _split(target: str) -> SplitResult:
+    # `urlsplit` would take what is between the slashes of //name/path for a host.
+    return urlsplit(f"/{target.lstrip('/')}" if target.startswith("/") else target)
+
+
+def _head_too_large() -> BadRequestError:
+    return BadRequestError(431, f"Request line and headers are larger than {MAX_HEAD} bytes.")
 
 
 def _too_large(limit: int) -> BadRequestError:

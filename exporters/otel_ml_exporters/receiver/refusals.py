@@ -8,6 +8,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from otel_ml_exporters.receiver.rejection import Rejected
+
 __all__ = ["WRONG_TOKEN", "Refusals"]
 
 _log = logging.getLogger(__name__)
@@ -17,8 +19,14 @@ WRONG_TOKEN = "its bearer token is missing or wrong. Set OTEL_ML_TOKEN there to 
 _AGAIN_S = 60.0
 """Ranks come back every few seconds: one line a minute for each host and reason."""
 
+_REJECTED_AGAIN_S = 3600.0
+"""Who sends points that cannot be taken does so every few seconds, for as long as the program runs."""
+
 _MOST = 1000
 """Senders that are remembered; beyond it the log may repeat itself."""
+
+_LINES = 100
+"""Lines in a minute: whoever calls itself something else each time fills no log."""
 
 
 class Refusals:
@@ -30,8 +38,11 @@ class Refusals:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        # Guards the others.
         self._lock = threading.Lock()
         self._told_at: dict[tuple[str, str], float] = {}
+        self._minute = 0.0
+        self._lines = 0
 
     def tell(self, sender: str, reason: str) -> None:
         """Write down that a sender was refused, unless that was just done.
@@ -40,15 +51,33 @@ class Refusals:
             sender: its host, or "a sender" where that is not known.
             reason: a sentence without its beginning.
         """
-        now = self._clock()
+        self._write((sender, reason), f"Refused {sender}: {reason}", _AGAIN_S)
+
+    def reject(self, rejected: Rejected) -> None:
+        """Write down what of a sender's is rejected, once for each kind of reason, and again after an hour."""
+        self._write(rejected.kind, rejected.sentence, _REJECTED_AGAIN_S)
+
+    def _write(self, kind: tuple[str, str], sentence: str, again_s: float) -> None:
         with self._lock:
-            before = self._told_at.get((sender, reason))
-            if before is not None and now - before < _AGAIN_S:
-                return
-            if len(self._told_at) >= _MOST:
-                self._told_at.clear()
-            self._told_at[sender, reason] = now
-        _log.warning("Refused %s: %s", sender, reason)
+            lines = self._lines_due(kind, again_s)
+        if lines == _LINES:
+            sentence = "Further refusals of this minute are not written down; /metrics counts them all, by reason."
+        if 0 < lines <= _LINES:
+            _log.warning("%s", sentence)
+
+    def _lines_due(self, kind: tuple[str, str], again_s: float) -> int:
+        """Return the how manieth line of this minute it is; 0 where it was just written."""
+        now = self._clock()
+        before = self._told_at.get(kind)
+        if before is not None and now - before < again_s:
+            return 0
+        if len(self._told_at) >= _MOST:
+            self._told_at.clear()
+        self._told_at[kind] = now
+        if now - self._minute >= _AGAIN_S:
+            self._minute, self._lines = now, 0
+        self._lines += 1
+        return self._lines
 
     def watch(self, tls: ssl.SSLContext) -> None:
         """Write down handshakes that fail: asyncio drops such a connection without a word."""

@@ -10,6 +10,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from otel_ml.wire import attributes as wire
 from otel_ml_exporters.aggregation.observation import Writer
+from otel_ml_exporters.receiver.rejection import Unacceptable, sender_of
 from otel_ml_exporters.receiver.values import LONGEST_NAME, as_text, attributes
 from otel_ml_exporters.records import JsonValue
 
@@ -40,10 +41,10 @@ class Writers:
     """Finds the writer of a resource; equal resources give the same object."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Writer | str] = {}
-        self._encoded: dict[bytes, Writer | str] = {}
+        self._known: dict[bytes, Writer | Unacceptable] = {}
+        self._encoded: dict[bytes, Writer | Unacceptable] = {}
 
-    def encoded(self, resource: bytes) -> Writer | str:
+    def encoded(self, resource: bytes) -> Writer | Unacceptable:
         """Return the writer of an encoded Resource, or why nothing of it can be accepted.
 
         Raises:
@@ -58,7 +59,7 @@ class Writers:
                 self._encoded[resource] = found
         return found
 
-    def of(self, resource: Any) -> Writer | str:
+    def of(self, resource: Any) -> Writer | Unacceptable:
         """Return the writer, or why nothing of it can be accepted."""
         key = resource.SerializeToString(deterministic=True)
         found = self._known.get(key)
@@ -72,10 +73,10 @@ class Writers:
         return found
 
 
-def _writer(found: Mapping[str, JsonValue]) -> Writer | str:
+def _writer(found: Mapping[str, JsonValue]) -> Writer | Unacceptable:
     experiment = found.get(wire.EXPERIMENT_ID)
     if not isinstance(experiment, str) or not experiment:
-        return _NO_EXPERIMENT
+        return _unacceptable(found, "", _NO_EXPERIMENT)
     try:
         experiment = _text(found, wire.EXPERIMENT_ID)
         rank = _integer(found, wire.RANK) or 0
@@ -100,7 +101,12 @@ def _writer(found: Mapping[str, JsonValue]) -> Writer | str:
             born=seconds(found.get(wire.BORN)),
         )
     except ValueError as error:
-        return str(error)
+        return _unacceptable(found, experiment if len(experiment) <= LONGEST_NAME else "", str(error))
+
+
+def _unacceptable(found: Mapping[str, JsonValue], experiment: str, reason: str) -> Unacceptable:
+    role, instance, host = (as_text(found.get(key, "")) for key in (wire.ROLE, wire.INSTANCE, wire.HOST))
+    return Unacceptable(experiment, sender_of(role, instance, host), reason)
 
 
 def _substitute_instance(found: Mapping[str, JsonValue], rank: int) -> str:

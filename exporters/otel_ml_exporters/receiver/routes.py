@@ -29,7 +29,7 @@ _PROTOBUF = "application/x-protobuf"
 _JSON = "application/json"
 
 _LARGE = 256 * 1024
-"""Bodies from here on are unpacked and decoded off the loop, so that small requests need not wait for them."""
+"""Bodies from here on, as sent or unpacked, are decoded off the loop, so that small requests need not wait for them."""
 
 _SETTLE_S = 0.5
 """How long an account waits for what was just acknowledged: half of what a worker waits for the account."""
@@ -128,11 +128,12 @@ class Routes:
 
     def export(self, head: Head, signal: Signal, body: bytes, answer: Answer) -> None:
         """Take an OTLP request that was not refused; `answer` is called once, when it is stored or cannot be."""
-        if len(body) < _LARGE:
-            self._take(head, signal, body, answer)
+        plain = _plain_if_small(head, body)
+        if plain is not None:
+            self._take(head, signal, plain, answer)
             return
         try:
-            self._large.submit(self._take, head, signal, body, answer)
+            self._large.submit(self._unpack, head, signal, body, answer)
         except RuntimeError as error:  # the service is stopping
             answer(partial(_unavailable, head, error))
 
@@ -155,12 +156,19 @@ class Routes:
         while not self._runs.is_settled and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(_SETTLE_STEP_S)
 
-    def _take(self, head: Head, signal: Signal, body: bytes, answer: Answer) -> None:
+    def _unpack(self, head: Head, signal: Signal, body: bytes, answer: Answer) -> None:
+        try:
+            plain = decompressed(body, head.headers.get("content-encoding", ""), MAX_REQUEST)
+        except Exception as error:  # noqa: BLE001 (the sender must get an answer)
+            answer(partial(self._not_taken, head, error))
+        else:
+            self._take(head, signal, plain, answer)
+
+    def _take(self, head: Head, signal: Signal, plain: bytes, answer: Answer) -> None:
         def stored(decoded: Decoded, error: Exception | None) -> None:
             answer(lambda: self._acknowledgement(head, decoded) if error is None else _unavailable(head, error))
 
         try:
-            plain = decompressed(body, head.headers.get("content-encoding", ""), MAX_REQUEST)
             self._admission.take(signal, plain, stored, json=head.media_type == _JSON)
         except Exception as error:  # noqa: BLE001 (the sender must get an answer)
             answer(partial(self._not_taken, head, error))
@@ -196,6 +204,16 @@ class Routes:
             return _error(head, 404, f"No run {experiment!r} here. GET /otel_ml/runs lists them.")
         known = "/v1/metrics, /v1/traces, /v1/logs, /healthz, /metrics, /otel_ml/runs"
         return _error(head, 404, f"Nothing is at {path!r}. This is an otel_ml service; it answers at {known}.")
+
+
+def _plain_if_small(head: Head, body: bytes) -> bytes | None:
+    """Return a body without its encoding; None where it is large, or cannot be unpacked. Kilobytes may hold 64 MiB."""
+    if len(body) >= _LARGE:
+        return None
+    try:
+        return decompressed(body, head.headers.get("content-encoding", ""), _LARGE)
+    except BadRequestError:
+        return None
 
 
 def problem(head: Head | None, error: BadRequestError) -> Response:

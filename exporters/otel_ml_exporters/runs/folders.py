@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +12,7 @@ from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
 
-__all__ = ["LATEST", "RunFolder", "RunNotFoundError", "find", "run_folders"]
+__all__ = ["LATEST", "RunFolder", "RunNotFoundError", "find", "is_there", "run_folders", "unreadable_folders"]
 
 LATEST = "latest"
 """What a user may write for the run that was written to last."""
@@ -50,28 +52,59 @@ class RunFolder:
     def jsonl(self) -> Path:
         """What the exporter `jsonl` writes; where there is none of that name, the first of its instances."""
         own = self.path / "metrics.jsonl"
-        return own if own.exists() else min(self.path.glob("jsonl-*/metrics.jsonl"), default=own)
+        return own if is_there(own) else min(self.path.glob("jsonl-*/metrics.jsonl"), default=own)
 
     @cached_property
     def modified(self) -> float:
-        """Seconds since the epoch of the last write to the run."""
-        found = [path.stat().st_mtime for path in (self.database, self.database.with_name("run.db-wal"), self.jsonl)
-                 if path.exists()]  # fmt: skip
-        return max(found, default=self.path.stat().st_mtime)
+        """Seconds since the epoch of the last write to the run, as far as it can be read; 0 where nothing can."""
+        written = (self.database, self.database.with_name("run.db-wal"), self.jsonl)
+        times = [found.st_mtime for path in written if (found := _status(path)) is not None]
+        folder = _status(self.path)
+        return max(times, default=0.0 if folder is None else folder.st_mtime)
 
     def size(self) -> int:
-        """Bytes of all files in the folder."""
-        return sum(path.lstat().st_size for path in self.path.rglob("*") if not path.is_dir())
+        """Bytes of all files in the folder that can be seen."""
+        found = [status for path in self.path.rglob("*") if (status := _status(path, follow=False)) is not None]
+        return sum(status.st_size for status in found if not stat.S_ISDIR(status.st_mode))
 
     def is_run(self) -> bool:
-        """Whether the folder holds a run at all."""
-        return any((self.path / mark).is_file() for mark in _MARKS)
+        """Whether the folder holds a run at all, as far as it can be read."""
+        found = [_status(self.path / mark) for mark in _MARKS]
+        return any(status is not None and stat.S_ISREG(status.st_mode) for status in found)
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is something of this name, and one may know."""
+    return _status(path) is not None
+
+
+def _status(path: Path, *, follow: bool = True) -> os.stat_result | None:
+    try:
+        return path.stat(follow_symlinks=follow)
+    except (OSError, ValueError):  # no file, nobody lets us look, a loop of links; a NUL in the name
+        return None
 
 
 def run_folders(base: Path) -> list[RunFolder]:
-    """Return all runs under `base`, the newest first."""
-    candidates = (RunFolder(path) for path in base.glob("*/*") if path.is_dir())
+    """Return all runs under `base` that can be read, the newest first."""
+    candidates = map(RunFolder, base.glob("*/*"))
     return sorted((run for run in candidates if run.is_run()), key=lambda run: run.modified, reverse=True)
+
+
+def unreadable_folders(base: Path) -> list[Path]:
+    """Return the folders under `base` that may hold runs, of users who let this one not look."""
+    above = [path for path in base.glob("*") if _is_folder(path)]
+    closed = [path for path in above if not _may_look(path)]
+    return sorted(closed + [path for path in base.glob("*/*") if _is_folder(path) and not _may_look(path)])
+
+
+def _is_folder(path: Path) -> bool:
+    status = _status(path)
+    return status is not None and stat.S_ISDIR(status.st_mode)
+
+
+def _may_look(path: Path) -> bool:
+    return os.access(path, os.R_OK | os.X_OK)
 
 
 def find(text: str, base: Path) -> RunFolder:
@@ -85,6 +118,8 @@ def find(text: str, base: Path) -> RunFolder:
         given = given.parent.parent if given.name == "run.db" else given.parent
     if RunFolder(given).is_run():
         return RunFolder(given.resolve())
+    if _is_folder(given) and not _may_look(given):
+        raise RunNotFoundError(f"{str(given)!r} cannot be read: its owner does not let this user look into it.")
     runs = run_folders(base)
     if text == LATEST and runs:
         return runs[0]

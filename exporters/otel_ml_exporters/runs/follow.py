@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,14 +40,22 @@ class Follower:
             UnreadableLineError: naming the file and the line.
         """
         try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                content = file.read()
+            content = self._new_bytes()
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise UnreadableLineError(f"{str(self._path)!r} cannot be read: {error.strerror}.") from error
         whole = content[: content.rfind(b"\n") + 1]
         self._offset += len(whole)
         return [self._record(line) for line in whole.splitlines()]
+
+    def _new_bytes(self) -> bytes:
+        # A pipe of that name would have us wait for somebody who writes.
+        with os.fdopen(os.open(self._path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "it is not a file")
+            file.seek(self._offset)
+            return file.read()
 
     def _record(self, line: bytes) -> Record:
         self._lines += 1
@@ -67,11 +78,19 @@ def record_of(line: bytes, folder: Path) -> Record:
     row = json.loads(line)
     kind = row.pop("type", None)
     if kind is None:
-        return StepRecord(**row)
+        return _checked(StepRecord(**row))
     if kind == "artifact":
         row["type"] = row.pop("artifact_type")
     media = _inside(folder, row.pop("path")).read_bytes() if kind in {"image", "audio"} else None
     return with_own_file(decode((kind, json.dumps(row), media)), folder)
+
+
+def _checked(record: StepRecord) -> StepRecord:
+    names = (record.role, record.axis, *record.values)
+    numbers = (record.seq, record.step, record.attempt, record.time, *record.values.values())
+    if not all(isinstance(name, str) for name in names) or not all(isinstance(n, (int, float)) for n in numbers):
+        raise TypeError("a name is not a text, or a number not one")
+    return record
 
 
 def with_own_file(record: Record, folder: Path) -> Record:

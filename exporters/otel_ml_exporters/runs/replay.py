@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
@@ -66,7 +67,7 @@ class _Recorded:
 def run_info(run: RunFolder, records: Sequence[Record]) -> RunInfo:
     """Return what the exporters of a run were started for, as far as its folder tells."""
     started_at = next((record.time for record in records if isinstance(record, StepRecord)), time.time())
-    if not run.database.exists():
+    if not os.access(run.database, os.R_OK | os.W_OK):  # none, or of another user, who lets us read metrics.jsonl
         return RunInfo(id=run.id, experiment=run.experiment, name=run.id, dir=run.path, started_at=started_at)
     with closing(Outbox(run.database)) as outbox:
         facts = Engine(run.id, EngineSettings(), outbox.state()).facts

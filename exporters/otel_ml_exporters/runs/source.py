@@ -13,7 +13,7 @@ from pathlib import Path
 from otel_ml.exceptions import OtelMLError, VersionError
 from otel_ml.explanation import explained
 from otel_ml_exporters.records import Record
-from otel_ml_exporters.runs.folders import RunFolder
+from otel_ml_exporters.runs.folders import RunFolder, is_there
 from otel_ml_exporters.runs.follow import UNDECODABLE, Follower, with_own_file
 from otel_ml_exporters.storage.codec import decode
 from otel_ml_exporters.storage.database import StorageError, opened_to_read, require_known
@@ -77,9 +77,9 @@ def records(run: RunFolder) -> Iterator[Record]:
         RunUnreadableError: the service has the run open and does not write `metrics.jsonl`, or the file is damaged.
         VersionError: newer code has written the file, and there is no `metrics.jsonl`.
     """
-    if run.database.exists() and not is_live(run):
+    if is_there(run.database) and not is_live(run):
         yield from _whole(run)
-    elif run.jsonl.exists():
+    elif is_there(run.jsonl):
         yield from Follower(run.jsonl).new_records()
     else:
         raise RunUnreadableError(
@@ -90,7 +90,7 @@ def records(run: RunFolder) -> Iterator[Record]:
 
 def is_live(run: RunFolder) -> bool:
     """Whether a service has the run open now."""
-    if not run.database.exists() or not _log_of(run.database).exists():
+    if not is_there(run.database) or not is_there(_log_of(run.database)):
         return False  # a service has the log as long as it has the run
     try:
         with opened_to_read(run.database) as connection:
@@ -119,7 +119,7 @@ def facts(run: RunFolder) -> Facts | None:
     None while it has the run open, where there is only `metrics.jsonl`, where a kill or a full disk left a database
     without tables, or one that cannot be read, and where newer code has written it.
     """
-    if not run.database.exists() or is_live(run):
+    if not is_there(run.database) or is_live(run):
         return None
     try:
         require_known(run.database, FORM)
@@ -144,7 +144,7 @@ def _facts(query: Callable[[str], sqlite3.Cursor]) -> Facts:
 
 def identity_of(journal: Path) -> str:
     """Return the identity of a service's journal; empty where there is none, or it cannot be read."""
-    if not journal.exists():
+    if not is_there(journal):
         return ""
     try:
         with opened_to_read(journal) as connection:
@@ -155,7 +155,7 @@ def identity_of(journal: Path) -> str:
 
 def requests_after(journal: Path, number: int) -> int:
     """Return how many requests after `number` a service left in its journal; 0 where it is alive, or cannot be read."""
-    if not journal.exists():
+    if not is_there(journal):
         return 0
     try:
         with opened_to_read(journal) as connection:
@@ -172,7 +172,7 @@ def _whole(run: RunFolder) -> Iterator[Record]:
             last = record.seq
             yield record
     except (RunUnreadableError, VersionError) as error:
-        if not run.jsonl.exists():
+        if not is_there(run.jsonl):
             raise
         _log.warning("%s", explained(f"{error.sentence} Instead {str(run.jsonl)!r} is read.", "run-unreadable"))
         yield from (record for record in Follower(run.jsonl).new_records() if record.seq > last)
@@ -182,7 +182,7 @@ def _kept(run: RunFolder) -> Iterator[Record]:
     """Yield the records of the database; those that had to go at the disk limit are still in `metrics.jsonl`."""
     kept = _from_database(run.database)
     first = next(kept, None)
-    if (first is None or first.seq > 1) and run.jsonl.exists():
+    if (first is None or first.seq > 1) and is_there(run.jsonl):
         before = Follower(run.jsonl).new_records()
         yield from (record for record in before if first is None or record.seq < first.seq)
     if first is not None:

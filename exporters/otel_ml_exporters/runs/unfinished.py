@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -9,14 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from otel_ml.exceptions import VersionError, WireError
+from otel_ml.explanation import explained
 from otel_ml.wire.attributes import EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME
 from otel_ml.wire.rendezvous import Home, Rendezvous, rendezvous_of, run_folder
 from otel_ml.wire.spool import SUFFIX, read_spool
 from otel_ml_exporters.experiments.served import Served
-from otel_ml_exporters.runs.folders import RunFolder, run_folders
+from otel_ml_exporters.runs.folders import RunFolder, is_there, run_folders
 from otel_ml_exporters.runs.source import facts, identity_of, is_live, requests_after
 
 __all__ = ["Unfinished", "in_no_run", "is_running", "spools_of", "unfinished", "unread_spools"]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +121,26 @@ def _is_zombie(pid: int) -> bool:
 
 def _of_folders(base: Path) -> Iterator[Unfinished]:
     for folder in run_folders(base):
-        mark = folder.database.with_name("open")
-        if mark.exists():
-            run_id = mark.read_text(encoding="utf-8") or folder.id
+        run_id = _marked(folder)
+        if run_id is not None:
             of_serve = _is_of_serve(folder, base, rendezvous_of(run_id))
             yield Unfinished(
                 run_id, folder.experiment, run_id, base, spools_of(run_id), has_folder=True, is_of_serve=of_serve
             )
+
+
+def _marked(folder: RunFolder) -> str | None:
+    """Return the id of a run that a service was not done with; None where it was, or where nobody lets us look."""
+    mark = folder.database.with_name("open")
+    if not is_there(mark):
+        return None
+    try:
+        return mark.read_bytes().decode("utf-8") or folder.id
+    except UnicodeDecodeError:
+        return folder.id
+    except OSError as error:
+        _log.warning("%s", explained(f"{folder.path} is left alone: {error.strerror}.", "run-unreadable"))
+        return None
 
 
 def _of_spools(base: Path) -> Iterator[Unfinished]:

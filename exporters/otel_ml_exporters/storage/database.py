@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 from otel_ml.exceptions import OtelMLError
+from otel_ml.wire.own_folder import is_ours
 from otel_ml.wire.versions import own_version, require
 
 __all__ = [
@@ -44,7 +46,7 @@ class DamagedError(StorageError):
 
 
 class NoRoomError(StorageError):
-    """The disk takes nothing at the moment: it is full, over its quota, or read-only. Later it may."""
+    """Nothing can be stored at the moment: the disk is full or read-only, or there are no more files to open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +62,25 @@ class Form:
     schema: str
 
 
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+_NO_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, *_NO_FILES})
 
 
 def private_folder(path: Path) -> Path:
-    """Create `path` (mode 0700) and its parents, and return it.
+    """Create `path` (mode 0700) and its parents, and return it; one that is there is closed to others.
 
     Raises:
-        StorageError: it cannot be created.
+        StorageError: it cannot be created, or is a link or somebody else's.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not is_ours(path):
+            raise StorageError(
+                f"The folder {str(path)!r} is a link, or belongs to user {path.lstat().st_uid}: what is written there "
+                "could be read or exchanged. Remove it, or choose another folder with OTEL_ML_DIR."
+            )
+        if stat.S_IMODE(path.lstat().st_mode) & 0o077:
+            path.chmod(0o700)
     except OSError as error:
         kind = NoRoomError if error.errno in _NO_ROOM else StorageError
         raise kind(
@@ -100,7 +110,7 @@ def open_database(path: Path, form: Form, patience_s: float = 0.0) -> sqlite3.Co
     """
     private_folder(path.parent)
     with storage_errors(path):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
         connection = sqlite3.connect(path, timeout=patience_s, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -252,6 +262,8 @@ def storage_errors(path: Path) -> Iterator[None]:
     except UnicodeDecodeError as error:  # what SQLite says of a damaged schema quotes it
         raise DamagedError(f"{str(path)!r} is not a readable otel_ml database. Move it away to start anew.") from error
     except OSError as error:
+        if error.errno in _NO_FILES:
+            raise _no_files(path) from error
         if error.errno in _NO_ROOM:
             raise NoRoomError(_no_room(path, error.strerror or str(error))) from error
         raise StorageError(f"Cannot open {str(path)!r}: {error.strerror}. Check its owner and permissions.") from error
@@ -264,11 +276,28 @@ def _operational(path: Path, text: str) -> StorageError:
         )
     if "full" in text or "readonly" in text:
         return NoRoomError(_no_room(path, "No space left" if "full" in text else "it is read-only"))
+    if "unable to open" in text and not _may_open_files():  # SQLite does not say why
+        return _no_files(path)
     return StorageError(f"Cannot use {str(path)!r}: {text}. Check the disk and the permissions.")
 
 
 def _is_locked(text: str) -> bool:
     return "locked" in text or "busy" in text
+
+
+def _may_open_files() -> bool:
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error.errno not in _NO_FILES
+    return True
+
+
+def _no_files(path: Path) -> NoRoomError:
+    return NoRoomError(
+        f"{str(path)!r} cannot be opened: the service has as many files open as it may. What is not stored is tried "
+        "again when a run or a connection has ended; allow more with ulimit -n."
+    )
 
 
 def _no_room(path: Path, reason: str) -> str:

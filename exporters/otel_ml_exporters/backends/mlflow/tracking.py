@@ -6,10 +6,11 @@ import fcntl
 import hashlib
 import logging
 import os
+import stat
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,7 +150,7 @@ def _quoted(text: str) -> str:
 def _one_at_a_time(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + _OPENING_TIMEOUT
-    with path.open("ab") as file:
+    with os.fdopen(_lock_file(path), "rb") as file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,6 +164,38 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
         yield
 
 
+def _lock_file(path: Path) -> int:
+    """Open a file that every user of the folder may lock; to be locked it need not be written to."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    with suppress(FileExistsError):
+        return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
+    return os.open(path, flags)
+
+
+def _refuse_others(path: Path) -> None:
+    """Refuse a database that is not to be written to: of a user who lets us not, or planted in a shared folder.
+
+    Raises:
+        RetryableExportError: it names the file and why.
+    """
+    if not os.path.lexists(path):
+        return
+    link, reason = path.lstat(), ""
+    if stat.S_ISLNK(link.st_mode) and link.st_uid != os.geteuid():
+        reason = f"is a link of user {link.st_uid}"
+    elif path.stat().st_uid != os.geteuid() and path.stat().st_mode & stat.S_IWOTH:
+        reason = f"belongs to user {path.stat().st_uid}, and anybody may write to it"
+    elif path.stat().st_nlink > 1:
+        reason = "is a file with another name elsewhere"
+    elif not os.access(path, os.R_OK | os.W_OK):
+        reason = f"belongs to user {path.stat().st_uid}, who does not let this one write to it"
+    if reason:
+        raise RetryableExportError(
+            f"{path} {reason}. Set MLFLOW_TRACKING_URI to a server or a file of yours, or have its owner share it "
+            "(chmod g+w)."
+        )
+
+
 def _create_database(mlflow: Any, uri: str) -> None:
     """Make a new SQLite file whole before it gets its name.
 
@@ -170,12 +203,15 @@ def _create_database(mlflow: Any, uri: str) -> None:
     file that no later one can open. Each try has a name of its own: MLflow keeps what it once opened under a name.
     """
     path = Path(uri.removeprefix("sqlite:///"))
+    if uri.startswith("sqlite:///"):
+        _refuse_others(path)
     if not uri.startswith("sqlite:///") or path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f"{path.name}.*.new*"):  # nobody else is making it: we hold the lock
         left.unlink(missing_ok=True)
     unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}.new")
+    unfinished.touch(mode=0o664, exist_ok=False)  # as the umask says: SQLite would never let the group write to it
     mlflow.MlflowClient(f"sqlite:///{unfinished}")
     unfinished.replace(path)
 

@@ -63,7 +63,7 @@ class RunFile:
         """Open the file and cut off what comes after the mark; without a usable mark it begins anew."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self.mark = self._read_mark()
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o664)
         if os.fstat(self._file).st_size < self.mark.size or not self.mark.size:
             self.mark = Mark()  # lost with the machine's power: the pipeline has all of it, and gives it again
         os.ftruncate(self._file, self.mark.size)

@@ -60,7 +60,7 @@ class EventFile:
             OSError: the file cannot be created, read or written.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o664)
         self.last_seq, self._size = _last_record(self._file)
         os.ftruncate(self._file, self._size)
         if not self._size:

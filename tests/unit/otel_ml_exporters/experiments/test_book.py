@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from otel_ml_exporters.aggregation.observation import Writer
+from otel_ml_exporters.experiments import book as book_module
 from otel_ml_exporters.experiments.book import RunBook
 from otel_ml_exporters.experiments.run import ExperimentRun, RunSettings
 from otel_ml_exporters.telemetry import Telemetry
@@ -97,3 +98,23 @@ def test_a_run_that_backends_have_something_of_stays_where_it_is(book: RunBook, 
     run.commit()
 
     assert book.of(replace(RANK, instance="later")).folder == tmp_path / "default" / "exp"
+
+
+def test_the_bound_counts_every_run_that_a_request_brings_and_those_on_their_way(
+    book: RunBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(book_module, "MAX_RUNS", 3)
+    book.of(replace(RANK, experiment="open"))
+
+    assert not book.has_room(["a", "b", "c"])
+    assert book.has_room(["open", "a"])  # promised, and not open yet
+    assert book.has_room(["a"])
+    assert not book.has_room(["b", "c"])
+    assert book.has_room(["b"])
+    assert not book.has_room(["c"])
+    book.withdraw(["b"])  # it could not be stored
+    assert book.has_room(["c"])
+    book.of(replace(RANK, experiment="c"))
+    assert not book.has_room(["d"])
+    book.forget(book.of(replace(RANK, experiment="open")))
+    assert book.has_room(["d"])

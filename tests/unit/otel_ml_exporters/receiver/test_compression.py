@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import zlib
 
 import pytest
@@ -28,6 +29,8 @@ def test_known_encodings_are_unpacked(body: bytes, encoding: str) -> None:
     [
         (gzip.compress(bytes(10**7), mtime=0), "gzip", 413),
         (gzip.compress(b"hello", mtime=0)[:-4], "gzip", 400),
+        (gzip.compress(b"hello", mtime=0) + b"rest", "gzip", 400),
+        (gzip.compress(b"", mtime=0) * 1001, "gzip", 400),
         (b"not gzip", "gzip", 400),
         (b"hello", "br", 415),
     ],
@@ -37,3 +40,27 @@ def test_bombs_damage_and_unknown_encodings_are_refused(body: bytes, encoding: s
         decompressed(body, encoding, 1000)
 
     assert caught.value.status == status
+
+
+def test_a_member_costs_no_copy_of_what_follows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = 0
+    make = zlib.decompressobj
+
+    class Counting:
+        def __init__(self, bits: int) -> None:
+            self._member = make(bits)
+
+        def decompress(self, piece: bytes, most: int) -> bytes:
+            nonlocal given
+            given += len(piece)
+            return self._member.decompress(piece, most)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._member, name)
+
+    monkeypatch.setattr(zlib, "decompressobj", Counting)
+    rest = random.Random(1).randbytes(10**7)
+    body = gzip.compress(b"", mtime=0) * 900 + gzip.compress(rest, 0, mtime=0)
+
+    assert decompressed(body, "gzip", 2 * 10**7) == rest
+    assert given < 3 * len(body)

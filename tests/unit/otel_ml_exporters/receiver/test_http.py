@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import http.client
 import threading
 from collections.abc import Mapping
@@ -41,6 +42,7 @@ class Store:
     def __init__(self) -> None:
         self.may_store = threading.Event()
         self.waiting = 0
+        self.threads: list[str] = []
 
     def __call__(self, decoded: Decoded, stored: Stored) -> None:
         def work() -> None:
@@ -48,6 +50,7 @@ class Store:
             stored(decoded, None)
 
         self.waiting += 1
+        self.threads.append(threading.current_thread().name)
         threading.Thread(target=work).start()
 
 
@@ -104,3 +107,21 @@ def test_a_request_that_is_being_stored_when_the_receiver_stops_is_answered_and_
         assert connection.getresponse().status == 200
         stopping.join()
         assert connection.sock is None or connection.sock.recv(1) == b""
+
+
+def test_a_few_kilobytes_that_unpack_to_megabytes_are_not_decoded_where_everybody_waits_for_them() -> None:
+    store = Store()
+    store.may_store.set()
+    receiver, address = started(store)
+    many = FakeWriter().step(1, {f"loss/{number}": float(number) for number in range(20_000)}).SerializeToString()
+
+    with closing(http.client.HTTPConnection(*address)) as connection:
+        for body in (many, FakeWriter().step(2, {"loss": 1.0}).SerializeToString()):
+            packed = gzip.compress(body, 9)
+            assert len(packed) < 256 * 1024
+            connection.request("POST", "/v1/metrics", packed, {**OTLP, "content-encoding": "gzip"})
+            assert connection.getresponse().read() == b""
+    receiver.stop(1.0)
+
+    assert len(many) > 256 * 1024
+    assert [name.rpartition("_")[0] or name for name in store.threads] == ["otel-ml-decode", "otel-ml-http"]

@@ -1,0 +1,119 @@
+"""A run's folder in a folder that others use, too: what they may have put there is not written to.
+
+Whoever may write to a folder can put a link in the place of a file, or of a folder, that is to be written. So a run's
+folder is of this user, and closed to others; what was in it before and is a link is moved aside, not followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+__all__ = ["ASIDE", "claim", "is_ours", "may_hold_ours", "moved_aside"]
+
+ASIDE = ".set-aside"
+"""Folder in a run's folder for what others had put there."""
+
+_LINKED = ("artifacts/", "state/kept/")
+"""Folders whose files have further names: those of the job."""
+
+
+def may_hold_ours(folder: Path) -> bool:
+    """Whether folders of this user may be made in `folder`, which need not be there yet.
+
+    Who owns a folder can exchange what is in it: that must be this user, root, or who owns the folder of all runs.
+    """
+    try:
+        found, above = folder.lstat(), folder.parent.stat()
+    except OSError:
+        return True
+    if found.st_uid == os.geteuid():
+        return True
+    is_open = bool(found.st_mode & stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX
+    is_trusted = found.st_uid in {0, above.st_uid} and not is_open and stat.S_ISDIR(found.st_mode)
+    return is_trusted and os.access(folder, os.W_OK | os.X_OK)
+
+
+def is_ours(folder: Path) -> bool:
+    """Whether `folder` is one of this user, and no link; on a file system that gives everybody another id, too."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        return False
+    if found.st_uid == os.geteuid():
+        return True
+    try:
+        with tempfile.TemporaryFile(dir=folder.parent) as probe:
+            return os.fstat(probe.fileno()).st_uid == found.st_uid
+    except OSError:
+        return False
+
+
+def claim(folder: Path) -> list[Path]:
+    """Make a run's folder, or see that it is this user's alone to write to; return what was moved aside.
+
+    Raises:
+        OSError: it cannot be made, or belongs to somebody else.
+    """
+    folder.parent.parent.mkdir(parents=True, exist_ok=True)
+    for each in (folder.parent, folder):
+        try:
+            each.mkdir(mode=0o775)
+        except FileExistsError:
+            if each == folder and not is_ours(folder):
+                raise PermissionError(errno.EPERM, _somebody_elses(folder), str(folder)) from None
+        _close_to_others(each)
+    return [_move_aside(folder, path) for path in _not_ours(folder)]
+
+
+def moved_aside(folder: Path, moved: Sequence[Path]) -> str:
+    """Return what to say of what `claim` returned."""
+    return (
+        f"In {folder} {len(moved)} files or folders were links or somebody else's, such as "
+        f"{moved[0].relative_to(folder)}. They are in {ASIDE} there now, and nothing is written to what they name."
+    )
+
+
+def _somebody_elses(folder: Path) -> str:
+    return (
+        f"the run's folder belongs to user {folder.lstat().st_uid} or is a link, and is not written to; "
+        "choose another OTEL_ML_DIR, or another id of the run"
+    )
+
+
+def _close_to_others(folder: Path) -> None:
+    found = folder.stat()
+    if found.st_mode & stat.S_IWOTH and found.st_uid == os.geteuid():
+        folder.chmod(stat.S_IMODE(found.st_mode) & ~stat.S_IWOTH)
+
+
+def _not_ours(folder: Path) -> Iterator[Path]:
+    """Find links, files of others, and what is neither file nor folder."""
+    owners = {os.geteuid(), folder.stat().st_uid}
+    waiting = [folder]
+    while waiting:
+        here = waiting.pop()
+        way = f"{here.relative_to(folder).as_posix()}/"
+        may_be_linked = way.startswith(_LINKED)
+        with os.scandir(here) as entries:
+            found = [(Path(entry.path), entry.stat(follow_symlinks=False)) for entry in entries]
+        for path, status in found:
+            if path == folder / ASIDE:
+                continue
+            is_file = stat.S_ISREG(status.st_mode) and (status.st_nlink == 1 or may_be_linked)
+            if status.st_uid not in owners or not (is_file or stat.S_ISDIR(status.st_mode)):
+                yield path
+            elif stat.S_ISDIR(status.st_mode):
+                waiting.append(path)
+
+
+def _move_aside(folder: Path, path: Path) -> Path:
+    """Take the name away; what it stood for stays as it is."""
+    aside = folder / ASIDE
+    aside.mkdir(mode=0o700, exist_ok=True)
+    number = sum(1 for _ in aside.iterdir())
+    path.rename(aside / f"{number}")
+    return path
