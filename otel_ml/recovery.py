@@ -6,11 +6,15 @@ import time
 
 from otel_ml._internal.guard import Say
 from otel_ml._internal.link import transport_to
+from otel_ml._internal.obstacles import OBSTACLES
 from otel_ml._internal.recover import recover_spools
 from otel_ml.config import Endpoint
 from otel_ml.wire.rendezvous import rendezvous_of
 
-__all__ = ["send_leftovers"]
+__all__ = ["LOSSES", "send_leftovers"]
+
+LOSSES = frozenset({"request-too-large", "receiver-refused", "rejected-points"})
+"""What `say` is told where something of it is lost."""
 
 
 def send_leftovers(run_id: str, endpoint: Endpoint, timeout: float, say: Say) -> bool:
@@ -29,16 +33,16 @@ def send_leftovers(run_id: str, endpoint: Endpoint, timeout: float, say: Say) ->
     """
     transport = transport_to(endpoint)
     deadline = time.monotonic() + timeout
-    is_denied = False
+    is_hopeless = False
 
     def heard(slug: str, sentence: str) -> None:
-        nonlocal is_denied
-        is_denied |= slug == "receiver-denied"
+        nonlocal is_hopeless
+        is_hopeless |= slug in OBSTACLES
         say(slug, sentence)
 
     try:
         while not (is_done := recover_spools(rendezvous_of(run_id).spool, transport, deadline, heard)):
-            if is_denied or time.monotonic() + _PAUSE_S >= deadline:
+            if is_hopeless or time.monotonic() + _PAUSE_S >= deadline:
                 break
             time.sleep(_PAUSE_S)
         return is_done
