@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import base64
 import socket
+import socketserver
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -30,63 +31,52 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-class Heads:
-    """The heads of the requests that a proxy has got."""
+def pump(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while part := source.recv(65536):
+            sink.sendall(part)
+        sink.shutdown(socket.SHUT_WR)
 
-    def __init__(self) -> None:
-        self.heads: list[str] = []
 
-
-@contextmanager
-def proxy_to(server: OtlpServer, refusal: bytes = b"") -> Iterator[tuple[str, Heads]]:
-    """A proxy that reaches `server` under any name, by CONNECT too; with `refusal`, answers that."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    listener.settimeout(0.1)
-    seen = Heads()
-    ending = threading.Event()
-
-    def pump(source: socket.socket, sink: socket.socket) -> None:
-        try:
-            while part := source.recv(65536):
-                sink.sendall(part)
-            sink.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
-
-    def serve(client: socket.socket) -> None:
-        head = b""
-        while b"\r\n\r\n" not in head:
-            head += client.recv(65536)
-        seen.heads.append(head.partition(b"\r\n\r\n")[0].decode())
-        with client, socket.create_connection(("127.0.0.1", server.port)) as there:
-            if refusal:
-                client.sendall(refusal)
-                return
-            if head.startswith(b"CONNECT "):
-                client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            else:
-                path = head.split(b" ")[1].split(b"/", 3)[3]
-                there.sendall(head.replace(head.split(b" ")[1], b"/" + path, 1))
-            back = threading.Thread(target=pump, args=(there, client))
+def relay(client: socket.socket, port: int, refusal: bytes) -> str:
+    """Do one connection's work as a proxy; return the head of its first request."""
+    head = b""
+    while b"\r\n\r\n" not in head:
+        head += client.recv(65536)
+    with client, socket.create_connection(("127.0.0.1", port)) as there:
+        back = threading.Thread(target=pump, args=(there, client))
+        url = head.split(b" ")[1]
+        if refusal:
+            client.sendall(refusal)
+        elif head.startswith(b"CONNECT "):
+            client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        else:
+            there.sendall(head.replace(url, b"/" + url.split(b"/", 3)[3], 1))
+        if not refusal:
             back.start()
             pump(client, there)
             back.join()
+    return head.partition(b"\r\n\r\n")[0].decode()
 
-    def accept() -> None:
-        while not ending.is_set():
-            try:
-                client, _ = listener.accept()
-            except TimeoutError:
-                continue
-            client.settimeout(10)
-            threading.Thread(target=serve, args=(client,), daemon=True).start()
 
-    thread = threading.Thread(target=accept)
-    thread.start()
-    yield f"127.0.0.1:{listener.getsockname()[1]}", seen
-    ending.set()
-    thread.join()
-    listener.close()
+@contextmanager
+def proxy_to(server: OtlpServer, refusal: bytes = b"") -> Iterator[tuple[str, list[str]]]:
+    """A proxy that reaches `server` under any name, by CONNECT too; with `refusal`, answers that.
+
+    Yields its address, and the heads of the connections that are over.
+    """
+    heads: list[str] = []
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            heads.append(relay(self.request, server.port, refusal))
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as proxy:
+        thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield f"127.0.0.1:{proxy.server_address[1]}", heads
+        proxy.shutdown()
+        thread.join()
 
 
 @pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"])
@@ -99,8 +89,8 @@ def test_an_endpoint_elsewhere_is_reached_through_the_proxy(name: str, monkeypat
         transport.close()
 
     assert answers == ["ok", "ok"]
-    assert seen.heads[0].startswith("POST http://collector.cluster.invalid:4318/v1/metrics HTTP/1.1\r\n")
-    assert "host: collector.cluster.invalid:4318" in seen.heads[0]
+    assert seen[0].startswith("POST http://collector.cluster.invalid:4318/v1/metrics HTTP/1.1\r\n")
+    assert "host: collector.cluster.invalid:4318" in seen[0]
     assert len(server.requests) == 2
 
 
@@ -123,9 +113,9 @@ def test_with_tls_the_proxy_only_connects_and_learns_no_headers(
         transport.close()
 
     assert answer.outcome == "ok", answer
-    assert seen.heads[0].startswith("CONNECT collector.example:4318 HTTP/1.1\r\n")
-    assert f"proxy-authorization: Basic {base64.b64encode(b'us@er:pass:word').decode()}" in seen.heads[0]
-    assert "secret" not in seen.heads[0]
+    assert seen[0].startswith("CONNECT collector.example:4318 HTTP/1.1\r\n")
+    assert f"proxy-authorization: Basic {base64.b64encode(b'us@er:pass:word').decode()}" in seen[0]
+    assert "secret" not in seen[0]
     assert server.requests[0][1]["authorization"] == "Bearer secret"
     assert "proxy-authorization" not in server.requests[0][1]
 
