@@ -91,6 +91,7 @@ class ServiceConfig:
         top_ranks: so many of the slowest and of the fastest ranks of each timer are published.
         tls: certificates of both receivers, or None.
         embedded: set in embedded mode.
+        problems: sentences about variables that are not used as they are: of a job's environment, in embedded mode.
     """
 
     exporters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -109,6 +110,7 @@ class ServiceConfig:
     scraped: ScrapedSeries = field(default_factory=ScrapedSeries)
     tls: TlsFiles | None = None
     embedded: EmbeddedRun | None = None
+    problems: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         problems = [
@@ -159,15 +161,18 @@ class ServiceConfig:
         said = read_config_file(file, environ, problems) if file is not None else FileSettings()
         source = _Source(said, environ, problems)
         embedded = None if rendezvous is None else _embedded(rendezvous, source, problems)
+        # A job's own service starts whatever is in the environment: nobody looks why it does not.
+        of_the_job: list[str] = []
+        source = source if embedded is None else _Source(said, environ, of_the_job)
         silence_default = env.EMBEDDED_END_SILENCE if embedded else env.END_SILENCE.default
         http_default = ("127.0.0.1", 0) if embedded else env.LISTEN_HTTP.default
         found: dict[str, Any] = {
             "exporters": (named := _exporters(exporters, said, source)),
             "written": {name: said.written.get(name, {}) for name in named},
             "file": file,
-            "dir": Path(source.value(env.DIR, "dir", str(directory) if directory else None)).expanduser().absolute(),
+            "dir": source.folder(env.DIR, "dir", directory) or Path(env.DIR.default).absolute(),
             "dir_max": source.value(env.DIR_MAX, "dir_max"),
-            "journal_dir": _folder(source.value(env.JOURNAL_DIR, "journal_dir")),
+            "journal_dir": source.folder(env.JOURNAL_DIR, "journal_dir"),
             "limits": Limits(
                 queue=source.value(env.QUEUE_MAX, "queue_max"),
                 open=source.value(env.OPEN_MAX, "open_max"),
@@ -184,6 +189,7 @@ class ServiceConfig:
             "scraped": _scraped(said, file, problems),
             "tls": _tls(said, file, problems),
             "embedded": embedded,
+            "problems": tuple(f"{problem} Its default is used." for problem in of_the_job),
         }
         try:
             config = ServiceConfig(**found)
@@ -216,12 +222,16 @@ class _Source:
             self._problems.append(where)
         return default if default is not None and setting.source == "default" else setting.value
 
+    def folder(self, variable: Variable[str], key: str, argument: Path | None = None) -> Path | None:
+        text = self.value(variable, key, str(argument) if argument else None)
+        try:
+            return Path(text).expanduser().absolute() if text else None
+        except RuntimeError:
+            self._problems.append(f"{variable.name}: there is no home folder for {text!r}.")
+            return None
+
     def is_given(self, variable: Variable[Any], key: str, argument: str | None) -> bool:
         return argument is not None or key in self._said.values or bool(self._environ.get(variable.name))
-
-
-def _folder(text: str) -> Path | None:
-    return Path(text).expanduser().absolute() if text else None
 
 
 def _exporters(arguments: Sequence[str], said: FileSettings, source: _Source) -> Mapping[str, Mapping[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from otel_ml.variable import AnyVariable, Variable, integer, size_bytes, text
+from otel_ml.variable import AnyVariable, Variable, integer, size_bytes, text, token
 
 __all__ = ["VARIABLES", "address", "names"]
 
@@ -87,7 +87,7 @@ LISTEN_HTTP: Final[Variable[tuple[str, int]]] = Variable(
     "Where the service takes OTLP/HTTP; embedded, a free loopback port.", shown_default="`127.0.0.1:4318`",
 )  # fmt: skip
 TOKEN: Final = Variable(
-    "OTEL_ML_TOKEN", text, "",
+    "OTEL_ML_TOKEN", token, "",
     "Bearer token for the service; `serve` on any non-loopback address demands it (or mTLS).", secret=True,
 )  # fmt: skip
 ALLOWED_LATENESS: Final = Variable(

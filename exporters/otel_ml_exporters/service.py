@@ -302,6 +302,8 @@ class Service:
 
     def _announce(self, life: EmbeddedLife, names: EmbeddedRun) -> None:
         run = self._runs.of(Writer(names.experiment, role="", instance="", experiment_name=names.experiment_name))
+        for problem in self._config.problems:
+            run.say("wrong-setting", problem)
         for problem in self._problems:
             run.say("wrong-setting", f"{problem} The run goes on with: {', '.join(self._exporters) or 'no exporter'}.")
         life.announce(Announcement(self.endpoint, self._token, os.getpid(), str(run.folder), self.exporters))

@@ -140,6 +140,26 @@ def test_embedded_may_listen_to_other_hosts_for_it_makes_a_token_of_its_own(tmp_
     assert ServiceConfig.load(rendezvous=tmp_path, environ=environ).http == ("10.77.0.10", 0)
 
 
+def test_embedded_no_variable_keeps_the_service_of_a_job_from_starting(tmp_path: Path) -> None:
+    odd = {
+        "OTEL_ML_ALLOWED_LATENESS": "5s",
+        "OTEL_ML_DIR_MAX": "much",
+        "OTEL_ML_LISTEN_HTTP": "4318",
+        "OTEL_ML_TOKEN": "tök",
+        "OTEL_ML_JOURNAL_DIR": "~nobody-of-this-name/x",
+    }
+
+    config = ServiceConfig.load(rendezvous=tmp_path, environ={"OTEL_ML_EXPERIMENT_ID": "one", **odd})
+
+    assert {problem.split(":")[0] for problem in config.problems} == set(odd)
+    assert all(problem.endswith("Its default is used.") for problem in config.problems)
+    assert (config.allowed_lateness_s, config.http, config.token) == (10.0, ("127.0.0.1", 0), "")
+    assert config.journal_dir is None
+    with pytest.raises(ConfigError) as caught:
+        ServiceConfig.load(environ=odd)
+    assert len(caught.value.problems) == len(odd)
+
+
 def test_embedded_without_an_experiment_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="OTEL_ML_EXPERIMENT_ID"):
         ServiceConfig.load(rendezvous=tmp_path, environ={})
