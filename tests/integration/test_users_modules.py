@@ -12,6 +12,7 @@ import pytest
 import otel_ml
 from otel_ml._internal.module_command import module_command
 from tests.integration.worker_process import environment
+from tests.otlp_server import eventually
 
 SHADOWING = (
     "secrets",
@@ -47,7 +48,7 @@ def test_a_users_modules_do_not_stand_in_for_those_of_the_service(project: Path)
     done = subprocess.run(
         [sys.executable, "scripts/train.py"],
         cwd=project,
-        env=environment(project, {"OTEL_ML_EXIT_WAIT": "60000"}),
+        env=environment(project),
         capture_output=True,
         text=True,
         timeout=100,
@@ -57,7 +58,8 @@ def test_a_users_modules_do_not_stand_in_for_those_of_the_service(project: Path)
     assert done.returncode == 0, done.stderr
     assert "did not start" not in done.stderr
     assert "this is our own" not in done.stderr + (run / "service.log").read_text()
-    assert otel_ml.read(run)["loss"] == ([0, 1, 2], [1.0, 1.0, 1.0])
+    eventually((run / "metrics.jsonl").exists, within=60)
+    eventually(lambda: otel_ml.read(run).get("loss") == ([0, 1, 2], [1.0, 1.0, 1.0]), within=60)
 
 
 @pytest.mark.parametrize("version", [sys.version_info[:2], (3, 10)])
