@@ -77,7 +77,7 @@ def endpoint_of(environ: Mapping[str, str], problems: list[str]) -> Endpoint:
         signals=urls,
         source=env.ENDPOINT.name if url else next((paths[path].name for path in urls), ""),
         protocol=_protocol(value(env.PROTOCOL), problems) if url or urls else value(env.PROTOCOL),
-        headers=_headers(value(env.HEADERS), str(value(env.TOKEN)), problems),
+        headers=_headers(value(env.HEADERS), "" if value(env.TOKEN_FILE) else str(value(env.TOKEN)), problems),
         token_file=value(env.TOKEN_FILE),
         certificate=value(env.CERTIFICATE),
         client_key=value(env.CLIENT_KEY),
@@ -108,11 +108,12 @@ def _is_url(url: str) -> bool:
 
 
 def _check_files(environ: Mapping[str, str], problems: list[str]) -> None:
-    for variable in (env.CERTIFICATE, env.CLIENT_KEY, env.CLIENT_CERTIFICATE):
+    kinds = {env.CERTIFICATE: "PEM ", env.CLIENT_KEY: "PEM ", env.CLIENT_CERTIFICATE: "PEM ", env.TOKEN_FILE: ""}
+    for variable, kind in kinds.items():
         name = variable.read(environ).value
         if name and not _is_file(name):
             problems.append(
-                f"{variable.name} names no PEM file: there is none at {name!r}. It is looked for at each connection."
+                f"{variable.name} names no {kind}file: there is none at {name!r}. It is looked for at each connection."
             )
 
 

@@ -93,7 +93,8 @@ SPANS_PER_STEP: Final = Variable(
 TOKEN: Final = Variable("OTEL_ML_TOKEN", token, "", "Bearer token for the service.", secret=True)
 TOKEN_FILE: Final = Variable(
     "OTEL_ML_TOKEN_FILE", text, "",
-    "File with the bearer token, instead of `OTEL_ML_TOKEN`; read again where the receiver does not take the token.",
+    "File with bearer tokens, one a line, instead of `OTEL_ML_TOKEN`: a process shows the first, and reads it again "
+    "where the receiver does not take it; `serve` takes all, and reads them again when the file changes.",
 )  # fmt: skip
 STRICT: Final = Variable("OTEL_ML_STRICT", boolean, False, "Raise instead of count and say: for tests.")
 CAPTURE: Final = Variable(

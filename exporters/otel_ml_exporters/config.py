@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 
 from otel_ml.exceptions import ConfigError
 from otel_ml.explanation import explained
-from otel_ml.variable import Variable
+from otel_ml.variable import Variable, token
 from otel_ml_exporters import env
 from otel_ml_exporters.config_file import FileSettings, read_config_file
 from otel_ml_exporters.exporter_makers import exporter_makers
 from otel_ml_exporters.receiver.addresses import is_loopback
+from otel_ml_exporters.receiver.tokens import tokens_in
 
 __all__ = ["EmbeddedRun", "Limits", "ScrapedSeries", "ServiceConfig", "TlsFiles", "default_exporters"]
 
@@ -86,6 +87,8 @@ class ServiceConfig:
         http: address of OTLP/HTTP; port 0 picks a free one.
         grpc: address of OTLP/gRPC, or None.
         token: bearer token, or "".
+        tokens: further ones that are taken: the old one, while a new one is handed out.
+        token_file: file with further ones, one a line, read again when it changes; or None.
         allowed_lateness_s: how long a step waits for a rank that is quiet.
         end_silence_s: a run of which nobody was heard for this long has ended.
         top_ranks: so many of the slowest and of the fastest ranks of each timer are published.
@@ -104,6 +107,8 @@ class ServiceConfig:
     http: Address = env.LISTEN_HTTP.default
     grpc: Address | None = None
     token: str = field(default="", repr=False)
+    tokens: tuple[str, ...] = field(default=(), repr=False)
+    token_file: Path | None = None
     allowed_lateness_s: float = env.ALLOWED_LATENESS.default / 1000
     end_silence_s: float = env.END_SILENCE.default / 1000
     top_ranks: int = env.TOP_RANKS.default
@@ -125,7 +130,8 @@ class ServiceConfig:
     @property
     def _demands_credentials(self) -> bool:
         # An embedded service makes a token of its own.
-        return bool(self.token or self.embedded or (self.tls and self.tls.client_ca))
+        has_token = bool(self.token or self.tokens or self.token_file)
+        return has_token or bool(self.embedded or (self.tls and self.tls.client_ca))
 
     def _addresses(self) -> Sequence[tuple[str, Address]]:
         found = [(env.LISTEN_HTTP.name, self.http)]
@@ -183,6 +189,8 @@ class ServiceConfig:
             "http": source.value(env.LISTEN_HTTP, "http", http, default=http_default),
             "grpc": None if embedded else _grpc(source, grpc),
             "token": source.value(env.TOKEN, "token"),
+            "tokens": _tokens(said, problems),
+            "token_file": _token_file(source, embedded, problems),
             "allowed_lateness_s": source.value(env.ALLOWED_LATENESS, "allowed_lateness") / 1000,
             "end_silence_s": source.value(env.END_SILENCE, "end_silence", default=silence_default) / 1000,
             "top_ranks": source.value(env.TOP_RANKS, "top_ranks"),
@@ -261,6 +269,25 @@ def _embedded(rendezvous: Path, source: _Source, problems: list[str]) -> Embedde
         run_name=source.value(env.RUN_NAME, "run_name") or experiment,
         rendezvous=rendezvous,
     )
+
+
+def _tokens(said: FileSettings, problems: list[str]) -> tuple[str, ...]:
+    try:
+        return tuple(token(text.strip()) for text in said.tokens)
+    except ValueError as error:
+        problems.append(f"tokens: expected {error}.")
+        return ()
+
+
+def _token_file(source: _Source, embedded: EmbeddedRun | None, problems: list[str]) -> Path | None:
+    """Return the file of `serve`; a job's own service has a token of its own, and its environment that of another."""
+    path = None if embedded else source.folder(env.TOKEN_FILE, "token_file")
+    if path is not None:
+        try:
+            tokens_in(path)
+        except (OSError, ValueError) as error:
+            problems.append(f"token_file: {str(path)!r} cannot be used: {error}.")
+    return path
 
 
 def _scraped(said: FileSettings, file: Path | None, problems: list[str]) -> ScrapedSeries:

@@ -54,6 +54,7 @@ from otel_ml_exporters.receiver.refusals import Refusals
 from otel_ml_exporters.receiver.rejection import UndecodableError
 from otel_ml_exporters.receiver.routes import Routes
 from otel_ml_exporters.receiver.tls import server_context
+from otel_ml_exporters.receiver.tokens import Tokens
 from otel_ml_exporters.storage.database import StorageError
 from otel_ml_exporters.storage.filesystem import network_file_system
 from otel_ml_exporters.storage.journal import Journal
@@ -100,6 +101,8 @@ class Service:
         self._clock = clock
         # Nobody types an embedded service's token; whoever can read the rendezvous folder has it.
         self._token = config.token or (secrets.token_urlsafe(32) if config.embedded else "")
+        given = [token for token in (self._token, *config.tokens) if token]
+        self._tokens = Tokens(given, config.token_file)
         self._telemetry = Telemetry()
         self._trouble = Trouble("What arrives")
         self._stopped = threading.Event()
@@ -127,9 +130,9 @@ class Service:
             names = config.embedded
             settings = replace(settings, experiment_name=names.experiment_name, run_name=names.run_name, log="")
         self._admission = Admission(self._store, self._telemetry, config.limits.queue, self._has_room)
-        is_known = bool(self._token or (config.tls and config.tls.client_ca))
+        is_known = self._tokens.are_demanded or bool(config.tls and config.tls.client_ca)
         self._routes = Routes(
-            self._admission, self, self._telemetry, token=self._token, version=_version(), any_host=is_known
+            self._admission, self, self._telemetry, tokens=self._tokens, version=_version(), any_host=is_known
         )
         self._refusals = Refusals()
         files = config.tls
@@ -193,8 +196,13 @@ class Service:
 
     @property
     def token(self) -> str:
-        """The bearer token requests must carry, or ""."""
+        """A bearer token that requests may carry, or ""."""
         return self._token
+
+    @property
+    def demands_a_token(self) -> bool:
+        """Whether requests must carry a bearer token."""
+        return self._tokens.are_demanded
 
     @property
     def exporters(self) -> tuple[str, ...]:
@@ -352,7 +360,7 @@ class Service:
             certificate = ServerCertificate(tls.certificate.read_bytes(), tls.key.read_bytes(), client_ca)
         address = self._config.grpc
         return GrpcReceiver(
-            self._admission, self._telemetry, *address, self._refusals, token=self._token, tls=certificate
+            self._admission, self._telemetry, *address, self._refusals, tokens=self._tokens, tls=certificate
         )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from otel_ml._internal.answer import Answer, accepted
+from otel_ml._internal.credentials import Credentials
 from otel_ml._internal.grpc_answer import answer_of
 from otel_ml._internal.target import Target
 from otel_ml.config import Endpoint
@@ -20,6 +22,7 @@ METHODS = {
     "/v1/traces": f"{_SERVICE}.trace.v1.TraceService/Export",
     "/v1/logs": f"{_SERVICE}.logs.v1.LogsService/Export",
 }
+_METADATA = re.compile(r"[0-9a-z_.\-]+(?<!-bin)")
 
 _RECONNECT = (
     ("grpc.initial_reconnect_backoff_ms", 200),
@@ -44,16 +47,21 @@ class GrpcTransport:
             raise MissingDependencyError("OTEL_EXPORTER_OTLP_PROTOCOL=grpc", package="grpcio", extra="grpc") from error
         self._grpc: Any = grpc
         self._endpoint = endpoint
+        self._credentials = Credentials(endpoint)
         self._channels: dict[str, Any] = {}
 
     def post(self, path: str, body: bytes, timeout: float) -> Answer:
+        answer = self._post(path, body, timeout)
+        if answer.obstacle == "receiver-denied" and self._credentials.renew():
+            return self._post(path, body, timeout)
+        return answer
+
+    def _post(self, path: str, body: bytes, timeout: float) -> Answer:
         url = self._endpoint.signals.get(path) or self._endpoint.url
         compression = self._grpc.Compression.Gzip if self._endpoint.compression == "gzip" else None
         try:
             call = self._channel(url).unary_unary(METHODS[path])
-            return accepted(
-                call(body, timeout=timeout, metadata=tuple(self._endpoint.headers.items()), compression=compression)
-            )
+            return accepted(call(body, timeout=timeout, metadata=self._metadata(), compression=compression))
         except self._grpc.RpcError as error:
             self._renew(url, error.code().name)
             return answer_of(error.code().name, error.details() or "", error.trailing_metadata() or (), _target(url))
@@ -61,6 +69,10 @@ class GrpcTransport:
             return Answer("retry", reason=f"{error}", obstacle="not-otlp")
         except (OSError, ValueError) as error:  # a certificate's file, an endpoint
             return Answer("retry", reason=f"unreachable: {error}")
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        """Return the headers that gRPC has a place for: others would be an error in each request."""
+        return tuple(pair for pair in self._credentials.headers.items() if _METADATA.fullmatch(pair[0]))
 
     def get(self, path: str, timeout: float) -> bytes | None:
         """Return None: what a service says beyond OTLP is HTTP only."""
@@ -82,7 +94,7 @@ class GrpcTransport:
             if Target.parse(url).is_loopback:
                 options.append(("grpc.enable_http_proxy", 0))  # grpcio would ask the proxy for this host's own ports
             if self._is_secure(url):
-                self._channels[url] = self._grpc.secure_channel(_target(url), self._credentials(), options)
+                self._channels[url] = self._grpc.secure_channel(_target(url), self._certificates(), options)
             else:
                 self._channels[url] = self._grpc.insecure_channel(_target(url), options)
         return self._channels[url]
@@ -95,7 +107,7 @@ class GrpcTransport:
         if code == "UNAVAILABLE" and self._is_secure(url) and (channel := self._channels.pop(url, None)) is not None:
             channel.close()
 
-    def _credentials(self) -> Any:
+    def _certificates(self) -> Any:
         def content(name: str) -> bytes | None:
             return Path(name).read_bytes() if name else None
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from otel_ml._internal.answer import Answer
+from otel_ml._internal.credentials import Credentials
 from otel_ml._internal.http_answer import HttpAnswer, answer_of
 from otel_ml._internal.proxy import FindProxy, Proxy, directly
 from otel_ml._internal.target import Target
@@ -45,15 +46,22 @@ class HttpTransport:
 
     def __init__(self, endpoint: Endpoint, find_proxy: FindProxy = directly) -> None:
         self._endpoint = endpoint
+        self._credentials = Credentials(endpoint)
         self._find_proxy = find_proxy
         self._socket: socket.socket | None = None
         self._connected_to: tuple[str, str, int] | None = None
         self._received = b""
 
     def post(self, path: str, body: bytes, timeout: float) -> Answer:
+        answer = self._post(path, body, timeout)
+        if answer.obstacle == "receiver-denied" and self._credentials.renew():
+            return self._post(path, body, timeout)
+        return answer
+
+    def _post(self, path: str, body: bytes, timeout: float) -> Answer:
         try:
             target = self._target(path)
-            headers = {"content-type": "application/x-protobuf", **self._endpoint.headers}
+            headers = {"content-type": "application/x-protobuf", **self._credentials.headers}
             if self._is_compressed(target):
                 body = _gzip(body)
                 headers["content-encoding"] = "gzip"
@@ -69,7 +77,7 @@ class HttpTransport:
         if not self._endpoint.url:
             return None
         try:
-            answer = self._request("GET", self._target(path), self._endpoint.headers, b"", timeout)
+            answer = self._request("GET", self._target(path), self._credentials.headers, b"", timeout)
         except (OSError, ValueError):
             self.close()
             return None
