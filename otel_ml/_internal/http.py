@@ -48,6 +48,7 @@ class HttpTransport:
         self._endpoint = endpoint
         self._credentials = Credentials(endpoint)
         self._find_proxy = find_proxy
+        self._proxies: dict[str, Proxy | None] = {}
         self._socket: socket.socket | None = None
         self._connected_to: tuple[str, str, int] | None = None
         self._received = b""
@@ -109,11 +110,18 @@ class HttpTransport:
             return not target.is_loopback
         return self._endpoint.compression == "gzip"
 
+    def _proxy_of(self, target: Target) -> Proxy | None:
+        """Look once: what the program does to its environment later is for others."""
+        key = f"{target.scheme}://{target.authority}"
+        if key not in self._proxies:
+            self._proxies[key] = self._find_proxy(target)
+        return self._proxies[key]
+
     def _request(
         self, method: str, target: Target, headers: Mapping[str, str], body: bytes, timeout: float
     ) -> HttpAnswer:
         deadline = time.monotonic() + timeout
-        proxy = self._find_proxy(target)
+        proxy = self._proxy_of(target)
         where = target.path
         if proxy is not None and target.scheme != "https":
             where = f"{target.scheme}://{target.authority}{target.path}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from otel_ml._internal.answer import Transport
@@ -73,7 +73,10 @@ def transport_to(endpoint: Endpoint) -> Transport:
 def where_of(endpoint: Endpoint) -> str:
     """Return the endpoint, the variable it came from, and the proxy on the way, for people."""
     try:
-        proxy = proxy_for(Target.parse(endpoint.url or next(iter(endpoint.signals.values()), "")))
+        target = Target.parse(endpoint.url or next(iter(endpoint.signals.values()), ""))
+        # grpcio looks for that of https first, whatever the endpoint speaks.
+        encrypted = proxy_for(replace(target, scheme="https")) if endpoint.protocol == "grpc" else None
+        proxy = encrypted or proxy_for(target)
     except (OSError, ValueError):
         proxy = None  # what is wrong with it is said when something is sent
     through = "" if proxy is None else f", through the proxy {proxy.shown}"

@@ -110,6 +110,7 @@ class Worker:
         self._boundary = 0
         self._points = 0
         self._values = 0
+        self._refused = 0
         self._failing_since: float | None = None
         self._losses = Losses(guard)
         self._recover_at = 0.0
@@ -335,6 +336,10 @@ class Worker:
         self._recover_at = 0.0
         self._losses.settle()
         self._collect(final=True)
+        self._append_goodbye(request)
+
+    def _append_goodbye(self, request: Request) -> None:
+        self._refused = self.sender.refused.total()
         duration_s = time.monotonic() - self._started
         self._append_record(self._farewell.goodbye(request.status, points=self._points, duration_s=duration_s))
 
@@ -342,6 +347,9 @@ class Worker:
         self._reach()
         self.sender.hurry()
         is_complete = self._send_all(request.deadline, self._patience)
+        if is_complete and self.sender.refused.total() != self._refused:  # of what was sent with the goodbye
+            self._append_goodbye(request)
+            is_complete = self._send_all(request.deadline, self._patience)
         for other in self._postponed:  # flushes of other threads: what they wait for was sent, or is kept
             other.is_complete = is_complete
             other.done.set()

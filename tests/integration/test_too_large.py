@@ -89,6 +89,22 @@ def test_a_service_counts_the_parts_of_a_cut_step_as_the_step(tmp_path: Path) ->
     eventually(lambda: all(line.endswith(": ([0, 1, 2], [1.0, 2.0, 3.0])") for line in layers()), within=60)
 
 
+def test_what_is_lost_at_the_very_end_is_in_the_account_too(
+    served: tuple[Receiver, dict[str, str]], tmp_path: Path
+) -> None:
+    receiver, variables = served
+    program = """
+        import otel_ml
+        with otel_ml.init("text"):
+            otel_ml.log_text("notes", "x" * 5_000_000)
+    """
+
+    run(program, environment(tmp_path, variables), tmp_path)
+
+    newest = [event for event in receiver.events if event.name == "ml.writer.end"][-1]
+    assert {**newest.attributes, **(newest.body or {})}["otel_ml.dropped"] == {"request_too_large": 1}
+
+
 def test_a_text_beyond_the_limit_is_said_and_counted_and_the_rest_arrives(
     served: tuple[Receiver, dict[str, str]], tmp_path: Path
 ) -> None:
