@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -103,6 +105,43 @@ def test_what_is_lost_at_the_very_end_is_in_the_account_too(
 
     newest = [event for event in receiver.events if event.name == "ml.writer.end"][-1]
     assert {**newest.attributes, **(newest.body or {})}["otel_ml.dropped"] == {"request_too_large": 1}
+
+
+def test_recover_leaves_out_what_is_too_large_sends_the_rest_and_says_so_with_its_exit_code(
+    served: tuple[Receiver, dict[str, str]], tmp_path: Path
+) -> None:
+    receiver, variables = served
+    program = """
+        import otel_ml, os, signal
+        from pathlib import Path
+        from otel_ml.wire.spool import read_spool
+
+        def spooled(name):
+            paths = Path(os.environ["XDG_RUNTIME_DIR"]).glob("*/*/spool/*.spool")
+            return any(name in frame.payload for path in paths for frame in read_spool(path).frames)
+
+        otel_ml.init("left", id="one")
+        otel_ml.log_text("notes", "x" * 5_000_000)
+        otel_ml.log({f"layer.{i}/a/long/name/of/a/parameter/of/a/model/norm": 1.0 for i in range(40_000)}, step=0)
+        otel_ml.set_step(1)
+        otel_ml.event("last")
+        while not (spooled(b"last") and spooled(b"layer.39999/")):
+            otel_ml.flush(0.05)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    nobody = {**variables, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+    run(program, environment(tmp_path, nobody), tmp_path, code=-9)
+
+    command = [sys.executable, "-m", "otel_ml_exporters", "recover", "--timeout", "60"]
+    environ = environment(tmp_path, variables)
+    first = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=100)
+    again = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=100)
+
+    assert first.returncode == 1, first.stdout + first.stderr
+    assert "the event ml.text 'notes' cannot be cut any smaller: it is lost" in first.stdout
+    assert len({point.name for point in receiver.points if point.name.startswith("layer.")}) == 40_000
+    assert "last" in [event.name for event in receiver.events]
+    assert (again.returncode, "Nothing to recover" in again.stdout) == (0, True)
 
 
 def test_a_text_beyond_the_limit_is_said_and_counted_and_the_rest_arrives(
