@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import get_args
 
 from otel_ml._internal.answer import Answer, Obstacle
@@ -11,6 +11,7 @@ from otel_ml._internal.requests import Request
 from otel_ml.exceptions import WireError
 from otel_ml.wire.attributes import NAME
 from otel_ml.wire.protobuf import fields
+from otel_ml.wire.spool import Kind
 
 __all__ = ["OBSTACLES", "described", "say_obstacle", "say_too_large"]
 
@@ -35,19 +36,21 @@ def say_too_large(request: Request, answer: Answer, say: Say) -> None:
     """Say what is left out, since no request can be made small enough for the receiver."""
     say(
         "request-too-large",
-        f"The receiver takes no request of {request.length:,} bytes ({answer.reason}), and {described(request)} cannot "
-        "be cut any smaller: it is lost. Raise the receiver's limit (Collector: max_recv_msg_size_mib for gRPC, "
+        f"The receiver takes no request of {request.length:,} bytes ({answer.reason}). Lost, since it cannot be cut "
+        f"any smaller: {described(request)}. Raise the receiver's limit (Collector: max_recv_msg_size_mib for gRPC, "
         "max_request_body_size for HTTP; nginx: client_max_body_size), or record less in one call.",
     )
 
 
 def described(request: Request) -> str:
     """Return what a request holds that cannot be cut."""
-    if request.kind == "M":
-        return "a data point" if len(request.pieces) == 1 else f"{len(request.pieces)} small messages"
-    if request.kind == "S":
-        return "a span"
-    return f"the event {_event(request) or '(unnamed)'}"
+    count = request.records()
+    if request.kind == "L" and count == 1:
+        return f"the event {_event(request) or '(unnamed)'}"
+    return f"{count:,} {_NAMES[request.kind]}"
+
+
+_NAMES: Mapping[Kind, str] = {"M": "data points", "S": "spans", "L": "events"}
 
 
 def _event(request: Request) -> str:

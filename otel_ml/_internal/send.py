@@ -65,6 +65,7 @@ class Sender:
     Attributes:
         delivered: points acknowledged.
         refused: reason → points that the receiver will never take.
+        refused_records: the same of events and spans, which are no values.
         last_error: why the newest attempt did not arrive, empty once one does.
         notices: how many notices the service had at the last answer; None: no otel_ml service answered.
         answers: how many requests were answered for good.
@@ -84,6 +85,7 @@ class Sender:
         self.transport: Transport | None = None
         self.delivered = 0
         self.refused: Counter[str] = Counter()
+        self.refused_records: Counter[str] = Counter()
         self.last_error = ""
         self.notices: int | None = None
         self.answers = 0
@@ -194,13 +196,11 @@ class Sender:
             self._accept(request, answer)
             return
         self.last_error = answer.reason
-        lost = self._count_lost(request, request.records())
         if answer.outcome == "too_large":
-            self.refused[TOO_LARGE] += lost
+            self._count_lost(request, TOO_LARGE, request.records())
             say_too_large(request, answer, partial(self._say, about=described(request)))
         else:
-            is_new = answer.reason not in self.refused and len(self.refused) >= MANY_REASONS
-            self.refused["refused" if is_new else answer.reason] += lost
+            self._count_lost(request, answer.reason, request.records())
             self._say(
                 "receiver-refused",
                 f"The receiver refused {PATHS[request.kind]}: {answer.reason}. What it refused is lost.",
@@ -211,7 +211,7 @@ class Sender:
         self.last_error = ""
         self.notices = answer.notices if answer.notices is not None else self.notices
         if answer.rejected:
-            self.refused["rejected"] += self._count_lost(request, min(answer.rejected, request.records()))
+            self._count_lost(request, "rejected", min(answer.rejected, request.records()))
             self._say(
                 "rejected-points",
                 f"The receiver rejected {answer.rejected} of {PATHS[request.kind]}: "
@@ -232,10 +232,11 @@ class Sender:
             told.add(about)
             self._speak(slug, sentence)
 
-    def _count_lost(self, request: Request, records: int) -> int:
+    def _count_lost(self, request: Request, reason: str, records: int) -> None:
+        counter = self.refused if request.kind == "M" else self.refused_records
+        counter[reason if reason in counter or len(counter) < MANY_REASONS else "refused"] += records
         if request.kind == "M":
             self.delivered -= records
-        return records
 
 
 def spans_interval(flush_interval: float, world_size: int) -> float:

@@ -104,7 +104,7 @@ def test_what_is_lost_at_the_very_end_is_in_the_account_too(
     run(program, environment(tmp_path, variables), tmp_path)
 
     newest = [event for event in receiver.events if event.name == "ml.writer.end"][-1]
-    assert {**newest.attributes, **(newest.body or {})}["otel_ml.dropped"] == {"request_too_large": 1}
+    assert {**newest.attributes, **(newest.body or {})}["otel_ml.dropped"] == {"request_too_large, events and spans": 1}
 
 
 def test_recover_leaves_out_what_is_too_large_sends_the_rest_and_says_so_with_its_exit_code(
@@ -138,7 +138,7 @@ def test_recover_leaves_out_what_is_too_large_sends_the_rest_and_says_so_with_it
     again = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=100)
 
     assert first.returncode == 1, first.stdout + first.stderr
-    assert "the event ml.text 'notes' cannot be cut any smaller: it is lost" in first.stdout
+    assert "Lost, since it cannot be cut any smaller: the event ml.text 'notes'." in first.stdout
     assert len({point.name for point in receiver.points if point.name.startswith("layer.")}) == 40_000
     assert "last" in [event.name for event in receiver.events]
     assert (again.returncode, "Nothing to recover" in again.stdout) == (0, True)
@@ -160,9 +160,11 @@ def test_a_text_beyond_the_limit_is_said_and_counted_and_the_rest_arrives(
     _, errors = run(program, environment(tmp_path, variables), tmp_path)
 
     assert "The receiver takes no request of 5,000," in errors
-    assert "the event ml.text 'notes' cannot be cut any smaller: it is lost" in errors
-    assert "refused 1 points (request_too_large): they are lost" in errors
+    assert "Lost, since it cannot be cut any smaller: the event ml.text 'notes'." in errors
+    assert "refused 1 events or spans (request_too_large): lost" in errors
     assert [point.step for point in receiver.points if point.name == "loss"] == [0, 1, 2]
     assert [event.name for event in receiver.events].count("ml.text") == 2
     goodbye = next(event for event in receiver.events if event.name == "ml.writer.end")
-    assert {**goodbye.attributes, **(goodbye.body or {})}["otel_ml.dropped"] == {"request_too_large": 1}
+    assert {**goodbye.attributes, **(goodbye.body or {})}["otel_ml.dropped"] == {
+        "request_too_large, events and spans": 1
+    }
