@@ -70,6 +70,25 @@ def test_everything_arrives_by_grpc_also_after_unavailable(served: tuple[Receive
     assert receiver.metadata["x-team"] == "rl"
 
 
+def test_this_host_is_not_reached_through_a_proxy(served: tuple[Receiver, int], tmp_path: Path) -> None:
+    receiver, port = served
+    variables = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+        "http_proxy": "http://127.0.0.1:9",
+        "https_proxy": "http://127.0.0.1:9",
+    }
+    program = """
+        import otel_ml
+        with otel_ml.init("exp"):
+            otel_ml.log({"x": 1.0}, step=0)
+    """
+
+    run(program, environment(tmp_path, variables), tmp_path)
+
+    assert [point.value for point in receiver.points if point.name == "x"] == [1.0]
+
+
 def test_without_grpcio_it_is_said_what_to_install_and_nothing_is_lost(tmp_path: Path) -> None:
     program = """
         import sys
