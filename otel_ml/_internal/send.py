@@ -153,6 +153,8 @@ class Sender:
         if answer.outcome == "retry":
             self._postpone(answer)
             return False
+        if answer.outcome != "ok" and self._batch is not batch:
+            return True  # what the spool has left of it is sent again
         if answer.outcome == "too_large" and (halves := smaller(request)):
             self._most = max(LEAST_BYTES, min(self._most, request.length // 2))
             others = [part for one in batch.requests[1:] for part in requests_of(one.kind, one.pieces, self._most)]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -379,6 +380,38 @@ def test_an_obstacle_is_said_once_and_nothing_is_given_up(
     assert "Please log in, session 0" in said[0]
     assert sender.send(1e9)
     assert sender.delivered == 4
+
+
+class Dropping(Receiver):
+    """Refuses a first request, during which the spool has to drop what is in it."""
+
+    def __init__(self, spool: Spool, answer: Answer) -> None:
+        super().__init__()
+        self.spool = spool
+        self.answers = [answer]
+
+    def post(self, path: str, body: bytes, timeout: float) -> Answer:
+        if self.answers:
+            for number in range(8, 24):
+                self.spool.append(Frame("L", event_of(f"e{number}", 4000)))
+        return super().post(path, body, timeout)
+
+
+@pytest.mark.parametrize("outcome", ["refused", "too_large"])
+def test_an_answer_to_what_the_spool_has_dropped_meanwhile_is_no_answer_to_what_is_left(
+    tmp_path: Path, clock: Clock, outcome: Literal["refused", "too_large"]
+) -> None:
+    spool = Spool(tmp_path, "w", b"resource", limit=40_000, say=lambda _slug, _sentence: None)
+    sender = Sender(spool, b"", say=lambda _slug, _sentence: None, clock=clock)
+    sender.transport = receiver = Dropping(spool, Answer(outcome, reason="no"))
+    spool.on_lost = lambda lost: sender.abandon_batch()
+    for number in range(8):
+        spool.append(Frame("L", event_of(f"e{number}", 4000)))
+
+    assert sender.send(1e9)
+
+    assert (sender.refused, sender.refused_records) == ({}, {})
+    assert b"e23" in b"".join(body for _, body in receiver.got)
 
 
 def test_reasons_that_are_new_each_time_do_not_add_up(sender: Sender, receiver: Receiver, said: list[str]) -> None:
