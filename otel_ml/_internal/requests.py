@@ -117,7 +117,7 @@ def _cut_to(kind: Kind, pieces: Iterable[Piece], most: int) -> Iterator[Piece]:
             yield piece
             continue
         try:
-            contents = cut(kind, piece.payload(), most)
+            contents = cut(kind, piece.payload(), most, give_way)
         except WireError:  # damaged: the receiver says so
             contents = [piece.payload()]
         for content in contents[:-1]:

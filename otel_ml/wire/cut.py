@@ -6,7 +6,7 @@ Each piece carries what stands before and after the items in the message that wa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from otel_ml.wire.attributes import MANIFEST, POSITION
 from otel_ml.wire.protobuf import encoded_fields, field, fields
@@ -14,11 +14,15 @@ from otel_ml.wire.spool import Kind
 
 __all__ = ["cut", "records_in"]
 
+_Path = Sequence[frozenset[int]]
+_Item = tuple[int, bytes, bytes]
+"""A field: its number, all of it, and its value."""
+
 _SCOPES, _ITEMS, _POINTS = frozenset({2}), frozenset({2}), frozenset({1})
 _DATA = frozenset({5, 7, 9, 10, 11})
 """Metric: gauge, sum, histogram, exponential histogram, summary."""
 
-_PATHS: dict[Kind, Sequence[frozenset[int]]] = {
+_PATHS: dict[Kind, _Path] = {
     "M": (_SCOPES, _ITEMS, _DATA, _POINTS),
     "S": (_SCOPES, _ITEMS),
     "L": (_SCOPES, _ITEMS),
@@ -31,18 +35,23 @@ _PREFIX = 6
 _OF_THE_PROTOCOL = frozenset({MANIFEST.encode(), POSITION.encode()})
 
 
-def cut(kind: Kind, payload: bytes, most: int) -> list[bytes]:
+_REST_EVERY = 256
+"""Fields, a quarter of a millisecond."""
+
+
+def cut(kind: Kind, payload: bytes, most: int, rest: Callable[[], None] = lambda: None) -> list[bytes]:
     """Return payloads that hold together what `payload` holds, in order.
 
     Args:
         kind: of the frame.
         payload: of the frame (`otel_ml.wire.spool`).
         most: bytes of each; a single data point, span or log record that is larger stays whole.
+        rest: called every now and then: 40,000 metrics take 40 ms.
 
     Raises:
         WireError: `payload` is not what a frame of `kind` holds.
     """
-    return list(_cut(payload, _PATHS[kind], most))
+    return list(_cut(payload, _PATHS[kind], most, rest))
 
 
 def records_in(kind: Kind, payload: bytes) -> int:
@@ -65,35 +74,37 @@ def _nested(body: bytes, numbers: frozenset[int]) -> Iterator[bytes]:
     return (value for number, value in fields(body) if number in numbers and isinstance(value, bytes))
 
 
-def _cut(body: bytes, path: Sequence[frozenset[int]], most: int) -> Iterator[bytes]:
+def _cut(body: bytes, path: _Path, most: int, rest: Callable[[], None]) -> Iterator[bytes]:
     if len(body) <= most or not path:
         yield body
         return
-    before, items, after = _taken_apart(body, path[0])
+    before, items, after = _taken_apart(body, path[0], rest)
     room = most - len(before) - len(after)
-    for group in _groups(_fitting(items, path[1:], room), room):
+    for group in _groups(_fitting(items, path[1:], room, rest), room):
         yield before + group + after
 
 
-def _taken_apart(body: bytes, numbers: frozenset[int]) -> tuple[bytes, list[tuple[int, bytes, bytes]], bytes]:
+def _taken_apart(body: bytes, numbers: frozenset[int], rest: Callable[[], None]) -> tuple[bytes, list[_Item], bytes]:
     """Return what stands before the fields of these numbers, those, and what stands between and after them."""
     before: list[bytes] = []
-    items: list[tuple[int, bytes, bytes]] = []
+    items: list[_Item] = []
     after: list[bytes] = []
     for number, encoded, value in encoded_fields(body):
         if number in numbers and isinstance(value, bytes):
             items.append((number, encoded, value))
+            if len(items) % _REST_EVERY == 0:
+                rest()
         else:
             (after if items else before).append(encoded)
     return b"".join(before), items, b"".join(after)
 
 
-def _fitting(items: Iterable[tuple[int, bytes, bytes]], path: Sequence[frozenset[int]], room: int) -> Iterator[bytes]:
+def _fitting(items: Iterable[_Item], path: _Path, room: int, rest: Callable[[], None]) -> Iterator[bytes]:
     for number, encoded, value in items:
         if len(encoded) <= room:
             yield encoded
         else:
-            for piece in _cut(value, path, room - _PREFIX):
+            for piece in _cut(value, path, room - _PREFIX, rest):
                 yield field(number, piece)
 
 
