@@ -11,6 +11,7 @@ import urllib.request
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from otel_ml._internal.http_answer import HttpAnswer, answer_of
+from otel_ml._internal.target import Target
 from otel_ml.exceptions import ConfigError
 from otel_ml.redaction import redacted
 from otel_ml_exporters.backends.otlp.destination import Destination
@@ -25,7 +26,7 @@ _MOST_ACKNOWLEDGED = 4 * 2**20
 
 
 class Client:
-    """Sends requests to one endpoint; proxies are those of the environment.
+    """Sends requests to one endpoint; elsewhere through the proxies of the environment.
 
     Raises:
         ConfigError: the certificates cannot be read.
@@ -39,7 +40,9 @@ class Client:
                 context.load_cert_chain(to.client_certificate, to.client_key)
             except (OSError, ssl.SSLError) as error:
                 raise ConfigError(f"otlp.client_certificate: expected a certificate and its key: {error}.") from error
-        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect)
+        # A proxy would ask its own host for what is on this one.
+        proxies = urllib.request.ProxyHandler({} if Target.parse(to.url).is_loopback else None)
+        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), proxies, _NoRedirect)
 
     def send(self, message: ExportMetricsServiceRequest) -> None:
         """Send `message`.

@@ -92,6 +92,15 @@ def test_points_that_were_refused_are_counted_and_not_sent_again(server: OtlpSer
         started(server.url).export([step(1, 1, {"loss": 0.5, "acc": 1.0})])
 
 
+def test_this_host_is_not_reached_through_a_proxy(server: OtlpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+
+    started(server.url).export([step(1, 1, {"loss": 0.5})])
+
+    assert len(server.requests) == 1
+
+
 def test_nobody_there_is_worth_another_try() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
