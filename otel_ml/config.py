@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from otel_ml import env
+from otel_ml.endpoint import Endpoint, endpoint_of, value_of
 from otel_ml.exceptions import ConfigError
-from otel_ml.redaction import redacted
 from otel_ml.variable import Variable
 
 __all__ = ["Config", "Endpoint", "Topology"]
@@ -21,40 +21,13 @@ Topology = Mapping[str, tuple[int, int | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where OTLP goes, and how.
-
-    Attributes:
-        url: base URL, to which `/v1/…` is appended; empty where none is set.
-        signals: path → full URL, where a signal has its own.
-        source: the variable the URL came from.
-    """
-
-    url: str = field(default="", repr=False)
-    signals: Mapping[str, str] = field(default_factory=dict, repr=False)
-    source: str = ""
-    protocol: str = "http/protobuf"
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    certificate: str = ""
-    client_key: str = ""
-    client_certificate: str = ""
-    insecure: bool = False
-    compression: str = "auto"
-
-    @property
-    def shown(self) -> str:
-        """The address as messages name it, without who it says one is."""
-        return redacted(self.url or next(iter(self.signals.values()), ""))
-
-
-@dataclass(frozen=True, slots=True)
 class Config:
     """The worker's settings; empty text and None mean: not said, to be detected.
 
     Attributes:
         dir: absolute.
         flush_interval: seconds.
-        problems: sentences about environment values that were replaced by their default.
+        problems: sentences about environment values that are not used as they are.
     """
 
     experiment: str = "default"
@@ -123,10 +96,8 @@ class Config:
         problems: list[str] = []
 
         def value(variable: Variable[T]) -> T:
-            setting = variable.read(environ)
-            if setting.problem:
-                problems.append(setting.problem)
-            return setting.value
+            found: T = value_of(variable, environ, problems)
+            return found
 
         wrong: list[str] = []
         for label, given in (("experiment", experiment), ("name", name), ("id", id), ("role", role), ("notes", notes)):
@@ -138,6 +109,7 @@ class Config:
             wrong.append(f"init(rank={rank}, world_size={world_size}): expected a rank below the world size.")
         found_topology = _topology(topology, wrong)
         attributes = value(env.RESOURCE_ATTRIBUTES)
+        endpoint = endpoint_of(environ, problems)
         config = cls(
             experiment=experiment or value(env.EXPERIMENT_NAME),
             name=name or value(env.RUN_NAME),
@@ -151,9 +123,9 @@ class Config:
             prefix=prefix,
             topology=found_topology,
             exporters=value(env.EXPORTERS) if exporters is None else _texts("exporters", exporters, wrong),
-            mode=value(env.MODE),
+            mode=_mode(value(env.MODE), endpoint, problems),
             console=value(env.CONSOLE),
-            dir=Path(value(env.DIR)).expanduser().absolute(),
+            dir=_folder(value(env.DIR), problems),
             flush_interval=value(env.FLUSH_INTERVAL) / 1000,
             timer_level=value(env.TIMER_LEVEL),
             traces=value(env.TRACES),
@@ -165,59 +137,30 @@ class Config:
             disabled=value(env.SDK_DISABLED),
             log_level=value(env.LOG_LEVEL),
             resource_attributes={key: text for key, text in attributes.items() if key != "service.name"},
-            endpoint=_endpoint(environ, problems),
+            endpoint=endpoint,
             problems=tuple(problems),
         )
-        if config.mode == "remote" and not config.endpoint.shown:
-            wrong.append("OTEL_ML_MODE: 'remote' needs an endpoint. Set OTEL_EXPORTER_OTLP_ENDPOINT.")
         if wrong:
             raise ConfigError(*wrong, *problems)
         return config
 
 
-def _endpoint(environ: Mapping[str, str], problems: list[str]) -> Endpoint:
-    def value(variable: Variable[Any]) -> Any:
-        setting = variable.read(environ)
-        if setting.problem:
-            problems.append(setting.problem)
-        return setting.value
-
-    signals = {"/v1/metrics": env.METRICS_ENDPOINT, "/v1/traces": env.TRACES_ENDPOINT, "/v1/logs": env.LOGS_ENDPOINT}
-    urls = {path: value(variable) for path, variable in signals.items() if value(variable)}
-    url = str(value(env.ENDPOINT)).rstrip("/")
-    for variable, text in ((env.ENDPOINT, url), *((signals[path], text) for path, text in urls.items())):
-        if text and "://" in text and not text.lower().startswith(("http://", "https://")):
-            problems.append(f"{variable.name}: expected http://… or https://…, got {redacted(text)!r}.")
-    if url or urls:
-        files = (env.CERTIFICATE, env.CLIENT_KEY, env.CLIENT_CERTIFICATE)
-        missing = [variable for variable in files if value(variable) and not Path(value(variable)).is_file()]
-        problems += [
-            f"{variable.name}: expected a PEM file, found none at {value(variable)!r}." for variable in missing
-        ]
-    return Endpoint(
-        url=url,
-        signals=urls,
-        source=env.ENDPOINT.name if url else next((signals[path].name for path in urls), ""),
-        protocol=value(env.PROTOCOL),
-        headers=_headers(value(env.HEADERS), str(value(env.TOKEN)), problems),
-        certificate=value(env.CERTIFICATE),
-        client_key=value(env.CLIENT_KEY),
-        client_certificate=value(env.CLIENT_CERTIFICATE),
-        insecure=value(env.INSECURE),
-        compression=value(env.COMPRESSION),
+def _mode(mode: str, endpoint: Endpoint, problems: list[str]) -> str:
+    if mode != "remote" or endpoint.shown:
+        return mode
+    problems.append(
+        f"{env.MODE.name}: 'remote' needs an endpoint. Set {env.ENDPOINT.name}. Meanwhile a service of this host is "
+        "used."
     )
+    return "embedded"
 
 
-def _headers(given: Mapping[str, str], token: str, problems: list[str]) -> Mapping[str, str]:
-    headers = {key.lower(): text for key, text in given.items()}
-    if token:
-        headers.setdefault("authorization", f"Bearer {token}")
-    for key in [key for key, text in headers.items() if not (key + text).isprintable() or not (key + text).isascii()]:
-        del headers[key]  # a line break in it would begin another header
-        problems.append(
-            f"{env.HEADERS.name}: expected printable ASCII characters in the header {key!r}. It is not sent."
-        )
-    return headers
+def _folder(name: str, problems: list[str]) -> Path:
+    try:
+        return Path(name).expanduser().absolute()
+    except RuntimeError:
+        problems.append(f"{env.DIR.name}: there is no home folder for {name!r}. Its default is used.")
+        return Path(env.DIR.default).absolute()
 
 
 def _integer(label: str, given: object, minimum: int, wrong: list[str]) -> int | None:

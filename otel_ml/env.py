@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
-from otel_ml.variable import AnyVariable, Variable, boolean, choice, integer, text
+from otel_ml.variable import AnyVariable, Variable, boolean, choice, integer, text, token
 
 __all__ = ["ASKING", "OF_THE_COLLECTOR", "OF_THE_SERVICE", "STANDARD", "VARIABLES", "key_values", "names"]
 
@@ -33,8 +33,15 @@ def key_values(raw: str) -> Mapping[str, str]:
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
             raise ValueError("key=value pairs separated by commas")
-        found[unquote(key.strip())] = unquote(value.strip())
+        found[_decoded(key)] = _decoded(value)
     return found
+
+
+def _decoded(part: str) -> str:
+    try:
+        return unquote(part.strip(), errors="strict")
+    except UnicodeDecodeError:
+        raise ValueError("percent-encoded UTF-8") from None
 
 
 EXPERIMENT_ID: Final = Variable(
@@ -83,7 +90,12 @@ TRACES: Final = Variable(
 SPANS_PER_STEP: Final = Variable(
     "OTEL_ML_SPANS_PER_STEP", integer(0), 100, "Most spans per rank and step; the rest is counted."
 )
-TOKEN: Final = Variable("OTEL_ML_TOKEN", text, "", "Bearer token for the service.", secret=True)
+TOKEN: Final = Variable("OTEL_ML_TOKEN", token, "", "Bearer token for the service.", secret=True)
+TOKEN_FILE: Final = Variable(
+    "OTEL_ML_TOKEN_FILE", text, "",
+    "File with bearer tokens, one a line, instead of `OTEL_ML_TOKEN`: a process shows the first, and reads it again "
+    "where the receiver does not take it; `serve` takes all, and reads them again when the file changes.",
+)  # fmt: skip
 STRICT: Final = Variable("OTEL_ML_STRICT", boolean, False, "Raise instead of count and say: for tests.")
 CAPTURE: Final = Variable(
     "OTEL_ML_CAPTURE", choice("auto", "off"), "auto",
@@ -91,7 +103,7 @@ CAPTURE: Final = Variable(
     "`off` keeps none.",
 )  # fmt: skip
 SPOOL_MAX: Final = Variable(
-    "OTEL_ML_SPOOL_MAX", integer(2**20), 256 * 2**20,
+    "OTEL_ML_SPOOL_MAX", integer(2**20, 2**62), 256 * 2**20,
     "Most bytes a process keeps for an endpoint that does not answer; beyond it the oldest go, and are counted.",
     unit="bytes",
 )  # fmt: skip
@@ -102,7 +114,7 @@ PARENT: Final = Variable(
 
 VARIABLES: Final[Sequence[AnyVariable]] = (
     EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME, RANK, WORLD_SIZE, LOCAL_RANK, MODE, EXPORTERS, CONSOLE, DIR,
-    FLUSH_INTERVAL, TIMER_LEVEL, TRACES, SPANS_PER_STEP, TOKEN, STRICT, CAPTURE, SPOOL_MAX, PARENT,
+    FLUSH_INTERVAL, TIMER_LEVEL, TRACES, SPANS_PER_STEP, TOKEN, TOKEN_FILE, STRICT, CAPTURE, SPOOL_MAX, PARENT,
 )  # fmt: skip
 """The worker's own variables, in the order of the docs."""
 

@@ -6,12 +6,16 @@ import time
 
 from otel_ml._internal.guard import Say
 from otel_ml._internal.link import transport_to
+from otel_ml._internal.obstacles import OBSTACLES
 from otel_ml._internal.recover import recover_spools
 from otel_ml.config import Endpoint
 from otel_ml.exceptions import VersionError, WireError
 from otel_ml.wire.rendezvous import rendezvous_of
 
-__all__ = ["send_leftovers"]
+__all__ = ["LOSSES", "send_leftovers"]
+
+LOSSES = frozenset({"request-too-large", "receiver-refused", "rejected-points"})
+"""What `say` is told where something of it is lost."""
 
 
 def send_leftovers(run_id: str, endpoint: Endpoint, timeout: float, say: Say) -> bool:
@@ -47,7 +51,7 @@ def send_leftovers(run_id: str, endpoint: Endpoint, timeout: float, say: Say) ->
         transport.close()
 
 
-_FINAL = frozenset({"receiver-denied", VersionError.slug, WireError.slug})
+_FINAL = OBSTACLES | {VersionError.slug, WireError.slug}
 """What another try would not change."""
 
 _PAUSE_S = 1.0

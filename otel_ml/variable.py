@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from otel_ml.redaction import HIDDEN, redacted
 
-__all__ = ["Setting", "Variable", "boolean", "choice", "integer", "size_bytes", "text"]
+__all__ = ["Setting", "Variable", "boolean", "choice", "integer", "size_bytes", "text", "token"]
 
 T = TypeVar("T")
 
@@ -68,6 +68,13 @@ def text(raw: str) -> str:
     return raw
 
 
+def token(raw: str) -> str:
+    """Accept what can stand in a header after `Bearer`."""
+    if not raw.isascii() or not raw.isprintable():
+        raise ValueError("printable ASCII characters")
+    return raw
+
+
 def boolean(raw: str) -> bool:
     """Accept `true` and `false`, in any case (OpenTelemetry specification, environment variables)."""
     lowered = raw.lower()
@@ -76,17 +83,19 @@ def boolean(raw: str) -> bool:
     return lowered == "true"
 
 
-def integer(minimum: int | None = None) -> Callable[[str], int]:
-    """Return a parser of whole numbers of at least `minimum`."""
-    expected = "a whole number" if minimum is None else f"a whole number of at least {minimum}"
+def integer(minimum: int, maximum: int = 2**31 - 1) -> Callable[[str], int]:
+    """Return a parser of whole numbers from `minimum` to `maximum`."""
+    expected = f"a whole number of at least {minimum}"
 
     def parse(raw: str) -> int:
         try:
             value = int(raw)
         except ValueError:
             raise ValueError(expected) from None
-        if minimum is not None and value < minimum:
+        if value < minimum:
             raise ValueError(expected)
+        if value > maximum:
+            raise ValueError(f"a whole number of at most {maximum}")
         return value
 
     return parse

@@ -34,7 +34,8 @@ def certificates(folder: Path) -> Certificates:
         ("client", found.client, found.client_key),
     ):
         key = ec.generate_private_key(ec.SECP256R1())
-        address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("collector.example")]
+        address = x509.SubjectAlternativeName(names)
         certificate = _builder(_name(name), ca_name, key).add_extension(address, False).sign(ca_key, hashes.SHA256())
         _write(path, certificate)
         key_path.write_bytes(

@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 
 from otel_ml.exceptions import ConfigError
 from otel_ml.explanation import explained
-from otel_ml.variable import Variable
+from otel_ml.variable import Variable, token
 from otel_ml_exporters import env
 from otel_ml_exporters.config_file import FileSettings, read_config_file
 from otel_ml_exporters.exporter_makers import exporter_makers
 from otel_ml_exporters.receiver.addresses import is_loopback
+from otel_ml_exporters.receiver.tokens import tokens_in
 
 __all__ = ["EmbeddedRun", "Limits", "ScrapedSeries", "ServiceConfig", "TlsFiles", "default_exporters"]
 
@@ -86,11 +87,14 @@ class ServiceConfig:
         http: address of OTLP/HTTP; port 0 picks a free one.
         grpc: address of OTLP/gRPC, or None.
         token: bearer token, or "".
+        tokens: further ones that are taken: the old one, while a new one is handed out.
+        token_file: file with further ones, one a line, read again when it changes; or None.
         allowed_lateness_s: how long a step waits for a rank that is quiet.
         end_silence_s: a run of which nobody was heard for this long has ended.
         top_ranks: so many of the slowest and of the fastest ranks of each timer are published.
         tls: certificates of both receivers, or None.
         embedded: set in embedded mode.
+        problems: sentences about variables that are not used as they are: of a job's environment, in embedded mode.
     """
 
     exporters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -103,12 +107,15 @@ class ServiceConfig:
     http: Address = env.LISTEN_HTTP.default
     grpc: Address | None = None
     token: str = field(default="", repr=False)
+    tokens: tuple[str, ...] = field(default=(), repr=False)
+    token_file: Path | None = None
     allowed_lateness_s: float = env.ALLOWED_LATENESS.default / 1000
     end_silence_s: float = env.END_SILENCE.default / 1000
     top_ranks: int = env.TOP_RANKS.default
     scraped: ScrapedSeries = field(default_factory=ScrapedSeries)
     tls: TlsFiles | None = None
     embedded: EmbeddedRun | None = None
+    problems: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         problems = [
@@ -123,7 +130,8 @@ class ServiceConfig:
     @property
     def _demands_credentials(self) -> bool:
         # An embedded service makes a token of its own.
-        return bool(self.token or self.embedded or (self.tls and self.tls.client_ca))
+        has_token = bool(self.token or self.tokens or self.token_file)
+        return has_token or bool(self.embedded or (self.tls and self.tls.client_ca))
 
     def _addresses(self) -> Sequence[tuple[str, Address]]:
         found = [(env.LISTEN_HTTP.name, self.http)]
@@ -159,15 +167,18 @@ class ServiceConfig:
         said = read_config_file(file, environ, problems) if file is not None else FileSettings()
         source = _Source(said, environ, problems)
         embedded = None if rendezvous is None else _embedded(rendezvous, source, problems)
+        # A job's own service starts whatever is in the environment: nobody looks why it does not.
+        of_the_job: list[str] = []
+        source = source if embedded is None else _Source(said, environ, of_the_job)
         silence_default = env.EMBEDDED_END_SILENCE if embedded else env.END_SILENCE.default
         http_default = ("127.0.0.1", 0) if embedded else env.LISTEN_HTTP.default
         found: dict[str, Any] = {
             "exporters": (named := _exporters(exporters, said, source)),
             "written": {name: said.written.get(name, {}) for name in named},
             "file": file,
-            "dir": Path(source.value(env.DIR, "dir", str(directory) if directory else None)).expanduser().absolute(),
+            "dir": source.folder(env.DIR, "dir", directory) or Path(env.DIR.default).absolute(),
             "dir_max": source.value(env.DIR_MAX, "dir_max"),
-            "journal_dir": _folder(source.value(env.JOURNAL_DIR, "journal_dir")),
+            "journal_dir": source.folder(env.JOURNAL_DIR, "journal_dir"),
             "limits": Limits(
                 queue=source.value(env.QUEUE_MAX, "queue_max"),
                 open=source.value(env.OPEN_MAX, "open_max"),
@@ -178,12 +189,15 @@ class ServiceConfig:
             "http": source.value(env.LISTEN_HTTP, "http", http, default=http_default),
             "grpc": None if embedded else _grpc(source, grpc),
             "token": source.value(env.TOKEN, "token"),
+            "tokens": _tokens(said, problems),
+            "token_file": _token_file(source, embedded, problems),
             "allowed_lateness_s": source.value(env.ALLOWED_LATENESS, "allowed_lateness") / 1000,
             "end_silence_s": source.value(env.END_SILENCE, "end_silence", default=silence_default) / 1000,
             "top_ranks": source.value(env.TOP_RANKS, "top_ranks"),
             "scraped": _scraped(said, file, problems),
             "tls": _tls(said, file, problems),
             "embedded": embedded,
+            "problems": tuple(f"{problem} Its default is used." for problem in of_the_job),
         }
         try:
             config = ServiceConfig(**found)
@@ -216,12 +230,16 @@ class _Source:
             self._problems.append(where)
         return default if default is not None and setting.source == "default" else setting.value
 
+    def folder(self, variable: Variable[str], key: str, argument: Path | None = None) -> Path | None:
+        text = self.value(variable, key, str(argument) if argument else None)
+        try:
+            return Path(text).expanduser().absolute() if text else None
+        except RuntimeError:
+            self._problems.append(f"{variable.name}: there is no home folder for {text!r}.")
+            return None
+
     def is_given(self, variable: Variable[Any], key: str, argument: str | None) -> bool:
         return argument is not None or key in self._said.values or bool(self._environ.get(variable.name))
-
-
-def _folder(text: str) -> Path | None:
-    return Path(text).expanduser().absolute() if text else None
 
 
 def _exporters(arguments: Sequence[str], said: FileSettings, source: _Source) -> Mapping[str, Mapping[str, Any]]:
@@ -251,6 +269,25 @@ def _embedded(rendezvous: Path, source: _Source, problems: list[str]) -> Embedde
         run_name=source.value(env.RUN_NAME, "run_name") or experiment,
         rendezvous=rendezvous,
     )
+
+
+def _tokens(said: FileSettings, problems: list[str]) -> tuple[str, ...]:
+    try:
+        return tuple(token(text.strip()) for text in said.tokens)
+    except ValueError as error:
+        problems.append(f"tokens: expected {error}.")
+        return ()
+
+
+def _token_file(source: _Source, embedded: EmbeddedRun | None, problems: list[str]) -> Path | None:
+    """Return the file of `serve`; a job's own service has a token of its own, and its environment that of another."""
+    path = None if embedded else source.folder(env.TOKEN_FILE, "token_file")
+    if path is not None:
+        try:
+            tokens_in(path)
+        except (OSError, ValueError) as error:
+            problems.append(f"token_file: {str(path)!r} cannot be used: {error}.")
+    return path
 
 
 def _scraped(said: FileSettings, file: Path | None, problems: list[str]) -> ScrapedSeries:

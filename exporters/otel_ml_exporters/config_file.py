@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 
 _LIMITS = ("dir_max", "queue_max", "open_max", "retained_max", "late_max", "series_max")
 _TIMES = ("allowed_lateness", "end_silence")
-_TOP = ("exporters", "dir", "journal_dir", *_LIMITS, *_TIMES, "top_ranks", "token", "listen", "scraped")
+_VALUES = ("dir", "journal_dir", *_LIMITS, *_TIMES, "top_ranks", "token", "token_file")
+_TOP = ("exporters", *_VALUES, "tokens", "listen", "scraped")
 _LISTEN = ("http", "grpc", "tls")
 _SCRAPED = ("allow", "deny", "max_series")
 _TLS = ("certificate", "key", "client_ca")
@@ -35,6 +36,7 @@ class FileSettings:
     values: Mapping[str, str] = field(default_factory=dict)
     tls: Mapping[str, str] = field(default_factory=dict)
     scraped: Mapping[str, Any] = field(default_factory=dict)
+    tokens: Sequence[str] = ()
 
 
 def read_config_file(path: Path, environ: Mapping[str, str], problems: list[str]) -> FileSettings:
@@ -56,13 +58,15 @@ def read_config_file(path: Path, environ: Mapping[str, str], problems: list[str]
     top = reader.mapping(content, "", _TOP)
     listen = reader.mapping(top.get("listen"), "listen", _LISTEN)
     tls = reader.mapping(listen.get("tls"), "listen.tls", _TLS)
-    values = {**{key: top.get(key) for key in _TOP[1:-2]}, **{key: listen.get(key) for key in _LISTEN[:2]}}
+    reader.check_single(top, "token", "tokens")
+    values = {**{key: top.get(key) for key in _VALUES}, **{key: listen.get(key) for key in _LISTEN[:2]}}
     return FileSettings(
         exporters=reader.exporters(top["exporters"]) if "exporters" in top else None,
         written=_written(content),
         values={key: str(value) for key, value in values.items() if value is not None},
         tls={key: str(value) for key, value in tls.items() if value is not None},
         scraped=reader.mapping(top.get("scraped"), "scraped", _SCRAPED),
+        tokens=reader.texts(top.get("tokens"), "tokens"),
     )
 
 
@@ -100,6 +104,20 @@ class _Reader:
             hint = f" Did you mean {near[0]!r}?" if near else ""
             self._problem(f"{where}.{key}".lstrip("."), f"is no setting.{hint} Known: {', '.join(known)}.")
         return found
+
+    def texts(self, content: object, where: str) -> list[str]:
+        """Return a list of texts."""
+        if content is None:
+            return []
+        if not isinstance(content, list) or not all(isinstance(item, (str, int)) for item in content):
+            self._problem(where, "expected a list of texts.")  # not what stands there: that may be a secret
+            return []
+        return [str(item) for item in content]
+
+    def check_single(self, top: Mapping[str, Any], key: str, several: str) -> None:
+        """Have `key` be one text, and `several` the place of a list."""
+        if isinstance(top.get(key), (list, dict)):
+            self._problem(key, f"expected one text. For several use {several}: [NEW, OLD].")
 
     def exporters(self, content: object) -> Mapping[str, Mapping[str, Any]]:
         """Return name → options, from a mapping or a list of names."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from otel_ml.variable import AnyVariable, Variable, integer, size_bytes, text
+from otel_ml.variable import AnyVariable, Variable, integer, size_bytes, text, token
 
 __all__ = ["VARIABLES", "address", "names"]
 
@@ -87,8 +87,12 @@ LISTEN_HTTP: Final[Variable[tuple[str, int]]] = Variable(
     "Where the service takes OTLP/HTTP; embedded, a free loopback port.", shown_default="`127.0.0.1:4318`",
 )  # fmt: skip
 TOKEN: Final = Variable(
-    "OTEL_ML_TOKEN", text, "",
+    "OTEL_ML_TOKEN", token, "",
     "Bearer token for the service; `serve` on any non-loopback address demands it (or mTLS).", secret=True,
+)  # fmt: skip
+TOKEN_FILE: Final = Variable(
+    "OTEL_ML_TOKEN_FILE", text, "",
+    "File with bearer tokens, one a line, which `serve` takes beside `OTEL_ML_TOKEN`; read again when it changes.",
 )  # fmt: skip
 ALLOWED_LATENESS: Final = Variable(
     "OTEL_ML_ALLOWED_LATENESS", integer(0), 10_000, "How long a step waits for a rank that is quiet.", unit="ms"
@@ -106,7 +110,7 @@ RUN_NAME: Final = Variable("OTEL_ML_RUN_NAME", text, "", "Display name of the ru
 
 VARIABLES: Final[Sequence[AnyVariable]] = (
     EXPORTERS, DIR, JOURNAL_DIR, DIR_MAX, QUEUE_MAX, OPEN_MAX, RETAINED_MAX, LATE_MAX, SERIES_MAX, TOP_RANKS,
-    LISTEN_GRPC, LISTEN_HTTP, TOKEN, ALLOWED_LATENESS, END_SILENCE,
+    LISTEN_GRPC, LISTEN_HTTP, TOKEN, TOKEN_FILE, ALLOWED_LATENESS, END_SILENCE,
     EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME,
 )  # fmt: skip
 """The service's variables; those it shares with the worker have the same meaning there."""

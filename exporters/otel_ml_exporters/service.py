@@ -54,6 +54,7 @@ from otel_ml_exporters.receiver.refusals import Refusals
 from otel_ml_exporters.receiver.rejection import UndecodableError
 from otel_ml_exporters.receiver.routes import Routes
 from otel_ml_exporters.receiver.tls import server_context
+from otel_ml_exporters.receiver.tokens import Tokens
 from otel_ml_exporters.storage.database import StorageError
 from otel_ml_exporters.storage.filesystem import network_file_system
 from otel_ml_exporters.storage.journal import Journal
@@ -100,6 +101,8 @@ class Service:
         self._clock = clock
         # Nobody types an embedded service's token; whoever can read the rendezvous folder has it.
         self._token = config.token or (secrets.token_urlsafe(32) if config.embedded else "")
+        given = [token for token in (self._token, *config.tokens) if token]
+        self._tokens = Tokens(given, config.token_file)
         self._telemetry = Telemetry()
         self._trouble = Trouble("What arrives")
         self._stopped = threading.Event()
@@ -135,9 +138,9 @@ class Service:
             self._held_back,
             refusals=self._refusals,
         )
-        is_known = bool(self._token or (config.tls and config.tls.client_ca))
+        is_known = self._tokens.are_demanded or bool(config.tls and config.tls.client_ca)
         self._routes = Routes(
-            self._admission, self, self._telemetry, token=self._token, version=own_version(), any_host=is_known
+            self._admission, self, self._telemetry, tokens=self._tokens, version=own_version(), any_host=is_known
         )
         files = config.tls
         tls = None if files is None else server_context(files.certificate, files.key, files.client_ca)
@@ -202,8 +205,13 @@ class Service:
 
     @property
     def token(self) -> str:
-        """The bearer token requests must carry, or ""."""
+        """A bearer token that requests may carry, or ""."""
         return self._token
+
+    @property
+    def demands_a_token(self) -> bool:
+        """Whether requests must carry a bearer token."""
+        return self._tokens.are_demanded
 
     @property
     def exporters(self) -> tuple[str, ...]:
@@ -329,6 +337,8 @@ class Service:
 
     def _announce(self, life: EmbeddedLife, names: EmbeddedRun) -> None:
         run = self._runs.of(Writer(names.experiment, role="", instance="", experiment_name=names.experiment_name))
+        for problem in self._config.problems:
+            run.say("wrong-setting", problem)
         for problem in self._problems:
             run.say("wrong-setting", f"{problem} The run goes on with: {', '.join(self._exporters) or 'no exporter'}.")
         life.announce(Announcement(self.endpoint, self._token, os.getpid(), str(run.folder), self.exporters))
@@ -377,7 +387,7 @@ class Service:
             certificate = ServerCertificate(tls.certificate.read_bytes(), tls.key.read_bytes(), client_ca)
         address = self._config.grpc
         return GrpcReceiver(
-            self._admission, self._telemetry, *address, self._refusals, token=self._token, tls=certificate
+            self._admission, self._telemetry, *address, self._refusals, tokens=self._tokens, tls=certificate
         )
 
 

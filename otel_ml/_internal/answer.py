@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from otel_ml.exceptions import WireError
 from otel_ml.wire.protobuf import fields
 
 __all__ = ["Answer", "Transport", "accepted", "denied"]
@@ -14,26 +13,31 @@ _DENIED_RETRY_S = 30.0
 """Until a receiver that did not take the credentials is asked again (ADR 0024)."""
 
 
+Obstacle = Literal["receiver-denied", "not-otlp", "other-protocol"]
+"""What keeps anything from arriving: its slug."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A receiver's answer, in the three ways a sender can act on.
+    """A receiver's answer, in the ways a sender can act on.
 
     Attributes:
-        outcome: `ok`, `retry` (the same request may succeed later) or `refused` (it never will).
+        outcome: `ok`, `retry` (the same request may succeed later), `too_large` (a smaller one may) or `refused` (it
+            never will).
         reason: what is counted and said, where not `ok`.
         retry_after: seconds the receiver asks to wait.
         rejected: points of an accepted request that were not (`partial_success`), said in `message`.
         notices: how many notices the service has for the job, None where it is not an otel_ml service.
-        is_denied: `retry`, since the receiver does not take this sender's credentials: a person can put that right.
+        obstacle: of a `retry` that a person has to put right, the section of the catalogue that says how.
     """
 
-    outcome: Literal["ok", "retry", "refused"]
+    outcome: Literal["ok", "retry", "too_large", "refused"]
     reason: str = ""
     retry_after: float | None = None
     rejected: int = 0
     message: str = ""
     notices: int | None = None
-    is_denied: bool = False
+    obstacle: Obstacle | None = None
 
 
 class Transport(Protocol):
@@ -54,20 +58,21 @@ class Transport(Protocol):
 
 def denied(reason: str) -> Answer:
     """Return the answer of a receiver that does not take the sender's credentials."""
-    return Answer("retry", reason=reason, retry_after=_DENIED_RETRY_S, is_denied=True)
+    return Answer("retry", reason=reason, retry_after=_DENIED_RETRY_S, obstacle="receiver-denied")
 
 
 def accepted(body: bytes, notices: int | None = None) -> Answer:
-    """Return the answer of a 2xx, reading `partial_success` (field 1: rejected count, 2: message)."""
+    """Return the answer of an `Export…ServiceResponse`, reading `partial_success` (field 1: rejected, 2: message).
+
+    Raises:
+        WireError: `body` is none.
+    """
     rejected, message = 0, ""
-    try:
-        for number, value in fields(body):
-            if number == 1 and isinstance(value, bytes):
-                for inner, said in fields(value):
-                    if inner == 1 and isinstance(said, int):
-                        rejected = said
-                    elif inner == 2 and isinstance(said, bytes):
-                        message = said.decode("utf-8", "replace")
-    except WireError:
-        pass  # a 2xx is a 2xx: some receivers answer JSON or nothing
+    for number, value in fields(body):
+        if number == 1 and isinstance(value, bytes):
+            for inner, said in fields(value):
+                if inner == 1 and isinstance(said, int):
+                    rejected = said if said < 2**63 else 0
+                elif inner == 2 and isinstance(said, bytes):
+                    message = said.decode("utf-8", "replace")
     return Answer("ok", rejected=rejected, message=message, notices=notices)

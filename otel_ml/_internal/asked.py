@@ -6,25 +6,33 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from otel_ml._internal.guard import guard
 from otel_ml._internal.ranks import Place
 from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
 
-__all__ = ["changes", "checked", "exporters_unused", "new_arguments", "of_a_writer", "shown"]
+__all__ = ["changes", "checked", "exporters_unused", "new_arguments", "of_a_writer", "say_problems", "shown"]
 
 _OF_A_WRITER = frozenset({"role", "rank", "world_size", "tags", "notes", "prefix", "topology"})
 
 
 def checked(arguments: Mapping[str, Any]) -> Config:
-    """Return the settings of a new run.
+    """Return the settings of a new run; say which variables are not used as they are.
 
     Raises:
-        ConfigError: arguments or variables are wrong; all of them in one message.
+        ConfigError: arguments are wrong, or under `OTEL_ML_STRICT=true` variables; all of them in one message.
     """
     config = Config.from_env(**arguments)
-    if config.problems:
+    if config.strict and config.problems:
         raise ConfigError(*config.problems)
+    say_problems(config)
     return config
+
+
+def say_problems(config: Config) -> None:
+    """Say which variables are not used as they are."""
+    for problem in config.problems:
+        guard.say("wrong-setting", problem)
 
 
 def new_arguments(arguments: Mapping[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:

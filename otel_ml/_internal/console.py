@@ -64,7 +64,9 @@ def shown_path(path: Path) -> str:
         return str(path)
 
 
-def acknowledged_line(status: str, recorded: int, where: str, refused: Mapping[str, int]) -> str:
+def acknowledged_line(
+    status: str, recorded: int, where: str, refused: Mapping[str, int], records: Mapping[str, int]
+) -> str:
     """Return the line at the end of global rank 0, where nobody can tell how the whole run went.
 
     Args:
@@ -72,19 +74,19 @@ def acknowledged_line(status: str, recorded: int, where: str, refused: Mapping[s
         recorded: values of this process.
         where: who acknowledged them.
         refused: reason → its points that will never be taken.
+        records: the same of its events and spans.
 
     Examples:
-        >>> acknowledged_line("finished", 48210, "http://gateway:4318 (OTEL_EXPORTER_OTLP_ENDPOINT)", {})
+        >>> acknowledged_line("finished", 48210, "http://gateway:4318 (OTEL_EXPORTER_OTLP_ENDPOINT)", {}, {})
         'finished. Rank 0 recorded 48,210 values, acknowledged by http://gateway:4318 (OTEL_EXPORTER_OTLP_ENDPOINT).'
-        >>> acknowledged_line("finished", 20, "http://gateway:4318", {"HTTP 401": 20})
-        'finished. Rank 0 recorded 20 values; http://gateway:4318 refused 20 points (HTTP 401): they are lost.'
+        >>> acknowledged_line("finished", 20, "http://gateway", {"HTTP 400": 20}, {"HTTP 400": 2})
+        'finished. Rank 0 recorded 20 values; http://gateway refused 20 points, 2 events or spans (HTTP 400): lost.'
     """
-    count = sum(refused.values())
-    if count:
-        return (
-            f"{status}. Rank 0 recorded {_values(recorded)}; {where} refused {count:,} points "
-            f"({'; '.join(refused)}): they are lost."
-        )
+    counts = {"points": sum(refused.values()), "events or spans": sum(records.values())}
+    what = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+    if what:
+        reasons = "; ".join(dict.fromkeys([*refused, *records]))
+        return f"{status}. Rank 0 recorded {_values(recorded)}; {where} refused {what} ({reasons}): lost."
     return f"{status}. Rank 0 recorded {_values(recorded)}, acknowledged by {where}."
 
 

@@ -27,6 +27,7 @@ from otel_ml._internal.console import shown_path
 from otel_ml._internal.guard import Say
 from otel_ml._internal.http import HttpTransport
 from otel_ml._internal.link import Reached
+from otel_ml._internal.module_command import module_command
 from otel_ml.config import Config, Endpoint
 from otel_ml.exceptions import VersionError
 from otel_ml.wire.own_folder import claim, moved_aside
@@ -48,8 +49,7 @@ _LAST_BYTES = 4_096
 
 def service_command(rendezvous: Rendezvous) -> Sequence[str]:
     """Return the command that starts the service."""
-    python = sys.executable or "python3"
-    return (python, "-m", "otel_ml_exporters", "serve", "--embedded", "--rendezvous", str(rendezvous.folder))
+    return module_command("otel_ml_exporters", "serve", "--embedded", "--rendezvous", str(rendezvous.folder))
 
 
 def _beside_ray(command: Sequence[str]) -> Sequence[str]:

@@ -87,7 +87,12 @@ class Farewell:
     def wait_for_the_run(self, identity: Identity, reached: Reached | None, deadline: float, status: Status) -> None:
         """Wait until the service has heard the goodbye; as the last writer, while exporters drain: say how it went."""
         if self._sender.notices is None:  # a Collector, or gRPC: what acknowledged it gives no account of the run
-            self._say(partial(acknowledged_line, refused=self._sender.refused), identity, reached, status)
+            self._say(
+                partial(acknowledged_line, refused=self._sender.refused, records=self._sender.refused_records),
+                identity,
+                reached,
+                status,
+            )
             return
         run = self._account_at_the_end(identity, deadline)
         is_last = run is not None and bool(run.get("last")) and self._has_starter_left(identity)
@@ -143,7 +148,8 @@ class Farewell:
 
     def _dropped(self) -> Mapping[str, int]:
         """Return values and points that will not arrive, by reason."""
-        counted = {**self._recorder.dropped, **self._sender.refused}
+        records = {f"events_and_spans: {reason}": count for reason, count in self._sender.refused_records.items()}
+        counted = {**self._recorder.dropped, **self._sender.refused, **records}
         return {reason: count for reason, count in counted.items() if count}
 
     def _given_up(self) -> Mapping[str, int]:

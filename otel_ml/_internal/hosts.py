@@ -40,7 +40,7 @@ def reachable_address(environ: Mapping[str, str]) -> str:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
                 probe.connect((target, 9))  # sends nothing; the kernel chooses the interface
                 found = str(probe.getsockname()[0])
-        except OSError:
+        except (OSError, UnicodeError):  # a name that is none
             continue
         # Some systems map their own name to 127.0.1.1, where no other host gets to.
         if target and (is_loopback_meant or not found.startswith("127.")):

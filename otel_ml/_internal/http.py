@@ -8,93 +8,81 @@ import socket
 import time
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from otel_ml._internal.answer import Answer, accepted, denied
+from otel_ml._internal.answer import Answer
+from otel_ml._internal.credentials import Credentials
+from otel_ml._internal.http_answer import HttpAnswer, answer_of
+from otel_ml._internal.proxy import FindProxy, Proxy, directly
+from otel_ml._internal.target import Target
 from otel_ml.config import Endpoint
-from otel_ml.exceptions import WireError
-from otel_ml.wire.protobuf import fields
 
 if TYPE_CHECKING:
     import ssl
 
 __all__ = ["HttpTransport"]
 
-RETRYABLE = frozenset({429, 502, 503, 504})
-DENIED = frozenset({401, 403})
-"""The status codes after which the same request may be sent again (OTLP specification)."""
-
 MAX_ANSWER = 4 * 2**20
 """No otel_ml or OTLP answer is larger; a receiver must not fill a trainer's memory."""
 
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One URL, taken apart."""
-
-    scheme: str
-    host: str
-    port: int
-    path: str
-
-    @staticmethod
-    def parse(url: str) -> Target:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        return Target(parts.scheme, parts.hostname or "localhost", port, path or "/")
-
-    @property
-    def authority(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+GRPC_PORT = 4317
+"""By convention."""
 
 
 class BadAnswerError(OSError):
     """The peer does not speak HTTP/1.1 as expected."""
 
 
-class HttpTransport:
-    """Posts OTLP to an endpoint; connects when first used, and again when the connection was lost."""
+class OtherProtocolError(BadAnswerError):
+    """The peer speaks HTTP/2, as gRPC servers do."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+
+class HttpTransport:
+    """Posts OTLP to an endpoint; connects when first used, and again when the connection was lost.
+
+    Args:
+        find_proxy: returns the proxy through which a target is reached, if any.
+    """
+
+    def __init__(self, endpoint: Endpoint, find_proxy: FindProxy = directly) -> None:
         self._endpoint = endpoint
+        self._credentials = Credentials(endpoint)
+        self._find_proxy = find_proxy
+        self._proxies: dict[str, Proxy | None] = {}
         self._socket: socket.socket | None = None
         self._connected_to: tuple[str, str, int] | None = None
         self._received = b""
 
     def post(self, path: str, body: bytes, timeout: float) -> Answer:
-        target = self._target(path)
-        headers = {"content-type": "application/x-protobuf", **self._endpoint.headers}
-        if self._is_compressed(target):
-            body = _gzip(body)
-            headers["content-encoding"] = "gzip"
+        answer = self._post(path, body, timeout)
+        if answer.obstacle == "receiver-denied" and self._credentials.renew():
+            return self._post(path, body, timeout)
+        return answer
+
+    def _post(self, path: str, body: bytes, timeout: float) -> Answer:
         try:
-            status, answered, content = self._request("POST", target, headers, body, timeout)
+            target = self._target(path)
+            headers = {"content-type": "application/x-protobuf", **self._credentials.headers}
+            if self._is_compressed(target):
+                body = _gzip(body)
+                headers["content-encoding"] = "gzip"
+            return answer_of(self._request("POST", target, headers, body, timeout))
+        except OtherProtocolError:
+            self.close()
+            return Answer("retry", reason=_speaks_grpc(target, "speaks gRPC"), obstacle="other-protocol")
         except (OSError, ValueError) as error:
             self.close()
-            return Answer("retry", reason=f"unreachable: {error}{_tls_hint(target, error)}")
-        if 200 <= status < 300:
-            return accepted(content, _count(answered.get("otel-ml-notices")))
-        reason = f"HTTP {status}{_said(content)}"
-        if status in RETRYABLE:
-            return Answer("retry", reason=reason, retry_after=_retry_after(answered.get("retry-after")))
-        return denied(reason) if status in DENIED else Answer("refused", reason=reason)
+            return _unreachable(self._url(path), error)
 
     def get(self, path: str, timeout: float) -> bytes | None:
         if not self._endpoint.url:
             return None
         try:
-            target = self._target(path)
-            status, _, content = self._request("GET", target, self._endpoint.headers, b"", timeout)
+            answer = self._request("GET", self._target(path), self._credentials.headers, b"", timeout)
         except (OSError, ValueError):
             self.close()
             return None
-        return content if status == 200 else None
+        return answer.content if answer.status == 200 else None
 
     def close(self) -> None:
         if self._socket is not None:
@@ -112,57 +100,92 @@ class HttpTransport:
         self._received = b""
 
     def _target(self, path: str) -> Target:
-        return Target.parse(self._endpoint.signals.get(path) or f"{self._endpoint.url.rstrip('/')}{path}")
+        return Target.parse(self._url(path))
+
+    def _url(self, path: str) -> str:
+        return self._endpoint.signals.get(path) or f"{self._endpoint.url.rstrip('/')}{path}"
 
     def _is_compressed(self, target: Target) -> bool:
         if self._endpoint.compression == "auto":
-            return target.host not in LOOPBACK
+            return not target.is_loopback
         return self._endpoint.compression == "gzip"
+
+    def _proxy_of(self, target: Target) -> Proxy | None:
+        """Look once: what the program does to its environment later is for others."""
+        key = f"{target.scheme}://{target.authority}"
+        if key not in self._proxies:
+            self._proxies[key] = self._find_proxy(target)
+        return self._proxies[key]
 
     def _request(
         self, method: str, target: Target, headers: Mapping[str, str], body: bytes, timeout: float
-    ) -> tuple[int, Mapping[str, str], bytes]:
+    ) -> HttpAnswer:
         deadline = time.monotonic() + timeout
-        lines = [f"{method} {target.path} HTTP/1.1", f"host: {target.authority}", f"content-length: {len(body)}"]
-        lines += [f"{key}: {value}" for key, value in headers.items()]
-        message = "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+        proxy = self._proxy_of(target)
+        where = target.path
+        if proxy is not None and target.scheme != "https":
+            where = f"{target.scheme}://{target.authority}{target.path}"
+            headers = {**headers, **proxy.headers}
+        message = _head(f"{method} {where}", target, {"content-length": str(len(body)), **headers}) + body
         was_open = self._socket is not None and self._connected_to == (target.scheme, target.host, target.port)
         try:
-            return self._exchange(target, message, deadline)
+            return self._exchange(target, proxy, message, deadline)
         except (ConnectionError, BadAnswerError):
             self.close()
             if not was_open:
                 raise
             # A kept connection that the peer closed meanwhile. Sending again is safe: everything has an identity.
-            return self._exchange(target, message, deadline)
+            return self._exchange(target, proxy, message, deadline)
 
-    def _exchange(self, target: Target, message: bytes, deadline: float) -> tuple[int, Mapping[str, str], bytes]:
-        connection = self._connect(target, deadline)
+    def _exchange(self, target: Target, proxy: Proxy | None, message: bytes, deadline: float) -> HttpAnswer:
+        connection = self._connect(target, proxy, deadline)
         connection.settimeout(_left(deadline))
         connection.sendall(message)
-        while True:
-            status, headers = _parse_head(self._read_until(connection, b"\r\n\r\n", deadline))
-            if status >= 200:
-                break
+        status, headers = self._read_head(connection, deadline)
         content = self._read_content(connection, status, headers, deadline)
         if headers.get("connection", "").lower() == "close":
             self.close()
-        return status, headers, content
+        return HttpAnswer(status, headers, _decoded(content, headers.get("content-encoding", "")))
 
-    def _connect(self, target: Target, deadline: float) -> socket.socket:
+    def _read_head(self, connection: socket.socket, deadline: float) -> tuple[int, dict[str, str]]:
+        while True:
+            status, headers = _parse_head(self._read_until(connection, b"\r\n\r\n", deadline, begin=b"HTTP/1."))
+            if status >= 200:
+                return status, headers
+
+    def _connect(self, target: Target, proxy: Proxy | None, deadline: float) -> socket.socket:
         key = (target.scheme, target.host, target.port)
         if self._socket is not None and self._connected_to == key and not self._has_spoken(self._socket):
             return self._socket
         self.close()
-        connection = socket.create_connection((target.host, target.port), timeout=_left(deadline))
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if target.scheme == "https":
-            try:
+        first = target if proxy is None else proxy.target
+        connection = socket.create_connection((first.host, first.port), timeout=_left(deadline))
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if proxy is not None:
+                connection = self._through(proxy, target, connection, deadline)
+            if target.scheme == "https":
                 connection = self._tls().wrap_socket(connection, server_hostname=target.host)
-            except BaseException:
-                connection.close()
-                raise
+        except BaseException:
+            connection.close()
+            raise
         self._socket, self._connected_to = connection, key
+        return connection
+
+    def _through(self, proxy: Proxy, target: Target, connection: socket.socket, deadline: float) -> socket.socket:
+        """Return a connection to the proxy, or, where the target speaks TLS, through it."""
+        if target.scheme != "https":
+            return (
+                self._tls().wrap_socket(connection, server_hostname=proxy.target.host)
+                if (proxy.target.scheme == "https")
+                else connection
+            )
+        if proxy.target.scheme == "https":
+            raise OSError(f"the proxy {proxy.shown} is to be spoken to in TLS, which is not supported for https")
+        connection.sendall(_head(f"CONNECT {target.authority}", target, proxy.headers))
+        status, _ = self._read_head(connection, deadline)
+        if status != 200:
+            raise OSError(f"the proxy {proxy.shown} answered HTTP {status} to CONNECT {target.authority}")
         return connection
 
     def _has_spoken(self, connection: socket.socket) -> bool:
@@ -187,7 +210,7 @@ class HttpTransport:
         if headers.get("transfer-encoding", "").lower() == "chunked":
             return self._read_chunks(connection, deadline)
         if "content-length" in headers:
-            return self._read_exactly(connection, int(headers["content-length"]), deadline)
+            return self._read_exactly(connection, _length(headers["content-length"]), deadline)
         content = self._received
         self._received = b""
         while len(content) <= MAX_ANSWER:
@@ -212,8 +235,9 @@ class HttpTransport:
             if len(content) > MAX_ANSWER:
                 raise BadAnswerError("The answer is larger than 4 MiB.")
 
-    def _read_until(self, connection: socket.socket, end: bytes, deadline: float) -> bytes:
+    def _read_until(self, connection: socket.socket, end: bytes, deadline: float, *, begin: bytes = b"") -> bytes:
         while end not in self._received:
+            _check_begin(self._received, begin)
             if len(self._received) > 65536:
                 raise BadAnswerError("The answer's head is larger than 64 KiB.")
             self._receive(connection, deadline)
@@ -258,41 +282,55 @@ def _gzip(body: bytes) -> bytes:
     return compressor.compress(body) + compressor.flush()
 
 
-def _tls_hint(target: Target, error: Exception) -> str:
-    """Servers that speak TLS hang up on plain text without a word."""
-    if target.scheme != "http" or not isinstance(error, ConnectionResetError):
-        return ""
-    return f" (if it speaks TLS, write https://{target.authority})"
+def _head(first: str, target: Target, headers: Mapping[str, str]) -> bytes:
+    lines = [f"{first} HTTP/1.1", f"host: {target.authority}", *(f"{key}: {value}" for key, value in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
-def _said(content: bytes) -> str:
-    shown = (_message_of(content) or content)[:200]
-    text = "".join(char for char in shown.decode("utf-8", "ignore") if char.isprintable()).strip()
-    return f": {text}" if text else ""
+def _length(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise BadAnswerError(f"The peer does not speak HTTP/1.1: it said content-length: {text[:60]!r}.")
+    return int(text)
 
 
-def _message_of(content: bytes) -> bytes | None:
-    """Return the message (field 2) of a `google.rpc.Status`, with which OTLP has receivers answer; None of others."""
+def _check_begin(received: bytes, begin: bytes) -> None:
+    """Do not wait for the rest of what is no answer of HTTP/1.
+
+    Raises:
+        OtherProtocolError: it begins with HTTP/2's SETTINGS or GOAWAY (RFC 9113, §4.1).
+        BadAnswerError: it begins otherwise.
+    """
+    if begin.startswith(received[: len(begin)]):
+        return
+    if received[:2] == b"\0\0" and received[3:4] in {b"", b"\4", b"\7"}:
+        raise OtherProtocolError("The peer speaks HTTP/2.")
+    raise BadAnswerError(f"The peer does not speak HTTP/1.1: it said {received[:60]!r}.")
+
+
+def _decoded(content: bytes, encoding: str) -> bytes:
+    """Return content that a proxy has compressed, though nobody asked for it, as it was."""
+    if encoding.lower() not in {"gzip", "x-gzip", "deflate"}:
+        return content
+    unpacking = zlib.decompressobj(47)
     try:
-        return next((value for number, value in fields(content) if number == 2 and isinstance(value, bytes)), None)
-    except WireError:
-        return None
+        plain = unpacking.decompress(content, MAX_ANSWER)
+    except zlib.error as error:
+        raise BadAnswerError(f"The answer is not {encoding}: {error}.") from None
+    if not unpacking.eof:
+        raise BadAnswerError(f"The answer ends inside its {encoding}, or is larger than 4 MiB.")
+    return plain
 
 
-def _count(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() else None
+def _speaks_grpc(target: Target, why: str) -> str:
+    return f"{target.authority} {why}. Set OTEL_EXPORTER_OTLP_PROTOCOL=grpc, or use the port for HTTP, usually 4318"
 
 
-def _retry_after(text: str | None) -> float | None:
-    if not text:
-        return None
-    try:
-        return max(0.0, float(text))
-    except ValueError:
-        pass
-    from email.utils import parsedate_to_datetime
-
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except (TypeError, ValueError):
-        return None
+def _unreachable(url: str, error: Exception) -> Answer:
+    """Return why nothing was answered; servers that speak TLS, and some that speak gRPC, hang up without a word."""
+    reason = f"unreachable: {error}"
+    if isinstance(error, ConnectionResetError) and (target := Target.parse(url)).scheme == "http":
+        if target.port == GRPC_PORT:
+            said = _speaks_grpc(target, "hangs up, and is usually gRPC's port")
+            return Answer("retry", reason=said, obstacle="other-protocol")
+        reason += f" (if it speaks TLS, write https://{target.authority})"
+    return Answer("retry", reason=reason)

@@ -38,7 +38,7 @@ class Parent:
     def parse(text: str) -> Parent | None:
         """Return the parent, or None where `text` is not one."""
         parts = text.split(":", 3)
-        if len(parts) != 4 or not parts[1].isdigit() or not parts[2].isdigit():
+        if len(parts) != 4 or not all(part.isdecimal() and len(part) < 20 for part in parts[1:3]):
             return None
         return Parent(parts[0], int(parts[1]), int(parts[2]), parts[3])
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from otel_ml._internal.answer import Transport
 from otel_ml._internal.http import HttpTransport
+from otel_ml._internal.proxy import proxy_for
+from otel_ml._internal.target import Target
 from otel_ml.config import Config, Endpoint
 
-__all__ = ["Link", "Reached", "RemoteLink"]
+__all__ = ["Link", "Reached", "RemoteLink", "transport_to", "where_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,20 @@ def transport_to(endpoint: Endpoint) -> Transport:
         from otel_ml._internal.grpc import GrpcTransport
 
         return GrpcTransport(endpoint)
-    return HttpTransport(endpoint)
+    return HttpTransport(endpoint, proxy_for)
+
+
+def where_of(endpoint: Endpoint) -> str:
+    """Return the endpoint, the variable it came from, and the proxy on the way, for people."""
+    try:
+        target = Target.parse(endpoint.url or next(iter(endpoint.signals.values()), ""))
+        # grpcio looks for that of https first, whatever the endpoint speaks.
+        encrypted = proxy_for(replace(target, scheme="https")) if endpoint.protocol == "grpc" else None
+        proxy = encrypted or proxy_for(target)
+    except (OSError, ValueError):
+        proxy = None  # what is wrong with it is said when something is sent
+    through = "" if proxy is None else f", through the proxy {proxy.shown}"
+    return f"{endpoint.shown} ({endpoint.source}{through})"
 
 
 class RemoteLink:
@@ -79,7 +94,7 @@ class RemoteLink:
         endpoint = config.endpoint
         self._reached: Reached | None = Reached(
             transport_to(endpoint),
-            f"{endpoint.shown} ({endpoint.source})",
+            where_of(endpoint),
             fresh=lambda: transport_to(endpoint),
         )
 

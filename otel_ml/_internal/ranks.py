@@ -42,18 +42,27 @@ class Place:
         return not self.launcher and self.world_size == 1
 
 
+_MOST_DIGITS = 10
+"""Longer numbers are no ranks, and no whole numbers of OTLP."""
+
+
 def _number(environ: Environ, *names: str) -> int | None:
     for name in names:
         raw = environ.get(name, "").strip()
-        if raw.isdigit():
+        if raw.isdecimal() and len(raw) < _MOST_DIGITS:
             return int(raw)
     return None
+
+
+def _size(environ: Environ, *names: str) -> int | None:
+    """Return how many there are, where that is said and is not nonsense."""
+    return _number(environ, *names) or None
 
 
 def torchrun(environ: Environ) -> Place | None:
     """`torchrun`, and everything built on torchelastic (accelerate, NeMo-Run)."""
     run_id = environ.get("TORCHELASTIC_RUN_ID", "").strip()
-    rank, world_size = _number(environ, "RANK"), _number(environ, "WORLD_SIZE")
+    rank, world_size = _number(environ, "RANK"), _size(environ, "WORLD_SIZE")
     if not run_id or rank is None or world_size is None:
         return None
     slurm_job = slurm(environ)
@@ -94,7 +103,7 @@ def slurm(environ: Environ) -> Place | None:
 
 def open_mpi(environ: Environ) -> Place | None:
     """Open MPI's `mpirun`."""
-    rank, world_size = _number(environ, "OMPI_COMM_WORLD_RANK"), _number(environ, "OMPI_COMM_WORLD_SIZE")
+    rank, world_size = _number(environ, "OMPI_COMM_WORLD_RANK"), _size(environ, "OMPI_COMM_WORLD_SIZE")
     if rank is None or world_size is None:
         return None
     local = _number(environ, "OMPI_COMM_WORLD_LOCAL_SIZE") or world_size
@@ -111,7 +120,7 @@ def open_mpi(environ: Environ) -> Place | None:
 
 def hydra(environ: Environ) -> Place | None:
     """MPICH's and Intel MPI's `mpiexec` (hydra)."""
-    rank, world_size = _number(environ, "PMI_RANK"), _number(environ, "PMI_SIZE")
+    rank, world_size = _number(environ, "PMI_RANK"), _size(environ, "PMI_SIZE")
     if rank is None or world_size is None:
         return None
     local = _number(environ, "MPI_LOCALNRANKS") or world_size
@@ -150,7 +159,7 @@ def _ray_job(module: Any) -> str:
 
 def torch_env(environ: Environ) -> Place | None:
     """Torch's `env://` variables, set by whoever starts the processes."""
-    rank, world_size = _number(environ, "RANK"), _number(environ, "WORLD_SIZE")
+    rank, world_size = _number(environ, "RANK"), _size(environ, "WORLD_SIZE")
     if rank is None or world_size is None:
         return None
     local = _number(environ, "LOCAL_WORLD_SIZE") or world_size

@@ -5,14 +5,17 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
-from otel_ml._internal.answer import Transport
+from otel_ml._internal.answer import Answer, Transport
 from otel_ml._internal.guard import Say
+from otel_ml._internal.obstacles import say_obstacle, say_too_large
+from otel_ml._internal.requests import Request, parts_of, requests_of, smaller
 from otel_ml._internal.send import MAX_BYTES, REQUEST_TIMEOUT
 from otel_ml.exceptions import VersionError, WireError
-from otel_ml.wire.spool import PATHS, SUFFIX, Frame, Leftover, read_spool, request_body
+from otel_ml.wire.spool import PATHS, SUFFIX, Leftover, read_spool, request_body
 
 __all__ = ["recover_spools"]
 
@@ -47,33 +50,38 @@ def recover_spools(folder: Path, transport: Transport, deadline: float, say: Say
 
 
 def _send(leftover: Leftover, transport: Transport, deadline: float, say: Say) -> bool:
-    for kind in PATHS:
-        for batch in _batches([frame for frame in leftover.frames if frame.kind == kind]):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            body = request_body(leftover.resource, [frame.payload for frame in batch])
-            answer = transport.post(PATHS[kind], body, min(left, REQUEST_TIMEOUT))
-            if answer.outcome == "retry":
-                if answer.is_denied:
-                    say("receiver-denied", f"The receiver does not take the credentials: {answer.reason}.")
-                return False
-            if answer.outcome == "refused":
-                say(
-                    "receiver-refused",
-                    f"The receiver refused what a dead process had left ({PATHS[kind]}): {answer.reason}.",
-                )
+    waiting = deque(_requests(leftover))
+    while waiting:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return False
+        request = waiting.popleft()
+        body = request_body(leftover.resource, request.payloads())
+        answer = transport.post(PATHS[request.kind], body, min(left, REQUEST_TIMEOUT))
+        if answer.outcome == "too_large" and (halves := smaller(request)):
+            waiting.extendleft(reversed(halves))
+        elif answer.outcome == "retry":
+            say_obstacle(answer, say)
+            return False
+        else:
+            _tell(request, answer, say)
     return True
 
 
-def _batches(frames: Sequence[Frame]) -> Iterator[list[Frame]]:
-    batch: list[Frame] = []
-    size = 0
-    for frame in frames:
-        if batch and size + len(frame.payload) > MAX_BYTES:
-            yield batch
-            batch, size = [], 0
-        batch.append(frame)
-        size += len(frame.payload)
-    if batch:
-        yield batch
+def _tell(request: Request, answer: Answer, say: Say) -> None:
+    path = PATHS[request.kind]
+    if answer.outcome == "too_large":
+        say_too_large(request, answer, say)
+    elif answer.outcome == "refused":
+        say("receiver-refused", f"The receiver refused what a dead process had left ({path}): {answer.reason}.")
+    elif answer.rejected:
+        say(
+            "rejected-points",
+            f"The receiver rejected {answer.rejected} of what a dead process had left ({path}): "
+            f"{answer.message or 'no reason given'}",
+        )
+
+
+def _requests(leftover: Leftover) -> Iterator[Request]:
+    for kind in PATHS:
+        yield from requests_of(kind, parts_of(frame for frame in leftover.frames if frame.kind == kind), MAX_BYTES)

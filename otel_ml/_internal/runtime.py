@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from otel_ml._internal import buffer
-from otel_ml._internal.asked import changes, checked, exporters_unused, new_arguments, of_a_writer, shown
+from otel_ml._internal.asked import changes, checked, exporters_unused, new_arguments, of_a_writer, say_problems, shown
 from otel_ml._internal.boot import boot_time
 from otel_ml._internal.capture import Capture
 from otel_ml._internal.events import EVENTS, log_params
@@ -76,8 +76,7 @@ class Runtime:
         """Start a run, or return the active one.
 
         Raises:
-            ConfigError: arguments or variables are wrong; all of them in one message.
-            MissingDependencyError: gRPC is asked for and grpcio is not installed.
+            ConfigError: arguments are wrong, or under `OTEL_ML_STRICT=true` variables; all of them in one message.
         """
         with self._lock:
             if self._is_asleep and (place := of_a_writer(arguments)):
@@ -160,8 +159,7 @@ class Runtime:
     def _start_from_environment(self) -> None:
         try:
             config = Config.from_env()
-            for problem in config.problems:
-                guard.say("wrong-setting", f"{problem} Its default is used.")
+            say_problems(config)
             identity = self._identify(config)
             self._start(config, identity, {})
             self._is_implicit = not config.id and not config.parent and identity.place.is_alone

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from random import SystemRandom
 
 from otel_ml._internal.answer import Answer, Transport
-from otel_ml._internal.give_way import give_way
 from otel_ml._internal.guard import Say
+from otel_ml._internal.obstacles import described, say_obstacle, say_too_large
+from otel_ml._internal.requests import LEAST_BYTES, Request, requests_of, smaller
 from otel_ml._internal.spool import Pending, Spool
 from otel_ml.wire.spool import PATHS, Kind, request_body
 
-__all__ = ["MAX_BYTES", "MAX_POINTS", "Sender", "spans_interval"]
+__all__ = ["MAX_BYTES", "MAX_POINTS", "TOO_LARGE", "Sender", "spans_interval"]
 
 MAX_BYTES = 1_000_000
 MAX_POINTS = 8192
@@ -33,19 +35,25 @@ _JITTER = SystemRandom()
 REQUEST_TIMEOUT = 10.0
 """OTLP's default; a receiver that needs longer is overloaded."""
 
+TOO_LARGE = "request_too_large"
+"""Why what no request can be small enough for is lost."""
+
+MANY_REASONS = 10
+"""Ways to be refused that are told apart: a receiver may quote the number of the request."""
+
 
 @dataclass(slots=True)
 class Batch:
-    """The frames in flight, and which kinds of them have been answered.
+    """The frames in flight.
 
     Attributes:
         count: the oldest frames, of which those of kind `held` wait for another batch.
+        requests: those that have not been answered.
     """
 
     count: int
-    kinds: dict[Kind, list[Pending]]
+    requests: list[Request]
     held: Kind | None
-    done: set[Kind] = field(default_factory=set)
 
 
 class Sender:
@@ -57,6 +65,7 @@ class Sender:
     Attributes:
         delivered: points acknowledged.
         refused: reason → points that the receiver will never take.
+        refused_records: the same of events and spans, which are no values.
         last_error: why the newest attempt did not arrive, empty once one does.
         notices: how many notices the service had at the last answer; None: no otel_ml service answered.
         answers: how many requests were answered for good.
@@ -76,14 +85,17 @@ class Sender:
         self.transport: Transport | None = None
         self.delivered = 0
         self.refused: Counter[str] = Counter()
+        self.refused_records: Counter[str] = Counter()
         self.last_error = ""
         self.notices: int | None = None
         self.answers = 0
-        self._say = say
+        self._speak = say
         self._clock = clock
         self._batch: Batch | None = None
         self._failures = 0
         self._not_before = 0.0
+        self._most = MAX_BYTES
+        self._told: dict[str, set[str]] = {}
         self._spans_interval = spans_interval
         # Ranks that begin together, and whose steps end together, do not send their spans in the same second.
         self._spans_at = clock() + _JITTER.uniform(0.0, spans_interval)
@@ -106,8 +118,7 @@ class Sender:
         """
         while self._has_due(everything=everything) and self.transport is not None and not self.is_waiting:
             self._batch = self._batch or self._form_batch(self._held(everything=everything))
-            left = deadline - self._clock()
-            if left <= 0 or not self._send_batch(self.transport, self._batch, min(left, REQUEST_TIMEOUT)):
+            if not self._send_batch(self.transport, self._batch, deadline):
                 break
         return not self._has_due(everything=everything)
 
@@ -124,46 +135,54 @@ class Sender:
         are_spans_due = everything or self._clock() >= self._spans_at or self.spool.size >= MAX_BYTES // 2
         return None if are_spans_due else "S"
 
-    def _send_batch(self, transport: Transport, batch: Batch, timeout: float) -> bool:
-        for kind, frames in batch.kinds.items():
-            if kind in batch.done:
-                continue
-            body = request_body(self.resource, _payloads(frames))
-            answer = transport.post(PATHS[kind], body, timeout)
-            if answer.outcome == "retry":
-                self._postpone(answer)
+    def _send_batch(self, transport: Transport, batch: Batch, deadline: float) -> bool:
+        while batch.requests:
+            left = deadline - self._clock()
+            if left <= 0 or not self._send_first(transport, batch, min(left, REQUEST_TIMEOUT)):
                 return False
-            self._settle(kind, sum(frame.points for frame in frames), answer)
-            batch.done.add(kind)
-            if kind == "S":
-                self._spans_at = self._clock() + self._spans_interval
             if self._batch is not batch:
                 return True  # the spool dropped some of it meanwhile: what is left of it is sent again
         self.spool.acknowledge(batch.count, but=batch.held)
         self._batch = None
         return True
 
+    def _send_first(self, transport: Transport, batch: Batch, timeout: float) -> bool:
+        """Post the first request of a batch; return whether it was answered for good, or is to be smaller."""
+        request = batch.requests[0]
+        answer = transport.post(PATHS[request.kind], request_body(self.resource, request.payloads()), timeout)
+        if answer.outcome == "retry":
+            self._postpone(answer)
+            return False
+        if answer.outcome != "ok" and self._batch is not batch:
+            return True  # what the spool has left of it is sent again
+        if answer.outcome == "too_large" and (halves := smaller(request)):
+            self._most = max(LEAST_BYTES, min(self._most, request.length // 2))
+            others = [part for one in batch.requests[1:] for part in requests_of(one.kind, one.pieces, self._most)]
+            batch.requests = [*halves, *others]
+            return True
+        self._settle(request, answer)
+        del batch.requests[0]
+        if request.kind == "S":
+            self._spans_at = self._clock() + self._spans_interval
+        return True
+
     def _form_batch(self, held: Kind | None) -> Batch:
-        batch = Batch(0, {}, held)
-        size = points = 0
+        kinds: dict[Kind, list[Pending]] = {}
+        count = size = points = 0
         for frame in self.spool.pending:
             if frame.kind != held:
-                if batch.kinds and (size + frame.length > MAX_BYTES or points + frame.points > MAX_POINTS):
+                if kinds and (size + frame.length > self._most or points + frame.points > MAX_POINTS):
                     break
-                batch.kinds.setdefault(frame.kind, []).append(frame)
+                kinds.setdefault(frame.kind, []).append(frame)
                 size += frame.length
                 points += frame.points
-            batch.count += 1
-        return batch
+            count += 1
+        requests = [one for kind, frames in kinds.items() for one in requests_of(kind, frames, self._most)]
+        return Batch(count, requests, held)
 
     def _postpone(self, answer: Answer) -> None:
         self.last_error = answer.reason
-        if answer.is_denied:
-            self._say(
-                "receiver-denied",
-                f"The receiver does not take the credentials of this process: {answer.reason}. What is recorded is "
-                "kept on this host, and sent once it does.",
-            )
+        say_obstacle(answer, partial(self._say, about=""))
         delay = min(LONGEST_DELAY, FIRST_DELAY * 2**self._failures)
         self._failures = min(self._failures + 1, 16)
         wait = delay * _JITTER.uniform(0.5, 1.0)
@@ -171,26 +190,55 @@ class Sender:
             wait = max(wait, answer.retry_after)
         self._not_before = self._clock() + wait
 
-    def _settle(self, kind: Kind, points: int, answer: Answer) -> None:
+    def _settle(self, request: Request, answer: Answer) -> None:
         self._failures = 0
         self.answers += 1
-        if answer.outcome == "refused":
-            self.last_error = answer.reason
-            self.refused[answer.reason] += points
-            self._say(
-                "receiver-refused", f"The receiver refused {PATHS[kind]}: {answer.reason}. What it refused is lost."
-            )
+        self.delivered += request.points
+        if answer.outcome == "ok":
+            self._accept(request, answer)
             return
+        self.last_error = answer.reason
+        if answer.outcome == "too_large":
+            self._count_lost(request, TOO_LARGE, request.records())
+            say_too_large(request, answer, partial(self._say, about=described(request)))
+        else:
+            self._count_lost(request, answer.reason, request.records())
+            self._say(
+                "receiver-refused",
+                f"The receiver refused {PATHS[request.kind]}: {answer.reason}. What it refused is lost.",
+                about=answer.reason,
+            )
+
+    def _accept(self, request: Request, answer: Answer) -> None:
         self.last_error = ""
         self.notices = answer.notices if answer.notices is not None else self.notices
-        self.delivered += points - min(points, answer.rejected)
         if answer.rejected:
-            self.refused["rejected"] += answer.rejected
-        if answer.rejected or answer.message:
+            self._count_lost(request, "rejected", min(answer.rejected, request.records()))
             self._say(
                 "rejected-points",
-                f"The receiver rejected {answer.rejected} of {PATHS[kind]}: {answer.message or 'no reason given'}",
+                f"The receiver rejected {answer.rejected} of {PATHS[request.kind]}: "
+                f"{answer.message or 'no reason given'}",
+                about=answer.message,
             )
+        elif answer.message:
+            self._say(
+                "rejected-points",
+                f"The receiver took {PATHS[request.kind]}, and warns: {answer.message}",
+                about=answer.message,
+            )
+
+    def _say(self, slug: str, sentence: str, *, about: str) -> None:
+        """Say a sentence for the first time: what is quoted may hold a number that is new each time."""
+        told = self._told.setdefault(slug, set())
+        if about not in told and len(told) < MANY_REASONS:
+            told.add(about)
+            self._speak(slug, sentence)
+
+    def _count_lost(self, request: Request, reason: str, records: int) -> None:
+        counter = self.refused if request.kind == "M" else self.refused_records
+        counter[reason if reason in counter or len(counter) < MANY_REASONS else "refused"] += records
+        if request.kind == "M":
+            self.delivered -= records
 
 
 def spans_interval(flush_interval: float, world_size: int) -> float:
@@ -201,9 +249,3 @@ def spans_interval(flush_interval: float, world_size: int) -> float:
         (0.0, 3.0)
     """
     return SPANS_AFTER * flush_interval if world_size >= MANY_RANKS else 0.0
-
-
-def _payloads(frames: Iterable[Pending]) -> Iterator[bytes]:
-    for frame in frames:  # thousands, after an outage
-        yield frame.payload()
-        give_way()

@@ -115,6 +115,7 @@ class Worker:
         self._boundary = 0
         self._answers = 0
         self._answered_at = self._started
+        self._refused = 0
         self._failing_since: float | None = None
         self._losses = Losses(guard)
         self._recover_at = 0.0
@@ -361,13 +362,23 @@ class Worker:
         self._losses.settle()
         self._collect(final=True)
         COLLECTOR.leave()
+        self._append_goodbye(request)
+
+    def _append_goodbye(self, request: Request) -> None:
+        self._refused = self._refused_by_now()
         duration_s = time.monotonic() - self._started
         self._append_record(self._farewell.goodbye(request.status, duration_s=duration_s))
+
+    def _refused_by_now(self) -> int:
+        return self.sender.refused.total() + self.sender.refused_records.total()
 
     def _end(self, request: Request) -> None:
         self._reach()
         self.sender.hurry()
         is_complete = self._send_all(request.deadline, self._patience)
+        if is_complete and self._refused_by_now() != self._refused:  # of what was sent with the goodbye
+            self._append_goodbye(request)
+            is_complete = self._send_all(request.deadline, self._patience)
         for other in self._postponed:  # flushes of other threads: what they wait for was sent, or is kept
             other.is_complete = is_complete
             other.done.open()

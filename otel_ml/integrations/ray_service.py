@@ -27,6 +27,7 @@ from otel_ml._internal.identity import Identity
 from otel_ml._internal.inherit import run_environ
 from otel_ml._internal.link import Link, Reached
 from otel_ml._internal.link_for import link_for
+from otel_ml._internal.module_command import module_command
 from otel_ml._internal.runtime import RUNTIME
 from otel_ml.config import Config
 from otel_ml.exceptions import VersionError, WireError
@@ -247,7 +248,7 @@ def _have_it_started() -> None:
 
     address = ray.util.get_node_ip_address()
     listen = f"[{address}]:0" if ":" in address else f"{address}:0"
-    subprocess.run([sys.executable, "-m", __name__, listen], stdin=subprocess.DEVNULL, check=False)
+    subprocess.run(module_command(__name__, listen), stdin=subprocess.DEVNULL, check=False)
 
 
 def start_service(listen: str) -> None:

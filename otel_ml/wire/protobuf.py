@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from otel_ml.exceptions import WireError
 
-__all__ = ["any_value", "field", "fields", "key_value", "key_values", "text", "varint"]
+__all__ = ["any_value", "encoded_fields", "field", "fields", "key_value", "key_values", "text", "varint"]
 
 _DOUBLE = struct.Struct("<d").pack
 _SMALL = tuple(bytes((n,)) for n in range(128))
@@ -96,12 +96,25 @@ def fields(body: bytes) -> Iterator[tuple[int, int | bytes]]:
     Raises:
         WireError: `body` is not a protobuf message.
     """
+    for number, _, value in encoded_fields(body):
+        yield number, value
+
+
+def encoded_fields(body: bytes) -> Iterator[tuple[int, bytes, int | bytes]]:
+    """Yield (field number, the whole field as it is encoded, value) of a message.
+
+    Raises:
+        WireError: `body` is not a protobuf message.
+    """
     position = 0
     try:
         while position < len(body):
+            begin = position
             tag, position = _read_varint(body, position)
+            if tag < 8:
+                raise WireError("0 is no field of a protobuf message. Expected an OTLP message.")
             value, position = _read_value(body, position, tag & 7)
-            yield tag >> 3, value
+            yield tag >> 3, body[begin:position], value
     except IndexError:
         raise WireError("A protobuf message ends inside a number. Expected a whole OTLP message.") from None
 
@@ -128,3 +141,5 @@ def _read_varint(body: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
+        if shift > 63:
+            raise WireError("A protobuf number has more than 64 bits. Expected an OTLP message.")

@@ -35,6 +35,7 @@ from otel_ml_exporters.receiver.decode import Decoded, Decoder, Signal, response
 from otel_ml_exporters.receiver.http_message import BadRequestError, Head, RequestParser, Response
 from otel_ml_exporters.receiver.rejection import UndecodableError
 from otel_ml_exporters.receiver.routes import Routes, signal_of
+from otel_ml_exporters.receiver.tokens import Tokens
 from otel_ml_exporters.records import StepRecord
 from otel_ml_exporters.runs.follow import Follower, UnreadableLineError
 from otel_ml_exporters.runs.recording import NoRecordingError, is_recording, read_recording
@@ -129,7 +130,7 @@ def http(data: bytes) -> None:
 def _answers(pieces: list[bytes]) -> list[int]:
     telemetry = Telemetry()
     admission = Admission(_not_stored, telemetry)
-    routes = Routes(admission, _NoRuns(), telemetry, token="", version="0")
+    routes = Routes(admission, _NoRuns(), telemetry, tokens=Tokens(), version="0")
     parser = RequestParser(2**20)
     found: list[int] = []
     head: Head | None = None

@@ -70,18 +70,36 @@ def test_everything_arrives_by_grpc_also_after_unavailable(served: tuple[Receive
     assert receiver.metadata["x-team"] == "rl"
 
 
-def test_without_grpcio_init_says_what_to_install(tmp_path: Path) -> None:
+def test_this_host_is_not_reached_through_a_proxy(served: tuple[Receiver, int], tmp_path: Path) -> None:
+    receiver, port = served
+    variables = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+        "http_proxy": "http://127.0.0.1:9",
+        "https_proxy": "http://127.0.0.1:9",
+    }
+    program = """
+        import otel_ml
+        with otel_ml.init("exp"):
+            otel_ml.log({"x": 1.0}, step=0)
+    """
+
+    run(program, environment(tmp_path, variables), tmp_path)
+
+    assert [point.value for point in receiver.points if point.name == "x"] == [1.0]
+
+
+def test_without_grpcio_it_is_said_what_to_install_and_nothing_is_lost(tmp_path: Path) -> None:
     program = """
         import sys
         sys.modules["grpc"] = None
         import otel_ml
-        try:
-            otel_ml.init("exp")
-        except otel_ml.MissingDependencyError as error:
-            print(error)
+        with otel_ml.init("exp"):
+            otel_ml.log({"x": 1.0}, step=0)
     """
-    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
 
-    output, _ = run(program, environment(tmp_path, variables), tmp_path)
+    _, errors = run(program, environment(tmp_path, variables), tmp_path)
 
-    assert "pip install 'otel-ml[grpc]'" in output
+    assert "OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' needs the package grpcio. Run pip install 'otel-ml[grpc]'." in errors
+    assert "1 points of rank 0 are not acknowledged" in errors

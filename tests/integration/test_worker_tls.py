@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc
 
 from tests.certificates import Certificates, certificates
 from tests.integration.test_worker_grpc import Receiver
-from tests.integration.worker_process import environment, run
+from tests.integration.worker_process import environment, run, start
 from tests.otlp_server import Point, otlp_server
 
 PROGRAM = """
@@ -103,11 +104,38 @@ def test_without_a_certificate_nothing_is_sent_and_what_was_recorded_is_kept(
     assert list(tmp_path.glob("run/*/*/spool/*.spool"))
 
 
-def test_certificates_that_are_not_there_are_all_named_at_init(files: Certificates, tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", SERVERS)
+def test_certificates_that_are_exchanged_are_used_by_a_job_that_runs(
+    files: Certificates, protocol: str, tmp_path: Path
+) -> None:
+    expired = certificates(tmp_path)  # of another authority
+    program = """
+        import otel_ml, sys
+        otel_ml.init("exp")
+        otel_ml.log({"x": 1}, step=0)
+        print(otel_ml.flush(1.0), flush=True)
+        sys.stdin.readline()
+        print(otel_ml.flush(60.0), flush=True)
+    """
+    with SERVERS[protocol](files) as (url, received):
+        process = start(program, environment(tmp_path, variables(expired, url, protocol)), tmp_path)
+        assert process.stdout is not None
+        before = process.stdout.readline()
+        for old, new in zip(expired, files, strict=True):
+            shutil.copy(new, old)
+        after, _ = process.communicate("go\n", timeout=100)
+
+        assert (before, after) == ("False\n", "True\n")
+        assert [point.value for point in received()] == [1.0]
+
+
+def test_certificates_that_are_not_there_are_all_named_and_nothing_is_lost(files: Certificates, tmp_path: Path) -> None:
     given = variables(files, "https://127.0.0.1:9", "http/protobuf")
     given |= {"OTEL_EXPORTER_OTLP_CERTIFICATE": "/no/ca.pem", "OTEL_EXPORTER_OTLP_CLIENT_KEY": "/no/key.pem"}
 
-    _, errors = run(IN_VAIN, environment(tmp_path, given), tmp_path, code=1)
+    output, errors = run(IN_VAIN, environment(tmp_path, given), tmp_path)
 
-    assert "OTEL_EXPORTER_OTLP_CERTIFICATE: expected a PEM file, found none at '/no/ca.pem'." in errors
-    assert "OTEL_EXPORTER_OTLP_CLIENT_KEY: expected a PEM file, found none at '/no/key.pem'." in errors
+    assert output == "False\n"
+    assert "1 points of rank 0 are not acknowledged (" in errors
+    assert "OTEL_EXPORTER_OTLP_CERTIFICATE names no PEM file: there is none at '/no/ca.pem'." in errors
+    assert "OTEL_EXPORTER_OTLP_CLIENT_KEY names no PEM file: there is none at '/no/key.pem'." in errors

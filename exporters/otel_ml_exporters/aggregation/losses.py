@@ -18,8 +18,8 @@ NEVER_ARRIVED = "never_arrived"
 """The reason where a writer sent values that did not arrive, and does not know of it."""
 
 EVENTS_NEVER_ARRIVED = "events_never_arrived"
-EVENTS_SPOOL_FULL = "events_spool_full"
-"""The reason under which a writer counts events that its full spool dropped (`otel_ml/_internal/losses.py`)."""
+EVENTS_GIVEN_UP = ("events_spool_full", "events_and_spans")
+"""What the reasons begin with under which a writer counts events that it knows to be lost on the way."""
 
 _NAMED = 5
 """Ranks that a sentence names."""
@@ -96,7 +96,7 @@ def _explanations(writer: WriterState) -> Mapping[str, int]:
 
 def _given_up_events(writer: WriterState) -> int:
     dropped = (writer.goodbye.dropped if writer.goodbye is not None else None) or {}
-    return dropped.get(EVENTS_SPOOL_FULL, 0)
+    return sum(count for reason, count in dropped.items() if reason.startswith(EVENTS_GIVEN_UP))
 
 
 def _shares(values: int, by_reason: Mapping[str, int]) -> dict[str, int]:

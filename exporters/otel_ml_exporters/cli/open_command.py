@@ -6,7 +6,6 @@ import os
 import shlex
 import socket
 import subprocess
-import sys
 import time
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import click
 
+from otel_ml._internal.module_command import module_command
 from otel_ml.exceptions import MissingDependencyError, OtelMLError
 from otel_ml_exporters.cli.mlflow_page import mlflow_page
 from otel_ml_exporters.cli.packages import installed_version
@@ -107,8 +107,8 @@ def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser
     viewer = _chosen(folder, viewer_name)
     port = port or _free_port()
     process = subprocess.Popen(
-        [sys.executable, "-m", *viewer.command(port)],
-        env={**_QUIET, **os.environ},
+        module_command(*viewer.command(port)),
+        env={**_QUIET, "PYTHONSAFEPATH": "1", **os.environ},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -12,6 +12,7 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from otel_ml.config import Config, Endpoint
 from otel_ml.exceptions import ConfigError, VersionError
 from otel_ml.explanation import explained
+from otel_ml.recovery import LOSSES
 from otel_ml_exporters.cli.figures import plural, thousands
 from otel_ml_exporters.cli.parameters import dir_option
 from otel_ml_exporters.cli.screen import Screen, screen
@@ -80,7 +81,13 @@ def _again(base: Path) -> str:
 
 def _sent(run: Unfinished, endpoint: Endpoint, timeout: float, output: Screen) -> bool:
     """Send the spools of a run whose service is elsewhere; say how it went."""
-    is_done = send(run, endpoint, timeout, lambda slug, sentence: output.line(explained(sentence, slug)))
+    said: set[str] = set()
+
+    def say(slug: str, sentence: str) -> None:
+        said.add(slug)
+        output.line(explained(sentence, slug))
+
+    is_done = send(run, endpoint, timeout, say)
     where = f"{endpoint.shown} ({endpoint.source})"
     sent = run.spools - spools_of(run.id)
     if is_done and sent:
@@ -89,7 +96,7 @@ def _sent(run: Unfinished, endpoint: Endpoint, timeout: float, output: Screen) -
         output.line("  its processes are alive, and send it themselves")
     else:
         output.line(f"  not done within {timeout:.0f} s: {where} does not take it; run it again once it does")
-    return is_done
+    return is_done and said.isdisjoint(LOSSES)
 
 
 def _finished(run: Unfinished, timeout: float, output: Screen) -> bool:

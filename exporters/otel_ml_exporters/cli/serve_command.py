@@ -85,6 +85,6 @@ def _say_where(service: Service) -> None:
     grpc = f" and gRPC on {service.grpc_address[0]}:{service.grpc_address[1]}" if service.grpc_address else ""
     output.err.print(f"otel_ml: OTLP/HTTP on {service.endpoint}{grpc} → {', '.join(service.exporters)}", markup=False)
     output.err.print(f"  export OTEL_EXPORTER_OTLP_ENDPOINT={service.endpoint}", markup=False)
-    if service.token:
+    if service.demands_a_token:
         output.err.print('  export OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20$OTEL_ML_TOKEN"', markup=False)
     output.err.print("Ctrl-C delivers what has arrived, and ends it.", style="dim")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from otel_ml._internal.module_command import module_command
 from otel_ml.exceptions import OtelMLError
 from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_exporters.demo.digits import save_digits
@@ -103,7 +103,7 @@ def launch(job: Launch) -> None:
 def _start(job: Launch, folder: Path, program: str, rank: int, world_size: int) -> subprocess.Popen[bytes]:
     with (folder / f"{program}-{rank}.log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", f"otel_ml_exporters.demo.{program}", str(folder), str(job.steps)],
+            module_command(f"otel_ml_exporters.demo.{program}", str(folder), str(job.steps)),
             env=job.environment(rank, world_size),
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -6,7 +6,6 @@ drops the data for good (OTLP specification, «Failures»).
 
 from __future__ import annotations
 
-import hmac
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +21,7 @@ from otel_ml_exporters.receiver.decode import Signal, response
 from otel_ml_exporters.receiver.patience import Patience
 from otel_ml_exporters.receiver.refusals import WRONG_TOKEN, Refusals
 from otel_ml_exporters.receiver.rejection import UndecodableError
+from otel_ml_exporters.receiver.tokens import Tokens
 from otel_ml_exporters.telemetry import Telemetry
 
 __all__ = ["GrpcReceiver", "ServerCertificate"]
@@ -67,7 +67,7 @@ class GrpcReceiver:
         port: int,
         refusals: Refusals,
         *,
-        token: str = "",
+        tokens: Tokens,
         tls: ServerCertificate | None = None,
     ) -> None:
         try:
@@ -79,7 +79,7 @@ class GrpcReceiver:
         self._telemetry = telemetry
         self._refusals = refusals
         self._host, self._port = host, port
-        self._authorization = f"Bearer {token}".encode() if token else b""
+        self._tokens = tokens
         self._tls = tls
         self._decoding = threading.BoundedSemaphore(_DECODING)
         self._patience = Patience()
@@ -165,10 +165,8 @@ class GrpcReceiver:
         return export
 
     def _is_authorized(self, context: Any) -> bool:
-        if not self._authorization:
-            return True
         given = dict(context.invocation_metadata()).get("authorization", "")
-        return hmac.compare_digest(given.encode() if isinstance(given, str) else given, self._authorization)
+        return self._tokens.accept(given.encode() if isinstance(given, str) else given)
 
     def _credentials(self, tls: ServerCertificate) -> Any:
         return self._grpc.ssl_server_credentials(

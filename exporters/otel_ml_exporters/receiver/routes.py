@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from otel_ml_exporters.receiver.compression import decompressed
 from otel_ml_exporters.receiver.decode import SIGNALS, Decoded, Signal, response
 from otel_ml_exporters.receiver.http_message import BadRequestError, Head, Response
 from otel_ml_exporters.receiver.rejection import UndecodableError
+from otel_ml_exporters.receiver.tokens import Tokens
 from otel_ml_exporters.telemetry import Measure, Telemetry
 
 __all__ = ["NOTICES_HEADER", "Answer", "Routes", "RunsView", "problem", "signal_of"]
@@ -81,7 +81,7 @@ class Routes:
     """Answers requests.
 
     Args:
-        token: bearer token every request must carry, or "" for none.
+        tokens: of which every request must carry one, if there are any.
         any_host: whether requests that name another host than this one are answered. Where nobody has to show a token
             or a certificate they are not: a web page may let its own name point here (DNS rebinding).
         version: of the service, for `/healthz`.
@@ -93,14 +93,14 @@ class Routes:
         runs: RunsView,
         telemetry: Telemetry,
         *,
-        token: str,
+        tokens: Tokens,
         version: str,
         any_host: bool = True,
     ) -> None:
         self._admission = admission
         self._runs = runs
         self._telemetry = telemetry
-        self._authorization = f"Bearer {token}".encode() if token else b""
+        self._tokens = tokens
         self._version = version
         self._any_host = any_host
         self._large = ThreadPoolExecutor(2, thread_name_prefix="otel-ml-decode")
@@ -111,8 +111,7 @@ class Routes:
 
     def refusal(self, head: Head) -> Response | None:
         """Return why a request is refused before its body is read, or None."""
-        given = head.headers.get("authorization", "").encode("latin-1")
-        if self._authorization and not hmac.compare_digest(given, self._authorization):
+        if not self._tokens.accept(head.headers.get("authorization", "").encode("latin-1")):
             self._telemetry.count("refused", reason="unauthenticated")
             return _error(head, 401, "The bearer token is missing or wrong. Set OTEL_ML_TOKEN to the service's.")
         if not (self._any_host or head.host in {"", "localhost"} or is_address(head.host)):

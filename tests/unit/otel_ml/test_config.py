@@ -51,9 +51,57 @@ def test_a_rank_beyond_the_world_size_is_refused() -> None:
         Config.from_env({}, rank=4, world_size=4)
 
 
-def test_remote_mode_needs_an_endpoint() -> None:
-    with pytest.raises(ConfigError, match="OTEL_EXPORTER_OTLP_ENDPOINT"):
-        Config.from_env({"OTEL_ML_MODE": "remote"})
+def test_remote_mode_without_an_endpoint_is_said_and_recorded_on_this_host() -> None:
+    config = Config.from_env({"OTEL_ML_MODE": "remote"})
+
+    assert not config.is_remote
+    assert "Set OTEL_EXPORTER_OTLP_ENDPOINT" in config.problems[0]
+
+
+@pytest.mark.parametrize("value", ["1", "yes", "on", "TRUE!", "0", "no"])
+def test_a_boolean_that_is_neither_true_nor_false_is_false_and_said(value: str) -> None:
+    config = Config.from_env({"OTEL_SDK_DISABLED": value, "OTEL_EXPORTER_OTLP_INSECURE": value})
+
+    assert (config.disabled, config.endpoint.insecure) == (False, False)
+    assert [problem.split(":")[0] for problem in config.problems] == [
+        "OTEL_EXPORTER_OTLP_INSECURE",
+        "OTEL_SDK_DISABLED",
+    ]
+
+
+@pytest.mark.parametrize("value", ["a,b=c", "=x", "a=b,=", "a=%ff", "a=b,c"])
+def test_resource_attributes_with_any_error_are_discarded_whole(value: str) -> None:
+    config = Config.from_env({"OTEL_RESOURCE_ATTRIBUTES": f"team=rl,service.name=actor,{value}"})
+
+    assert (config.resource_attributes, config.role) == ({}, "trainer")
+    assert len(config.problems) == 1
+
+
+def test_resource_attributes_are_percent_decoded() -> None:
+    config = Config.from_env({"OTEL_RESOURCE_ATTRIBUTES": "a=b%2Cc%3Dd, e = f , service.name=x%20y"})
+
+    assert (config.resource_attributes, config.role) == ({"a": "b,c=d", "e": "f"}, "x y")
+
+
+@pytest.mark.parametrize(
+    "url", ["grpc://host:4317", "http://host:port", "http://[::1", "http://", "http://a b", "host:0"]
+)
+def test_an_endpoint_that_is_none_is_said_and_not_used(url: str) -> None:
+    config = Config.from_env({"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": url})
+
+    assert not config.is_remote
+    assert [problem.split(":")[0] for problem in config.problems] == [
+        "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+    ]
+
+
+@pytest.mark.parametrize("header", ["content-length=3", "Host=x", "a%0d%0ab=c", "a%20b=c", "transfer-encoding=chunked"])
+def test_headers_that_would_break_requests_are_said_and_not_sent(header: str) -> None:
+    config = Config.from_env({"OTEL_EXPORTER_OTLP_HEADERS": f"x-team=rl,{header}"})
+
+    assert config.endpoint.headers == {"x-team": "rl"}
+    assert len(config.problems) == 1
 
 
 def test_an_endpoint_makes_auto_remote_and_is_named_with_its_variable() -> None:

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import gzip
+import json
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import pytest
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
@@ -11,6 +15,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceResponse,
 )
 
+from otel_ml._internal.answer import Answer
 from otel_ml._internal.http import HttpTransport
 from otel_ml.config import Endpoint
 from otel_ml.wire.spool import request_body
@@ -75,12 +80,12 @@ def test_credentials_that_are_not_taken_may_be_put_right(server: OtlpServer, sta
 
     answer = transport.post("/v1/metrics", BODY, 5)
 
-    assert (answer.outcome, answer.is_denied) == ("retry", True)
+    assert (answer.outcome, answer.obstacle) == ("retry", "receiver-denied")
     assert answer.reason == f"HTTP {status}: The bearer token is wrong."
     transport.close()
 
 
-@pytest.mark.parametrize("status", [400, 404, 413, 500])
+@pytest.mark.parametrize("status", [400, 404, 500])
 def test_other_errors_are_final_and_keep_what_the_receiver_said(server: OtlpServer, status: int) -> None:
     server.replies.append(Reply(status, body=b"ml.experiment.id is missing"))
     transport = HttpTransport(Endpoint(url=server.url))
@@ -167,7 +172,10 @@ def answering(raw: bytes) -> tuple[int, threading.Thread]:
     [
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\n\n\x00\r\n0\r\n\r\n", "ok"),
         (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", "ok"),
-        (b"HTTP/1.0 200 OK\r\n\r\nno length, until the end", "ok"),
+        (b"HTTP/1.0 200 OK\r\n\r\n\x0a\x00", "ok"),
+        (b"HTTP/1.0 200 OK\r\n\r\nno length, until the end", "retry"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n", "retry"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n\x0a\x05", "retry"),
         (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "retry"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\ncut", "retry"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 999999999999\r\n\r\n", "retry"),
@@ -223,3 +231,118 @@ def test_an_answer_nobody_asked_for_is_not_taken_for_the_next_request() -> None:
     transport.close()
     thread.join(5)
     listener.close()
+
+
+def answer_to(server: OtlpServer, reply: Reply) -> Answer:
+    server.replies.append(reply)
+    transport = HttpTransport(Endpoint(url=server.url))
+    answer = transport.post("/v1/metrics", BODY, 5)
+    transport.close()
+    return answer
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(200, {"content-type": "text/html"}, b"<!DOCTYPE html><html><body>Please log in</body></html>"),
+        Reply(200, {"content-type": "text/html"}, b"\n\0"),  # would decode, too
+        Reply(200, {"content-type": "application/json"}, b'{"status": "ok"}'),
+        Reply(200, {"content-type": "application/json"}, b"[]"),
+        Reply(200, {"content-type": "application/json"}, b"{"),
+        Reply(200, {"content-type": "application/x-protobuf"}, b"<html>"),
+        Reply(202, {"content-type": "text/plain"}, b"Accepted, maybe"),
+        Reply(200, {}, b"hello"),
+        Reply(302, {"location": "https://portal.example/login"}),
+        Reply(301, {"location": "https://collector.example/v1/metrics"}, b"moved"),
+        Reply(304),
+    ],
+)
+def test_what_is_no_answer_of_otlp_acknowledges_nothing(server: OtlpServer, reply: Reply) -> None:
+    answer = answer_to(server, reply)
+
+    assert (answer.outcome, answer.obstacle) == ("retry", "not-otlp")
+    assert answer.reason.startswith(f"HTTP {reply.status}")
+    assert reply.headers.get("location", "") in answer.reason
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(200, {"content-type": "text/html"}),
+        Reply(204),
+        Reply(202, {"content-type": "text/plain"}),
+        Reply(200, {"content-type": "application/x-protobuf"}, b"\n\0"),
+        Reply(200, {"content-type": "application/json; charset=utf-8"}, b"{}"),
+        Reply(200, {"content-type": "application/json"}, b'{"partialSuccess":{}}'),
+        Reply(200, {"content-type": "application/x-protobuf", "content-encoding": "gzip"}, gzip.compress(b"\n\0")),
+    ],
+)
+def test_an_answer_of_otlp_or_an_empty_one_acknowledges(server: OtlpServer, reply: Reply) -> None:
+    answer = answer_to(server, reply)
+
+    assert (answer.outcome, answer.rejected, answer.obstacle) == ("ok", 0, None)
+
+
+@pytest.mark.parametrize("count", [3, "3"])
+def test_partial_success_in_json_is_read(server: OtlpServer, count: object) -> None:
+    said = {"partialSuccess": {"rejectedDataPoints": count, "errorMessage": "series limit"}}
+
+    answer = answer_to(server, Reply(200, {"content-type": "application/json"}, json.dumps(said).encode()))
+
+    assert (answer.outcome, answer.rejected, answer.message) == ("ok", 3, "series limit")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(413),
+        Reply(413, {"content-type": "text/html"}, b"<h1>413 Request Entity Too Large</h1>"),
+        Reply(400, {"content-type": "text/plain"}, b"http: request body too large"),
+    ],
+)
+def test_a_request_beyond_the_receivers_limit_may_be_made_smaller(server: OtlpServer, reply: Reply) -> None:
+    assert answer_to(server, reply).outcome == "too_large"
+
+
+@pytest.mark.parametrize("wish", ["nan", "inf", "1e300", "-5", "Fri, 31 Dec 9999 23:59:59 GMT"])
+def test_no_wish_of_a_receiver_silences_a_job(server: OtlpServer, wish: str) -> None:
+    answer = answer_to(server, Reply(503, {"retry-after": wish}))
+
+    assert answer.retry_after is not None
+    assert 0 <= answer.retry_after <= 3600
+
+
+def test_a_port_that_speaks_grpc_is_recognised_at_once() -> None:
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    transport = HttpTransport(Endpoint(url=f"http://127.0.0.1:{port}"))
+
+    answer = transport.post("/v1/metrics", BODY, 5)
+
+    transport.close()
+    server.stop(0).wait()
+    assert (answer.outcome, answer.obstacle) == ("retry", "other-protocol")
+    assert f"127.0.0.1:{port} speaks gRPC. Set OTEL_EXPORTER_OTLP_PROTOCOL=grpc" in answer.reason
+
+
+@pytest.mark.parametrize(
+    ("raw", "obstacle"),
+    [
+        (b"\0\0\0\4\0\0\0\0\0", "other-protocol"),  # SETTINGS, and then silence
+        (b"\0\0\x12\4\0\0\0\0\0\0\3", "other-protocol"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\nAn HTTP/1.x request was sent to an HTTP/2 only endpoint.", "other-protocol"),
+        (b"HTTP/1.1 426 Upgrade Required\r\ncontent-length: 0\r\n\r\n", "other-protocol"),
+        (b"\x15\3\3\0\2\2\x28", None),  # a TLS alert
+        (b"220 smtp.example ESMTP\r\n", None),
+    ],
+)
+def test_what_speaks_otherwise_is_told_apart_by_its_first_bytes(raw: bytes, obstacle: str | None) -> None:
+    port, thread = answering(raw)
+    transport = HttpTransport(Endpoint(url=f"http://127.0.0.1:{port}"))
+
+    answer = transport.post("/v1/metrics", BODY, 5)
+
+    transport.close()
+    thread.join()
+    assert (answer.outcome, answer.obstacle) == ("retry", obstacle)

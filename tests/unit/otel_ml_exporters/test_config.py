@@ -140,6 +140,54 @@ def test_embedded_may_listen_to_other_hosts_for_it_makes_a_token_of_its_own(tmp_
     assert ServiceConfig.load(rendezvous=tmp_path, environ=environ).http == ("10.77.0.10", 0)
 
 
+def test_tokens_come_from_the_file_as_a_list_and_from_a_file_of_their_own(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("newest\n\nnewer\n")
+
+    config = load(tmp_path, f"tokens: [new, '${{env:OLD}}']\ntoken_file: {tokens}\n", {"OLD": "o1d"}, http="0.0.0.0:0")
+
+    assert (config.token, config.tokens, config.token_file) == ("", ("new", "o1d"), tokens)
+    assert "o1d" not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("token: [s3cret, old]", "token: expected one text. For several use tokens: [NEW, OLD]."),
+        ("tokens: s3cret", "tokens: expected a list of texts."),
+        ("tokens: [{s3cret: b}]", "tokens: expected a list of texts."),
+        ("tokens: ['s3cret-ö']", "tokens: expected printable ASCII characters."),
+        ("token_file: /no/file", "token_file: '/no/file' cannot be used"),
+        ("token_file: /dev/null", "token_file: '/dev/null' cannot be used: it holds no token."),
+    ],
+)
+def test_tokens_that_are_none_are_said_without_showing_them(tmp_path: Path, text: str, said: str) -> None:
+    (problem,) = problems(tmp_path, text)
+
+    assert said in problem
+    assert "s3cret" not in problem
+
+
+def test_embedded_no_variable_keeps_the_service_of_a_job_from_starting(tmp_path: Path) -> None:
+    odd = {
+        "OTEL_ML_ALLOWED_LATENESS": "5s",
+        "OTEL_ML_DIR_MAX": "much",
+        "OTEL_ML_LISTEN_HTTP": "4318",
+        "OTEL_ML_TOKEN": "tök",
+        "OTEL_ML_JOURNAL_DIR": "~nobody-of-this-name/x",
+    }
+
+    config = ServiceConfig.load(rendezvous=tmp_path, environ={"OTEL_ML_EXPERIMENT_ID": "one", **odd})
+
+    assert {problem.split(":")[0] for problem in config.problems} == set(odd)
+    assert all(problem.endswith("Its default is used.") for problem in config.problems)
+    assert (config.allowed_lateness_s, config.http, config.token) == (10.0, ("127.0.0.1", 0), "")
+    assert config.journal_dir is None
+    with pytest.raises(ConfigError) as caught:
+        ServiceConfig.load(environ=odd)
+    assert len(caught.value.problems) == len(odd)
+
+
 def test_embedded_without_an_experiment_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="OTEL_ML_EXPERIMENT_ID"):
         ServiceConfig.load(rendezvous=tmp_path, environ={})

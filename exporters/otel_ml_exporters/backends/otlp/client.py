@@ -8,11 +8,10 @@ import ssl
 import urllib.error
 import urllib.request
 
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-    ExportMetricsServiceResponse,
-)
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from otel_ml._internal.http_answer import HttpAnswer, answer_of
+from otel_ml._internal.target import Target
 from otel_ml.exceptions import ConfigError
 from otel_ml.redaction import redacted
 from otel_ml_exporters.backends.otlp.destination import Destination
@@ -23,10 +22,11 @@ __all__ = ["Client"]
 # OTLP 1.x, «Retryable Response Codes».
 _PASSING_STATUS = frozenset({429, 502, 503, 504})
 _MOST_ANSWERED = 4096
+_MOST_ACKNOWLEDGED = 4 * 2**20
 
 
 class Client:
-    """Sends requests to one endpoint; proxies are those of the environment.
+    """Sends requests to one endpoint; elsewhere through the proxies of the environment.
 
     Raises:
         ConfigError: the certificates cannot be read.
@@ -40,7 +40,9 @@ class Client:
                 context.load_cert_chain(to.client_certificate, to.client_key)
             except (OSError, ssl.SSLError) as error:
                 raise ConfigError(f"otlp.client_certificate: expected a certificate and its key: {error}.") from error
-        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect)
+        # A proxy would ask its own host for what is on this one.
+        proxies = urllib.request.ProxyHandler({} if Target.parse(to.url).is_loopback else None)
+        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), proxies, _NoRedirect)
 
     def send(self, message: ExportMetricsServiceRequest) -> None:
         """Send `message`.
@@ -56,33 +58,26 @@ class Client:
         request = urllib.request.Request(self._to.url, data=body, headers=headers, method="POST")
         try:
             with self._opener.open(request, timeout=self._to.timeout) as answer:
-                content = answer.read()
+                said = {name.lower(): value for name, value in answer.headers.items()}
+                given = answer_of(HttpAnswer(answer.status, said, answer.read(_MOST_ACKNOWLEDGED)))
         except urllib.error.HTTPError as error:
             raise self._refusal(error) from error
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise RetryableExportError(f"OTLP: {self._to.shown} cannot be reached: {reason}.") from error
-        self._check(content)
+        if given.outcome != "ok":
+            raise RetryableExportError(f"OTLP: what answers at {self._to.shown} is no OTLP receiver: {given.reason}.")
+        if given.rejected:  # the request was taken: they must not be sent again
+            raise PermanentExportError(f"OTLP: {self._to.shown} refused {given.rejected} points: {given.message}")
 
     def _refusal(self, error: urllib.error.HTTPError) -> ExportError:
         said = redacted(error.read(_MOST_ANSWERED).decode("utf-8", "replace").strip())
         message = f"OTLP: {self._to.shown} answered {error.code} {error.reason}" + (
             f": {said!r:.200}." if said else "."
         )
-        if error.code in _PASSING_STATUS:
+        if error.code in _PASSING_STATUS or 300 <= error.code < 400:
             return RetryableExportError(message, retry_after=_seconds(error.headers.get("retry-after")))
         return PermanentExportError(message)
-
-    def _check(self, content: bytes) -> None:
-        """Raise where the receiver took the request but not all of its points; they must not be sent again."""
-        try:
-            partial = ExportMetricsServiceResponse.FromString(content).partial_success
-        except Exception:  # noqa: BLE001 (an answer that is no protobuf, of a proxy or a plain web server, says nothing)
-            return
-        if partial.rejected_data_points:
-            raise PermanentExportError(
-                f"OTLP: {self._to.shown} refused {partial.rejected_data_points} points: {partial.error_message}"
-            )
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from otel_ml._internal.link import where_of
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_exporters.cli.checks.check import Check
@@ -26,13 +27,14 @@ def endpoint_checks(service: str | None) -> Iterator[Check]:
     if not endpoint.shown:
         yield Check("wrong", "OTEL_ML_MODE is remote, and no endpoint is set", "set OTEL_EXPORTER_OTLP_ENDPOINT")
         return
-    where = f"{endpoint.shown} ({endpoint.source}, {endpoint.protocol})"
+    where = f"{where_of(endpoint)} over {endpoint.protocol}"
     before = rejected_so_far(service, endpoint) if service else 0.0
     answer = probe(endpoint)
     if answer.is_ours:
         yield Check("ok", f"an otel_ml service answers at {where}")
     elif not answer.accepted:
-        yield Check("wrong", f"{where} does not answer as OTLP does: {answer.detail}", _START)
+        do = "use that port, or set that variable" if answer.obstacle == "other-protocol" else _START
+        yield Check("wrong", f"{where} does not answer as OTLP does: {answer.detail}", do)
     elif service is None:
         yield Check(
             "wrong",

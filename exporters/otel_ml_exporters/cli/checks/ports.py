@@ -33,7 +33,9 @@ def port_checks() -> Iterator[Check]:
 
 def _is_ours(address: str, *, is_grpc: bool) -> bool:
     url = f"http://{address}"
-    return probe(Endpoint(url=url, protocol="grpc")).is_ours if is_grpc else service_version(url) is not None
+    return (
+        probe(Endpoint(url=url, protocol="grpc")).is_ours if is_grpc else service_version(url, Endpoint()) is not None
+    )
 
 
 def _is_free(host: str, port: int) -> bool:

@@ -59,9 +59,24 @@ def test_an_answer_that_passes_is_worth_another_try(server: OtlpServer, status: 
     assert caught.value.retry_after == 7.0
 
 
-@pytest.mark.parametrize("status", [301, 400, 401, 404, 500])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(200, {"content-type": "text/html"}, b"<html>Please log in</html>"),
+        Reply(200, {"content-type": "application/x-protobuf"}, b"<html>"),
+        Reply(301, {"location": "http://127.0.0.1:9/v1/metrics"}),
+    ],
+)
+def test_a_page_of_something_in_between_delivers_nothing(server: OtlpServer, reply: Reply) -> None:
+    server.replies.append(reply)
+
+    with pytest.raises(RetryableExportError, match=str(reply.status)):
+        started(server.url).export([step(1, 1, {"loss": 0.5})])
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 500])
 def test_another_answer_is_final(server: OtlpServer, status: int) -> None:
-    server.replies.append(Reply(status, {"location": "http://127.0.0.1:9/v1/metrics"} if status == 301 else {}))
+    server.replies.append(Reply(status))
 
     with pytest.raises(PermanentExportError, match=f"answered {status}"):
         started(server.url).export([step(1, 1, {"loss": 0.5})])
@@ -75,6 +90,15 @@ def test_points_that_were_refused_are_counted_and_not_sent_again(server: OtlpSer
 
     with pytest.raises(PermanentExportError, match="refused 2 points: too many series"):
         started(server.url).export([step(1, 1, {"loss": 0.5, "acc": 1.0})])
+
+
+def test_this_host_is_not_reached_through_a_proxy(server: OtlpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+
+    started(server.url).export([step(1, 1, {"loss": 0.5})])
+
+    assert len(server.requests) == 1
 
 
 def test_nobody_there_is_worth_another_try() -> None:

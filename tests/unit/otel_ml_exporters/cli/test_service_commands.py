@@ -11,11 +11,13 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 
+import grpc
 import pytest
 
 from otel_ml.wire.rendezvous import Service as Announcement
@@ -25,7 +27,7 @@ from otel_ml_exporters.runs.history import history
 from otel_ml_exporters.runs.source import records
 from otel_ml_exporters.storage.outbox import Outbox
 from tests.otlp import FakeWriter, write_spool
-from tests.otlp_server import otlp_server
+from tests.otlp_server import Reply, otlp_server
 from tests.ports import free_port
 from tests.recorded_run import digits_records, write_run
 from tests.unit.otel_ml_exporters.cli.program import PROGRAM, environment, otel_ml
@@ -112,6 +114,31 @@ def test_doctor_fails_where_something_else_takes_otlp(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "is not an otel_ml service" in done.stdout
     assert "otel-ml doctor --service" in done.stdout
+
+
+def test_doctor_takes_no_web_page_for_a_receiver(tmp_path: Path) -> None:
+    with otlp_server() as server:
+        server.replies.append(Reply(200, {"content-type": "text/html"}, b"<html>Please log in</html>"))
+        done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=server.url)
+
+    assert done.returncode == 1
+    assert "does not answer as OTLP does: HTTP 200 text/html: <html>Please log in</html>" in done.stdout
+
+
+def test_doctor_tells_a_port_for_grpc_from_one_for_http(tmp_path: Path) -> None:
+    listening = grpc.server(ThreadPoolExecutor(1))
+    port = listening.add_insecure_port("127.0.0.1:0")
+    listening.start()
+    with otlp_server() as server:
+        over_http = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{port}")
+        over_grpc = otel_ml(
+            tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=server.url, OTEL_EXPORTER_OTLP_PROTOCOL="grpc"
+        )
+    listening.stop(0).wait()
+
+    assert (over_http.returncode, over_grpc.returncode) == (1, 1)
+    assert f"127.0.0.1:{port} speaks gRPC. Set OTEL_EXPORTER_OTLP_PROTOCOL=grpc" in over_http.stdout
+    assert f"127.0.0.1:{server.port} speaks HTTP/1.1, not gRPC" in over_grpc.stdout
 
 
 def test_doctor_fails_where_nobody_listens(tmp_path: Path) -> None:

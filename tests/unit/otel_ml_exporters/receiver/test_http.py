@@ -12,6 +12,7 @@ from otel_ml_exporters.receiver.decode import Decoded
 from otel_ml_exporters.receiver.http import HttpReceiver
 from otel_ml_exporters.receiver.refusals import Refusals
 from otel_ml_exporters.receiver.routes import Routes
+from otel_ml_exporters.receiver.tokens import Tokens
 from otel_ml_exporters.telemetry import Telemetry
 from tests.otlp import FakeWriter
 from tests.otlp_server import eventually
@@ -56,7 +57,7 @@ class Store:
 
 def started(store: Store) -> tuple[HttpReceiver, tuple[str, int]]:
     telemetry = Telemetry()
-    routes = Routes(Admission(store, telemetry), NoRuns(), telemetry, token="", version="0")
+    routes = Routes(Admission(store, telemetry), NoRuns(), telemetry, tokens=Tokens(), version="0")
     receiver = HttpReceiver(routes, "127.0.0.1", 0, telemetry, Refusals())
     return receiver, receiver.start()
 
