@@ -104,7 +104,7 @@ def test_what_is_lost_at_the_very_end_is_in_the_account_too(
     run(program, environment(tmp_path, variables), tmp_path)
 
     newest = [event for event in receiver.events if event.name == "ml.writer.end"][-1]
-    assert {**newest.attributes, **(newest.body or {})}["otel_ml.dropped"] == {"request_too_large, events and spans": 1}
+    assert {**newest.attributes, **(newest.body or {})}["otel_ml.dropped"] == {"events_and_spans: request_too_large": 1}
 
 
 def test_recover_leaves_out_what_is_too_large_sends_the_rest_and_says_so_with_its_exit_code(
@@ -166,5 +166,5 @@ def test_a_text_beyond_the_limit_is_said_and_counted_and_the_rest_arrives(
     assert [event.name for event in receiver.events].count("ml.text") == 2
     goodbye = next(event for event in receiver.events if event.name == "ml.writer.end")
     assert {**goodbye.attributes, **(goodbye.body or {})}["otel_ml.dropped"] == {
-        "request_too_large, events and spans": 1
+        "events_and_spans: request_too_large": 1
     }
