@@ -20,6 +20,7 @@ from otel_ml._internal.console import Console, started_line
 from otel_ml._internal.encode import scope_fields
 from otel_ml._internal.events import EVENTS
 from otel_ml._internal.farewell import Farewell, Status
+from otel_ml._internal.file_reader import FileReader
 from otel_ml._internal.give_way import has_rested
 from otel_ml._internal.guard import guard
 from otel_ml._internal.identity import Identity
@@ -53,6 +54,14 @@ PATIENCE_WITH_NOBODY = 5.0
 
 ROUND = 5.0
 """Seconds one round may go on sending what waits; after that other requests are looked at first."""
+
+
+FILES_AT_EXIT = 3.0
+"""Seconds the end of a process waits for artifacts' files to be read; at most this share of its time:"""
+FILES_SHARE = 0.6
+
+UNREAD_S = 0.5
+"""Seconds in which those that are left are said to be where they are."""
 
 
 @dataclass(slots=True)
@@ -112,6 +121,7 @@ class Worker:
         self._values = 0
         self._failing_since: float | None = None
         self._losses = Losses(guard)
+        self._files = FileReader()
         self._recover_at = 0.0
         self._postponed: deque[Request] = deque()
         self._ending: Request | None = None
@@ -202,6 +212,7 @@ class Worker:
         self._collect()
         self._reach()
         if request is not None and request.kind == "flush":
+            self._read_files(request.deadline)
             self.sender.hurry()
             request.is_complete = self._send_all(request.deadline, lambda: request.deadline)
         else:
@@ -223,6 +234,28 @@ class Worker:
         for _ in range(2):  # making the events may have had something to say: that is an event too
             for record in EVENTS.take():
                 self._append_record(record)
+        for artifact in EVENTS.take_files():
+            self._files.read(artifact)
+        self._take_files()
+
+    def _take_files(self, timeout: float = 0.0) -> None:
+        for record in self._files.take(timeout):
+            self._append_record(record)
+
+    def _read_files(self, until: float) -> bool:
+        """Wait for the files that are being read, and keep the spool up to date; return whether all are."""
+        while not self._files.is_idle and time.monotonic() < until:
+            self._take_files(timeout=TICK)
+            self._collect()
+        return self._files.is_idle
+
+    def _end_files(self, deadline: float) -> None:
+        """Have files read for as long as there is time; of the others it is recorded where they are."""
+        now = time.monotonic()
+        if not self._read_files(now + min(FILES_AT_EXIT, FILES_SHARE * (deadline - now))):
+            self._files.give_up()
+            self._read_files(time.monotonic() + UNREAD_S)
+        self._files.close()
 
     def _meanwhile(self) -> bool:
         """Keep the spool up to date while a receiver does not answer; return whether to go on waiting for it."""
@@ -331,12 +364,14 @@ class Worker:
         if self._ending is not None:
             return
         self._ending = request
-        self._patience = self._farewell.patience()
         self._recover_at = 0.0
         self._losses.settle()
+        self._collect()
+        self._end_files(request.deadline)
         self._collect(final=True)
         duration_s = time.monotonic() - self._started
         self._append_record(self._farewell.goodbye(request.status, points=self._points, duration_s=duration_s))
+        self._patience = self._farewell.patience()
 
     def _end(self, request: Request) -> None:
         self._reach()

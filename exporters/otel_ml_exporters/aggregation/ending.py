@@ -41,9 +41,9 @@ class Ending:
             self._run.output.emit(RunStatus, time=self._run.now, status="running")
 
     def due(self) -> float | None:
-        """Return the time at which the run ends if nobody is heard until then."""
+        """Return the time at which the run ends if nobody is heard until then; None while its files are looked for."""
         heard_at = self._run.clock.heard_at
-        if self.state != "running" or heard_at is None:
+        if self.state != "running" or heard_at is None or self._run.output.awaited:
             return None
         settings = self._run.settings
         if self.last_goodbye is None or not self._all_said_goodbye():

@@ -32,7 +32,7 @@ from otel_ml_exporters.aggregation.spans import SpanIntake
 from otel_ml_exporters.aggregation.steps import Steps
 from otel_ml_exporters.aggregation.summaries import Summaries
 from otel_ml_exporters.aggregation.writer_state import WriterState
-from otel_ml_exporters.records import JsonValue
+from otel_ml_exporters.records import Artifact, JsonValue
 
 __all__ = ["Engine"]
 
@@ -146,10 +146,23 @@ class Engine:
         changes = self._snapshot.changes()
         output = self._run.output
         outcome = Outcome(
-            tuple(output.records), changes, tuple(output.notices), tuple(output.too_late), dict(output.files)
+            tuple(output.records),
+            changes,
+            tuple(output.notices),
+            tuple(output.too_late),
+            dict(output.files),
+            tuple(output.named),
         )
         output.clear()
         return outcome
+
+    def found(self, artifact: Artifact) -> None:
+        """Take back an artifact of an earlier `Outcome.named`: with its file, or as the reference that it stays."""
+        self._run.output.found(artifact)
+
+    def expect(self, artifacts: int) -> None:
+        """Know of artifacts that will be `found()`, of which a predecessor's outcomes told: the run ends after them."""
+        self._run.output.awaited += artifacts
 
     @property
     def status(self) -> Status:

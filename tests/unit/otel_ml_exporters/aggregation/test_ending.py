@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from otel_ml_exporters.aggregation.observation import Event
-from otel_ml_exporters.records import Artifact, RunStatus
+from otel_ml_exporters.records import Artifact, RunStatus, Summary
 from tests.strategies import START, Rank, Service, writer
 
 
@@ -54,6 +54,22 @@ def test_a_run_ends_when_nobody_was_heard_for_300_seconds_and_later_data_reopens
 
     assert service.engine.status.state == "running"
     assert [r.status for r in service.records if isinstance(r, RunStatus)] == ["killed", "running"]
+
+
+def test_a_run_ends_after_the_files_that_are_looked_for_also_by_a_successor() -> None:
+    rank = Rank(0)
+    service = four_steps([rank])
+    service.take(rank.event("ml.artifact", b"", 3, name="model", **{"artifact.size": 5 * 2**20}), rank.bye())
+    [named] = service.outcomes[-1].named
+    service.restart()
+    service.engine.expect(1)
+    service.wait(1000)
+    assert service.engine.status.state == "running"
+
+    service.engine.found(named.artifact)
+    service.settle()
+
+    assert [type(record) for record in service.records[-3:] if not isinstance(record, Summary)] == [Artifact, RunStatus]
 
 
 def test_a_file_that_comes_after_the_end_is_followed_by_how_the_run_had_ended() -> None:
