@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
 
-from otel_ml._internal.console import Console, acknowledged_line, finished_line, unwritten_line
+from otel_ml._internal.console import Console, acknowledged_line, finished_line, unwritten_line, waiting_line
 from otel_ml._internal.identity import Identity
 from otel_ml._internal.link import Link, Reached
 from otel_ml._internal.logrecord import LogRecord
@@ -21,11 +22,23 @@ __all__ = ["Farewell", "Status"]
 
 Status = Literal["finished", "failed", "killed"]
 
+USUAL_WAIT = 5.0
+"""Seconds the end of a process takes at most, unless there is a reason to wait longer."""
+
 PATIENCE_AT_EXIT = 2.0
 """Seconds the process waits at its end for a receiver that does not answer, or does not get on (ARCHITECTURE «exit»).
 
 A service that is being started answers soon: it is waited for as long as acknowledgements arrive, to the deadline.
 """
+
+PATIENCE_WITH_DELIVERY = 10.0
+"""The same of delivery, for the last process of a job with which its service ends."""
+
+PATIENCE_WITH_STARTS = 60.0
+"""The same while an exporter starts, which imports its backend's library, or a large file is hashed."""
+
+TOLD_AFTER = 1.0
+"""Seconds of waiting for delivery after which it is said what for."""
 
 
 class Farewell:
@@ -89,7 +102,7 @@ class Farewell:
         if is_last or self._notices.query:
             self._notices.print_of(run)
         if run is not None and is_last:
-            self._console.line(finished_line(run, status))
+            self._console.line(finished_line(run, status, outlived=deadline != math.inf))
         elif run is None or not run.get("left"):
             self._say(unwritten_line, identity, reached, status)  # nobody may be left who could say more
 
@@ -99,18 +112,24 @@ class Farewell:
 
     def _account_at_the_end(self, identity: Identity, deadline: float) -> Mapping[str, Any] | None:
         """Return the account that holds the goodbye and, of the last writer, everything; what there is in time."""
-        least: int | None = None
-        quiet_since = time.monotonic()
+        known: object = None
+        began = quiet_since = time.monotonic()
+        is_told = False
+        is_host = deadline == math.inf and identity.place.hosts > 1 and identity.place.rank == 0
         while True:
             run = self._ask(writer=identity.instance)
             now = time.monotonic()
+            if run is not None and is_host:  # with this one the service ends, which the other hosts still need
+                run = {**run, "last": run.get("left")}
             if run is not None:
-                pending = int(run.get("pending", 0))
-                if run.get("left") and (pending == 0 or not run.get("last")):
+                if run.get("left") and (not run.get("last") or _is_done(run, deadline)):
                     return run
-                if least is None or pending < least:
-                    least, quiet_since = pending, now
-            if now >= deadline or now - quiet_since >= PATIENCE_AT_EXIT:
+                if (progress := _progress(run)) != known:
+                    known, quiet_since = progress, now
+                if not is_told and run.get("last") and deadline - began > USUAL_WAIT and now - began >= TOLD_AFTER:
+                    is_told = True
+                    self._console.line(waiting_line(run))
+            if now >= deadline or now - quiet_since >= _patience(run, deadline - began):
                 return run
             time.sleep(0.05)
 
@@ -144,3 +163,29 @@ class Farewell:
     def _overhead_s(self) -> float:
         """Return seconds recording has cost this process: on the callers' threads, and on this one."""
         return self._recorder.overhead_s + time.thread_time()
+
+
+def _is_done(run: Mapping[str, Any], deadline: float) -> bool:
+    """Whether nothing is pending; where nobody is left to do it later, whether run and exporters have ended, too."""
+    if int(run.get("pending", 0)):
+        return False
+    states = {exporter.get("state") for exporter in (run.get("exporters") or {}).values()}
+    return deadline != math.inf or (run.get("status") != "running" and states <= {"stopped", "failed"})
+
+
+def _progress(run: Mapping[str, Any]) -> object:
+    """Return what changes as long as a service gets on."""
+    exporters: Mapping[str, Mapping[str, Any]] = run.get("exporters") or {}
+    states = [(exporter.get("delivered_seq"), exporter.get("state")) for exporter in exporters.values()]
+    return run.get("left"), run.get("pending", 0), run.get("last_seq"), states
+
+
+def _patience(run: Mapping[str, Any] | None, wait: float) -> float:
+    """Return for how long a service may not get on."""
+    if wait <= USUAL_WAIT or run is None or not run.get("last"):
+        return PATIENCE_AT_EXIT
+    if wait != math.inf:
+        return wait
+    is_starting = any(exporter.get("state") == "starting" for exporter in (run.get("exporters") or {}).values())
+    is_long = is_starting or run.get("files") or run.get("writers_live")
+    return PATIENCE_WITH_STARTS if is_long else PATIENCE_WITH_DELIVERY

@@ -6,6 +6,7 @@ Only this thread touches recorder.collect, spool, sender and link. Others hand i
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -56,9 +57,8 @@ ROUND = 5.0
 """Seconds one round may go on sending what waits; after that other requests are looked at first."""
 
 
-FILES_AT_EXIT = 3.0
-"""Seconds the end of a process waits for artifacts' files to be read; at most this share of its time:"""
-FILES_SHARE = 0.6
+FILES_SHARE, FILES_AT_EXIT = 0.6, 600.0
+"""Share of the time that the end of a process may take, in which artifacts' files are read; seconds at most."""
 
 UNREAD_S = 0.5
 """Seconds in which those that are left are said to be where they are."""
@@ -140,7 +140,7 @@ class Worker:
         request = Request(kind, time.monotonic() + timeout, status)
         self._requests.put(request)
         # An end may take longer than its patience, while acknowledgements arrive; the thread keeps to the deadline.
-        request.done.wait(timeout + 0.5)
+        request.done.wait(None if timeout == math.inf else timeout + 0.5)
         return request.is_complete
 
     def reconfigure(self, config: Config) -> None:

@@ -10,6 +10,7 @@ from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.stepless import WAITING_AXIS
 from otel_ml_exporters.aggregation.steps import Steps
 from otel_ml_exporters.aggregation.summaries import Summaries
+from otel_ml_exporters.aggregation.worlds import ranks_elsewhere
 from otel_ml_exporters.aggregation.writer_state import WriterState
 from otel_ml_exporters.records import RunStatus, Summary
 
@@ -91,7 +92,11 @@ class Ending:
             role = writer.writer.role
             ranks.setdefault(role, set()).add(writer.writer.rank)
             world[role] = max(world.get(role, 1), writer.writer.world_size or 1)
-        return all(len(ranks[role]) >= size for role, size in world.items())
+        everybody = [writer.writer for writer in self._own()]
+        return all(
+            len(ranks[role]) >= size or len(ranks[role] | ranks_elsewhere(everybody, role, size)) >= size
+            for role, size in world.items()
+        )
 
     def _of_newest_attempts(self) -> list[WriterState]:
         """Return the writers of each role's newest attempt; who entered no step is of its first one."""
