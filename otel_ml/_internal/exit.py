@@ -12,25 +12,20 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
-from typing import Any, Literal
+from typing import Any
 
-__all__ = ["ExitHooks", "exit_status"]
+from otel_ml._internal.exit_code import ExitCode, status_in_flight
 
-
-def exit_status() -> Literal["finished", "failed", "killed"]:
-    """Return how the process ends, at exit: an exception that nobody caught is left in `sys.last_value`."""
-    error = getattr(sys, "last_value", None)
-    if isinstance(error, KeyboardInterrupt):
-        return "killed"
-    return "finished" if error is None else "failed"
+__all__ = ["ExitHooks"]
 
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that end a program, and are held back while it says goodbye: a scheduler sends some twice, ms apart."""
 
 _CHAINED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""Signals before whose effect what was recorded is brought to safety: schedulers warn of a preemption by any of them."""
+"""Signals before whose effect what was recorded is brought to safety: schedulers warn of preemptions by any of them."""
 
 _IMPATIENT = 3
 """How many Ctrl-C end even the goodbye."""
@@ -40,7 +35,7 @@ class ExitHooks:
     """Calls back before the process ends.
 
     Args:
-        at_exit: the interpreter is about to leave; called with the status.
+        at_exit: the process is about to leave; called with the status.
         at_preemption: a signal came, and what happens is decided elsewhere: keep everything safe, quickly.
         say: told what a person who presses Ctrl-C in the middle of a goodbye has to know.
     """
@@ -54,6 +49,7 @@ class ExitHooks:
         self._chained: dict[signal.Signals, Any] = {}
         self._is_registered = False
         self._is_leaving = False
+        self._code = ExitCode()
         self._before_goodbye: dict[signal.Signals, Any] = {}
         self._held: list[signal.Signals] = []
 
@@ -63,12 +59,14 @@ class ExitHooks:
             self._is_registered = True
             atexit.register(self._leave)
         self._install_finalizer()
+        self._code.watch()
         if threading.current_thread() is threading.main_thread():
             for number in _CHAINED:
                 self._chain(number)
 
     def uninstall(self) -> None:
-        """Give signals back to who had them, where nobody else came since."""
+        """Give signals and calls back to who had them, where nobody else came since."""
+        self._code.unwatch()
         if threading.current_thread() is not threading.main_thread():
             return
         for number, before in self._chained.items():
@@ -82,8 +80,14 @@ class ExitHooks:
 
         The interpreter may be leaving anyway: then they have none.
         """
-        if threading.current_thread() is not threading.main_thread() or self._before_goodbye:
+        if self._before_goodbye:
             yield
+            return
+        if threading.current_thread() is not threading.main_thread():
+            try:
+                yield
+            finally:
+                self.uninstall()
             return
         for number in _ENDING:
             before = signal.getsignal(number)
@@ -123,7 +127,11 @@ class ExitHooks:
 
     def _leave(self) -> None:
         self._is_leaving = True
-        self._at_exit(exit_status())
+        self._at_exit(self._code.status)
+
+    def _leave_child(self) -> None:
+        self._is_leaving = True
+        self._at_exit(status_in_flight())
 
     def _install_finalizer(self) -> None:
         """Children of `multiprocessing` leave by `os._exit`, after their finalizers only."""
@@ -132,7 +140,7 @@ class ExitHooks:
             return
         from multiprocessing.util import Finalize
 
-        Finalize(None, self._leave, exitpriority=0)
+        Finalize(None, self._leave_child, exitpriority=0)
 
     def _chain(self, number: signal.Signals) -> None:
         before = signal.getsignal(number)
@@ -161,8 +169,8 @@ class ExitHooks:
 def is_caught_elsewhere(number: signal.Signals) -> bool:
     """Whether a handler that Python does not know takes a signal, such as that of `faulthandler.register()`."""
     try:
-        with open("/proc/self/status", encoding="ascii") as status:
-            caught = next(line for line in status if line.startswith("SigCgt:"))
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        caught = next(line for line in lines if line.startswith("SigCgt:"))
         return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
     except (OSError, StopIteration, ValueError):
         return number not in {signal.SIGTERM, signal.SIGINT}

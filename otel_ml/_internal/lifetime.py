@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 __all__ = ["ends_with_job"]
 
@@ -29,6 +30,6 @@ def ends_with_job(environ: Mapping[str, str]) -> bool:
 
 def _is_in_container() -> bool:
     try:
-        return os.stat("/proc/self/ns/pid").st_ino != _FIRST_PID_NAMESPACE
+        return Path("/proc/self/ns/pid").stat().st_ino != _FIRST_PID_NAMESPACE
     except OSError:
         return False

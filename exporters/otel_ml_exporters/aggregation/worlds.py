@@ -1,4 +1,4 @@
-"""Which ranks a launch has: one of several roles (`mpirun a : b`, `srun --multi-prog`) counts its ranks over all roles."""
+"""Which ranks a launch has: one of several roles (`mpirun a : b`, `srun --multi-prog`) counts its ranks over all."""
 
 from __future__ import annotations
 
