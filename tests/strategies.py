@@ -130,6 +130,11 @@ class Rank:
         boot_s = self.clock if self.writer.boot else 0.0
         return [Position(self.writer, axis, step, next(self._seq), round(self.clock * 1e9), boot_s)]
 
+    def waits(self) -> list[Observation]:
+        """Send the heartbeat of a process that is in no step."""
+        boot_s = self.clock if self.writer.boot else 0.0
+        return [Position(self.writer, None, None, next(self._seq), round(self.clock * 1e9), boot_s)]
+
     def bye(self, status: str = "finished") -> list[Observation]:
         """Say goodbye."""
         points = sum(self._points.values())

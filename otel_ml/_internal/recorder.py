@@ -160,13 +160,14 @@ class Recorder:
         # Backwards, too: a clock that was set back an hour must not silence the heartbeat for one.
         if not final and abs(now_ns - self._position_ns) < self._settings.flush_interval_ns:
             return
-        self._position_ns = now_ns
+        is_first, self._position_ns = not self._position_ns, now_ns
         taken = {BOOT_TIME: boot_time()}
-        for axis in list(STEPS.axes.values()):
-            step = axis.inside()
-            if step is not None and step.index is not None:
-                number = self.sequence.next()
-                scopes.append(encoded_gauge(POSITION, axis.name, step.index, step.index, now_ns, number, taken))
+        inside = [(axis.name, step.index) for axis in list(STEPS.axes.values()) if (step := axis.inside()) is not None]
+        places = [(axis, step) for axis, step in inside if step is not None]
+        for axis, step in places:
+            scopes.append(encoded_gauge(POSITION, axis, step, step, now_ns, self.sequence.next(), taken))
+        if not places and not is_first and not final:  # it lives, and waits: for a model to load, for another rank
+            scopes.append(encoded_gauge(POSITION, None, None, 0, now_ns, self.sequence.next(), taken))
 
     def step_boundary(self) -> int:
         """A number that grows at each boundary of `set_step()`, `step()` and `steps()`."""

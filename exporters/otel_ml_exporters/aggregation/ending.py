@@ -43,7 +43,7 @@ class Ending:
 
     def due(self) -> float | None:
         """Return the time at which the run ends if nobody is heard until then; None while its files are looked for."""
-        heard_at = self._run.clock.heard_at
+        heard_at = max((at for at in (self._run.clock.heard_at, self._run.beat_at) if at is not None), default=None)
         if self.state != "running" or heard_at is None or self._run.output.awaited:
             return None
         settings = self._run.settings

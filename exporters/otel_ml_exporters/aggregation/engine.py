@@ -108,6 +108,10 @@ class Engine:
         run = self._run
         if isinstance(observation, _OF_OTHERS) and run.native:
             return  # a scraped GPU does not tell that the job lives
+        if isinstance(observation, Position) and observation.axis is None:
+            run.beat_at = writer.heard_at = run.now  # it lives; for time-outs the clocks stand still all the same
+            writer.since = writer.since or run.now
+            return
         run.outage.hear(run.now, run.clock.heard_at)
         run.clock.hear(writer.number, now, run.live)
         writer.heard_at = run.now
@@ -240,8 +244,8 @@ class Engine:
             self._steps.manifest(writer, manifest)
 
     def _position(self, writer: WriterState, position: Position) -> None:
-        fresh = self._once(writer, position.seq, position.axis)
-        if not fresh or not self._room.axis(writer.writer.role, position.axis, 0):
+        fresh = self._once(writer, position.seq, position.axis or DEFAULT_AXIS)
+        if not fresh or (position.axis is not None and not self._room.axis(writer.writer.role, position.axis, 0)):
             return
         run = self._run
         if position.boot_s:
@@ -250,6 +254,8 @@ class Engine:
             writer.lived(position.time_ns, run.now)
         if writer.replaced_at is not None:
             self._steps.placing.heard_again(writer)
+        if position.axis is None or position.step is None:
+            return
         track = run.lanes.track(writer.writer.role, position.axis)
         if track.axis == DEFAULT_AXIS:
             attempt = run.attempts.newest if writer.attempt is None else writer.attempt

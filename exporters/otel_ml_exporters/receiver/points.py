@@ -109,6 +109,8 @@ def _manifest(writer: Writer, where: Coordinates, seq: int, point: Any) -> Manif
 def _position(writer: Writer, where: Coordinates, seq: int, point: Any) -> Position:
     step = _read_count(point) if where.step is None else where.step
     taken = seconds(attributes(point.attributes).get(wire.BOOT_TIME)) if point.attributes else 0.0
+    if where.step is None and where.axis is None and step == 0:
+        return Position(writer, None, None, seq, point.time_unix_nano, taken)
     return Position(writer, where.axis or wire.DEFAULT_AXIS, step, seq, point.time_unix_nano, taken)
 
 
