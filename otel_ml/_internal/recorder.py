@@ -163,9 +163,9 @@ class Recorder:
         is_first, self._position_ns = not self._position_ns, now_ns
         taken = {BOOT_TIME: boot_time()}
         inside = [(axis.name, step.index) for axis in list(STEPS.axes.values()) if (step := axis.inside()) is not None]
-        places = [(axis, step) for axis, step in inside if step is not None]
-        for axis, step in places:
-            scopes.append(encoded_gauge(POSITION, axis, step, step, now_ns, self.sequence.next(), taken))
+        places = [(name, index) for name, index in inside if index is not None]
+        for name, index in places:
+            scopes.append(encoded_gauge(POSITION, name, index, index, now_ns, self.sequence.next(), taken))
         if not places and not is_first and not final:  # it lives, and waits: for a model to load, for another rank
             scopes.append(encoded_gauge(POSITION, None, None, 0, now_ns, self.sequence.next(), taken))
 
