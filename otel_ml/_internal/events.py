@@ -284,9 +284,10 @@ def log_artifact(
 ) -> None:
     """Record a file or a folder. It is opened at the call and read soon after: it may be removed or replaced at once.
 
-    What must wait a second is to write into the same file, and to remove a folder of more than 128 files. Up to 4 MiB a
-    file travels; of larger ones path, size and SHA-256, and the service links or copies them where it sees them: what
-    becomes of their names matters only where they are on another disk than the run, or the service on another host.
+    What must wait some seconds is to write into the same file, and to remove a folder of more than 128 files. Up to
+    4 MiB a file travels; of larger ones path, size and SHA-256, and the service links or copies them where it sees
+    them: what becomes of their names matters only where they are on another disk than the run, or the service on
+    another host. Metrics do not wait for a file that is being read.
     """
     _log_artifact("log_artifact()", path, name, type, step, axis, aliases)
 
@@ -350,7 +351,7 @@ def _read_or_located(
         return read
     guard.dropped["missing_content"] += 1
     guard.say(
-        "artifact-unread",
+        "missing-content",
         f"{call}: {str(file.path)!r} was not read before the process ended: the run has where it is and its size. "
         "OTEL_ML_EXIT_WAIT gives it more time.",
     )

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from otel_ml._internal.exit_code import ExitCode, status_in_flight
+from otel_ml.explanation import explained
 
 __all__ = ["ExitHooks"]
 
@@ -29,6 +30,12 @@ _CHAINED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal
 
 _IMPATIENT = 3
 """How many Ctrl-C end even the goodbye."""
+
+
+_HELD = (
+    "What was recorded is being delivered. Press Ctrl-C twice more to leave at once: otel-ml recover then delivers the "
+    "rest."
+)
 
 
 class ExitHooks:
@@ -108,10 +115,7 @@ class ExitHooks:
         self._held.append(signal.Signals(number))
         interrupts = self._held.count(signal.SIGINT)
         if number == signal.SIGINT and interrupts == 1:
-            self._say(
-                "What was recorded is being delivered. Press Ctrl-C twice more to leave at once: otel-ml recover then "
-                "delivers the rest."
-            )
+            self._say(explained(_HELD, "held-interrupt"))
         if interrupts >= _IMPATIENT:
             self._give_back()
             raise KeyboardInterrupt

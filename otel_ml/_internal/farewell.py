@@ -37,7 +37,7 @@ PATIENCE_WITH_DELIVERY = 10.0
 PATIENCE_WITH_STARTS = 60.0
 """The same while an exporter starts, which imports its backend's library, or a large file is hashed."""
 
-TOLD_AFTER = 1.0
+TOLD_AFTER = 2.0
 """Seconds of waiting for delivery after which it is said what for."""
 
 
