@@ -32,7 +32,7 @@ A service that is being started answers soon: it is waited for as long as acknow
 """
 
 PATIENCE_WITH_DELIVERY = 10.0
-"""The same of delivery, for the last process of a job with which its service ends."""
+"""The same where the service ends with the job: it is busy with the backends' libraries, and nobody comes after it."""
 
 PATIENCE_WITH_STARTS = 60.0
 """The same while an exporter starts, which imports its backend's library, or a large file is hashed."""
@@ -46,6 +46,7 @@ class Farewell:
 
     Args:
         ask: returns what the service says of this run, given a query such as `?writer=<instance>`, or None.
+        is_last_chance: whether the service ends with this job: who leaves last waits for it.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Farewell:
         console: Console,
         *,
         ask: Callable[..., Mapping[str, Any] | None],
+        is_last_chance: bool,
     ) -> None:
         self._recorder = recorder
         self._sender = sender
@@ -64,6 +66,8 @@ class Farewell:
         self._notices = notices
         self._console = console
         self._ask = ask
+        self._is_last_chance = is_last_chance
+        self._least_patience = PATIENCE_WITH_DELIVERY if is_last_chance else PATIENCE_AT_EXIT
 
     def goodbye(self, status: Status, *, points: int, duration_s: float) -> LogRecord:
         """Return the last record of this writer: how it ended, and what it has counted."""
@@ -88,7 +92,7 @@ class Farewell:
             nonlocal answers, quiet_since
             if self._sender.answers != answers or self._link.is_starting:
                 answers, quiet_since = self._sender.answers, time.monotonic()
-            return quiet_since + PATIENCE_AT_EXIT
+            return quiet_since + self._least_patience
 
         return until
 
@@ -102,7 +106,7 @@ class Farewell:
         if is_last or self._notices.query:
             self._notices.print_of(run)
         if run is not None and is_last:
-            self._console.line(finished_line(run, status, outlived=deadline != math.inf))
+            self._console.line(finished_line(run, status, outlived=not self._is_last_chance))
         elif run is None or not run.get("left"):
             self._say(unwritten_line, identity, reached, status)  # nobody may be left who could say more
 
@@ -115,23 +119,40 @@ class Farewell:
         known: object = None
         began = quiet_since = time.monotonic()
         is_told = False
-        is_host = deadline == math.inf and identity.place.hosts > 1 and identity.place.rank == 0
+        is_host = self._is_last_chance and identity.place.hosts > 1 and identity.place.rank == 0
         while True:
             run = self._ask(writer=identity.instance)
             now = time.monotonic()
             if run is not None and is_host:  # with this one the service ends, which the other hosts still need
                 run = {**run, "last": run.get("left")}
             if run is not None:
-                if run.get("left") and (not run.get("last") or _is_done(run, deadline)):
+                if run.get("left") and (not run.get("last") or self._is_done(run)):
                     return run
                 if (progress := _progress(run)) != known:
                     known, quiet_since = progress, now
                 if not is_told and run.get("last") and deadline - began > USUAL_WAIT and now - began >= TOLD_AFTER:
                     is_told = True
                     self._console.line(waiting_line(run))
-            if now >= deadline or now - quiet_since >= _patience(run, deadline - began):
+            if now >= deadline or now - quiet_since >= self._patience(run, deadline - began):
                 return run
             time.sleep(0.05)
+
+    def _is_done(self, run: Mapping[str, Any]) -> bool:
+        """Whether nothing is pending; where nobody could do it later, whether run and exporters have ended, too."""
+        if int(run.get("pending", 0)):
+            return False
+        states = {exporter.get("state") for exporter in (run.get("exporters") or {}).values()}
+        return not self._is_last_chance or (run.get("status") != "running" and states <= {"stopped", "failed"})
+
+    def _patience(self, run: Mapping[str, Any] | None, wait: float) -> float:
+        """Return for how long a service may not get on."""
+        if wait <= USUAL_WAIT or run is None or not run.get("last"):
+            return self._least_patience
+        if wait != math.inf:
+            return wait
+        is_starting = any(exporter.get("state") == "starting" for exporter in (run.get("exporters") or {}).values())
+        is_long = is_starting or run.get("files") or run.get("writers_live")
+        return PATIENCE_WITH_STARTS if is_long else PATIENCE_WITH_DELIVERY
 
     def say_left_behind(self, identity: Identity) -> None:
         """Say what was not acknowledged, and what becomes of it."""
@@ -140,7 +161,7 @@ class Farewell:
         if identity.place.local_rank == 0:
             brought_by = (
                 "The service that still starts brings them into the run; if it does not: otel-ml recover"
-                if self._link.starts_here
+                if self._link.starts_here and not self._is_last_chance
                 else "The next start of this run sends them, or: otel-ml recover"
             )
             sentence = (
@@ -165,27 +186,8 @@ class Farewell:
         return self._recorder.overhead_s + time.thread_time()
 
 
-def _is_done(run: Mapping[str, Any], deadline: float) -> bool:
-    """Whether nothing is pending; where nobody is left to do it later, whether run and exporters have ended, too."""
-    if int(run.get("pending", 0)):
-        return False
-    states = {exporter.get("state") for exporter in (run.get("exporters") or {}).values()}
-    return deadline != math.inf or (run.get("status") != "running" and states <= {"stopped", "failed"})
-
-
 def _progress(run: Mapping[str, Any]) -> object:
     """Return what changes as long as a service gets on."""
     exporters: Mapping[str, Mapping[str, Any]] = run.get("exporters") or {}
     states = [(exporter.get("delivered_seq"), exporter.get("state")) for exporter in exporters.values()]
     return run.get("left"), run.get("pending", 0), run.get("last_seq"), states
-
-
-def _patience(run: Mapping[str, Any] | None, wait: float) -> float:
-    """Return for how long a service may not get on."""
-    if wait <= USUAL_WAIT or run is None or not run.get("last"):
-        return PATIENCE_AT_EXIT
-    if wait != math.inf:
-        return wait
-    is_starting = any(exporter.get("state") == "starting" for exporter in (run.get("exporters") or {}).values())
-    is_long = is_starting or run.get("files") or run.get("writers_live")
-    return PATIENCE_WITH_STARTS if is_long else PATIENCE_WITH_DELIVERY

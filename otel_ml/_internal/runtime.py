@@ -215,6 +215,7 @@ class Runtime:
             self.make_link(config, identity, guard.say),
             recover=lambda reached, deadline: _recover(folder, reached, deadline),
             extra_spans=self._tracing.take,
+            is_last_chance=self._is_last_chance(config),
         )
 
     def _spans_interval(self, config: Config, identity: Identity) -> float:
@@ -346,10 +347,15 @@ class Runtime:
 
     def _exit_timeout(self) -> float:
         config = self._config
-        if config is not None and config.exit_wait is not None:
+        if config is None:
+            return EXIT_TIMEOUT
+        if config.exit_wait is not None:
             return config.exit_wait
-        is_last_chance = config is not None and not config.is_remote and ends_with_job(os.environ)
-        return math.inf if is_last_chance else EXIT_TIMEOUT
+        return math.inf if self._is_last_chance(config) else EXIT_TIMEOUT
+
+    def _is_last_chance(self, config: Config) -> bool:
+        """Whether the service ends with this job: one that the job has started, unless Ray hosts it."""
+        return not config.is_remote and self.make_link is link_for and ends_with_job(os.environ)
 
     def _say_now(self, sentence: str) -> None:
         Console(is_quiet=self._config is not None and self._config.is_quiet).line(sentence)

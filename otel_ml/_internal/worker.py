@@ -86,6 +86,7 @@ class Worker:
         link: where the transport comes from; asked on a thread of its own (`AsideLink`), one thing at a time.
         recover: sends what dead writers of the job left, and says whether nothing is left; called from time to time
             once a receiver takes ours.
+        is_last_chance: whether the service ends with this job.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Worker:
         *,
         recover: Callable[[Reached, float], bool],
         extra_spans: Callable[[], list[bytes]],
+        is_last_chance: bool,
     ) -> None:
         self.config = config
         self.identity = identity
@@ -113,7 +115,15 @@ class Worker:
         self._console = Console(is_quiet=config.is_quiet)
         self._requests: SimpleQueue[Request] = SimpleQueue()
         self._notices = Notices(self._console, identity)
-        self._farewell = Farewell(recorder, sender, self._link, self._notices, self._console, ask=self._ask)
+        self._farewell = Farewell(
+            recorder,
+            sender,
+            self._link,
+            self._notices,
+            self._console,
+            ask=self._ask,
+            is_last_chance=is_last_chance,
+        )
         self._started = time.monotonic()
         self._last_send = self._started
         self._boundary = 0
