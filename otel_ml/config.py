@@ -50,6 +50,7 @@ class Config:
     traces: str = "timers"
     spans_per_step: int = 100
     spool_max: int = 256 * 2**20
+    exit_wait: int | None = None
     strict: bool = False
     capture: str = "auto"
     parent: str = ""
@@ -131,6 +132,7 @@ class Config:
             traces=value(env.TRACES),
             spans_per_step=value(env.SPANS_PER_STEP),
             spool_max=value(env.SPOOL_MAX),
+            exit_wait=value(env.EXIT_WAIT),
             strict=value(env.STRICT),
             capture=value(env.CAPTURE),
             parent=value(env.PARENT),

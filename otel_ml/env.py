@@ -107,6 +107,11 @@ SPOOL_MAX: Final = Variable(
     "Most bytes a process keeps for an endpoint that does not answer; beyond it the oldest go, and are counted.",
     unit="bytes",
 )  # fmt: skip
+EXIT_WAIT: Final[Variable[int | None]] = Variable(
+    "OTEL_ML_EXIT_WAIT", integer(0), None,
+    "Most time a process waits at its end until what it recorded is delivered.", unit="s",
+    shown_default="5; where the service ends with the job, as long as delivery gets on",
+)  # fmt: skip
 PARENT: Final = Variable(
     "OTEL_ML_PARENT", text, "",
     "Written by `init()` for its child processes, never by people: instance, pid, rank of the parent.",
@@ -114,7 +119,8 @@ PARENT: Final = Variable(
 
 VARIABLES: Final[Sequence[AnyVariable]] = (
     EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME, RANK, WORLD_SIZE, LOCAL_RANK, MODE, EXPORTERS, CONSOLE, DIR,
-    FLUSH_INTERVAL, TIMER_LEVEL, TRACES, SPANS_PER_STEP, TOKEN, TOKEN_FILE, STRICT, CAPTURE, SPOOL_MAX, PARENT,
+    FLUSH_INTERVAL, TIMER_LEVEL, TRACES, SPANS_PER_STEP, TOKEN, TOKEN_FILE, STRICT, CAPTURE, SPOOL_MAX, EXIT_WAIT,
+    PARENT,
 )  # fmt: skip
 """The worker's own variables, in the order of the docs."""
 

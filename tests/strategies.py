@@ -145,6 +145,11 @@ class Rank:
         """What was sent in all."""
         return Totals(self.recorded, self.sent_points, self.sent_values, self.events)
 
+    def waits(self) -> list[Observation]:
+        """Send the heartbeat of a process that is in no step."""
+        boot_s = self.clock if self.writer.boot else 0.0
+        return [Position(self.writer, None, None, next(self._seq), round(self.clock * 1e9), boot_s)]
+
     def bye(self, status: Any = "finished", **counted: Any) -> list[Observation]:
         """Say goodbye; `counted` are further fields of it."""
         time_ns = round(self.clock * 1e9)

@@ -72,11 +72,15 @@ def flush(timeout: float = 2.0) -> bool:
     return RUNTIME.flush(timeout)
 
 
-def shutdown(timeout: float = 5.0) -> bool:
+def shutdown(timeout: float | None = None) -> bool:
     """End the run of this process; return whether all was acknowledged within `timeout` seconds.
 
     What was not is kept on this host, and sent by the next process of the job or by `otel-ml recover`.
     Happens by itself at exit.
+
+    Args:
+        timeout: seconds; None: `OTEL_ML_EXIT_WAIT`, else 5. Where the service ends with the job (a batch job, a
+            container of which this is the main process) the last process waits as long as delivery gets on.
     """
     return RUNTIME.shutdown(timeout)
 

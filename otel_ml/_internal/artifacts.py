@@ -1,8 +1,11 @@
-"""Files of the run: content inline up to 4 MiB, else a reference with size and SHA-256 (CONTRACT §4).
+"""Files of the run: content inline up to 4 MiB, else a reference with its size (CONTRACT §4).
 
-They are opened at the call and read afterwards, by the background thread: what is removed or replaced meanwhile is
-still what was meant. It is how training frameworks treat files: of two checkpoints they keep the better, and a file
-of a temporary folder is gone when the call returns.
+They are opened at the call and read afterwards (`file_reader.py`): what is removed or replaced meanwhile is still what
+was meant. It is how training frameworks treat files: of two checkpoints they keep the better, and a file of a temporary
+folder is gone when the call returns.
+
+A large file is not read here where the service of this host can do that: it gets a name of its own for the service,
+which takes no time whatever its size. Else it is hashed here, so that a service elsewhere knows it when it sees it.
 """
 
 from __future__ import annotations
@@ -10,8 +13,8 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -21,14 +24,25 @@ from weakref import WeakSet
 from otel_ml.exceptions import OtelMLError
 from otel_ml.wire.rendezvous import kept_folder
 
-__all__ = ["MAX_INLINE", "ArtifactFile", "artifact_files", "open_artifact", "read_artifact"]
+__all__ = [
+    "MAX_INLINE",
+    "ArtifactFile",
+    "Version",
+    "artifact_files",
+    "open_artifact",
+    "read_artifact",
+    "unread_artifact",
+]
 
 MAX_INLINE = 4 * 2**20
 MAX_FILES = 10_000
 """A folder with more is a data set, not an artifact: its path is what to keep (`log_params`)."""
 
 MAX_OPEN = 128
-"""Files of this process that wait open for the background thread; 1,024 is what a process may usually have of all."""
+"""Files of this process that wait open to be read; 1,024 is what a process may usually have of all."""
+
+_PIECE = 4 * 2**20
+"""Bytes read at once."""
 
 _OPEN: WeakSet[io.FileIO] = WeakSet()
 
@@ -40,6 +54,19 @@ class ArtifactError(OtelMLError):
 
 
 @dataclass(frozen=True, slots=True)
+class Version:
+    """Which content of a file is meant: that of this size, written last at this time (ns since the epoch)."""
+
+    size: int
+    modified_ns: int
+
+    @staticmethod
+    def of(found: os.stat_result) -> Version:
+        """Return the version that a file has now."""
+        return Version(found.st_size, found.st_mtime_ns)
+
+
+@dataclass(frozen=True, slots=True)
 class ArtifactFile:
     """A file of an artifact.
 
@@ -47,11 +74,13 @@ class ArtifactFile:
         path: where it was at the call.
         path_in: its path inside the artifact.
         opened: the file; None: it is opened when it is read.
+        version: at the call; None: it is what is there when it is read.
     """
 
     path: Path
     path_in: str
     opened: io.FileIO | None = None
+    version: Version | None = None
 
 
 def open_artifact(path: Path) -> Sequence[ArtifactFile]:
@@ -62,7 +91,7 @@ def open_artifact(path: Path) -> Sequence[ArtifactFile]:
     else:
         items = list(islice(path.rglob("*"), max(free, 0) + 1))
         files = _below(path, items) if len(items) <= free else []
-    return [ArtifactFile(file, path_in, _opened(file)) for file, path_in in files[: max(free, 0)]]
+    return [_opened(file, path_in) for file, path_in in files[: max(free, 0)]]
 
 
 def artifact_files(path: Path) -> Iterator[ArtifactFile]:
@@ -87,71 +116,95 @@ def _below(folder: Path, items: Iterator[Path] | Sequence[Path]) -> list[tuple[P
     return [(file, file.relative_to(folder).as_posix()) for file in sorted(items) if file.is_file()]
 
 
-def _opened(file: Path) -> io.FileIO | None:
+def _opened(path: Path, path_in: str) -> ArtifactFile:
     with suppress(OSError):  # it is said where it is read
-        opened = io.FileIO(file)
+        opened = io.FileIO(path)
         _OPEN.add(opened)
-        return opened
-    return None
+        return ArtifactFile(path, path_in, opened, Version.of(os.fstat(opened.fileno())))
+    return ArtifactFile(path, path_in)
 
 
 def read_artifact(
-    file: ArtifactFile, *, artifact_type: str, aliases: Sequence[str], run_folder: Path | None = None
-) -> tuple[bytes, Mapping[str, object]]:
-    """Return (content or nothing, attributes) of a file; it is hashed piece by piece, and closed.
+    file: ArtifactFile, *, run_folder: Path | None = None, go_on: Callable[[], bool] = lambda: True
+) -> tuple[bytes, Mapping[str, object]] | None:
+    """Return (content or nothing, attributes) of a file, and close it; None where there was no time to read it.
 
     Args:
         file: of an artifact.
-        artifact_type: what kind of thing it is.
-        aliases: further names.
         run_folder: where a large file is kept for the service, whatever becomes of its name; None: it is not.
+        go_on: asked after each piece whether there is time for the next one.
 
     Raises:
         OSError: it cannot be read.
     """
+    with file.opened or io.FileIO(file.path) as opened:
+        version = file.version or Version.of(os.fstat(opened.fileno()))
+        if version.size > MAX_INLINE and run_folder is not None:
+            with suppress(OSError):  # then it is as with a service elsewhere: the name has to stay
+                kept = _keep(opened, file.path, kept_folder(run_folder), version, go_on)
+                return None if kept is None else (b"", _attributes(file, version, kept=kept))
+        return _read(opened, file, version, go_on)
+
+
+def unread_artifact(file: ArtifactFile) -> tuple[bytes, Mapping[str, object]]:
+    """Return the attributes of a file that is not read any more: where it is, and its size.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    version = file.version or Version.of(file.path.stat())
+    if file.opened is not None:
+        file.opened.close()
+    return b"", _attributes(file, version)
+
+
+def _read(
+    opened: io.FileIO, file: ArtifactFile, version: Version, go_on: Callable[[], bool]
+) -> tuple[bytes, Mapping[str, object]] | None:
     digest = hashlib.sha256()
     content = bytearray()
     size = 0
-    with file.opened or io.FileIO(file.path) as opened:
-        is_inline = os.fstat(opened.fileno()).st_size <= MAX_INLINE
-        while piece := opened.read(2**20):
-            digest.update(piece)
-            size += len(piece)
-            if is_inline:
-                content += piece
-        if size > MAX_INLINE and run_folder is not None:
-            with suppress(OSError):  # then it is as with a service elsewhere: the name has to stay
-                _keep(opened, file.path, kept_folder(run_folder) / digest.hexdigest())
+    while piece := opened.read(_PIECE):
+        digest.update(piece)
+        size += len(piece)
+        if version.size <= MAX_INLINE:
+            content += piece
+        if not go_on():
+            return None
     if size > MAX_INLINE:  # it grew while it was read
         content.clear()
-    return bytes(content), {
-        "ml.artifact.type": artifact_type,
+    return bytes(content), _attributes(file, Version(size, version.modified_ns), sha256=digest.hexdigest())
+
+
+def _attributes(file: ArtifactFile, version: Version, *, sha256: str = "", kept: str = "") -> Mapping[str, object]:
+    known = {"ml.artifact.sha256": sha256} if sha256 else {}
+    handed_over = {"ml.artifact.kept": kept, "ml.artifact.modified": version.modified_ns} if kept else {}
+    return {
         "ml.artifact.path_in": file.path_in,
         "ml.artifact.uri": file.path.absolute().as_uri(),
-        "ml.artifact.size": size,
-        "ml.artifact.sha256": digest.hexdigest(),
-        "ml.artifact.aliases": list(aliases),
+        "ml.artifact.size": version.size,
+        **known,
+        **handed_over,
     }
 
 
-def _keep(opened: io.FileIO, path: Path, kept: Path) -> None:
-    """Give an open file a name of our own: a link, or a copy where it has no name any more.
+def _keep(opened: io.FileIO, path: Path, folder: Path, version: Version, go_on: Callable[[], bool]) -> str | None:
+    """Give an open file a name of our own, and return that; None where there was no time.
 
-    One on another disk that still has its name is left to the service, which would copy it too.
+    It is a link; of a file of another disk a symbolic one, for the service to copy, or a copy where it has no name any
+    more.
     """
-    if kept.exists():
-        return
-    for folder in (kept.parent.parent, kept.parent):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = kept.with_name(f"{kept.name}.{os.getpid()}")
-    fresh.unlink(missing_ok=True)
+    for made in (folder.parent, folder):
+        made.mkdir(mode=0o700, parents=True, exist_ok=True)
+    name = secrets.token_hex(16)
     try:
-        _link(opened, fresh)
+        _link(opened, folder / name)
     except OSError:
         if _is_still(opened, path):
-            return
-        _copy(opened, fresh)
-    fresh.replace(kept)
+            (folder / name).symlink_to(path.absolute())
+        elif not _copy(opened, folder / name, version, go_on):
+            return None
+    return name
 
 
 def _link(opened: io.FileIO, fresh: Path) -> None:
@@ -171,11 +224,16 @@ def _is_still(opened: io.FileIO, path: Path) -> bool:
         return False
 
 
-def _copy(opened: io.FileIO, fresh: Path) -> None:
-    opened.seek(0)
+def _copy(opened: io.FileIO, fresh: Path, version: Version, go_on: Callable[[], bool]) -> bool:
+    part = fresh.with_suffix(".part")
     try:
-        with io.FileIO(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as copy:
-            shutil.copyfileobj(opened, copy, 2**20)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
+        with open(part, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as copy:
+            while piece := opened.read(_PIECE):
+                copy.write(piece)
+                if not go_on():
+                    return False
+        os.utime(part, ns=(version.modified_ns, version.modified_ns))
+        part.replace(fresh)
+    finally:
+        part.unlink(missing_ok=True)
+    return True

@@ -11,7 +11,7 @@ from typing import Any
 from otel_ml.printable import printable
 from otel_ml.redaction import redacted
 
-__all__ = ["Console", "acknowledged_line", "finished_line", "started_line", "unwritten_line"]
+__all__ = ["Console", "acknowledged_line", "finished_line", "started_line", "unwritten_line", "waiting_line"]
 
 _CLEAR_LINE = "\r\x1b[K"
 """In a terminal a progress bar stands on the current line; it is drawn again at its next update."""
@@ -96,20 +96,58 @@ def unwritten_line(status: str, recorded: int, where: str) -> str:
     Examples:
         >>> unwritten_line("failed", 48210, "./runs/exp/one")
         'failed. Rank 0 recorded 48,210 values, acknowledged, on their way to ./runs/exp/one. Look: otel-ml runs'
+        >>> unwritten_line("finished", 1, "./runs/exp/one")
+        'ended. Rank 0 recorded 1 value, acknowledged, on their way to ./runs/exp/one. Look: otel-ml runs'
     """
-    return f"{status}. Rank 0 recorded {_values(recorded)}, acknowledged, on their way to {where}. Look: otel-ml runs"
+    recorded_there = f"Rank 0 recorded {_values(recorded)}, acknowledged, on their way to {where}"
+    return f"{_pending(status)}. {recorded_there}. Look: otel-ml runs"
+
+
+def _pending(status: str) -> str:
+    """Return how a run stands of which something is pending: what is not delivered is not finished."""
+    return "ended" if status == "finished" else status
+
+
+def waiting_line(run: Mapping[str, Any]) -> str:
+    """Return what the last process of a job says where it waits for delivery.
+
+    Examples:
+        >>> exporters = {"jsonl": {"delivered_seq": 9}, "mlflow": {"delivered_seq": 3, "state": "running"}}
+        >>> waiting_line({"last_seq": 9, "exporters": exporters})
+        'waiting for delivery to mlflow (3 of 9 records): the service ends with this job.'
+        >>> waiting_line({"last_seq": 9, "exporters": {"wandb": {"delivered_seq": 9, "state": "running"}}})
+        'waiting for wandb to close: the service ends with this job.'
+        >>> waiting_line({"files": 2}).split(":")[0]
+        'waiting for 2 files of artifacts to be read'
+    """
+    last = int(run.get("last_seq", 0))
+    exporters: Mapping[str, Mapping[str, Any]] = run.get("exporters") or {}
+    there = {name: int(exporter.get("delivered_seq", 0)) for name, exporter in exporters.items()}
+    behind = [f"{name} ({done:,} of {last:,} records)" for name, done in there.items() if done < last]
+    open_ones = [name for name, exporter in exporters.items() if exporter.get("state") not in {"stopped", "failed"}]
+    files = int(run.get("files", 0))
+    if behind:
+        what = f"delivery to {', '.join(behind)}"
+    elif files:
+        what = f"{files} {'file' if files == 1 else 'files'} of artifacts to be read"
+    elif int(run.get("pending", 0)) or not open_ones:
+        what = "the last steps"
+    else:
+        what = f"{', '.join(open_ones)} to close"
+    return f"waiting for {what}: the service ends with this job."
 
 
 def _values(count: int) -> str:
     return f"{count:,} {'value' if count == 1 else 'values'}"
 
 
-def finished_line(run: Mapping[str, Any], status: str) -> str:
+def finished_line(run: Mapping[str, Any], status: str, *, outlived: bool = True) -> str:
     """Return the line at the end, from the service's account of the run.
 
     Args:
         run: what `GET /otel_ml/runs/<id>` says.
         status: how the last writer ended, for where the service has not decided yet how the run did.
+        outlived: whether the service goes on when this process has left.
 
     Examples:
         >>> run = {"writers": 5, "recorded": 48210, "delivered": 48210, "overhead_s": 0.04, "duration_s": 100.0}
@@ -117,20 +155,27 @@ def finished_line(run: Mapping[str, Any], status: str) -> str:
         'finished. 5 processes, 48,210 … delivered, 0 lost. Recording took 0.04 % of the time. Look: otel-ml open'
         >>> finished_line(run | {"status": "failed", "duration_s": 2.0}, "finished")
         'failed. 5 processes, 48,210 values recorded, 48,210 delivered, 0 lost. Look: otel-ml open'
-        >>> run |= {"last_seq": 9, "exporters": {"jsonl": {"delivered_seq": 9}, "mlflow": {"delivered_seq": 3}}}
-        >>> finished_line(run, "finished").split(". ")[1]
-        '5 processes, 48,210 values recorded, 0 lost, delivered to jsonl, still on their way to mlflow'
+        >>> exporters = {"jsonl": {"delivered_seq": 9}, "mlflow": {"delivered_seq": 3}}
+        >>> run |= {"last_seq": 9, "pending": 6, "exporters": exporters, "duration_s": 0.0}
+        >>> finished_line(run, "finished")
+        'ended. 5 processes, 48,210 values recorded, 0 lost, 3 of 9 records delivered to mlflow. The service delivers \
+the rest. Look: otel-ml runs'
+        >>> finished_line(run, "finished", outlived=False)[-74:]
+        'delivered to mlflow. otel-ml recover delivers the rest. Look: otel-ml runs'
     """
     lost = run.get("lost") or {}
     total = sum(int(count) for count in lost.values())
     why = f" ({', '.join(f'{reason}: {count:,}' for reason, count in lost.items())})" if total else ""
     writers, recorded = int(run.get("writers", 1)), int(run.get("recorded", 0))
     decided = str(run.get("status", "running"))
-    how = _delivery(run, f"{total:,} lost{why}")
-    return (
-        f"{status if decided == 'running' else decided}. {writers} {'process' if writers == 1 else 'processes'}, "
-        f"{_values(recorded)} recorded, {how}. {_share(run, writers)}Look: otel-ml open"
-    )
+    how = status if decided == "running" else decided
+    begin = f"{writers} {'process' if writers == 1 else 'processes'}, {_values(recorded)} recorded"
+    account = f"{total:,} lost{why}"
+    if int(run.get("pending", 0)):
+        rest = "The service delivers the rest" if outlived else "otel-ml recover delivers the rest"
+        return f"{_pending(how)}. {begin}, {account}, {_behind(run)}. {rest}. Look: otel-ml runs"
+    arrived = f"{int(run.get('delivered', 0)):,} delivered"
+    return f"{how}. {begin}, {arrived}, {account}. {_share(run, writers)}Look: otel-ml open"
 
 
 def _share(run: Mapping[str, Any], writers: int) -> str:
@@ -141,12 +186,12 @@ def _share(run: Mapping[str, Any], writers: int) -> str:
     return f"Recording took {100 * float(run.get('overhead_s', 0.0)) / duration_s:.2f} % of the time. "
 
 
-def _delivery(run: Mapping[str, Any], lost: str) -> str:
+def _behind(run: Mapping[str, Any]) -> str:
+    """Return what of a run is not delivered yet, and how much of it is."""
     last = int(run.get("last_seq", 0))
     exporters: Mapping[str, Mapping[str, Any]] = run.get("exporters") or {}
-    behind = [name for name, exporter in exporters.items() if int(exporter.get("delivered_seq", 0)) < last]
-    if not behind:
-        return f"{int(run.get('delivered', 0)):,} delivered, {lost}"
-    there = [name for name in exporters if name not in behind]
-    arrived = f", delivered to {', '.join(there)}" if there else ""
-    return f"{lost}{arrived}, still on their way to {', '.join(behind)}"
+    there = {name: int(exporter.get("delivered_seq", 0)) for name, exporter in exporters.items()}
+    behind = [f"{done:,} of {last:,} records delivered to {name}" for name, done in there.items() if done < last]
+    if files := int(run.get("files", 0)):
+        behind.append(f"{files} {'file' if files == 1 else 'files'} of artifacts not read yet")
+    return ", ".join(behind) or "the last steps not closed yet"

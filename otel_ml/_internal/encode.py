@@ -282,7 +282,13 @@ def _gauge(series: Series, time_ns: int, value: float) -> bytes:
 
 
 def gauge_in_python(
-    name: str, axis: str, step: int, value: int, time_ns: int, seq: int, attributes: Mapping[str, object] | None = None
+    name: str,
+    axis: str | None,
+    step: int | None,
+    value: int,
+    time_ns: int,
+    seq: int,
+    attributes: Mapping[str, object] | None = None,
 ) -> bytes:
     """Encode a ScopeMetrics with one whole number of the protocol itself: a manifest or a position."""
     point = _TIME_INT(0x19, time_ns, 0x31, value) + key_values(7, attributes or {})

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 from otel_ml._internal import artifacts, media
 from otel_ml._internal.arrays import ArrayLike
 from otel_ml._internal.collector import COLLECTOR
+from otel_ml._internal.file_reader import Read
 from otel_ml._internal.guard import guard
 from otel_ml._internal.logrecord import LogRecord
 from otel_ml._internal.recorder import recorder
@@ -60,15 +62,17 @@ class EventQueue:
     def __init__(self) -> None:
         self.run_folder: Path | None = None
         self._queued: deque[tuple[str, Make]] = deque()
+        self._files: deque[tuple[str, Read]] = deque()
 
     def put(self, call: str, make: Make) -> None:
         """Queue an event that `call` asked for; where too many wait and nobody takes any, it is dropped and counted."""
-        while len(self._queued) >= (FEW_QUEUED if COLLECTOR.is_held_up else MAX_QUEUED) and COLLECTOR.wait():
-            pass
-        if len(self._queued) >= MAX_QUEUED:
-            guard.drop("events_queue_full", f"{call}: more than {MAX_QUEUED} events at once; the rest is dropped.")
-            return
-        self._queued.append((call, make))
+        if self._has_room(self._queued, call):
+            self._queued.append((call, make))
+
+    def put_file(self, call: str, read: Read) -> None:
+        """Queue files that `call` asked for; the same."""
+        if self._has_room(self._files, call):
+            self._files.append((call, read))
 
     def take(self, has_room: Callable[[], bool] = lambda: True) -> Iterator[LogRecord]:
         """Yield the records of what was queued, made now; what cannot be made is counted and said.
@@ -85,12 +89,35 @@ class EventQueue:
             except Exception as error:  # noqa: BLE001 (users' arrays, files and objects fail in any way)
                 _refuse(call, error)
 
+    def take_files(self) -> Iterator[Read]:
+        """Yield what reads the files that were queued, and counts and says what it cannot read."""
+        for _ in range(len(self._files)):
+            call, read = self._files.popleft()
+            yield partial(_guarded, call, read)
+
     def forget(self) -> None:
         """Drop what is queued: it is the parent's, after a fork."""
         self._queued = deque()
+        self._files = deque()
+
+    @staticmethod
+    def _has_room(queued: Sized, call: str) -> bool:
+        while len(queued) >= (FEW_QUEUED if COLLECTOR.is_held_up else MAX_QUEUED) and COLLECTOR.wait():
+            pass
+        if len(queued) < MAX_QUEUED:
+            return True
+        guard.drop("events_queue_full", f"{call}: more than {MAX_QUEUED} events at once; the rest is dropped.")
+        return False
 
 
 EVENTS = EventQueue()
+
+
+def _guarded(call: str, read: Read, has_time: Callable[[], bool]) -> Iterator[LogRecord]:
+    try:
+        yield from read(has_time)
+    except Exception as error:  # noqa: BLE001 (users' files fail in any way)
+        _refuse(call, error)
 
 
 def _is_on() -> bool:
@@ -269,9 +296,10 @@ def log_artifact(
 ) -> None:
     """Record a file or a folder. It is opened at the call and read soon after: it may be removed or replaced at once.
 
-    What must wait a second is to write into the same file, and to remove a folder of more than 128 files. Up to 4 MiB a
-    file travels; of larger ones path, size and SHA-256, and the service links or copies them where it sees them: what
-    becomes of their names matters only where they are on another disk than the run, or the service on another host.
+    What must wait some seconds is to write into the same file, and to remove a folder of more than 128 files. Up to
+    4 MiB a file travels; of larger ones path, size and SHA-256, and the service links or copies them where it sees
+    them: what becomes of their names matters only where they are on another disk than the run, or the service on
+    another host. Metrics do not wait for a file that is being read.
     """
     _log_artifact("log_artifact()", path, name, type, step, axis, aliases)
 
@@ -308,13 +336,12 @@ def _log_artifact(
     chosen = _aliases(aliases, call)
     time_ns = time.time_ns()
     opened = artifacts.open_artifact(found)
+    of_each = {"ml.artifact.type": artifact_type, "ml.artifact.aliases": list(chosen)}
 
-    def records() -> Iterator[LogRecord]:
+    def records(has_time: Callable[[], bool]) -> Iterator[LogRecord]:
         for file in opened or artifacts.artifact_files(found):
             try:
-                content, more = artifacts.read_artifact(
-                    file, artifact_type=artifact_type, aliases=chosen, run_folder=EVENTS.run_folder
-                )
+                content, more = _read_or_located(file, call, has_time)
             except OSError as error:  # the other files of a folder are not lost with it
                 guard.dropped["missing_artifact"] += 1
                 why = f"{error.strerror or error}"
@@ -322,9 +349,25 @@ def _log_artifact(
                     "missing-artifact", f"{call}: {str(file.path)!r} is not in the run: it cannot be read ({why})."
                 )
                 continue
-            yield LogRecord(keys.EVENT_ARTIFACT, content, {**attributes, **more}, time_ns)
+            yield LogRecord(keys.EVENT_ARTIFACT, content, {**attributes, **of_each, **more}, time_ns)
 
-    EVENTS.put(call, records)
+    EVENTS.put_file(call, records)
+
+
+def _read_or_located(
+    file: artifacts.ArtifactFile, call: str, has_time: Callable[[], bool]
+) -> tuple[bytes, Mapping[str, object]]:
+    """Return content and attributes of a file; at the end of the process perhaps only where it is."""
+    read = artifacts.read_artifact(file, run_folder=EVENTS.run_folder, go_on=has_time) if has_time() else None
+    if read is not None:
+        return read
+    guard.dropped["missing_content"] += 1
+    guard.say(
+        "missing-content",
+        f"{call}: {str(file.path)!r} was not read before the process ended: the run has where it is and its size. "
+        "OTEL_ML_EXIT_WAIT gives it more time.",
+    )
+    return artifacts.unread_artifact(file)
 
 
 def _found(path: str | PathLike[str], call: str) -> Path | None:

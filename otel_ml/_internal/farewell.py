@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
 
-from otel_ml._internal.console import Console, acknowledged_line, finished_line, unwritten_line
+from otel_ml._internal.console import Console, acknowledged_line, finished_line, unwritten_line, waiting_line
 from otel_ml._internal.identity import Identity
 from otel_ml._internal.link import Link, Reached
 from otel_ml._internal.logrecord import LogRecord
@@ -22,11 +23,23 @@ __all__ = ["Farewell", "Status"]
 
 Status = Literal["finished", "failed", "killed"]
 
+USUAL_WAIT = 5.0
+"""Seconds the end of a process takes at most, unless there is a reason to wait longer."""
+
 PATIENCE_AT_EXIT = 2.0
 """Seconds the process waits at its end for a receiver that does not answer, or does not get on (ARCHITECTURE «exit»).
 
 A service that is being started answers soon: it is waited for as long as acknowledgements arrive, to the deadline.
 """
+
+PATIENCE_WITH_DELIVERY = 10.0
+"""The same where the service ends with the job: it is busy with the backends' libraries, and nobody comes after it."""
+
+PATIENCE_WITH_STARTS = 60.0
+"""The same while an exporter starts, which imports its backend's library, or a large file is hashed."""
+
+TOLD_AFTER = 2.0
+"""Seconds of waiting for delivery after which it is said what for."""
 
 
 class Farewell:
@@ -34,6 +47,7 @@ class Farewell:
 
     Args:
         ask: returns what the service says of this run, given a query such as `?writer=<instance>`, or None.
+        is_last_chance: whether the service ends with this job: who leaves last waits for it.
     """
 
     def __init__(
@@ -45,6 +59,7 @@ class Farewell:
         console: Console,
         *,
         ask: Callable[..., Mapping[str, Any] | None],
+        is_last_chance: bool,
     ) -> None:
         self._recorder = recorder
         self._sender = sender
@@ -52,6 +67,8 @@ class Farewell:
         self._notices = notices
         self._console = console
         self._ask = ask
+        self._is_last_chance = is_last_chance
+        self._least_patience = PATIENCE_WITH_DELIVERY if is_last_chance else PATIENCE_AT_EXIT
 
     def goodbye(self, status: Status, *, duration_s: float) -> LogRecord:
         """Return the last record of this writer: how it ended, and what it has counted."""
@@ -80,7 +97,7 @@ class Farewell:
             nonlocal answers, quiet_since
             if self._sender.answers != answers or self._link.is_starting:
                 answers, quiet_since = self._sender.answers, time.monotonic()
-            return quiet_since + PATIENCE_AT_EXIT
+            return quiet_since + self._least_patience
 
         return until
 
@@ -99,7 +116,7 @@ class Farewell:
         if is_last or self._notices.query:
             self._notices.print_of(run)
         if run is not None and is_last:
-            self._console.line(finished_line(run, status))
+            self._console.line(finished_line(run, status, outlived=not self._is_last_chance))
         elif run is None or not run.get("left"):
             self._say(unwritten_line, identity, reached, status)  # nobody may be left who could say more
 
@@ -109,20 +126,43 @@ class Farewell:
 
     def _account_at_the_end(self, identity: Identity, deadline: float) -> Mapping[str, Any] | None:
         """Return the account that holds the goodbye and, of the last writer, everything; what there is in time."""
-        least: int | None = None
-        quiet_since = time.monotonic()
+        known: object = None
+        began = quiet_since = time.monotonic()
+        is_told = False
+        is_host = self._is_last_chance and identity.place.hosts > 1 and identity.place.rank == 0
         while True:
             run = self._ask(writer=identity.instance)
             now = time.monotonic()
+            if run is not None and is_host:  # with this one the service ends, which the other hosts still need
+                run = {**run, "last": run.get("left")}
             if run is not None:
-                pending = int(run.get("pending", 0))
-                if run.get("left") and (pending == 0 or not run.get("last")):
+                if run.get("left") and (not run.get("last") or self._is_done(run)):
                     return run
-                if least is None or pending < least:
-                    least, quiet_since = pending, now
-            if now >= deadline or now - quiet_since >= PATIENCE_AT_EXIT:
+                if (progress := _progress(run)) != known:
+                    known, quiet_since = progress, now
+                if not is_told and run.get("last") and deadline - began > USUAL_WAIT and now - began >= TOLD_AFTER:
+                    is_told = True
+                    self._console.line(waiting_line(run))
+            if now >= deadline or now - quiet_since >= self._patience(run, deadline - began):
                 return run
             time.sleep(0.05)
+
+    def _is_done(self, run: Mapping[str, Any]) -> bool:
+        """Whether nothing is pending; where nobody could do it later, whether run and exporters have ended, too."""
+        if int(run.get("pending", 0)):
+            return False
+        states = {exporter.get("state") for exporter in (run.get("exporters") or {}).values()}
+        return not self._is_last_chance or (run.get("status") != "running" and states <= {"stopped", "failed"})
+
+    def _patience(self, run: Mapping[str, Any] | None, wait: float) -> float:
+        """Return for how long a service may not get on."""
+        if wait <= USUAL_WAIT or run is None or not run.get("last"):
+            return self._least_patience
+        if wait != math.inf:
+            return wait
+        is_starting = any(exporter.get("state") == "starting" for exporter in (run.get("exporters") or {}).values())
+        is_long = is_starting or run.get("files") or run.get("writers_live")
+        return PATIENCE_WITH_STARTS if is_long else PATIENCE_WITH_DELIVERY
 
     def say_left_behind(self, identity: Identity) -> None:
         """Say what was not acknowledged, and what becomes of it."""
@@ -131,7 +171,7 @@ class Farewell:
         if identity.place.local_rank == 0:
             brought_by = (
                 "The service that still starts brings them into the run; if it does not: otel-ml recover"
-                if self._link.starts_here
+                if self._link.starts_here and not self._is_last_chance
                 else "The next start of this run sends them, or: otel-ml recover"
             )
             sentence = (
@@ -160,3 +200,10 @@ class Farewell:
     def _overhead_s(self) -> float:
         """Return seconds recording has cost this process: on the callers' threads, and on this one."""
         return self._recorder.overhead_s + time.thread_time()
+
+
+def _progress(run: Mapping[str, Any]) -> object:
+    """Return what changes as long as a service gets on."""
+    exporters: Mapping[str, Mapping[str, Any]] = run.get("exporters") or {}
+    states = [(exporter.get("delivered_seq"), exporter.get("state")) for exporter in exporters.values()]
+    return run.get("left"), run.get("pending", 0), run.get("last_seq"), states

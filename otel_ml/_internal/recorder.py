@@ -187,13 +187,14 @@ class Recorder:
         # Backwards, too: a clock that was set back an hour must not silence the heartbeat for one.
         if not final and abs(now_ns - self._position_ns) < self._settings.flush_interval_ns:
             return
-        self._position_ns = now_ns
+        is_first, self._position_ns = not self._position_ns, now_ns
         taken = {BOOT_TIME: boot_time(), **self._totals(now_ns, final=final)}
-        for axis in list(STEPS.axes.values()):
-            step = axis.inside()
-            if step is not None and step.index is not None:
-                number = self.sequence.next()
-                scopes.append(encoded_gauge(POSITION, axis.name, step.index, step.index, now_ns, number, taken))
+        inside = [(axis.name, step.index) for axis in list(STEPS.axes.values()) if (step := axis.inside()) is not None]
+        places = [(name, index) for name, index in inside if index is not None]
+        for name, index in places:
+            scopes.append(encoded_gauge(POSITION, name, index, index, now_ns, self.sequence.next(), taken))
+        if not places and not is_first and not final:  # it lives, and waits: for a model to load, for another rank
+            scopes.append(encoded_gauge(POSITION, None, None, 0, now_ns, self.sequence.next(), taken))
 
     def _totals(self, now_ns: int, *, final: bool) -> Mapping[str, int]:
         """Return what was sent in all, where it is time to say so."""

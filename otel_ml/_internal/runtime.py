@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import threading
@@ -15,11 +16,13 @@ from otel_ml._internal import buffer
 from otel_ml._internal.asked import changes, checked, exporters_unused, new_arguments, of_a_writer, say_problems, shown
 from otel_ml._internal.boot import boot_time
 from otel_ml._internal.capture import Capture
+from otel_ml._internal.console import Console
 from otel_ml._internal.events import EVENTS, log_params
 from otel_ml._internal.exit import ExitHooks
 from otel_ml._internal.guard import Say, guard
 from otel_ml._internal.identity import Identity, identify, new_instance
 from otel_ml._internal.inherit import child_environ, inherited_environ
+from otel_ml._internal.lifetime import ends_with_job
 from otel_ml._internal.link import Link, Reached
 from otel_ml._internal.link_for import folder_here, link_for
 from otel_ml._internal.recorder import RecordSettings, recorder
@@ -65,7 +68,7 @@ class Runtime:
         self._is_asleep = False  # a forked child that has not recorded yet: most DataLoader workers never do
         self._is_ending = False
         self._environment = SetVariables()
-        self._exit = ExitHooks(self._at_exit, self._at_preemption)
+        self._exit = ExitHooks(self._at_exit, self._at_preemption, self._say_now)
         self._tracing = Tracing(self._resource, self._use_tracing)
         self._pid = os.getpid()
         os.register_at_fork(after_in_child=self._after_fork_in_child)
@@ -210,6 +213,7 @@ class Runtime:
             self.make_link(config, identity, guard.say),
             recover=lambda reached, deadline: _recover(folder, reached, deadline),
             extra_spans=self._tracing.take,
+            is_last_chance=self._is_last_chance(config),
         )
 
     def _spans_interval(self, config: Config, identity: Identity) -> float:
@@ -294,10 +298,16 @@ class Runtime:
 
     # --- end -----------------------------------------------------------------------------------------------------
 
-    def shutdown(self, timeout: float, status: Status = "finished") -> bool:
-        """End the run; return whether everything was acknowledged in time. Safe to call again."""
-        with self._lock:
+    def shutdown(self, timeout: float | None = None, status: Status = "finished") -> bool:
+        """End the run; return whether everything was acknowledged in time. Safe to call again.
+
+        Args:
+            timeout: seconds it may take; None: what the settings say, or as long as is usual here.
+            status: how the run of this process ends.
+        """
+        with self._lock, self._exit.goodbye():
             self._is_ending = True
+            timeout = self._exit_timeout() if timeout is None else timeout
             worker, self._worker = self._worker, None
             was_fine = True
             deadline = time.monotonic() + timeout
@@ -311,7 +321,6 @@ class Runtime:
             if worker is not None:
                 recorder.forget()  # a new init() is a new run: from ml.seq 1, and with no step
             self._tracing.deactivate()
-            self._exit.uninstall()
             self._environment.undo()
             self._run = self._config = self._identity = None
             self._arguments = {}
@@ -327,11 +336,27 @@ class Runtime:
         """End `run` with its outermost block, if it is the active one: a block may outlive its run."""
         self._blocks -= self._run is run
         if self._run is run and self._blocks <= 0:
-            self.shutdown(EXIT_TIMEOUT, _status_of(status))
+            self.shutdown(status=_status_of(status))
 
     def _at_exit(self, status: str) -> None:
-        if self._pid == os.getpid() and self._worker is not None:
-            self.shutdown(EXIT_TIMEOUT, _status_of(status))
+        """End the run, or wait until another thread has."""
+        if self._pid == os.getpid() and (self._worker is not None or self._is_ending):
+            self.shutdown(status=_status_of(status))
+
+    def _exit_timeout(self) -> float:
+        config = self._config
+        if config is None:
+            return EXIT_TIMEOUT
+        if config.exit_wait is not None:
+            return config.exit_wait
+        return math.inf if self._is_last_chance(config) else EXIT_TIMEOUT
+
+    def _is_last_chance(self, config: Config) -> bool:
+        """Whether the service ends with this job: one that the job has started, unless Ray hosts it."""
+        return not config.is_remote and self.make_link is link_for and ends_with_job(os.environ)
+
+    def _say_now(self, sentence: str) -> None:
+        Console(is_quiet=self._config is not None and self._config.is_quiet).line(sentence)
 
     def _at_preemption(self) -> None:
         if (worker := self._worker) is not None:
@@ -363,7 +388,8 @@ CAPTURE_TIMEOUT = 1.0
 """Seconds a program that ends at once waits for git."""
 
 EXIT_TIMEOUT = 5.0
-"""Seconds the process waits at its end at most, and only while acknowledgements arrive (CONTRACT §3)."""
+"""Seconds the process waits at its end at most, and only while acknowledgements arrive (CONTRACT §3): where the service
+goes on without it, and nothing else was set."""
 
 
 def _record_settings(config: Config) -> RecordSettings:

@@ -6,6 +6,7 @@ Only this thread touches recorder.collect, spool, sender and link. Others hand i
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -21,6 +22,7 @@ from otel_ml._internal.console import Console, started_line
 from otel_ml._internal.encode import scope_fields
 from otel_ml._internal.events import EVENTS
 from otel_ml._internal.farewell import Farewell, Status
+from otel_ml._internal.file_reader import FileReader
 from otel_ml._internal.give_way import has_rested
 from otel_ml._internal.guard import guard
 from otel_ml._internal.identity import Identity
@@ -60,6 +62,13 @@ ROUND = 5.0
 """Seconds one round may go on sending what waits; after that other requests are looked at first."""
 
 
+FILES_SHARE, FILES_AT_EXIT = 0.6, 600.0
+"""Share of the time that the end of a process may take, in which artifacts' files are read; seconds at most."""
+
+UNREAD_S = 0.5
+"""Seconds in which those that are left are said to be where they are."""
+
+
 @dataclass(slots=True)
 class Request:
     """Something another thread wants: `done` is open when it has happened, or cannot.
@@ -82,6 +91,7 @@ class Worker:
         link: where the transport comes from; asked on a thread of its own (`AsideLink`), one thing at a time.
         recover: sends what dead writers of the job left, and says whether nothing is left; called from time to time
             once a receiver takes ours.
+        is_last_chance: whether the service ends with this job.
     """
 
     def __init__(
@@ -95,6 +105,7 @@ class Worker:
         *,
         recover: Callable[[Reached, float], bool],
         extra_spans: Callable[[], list[bytes]],
+        is_last_chance: bool,
     ) -> None:
         self.config = config
         self.identity = identity
@@ -109,7 +120,15 @@ class Worker:
         self._console = Console(is_quiet=config.is_quiet)
         self._requests: SimpleQueue[Request] = SimpleQueue()
         self._notices = Notices(self._console, identity)
-        self._farewell = Farewell(recorder, sender, self._link, self._notices, self._console, ask=self._ask)
+        self._farewell = Farewell(
+            recorder,
+            sender,
+            self._link,
+            self._notices,
+            self._console,
+            ask=self._ask,
+            is_last_chance=is_last_chance,
+        )
         self._started = time.monotonic()
         self._last_send = self._started
         self._boundary = 0
@@ -118,6 +137,7 @@ class Worker:
         self._refused = 0
         self._failing_since: float | None = None
         self._losses = Losses(guard)
+        self._files = FileReader()
         self._recover_at = 0.0
         self._postponed: deque[Request] = deque()
         self._ending: Request | None = None
@@ -137,7 +157,7 @@ class Worker:
         request = Request(kind, time.monotonic() + timeout, status)
         self._requests.put(request)
         # An end may take longer than its patience, while acknowledgements arrive; the thread keeps to the deadline.
-        request.done.wait(timeout + 0.5)
+        request.done.wait(None if timeout == math.inf else timeout + 0.5)
         return request.is_complete
 
     def reconfigure(self, config: Config) -> None:
@@ -216,6 +236,7 @@ class Worker:
         self._collect()
         self._reach()
         if request is not None and request.kind == "flush":
+            self._read_files(request.deadline)
             self.sender.hurry()
             request.is_complete = self._send_all(request.deadline, lambda: request.deadline)
         else:
@@ -237,6 +258,9 @@ class Worker:
         for _ in range(2):  # making the events may have had something to say: that is an event too
             for record in EVENTS.take(lambda: final or not self._is_held_up()):
                 self._append_event(record)
+        for artifact in EVENTS.take_files():
+            self._files.read(artifact)
+        self._take_files()
 
     def _is_held_up(self) -> bool:
         """Whether the spool fills although a receiver takes what is sent: who is faster than it may wait for it."""
@@ -245,6 +269,25 @@ class Worker:
             self._answers, self._answered_at = self.sender.answers, now
         is_away = now - self._answered_at >= HEARD_S or (not self._answers and self._failing_since is not None)
         return self.spool.is_nearly_full and not is_away
+
+    def _take_files(self, timeout: float = 0.0) -> None:
+        for record in self._files.take(timeout):
+            self._append_event(record)
+
+    def _read_files(self, until: float) -> bool:
+        """Wait for the files that are being read, and keep the spool up to date; return whether all are."""
+        while not self._files.is_idle and time.monotonic() < until:
+            self._take_files(timeout=TICK)
+            self._collect()
+        return self._files.is_idle
+
+    def _end_files(self, deadline: float) -> None:
+        """Have files read for as long as there is time; of the others it is recorded where they are."""
+        now = time.monotonic()
+        if not self._read_files(now + min(FILES_AT_EXIT, FILES_SHARE * (deadline - now))):
+            self._files.give_up()
+            self._read_files(time.monotonic() + UNREAD_S)
+        self._files.close()
 
     def _meanwhile(self) -> bool:
         """Keep the spool up to date while a receiver does not answer; return whether to go on waiting for it."""
@@ -357,9 +400,10 @@ class Worker:
         if self._ending is not None:
             return
         self._ending = request
-        self._patience = self._farewell.patience()
         self._recover_at = 0.0
         self._losses.settle()
+        self._collect()
+        self._end_files(request.deadline)
         self._collect(final=True)
         COLLECTOR.leave()
         self._append_goodbye(request)
@@ -368,6 +412,7 @@ class Worker:
         self._refused = self._refused_by_now()
         duration_s = time.monotonic() - self._started
         self._append_record(self._farewell.goodbye(request.status, duration_s=duration_s))
+        self._patience = self._farewell.patience()
 
     def _refused_by_now(self) -> int:
         return self.sender.refused.total() + self.sender.refused_records.total()

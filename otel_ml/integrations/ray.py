@@ -79,9 +79,9 @@ def instrument_ray(*, service: Literal["actor"] | None = None) -> None:
     its execution; timers on both sides nest in them. Calls of generators carry no trace context: Ray traces none.
 
     An actor that ends by itself, because nobody has its handle any more or by `__ray_terminate__`, says goodbye to the
-    run. One that Ray kills, as it does with those that are left at the driver's end, cannot: what it had recorded
-    200 ms before is delivered (`ray.shutdown()` waits so long), but the run then ends by silence, with the status
-    `killed`.
+    run, as Ray Train's workers do when they are told to leave. One that Ray kills, as it does with those that are left
+    at the driver's end, cannot: what it had recorded 200 ms before is delivered (`ray.shutdown()` waits so long), but
+    the run then ends by silence, with the status `killed`.
 
     Args:
         service: where the job has no service to send to: None starts it beside the driver, for its host and those that
@@ -284,6 +284,9 @@ class _Place:
         context = ray.get_runtime_context()
         actor = context.get_actor_id()
         who = actor or context.get_worker_id()
+        if actor and _ends_training(context.get_task_function_name()):
+            RUNTIME.shutdown(_LEAVE_S)
+            return
         with self._lock:
             if who != self._taken_for:
                 self._taken_for = who
@@ -328,6 +331,17 @@ def _role(function: str | None) -> str | None:
     if name in _OF_RAY_TRAIN:
         return None
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower().strip("_") or _TASKS
+
+
+def _ends_training(function: str) -> bool:
+    """Whether a call of `function` tells a worker of Ray Train to leave; it is killed when the call has returned.
+
+    Examples:
+        >>> _ends_training("RayTrainWorker.shutdown"), _ends_training("Learner.shutdown")
+        (True, False)
+    """
+    owner, _, name = function.rpartition(".")
+    return name == "shutdown" and owner.rpartition(".")[2] in _OF_RAY_TRAIN
 
 
 def _claimed_rank(job: str, role: str, who: str) -> int:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import sqlite3
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.integration.worker_process import environment, run
-from tests.otlp_server import eventually
+from tests.integration.worker_process import environment, run, start
+from tests.otlp_server import OtlpServer, eventually
 
 PROGRAM = """
     import os, time
@@ -73,3 +77,74 @@ def test_a_large_file_of_a_job_whose_service_is_elsewhere_is_kept_nowhere(tmp_pa
     run(PROGRAM.format(folder=str(tmp_path), then=REMOVED), environment(tmp_path, there), tmp_path)
 
     assert not (tmp_path / "runs").exists()
+
+
+HUGE = """
+    import otel_ml, time
+
+    with open("huge.ckpt", "wb") as file:
+        file.truncate(2**40)  # takes an hour to hash, and no room
+    with otel_ml.init("exp", id="one", exporters="jsonl"):
+        for step in range(20):
+            otel_ml.set_step(step)
+            otel_ml.log({{"loss": 1.0}})
+            if step == 10:
+                otel_ml.log_checkpoint("huge.ckpt")
+        {then}
+"""
+
+
+def test_metrics_and_the_goodbye_arrive_while_a_huge_file_is_hashed_and_the_run_has_where_it_is(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    environ = environment(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url})
+    with start(HUGE.format(then="input()"), environ, tmp_path) as process:
+        eventually(lambda: len(server.points("loss")) >= 19, within=20)
+        _, errors = process.communicate("leave", timeout=60)
+
+    assert len(server.points("loss")) == 20
+    [goodbye] = server.events("ml.writer.end")
+    assert goodbye.attributes["ml.status"] == "finished"
+    [artifact] = server.events("ml.artifact")
+    assert artifact.attributes["ml.artifact.size"] == 2**40
+    assert artifact.attributes["ml.artifact.uri"] == (tmp_path / "huge.ckpt").as_uri()
+    assert "ml.artifact.sha256" not in artifact.attributes
+    assert "huge.ckpt' was not read before the process ended" in errors
+
+
+def test_a_huge_file_delays_no_step_of_the_jobs_own_service_and_a_kill_does_not_lose_it(tmp_path: Path) -> None:
+    then = """
+        for step in range(20, 40):
+            otel_ml.set_step(step)
+            otel_ml.log({"loss": 1.0})
+        def loss():
+            try:
+                return otel_ml.read("runs/exp/one").get("loss", ((), ()))[0]
+            except otel_ml.OtelMLError:  # there is nothing yet
+                return ()
+
+        while len(loss()) < 39:
+            time.sleep(0.05)
+        os.kill(os.getpid(), 9)
+    """
+    program = HUGE.replace("import otel_ml", "import os, otel_ml").format(then=then)
+    run(program, environment(tmp_path), tmp_path, code=-9)
+
+    [service] = [json.loads(path.read_text()) for path in tmp_path.glob("run/*/*/service.json")]
+    os.kill(service["pid"], signal.SIGTERM)
+    eventually(lambda: not list(tmp_path.glob("run/*/*/service.json")), within=30)
+    folder = tmp_path / "runs" / "exp" / "one" / "state"
+    [files] = eventually(lambda: facts(folder / "run.db", "files"), within=30)
+    [[kind, record, kept, _]] = json.loads(files)
+    assert (kind, json.loads(record)["uri"]) == ("artifact", (tmp_path / "huge.ckpt").as_uri())
+    assert (folder / "kept" / kept).samefile(tmp_path / "huge.ckpt")
+    assert (folder / "open").exists()  # `otel-ml recover` goes on with it
+
+
+def facts(database: Path, name: str) -> list[str]:
+    """Return a fact of a run whose service has left."""
+    try:
+        with closing(sqlite3.connect(database)) as connection:
+            return [value for (value,) in connection.execute("SELECT value FROM facts WHERE name = ?", (name,))]
+    except sqlite3.OperationalError:  # it holds the file still
+        return []

@@ -206,3 +206,19 @@ def test_a_block_of_a_library_within_a_run_does_not_end_it(server: OtlpServer, t
 
     assert [point.step for point in server.points("x")] == [1]
     assert [event.attributes["ml.status"] for event in server.events("ml.writer.end")] == ["finished"]
+
+
+def test_a_process_that_records_nothing_yet_says_that_it_lives(server: OtlpServer, tmp_path: Path) -> None:
+    environ = environment(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url, "OTEL_ML_FLUSH_INTERVAL": "100"})
+    program = """
+        import otel_ml
+        with otel_ml.init("exp"):
+            input()  # a model is loaded
+            otel_ml.log({"loss": 1.0}, step=1)
+    """
+    with start(program, environ, tmp_path) as process:
+        eventually(lambda: len(server.points("otel_ml.position")) >= 3)
+        process.communicate("loaded", timeout=30)
+
+    assert {(point.step, point.axis, point.value) for point in server.points("otel_ml.position")} == {(None, None, 0)}
+    assert len(server.points("loss")) == 1

@@ -16,7 +16,7 @@ PROGRAM = """
         otel_ml.log({"x": 1.0}, step=0)
 """
 
-ON_THE_WAY = "finished. Rank 0 recorded 1 value, acknowledged, on their way to http"
+ON_THE_WAY = "ended. Rank 0 recorded 1 value, acknowledged, on their way to http"
 
 
 class Account(dict[str, Any]):

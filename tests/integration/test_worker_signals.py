@@ -6,8 +6,11 @@ its records are folded; the programs here send the signal just then.
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,18 +74,18 @@ def test_control_c_while_records_are_folded_delivers_everything(server: OtlpServ
 
 def test_a_users_handler_that_leaves_while_records_are_folded_loses_nothing(server: OtlpServer, tmp_path: Path) -> None:
     assert ended(server, tmp_path, before="signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))") == 3
-    assert statuses(server) == ["finished"]
+    assert statuses(server) == ["failed"]
 
 
-@pytest.mark.parametrize("call", ["otel_ml.flush(5)", "otel_ml.shutdown()"])
+@pytest.mark.parametrize(("call", "status"), [("otel_ml.flush(5)", "failed"), ("otel_ml.shutdown()", "finished")])
 def test_a_handler_of_later_that_calls_otel_ml_while_records_are_folded_loses_nothing(
-    server: OtlpServer, tmp_path: Path, call: str
+    server: OtlpServer, tmp_path: Path, call: str, status: str
 ) -> None:
     """It took our handler's place, and waits itself for what it has interrupted."""
     handler = f"signal.signal(signal.SIGTERM, lambda *_: ({call}, sys.exit(3)))"
 
     assert ended(server, tmp_path, after=handler) == 3
-    assert statuses(server) == ["finished"]
+    assert statuses(server) == [status]
 
 
 RECORDING = """
@@ -151,3 +154,102 @@ def test_a_child_forked_while_another_thread_records_is_not_locked_out(server: O
     assert {point.resource["ml.parent"] for point in children} == {
         point.resource["service.instance.id"] for point in server.points("x0") if "ml.parent" not in point.resource
     }
+
+
+# The goodbye is under way
+
+LEAVING = """
+    import faulthandler, os, signal, sys, time
+    import otel_ml
+    {before}
+    with otel_ml.init("exp", id="one"):
+        otel_ml.log({{"x": 1.0}}, step=0)
+        {then}
+"""
+WAITS = "print(os.getpid(), flush=True); time.sleep(60)"
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"])
+def test_a_signal_that_ends_the_process_comes_after_its_goodbye_however_often_it_is_sent(
+    server: OtlpServer, tmp_path: Path, name: str
+) -> None:
+    server.pause = 0.2
+    environ = environment(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url})
+    with start(LEAVING.format(before="", then=WAITS), environ, tmp_path) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.Signals[name])
+        while process.poll() is None:
+            process.terminate()
+            time.sleep(0.002)
+
+    assert process.returncode in {-signal.Signals[name], -signal.SIGTERM}
+    assert len(server.points("x")) == 1
+    assert statuses(server) == ["killed"]
+
+
+class Interrupting(dict[str, Any]):
+    """The account of a run that is asked for in the middle of a goodbye: each question brings the process a signal."""
+
+    def __init__(self, name: str, *, times: int) -> None:
+        super().__init__()
+        self.number, self.left, self.pid = signal.Signals[name], times, 0
+
+    def get(self, path: str, default: Any = None) -> Any:
+        if self.pid and self.left:
+            self.left -= 1
+            os.kill(self.pid, self.number)
+        return {"pending": self.left, "left": False, "last": False}
+
+
+def interrupted(server: OtlpServer, folder: Path, account: Interrupting, before: str = "") -> tuple[int, str]:
+    """Return exit status and what was said of a program that is interrupted while it says goodbye."""
+    server.headers = {"otel-ml-notices": "0"}
+    server.pages = account
+    environ = environment(folder, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url})
+    with start(
+        LEAVING.format(before=before, then="print(os.getpid(), flush=True); input()"), environ, folder
+    ) as process:
+        assert process.stdout is not None
+        account.pid = int(process.stdout.readline())
+        _, errors = process.communicate("leave", timeout=60)
+    assert account.left == 0
+    return process.returncode, errors
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "code"),
+    [
+        ("SIGTERM", "", -signal.SIGTERM),
+        ("SIGINT", "", -signal.SIGINT),
+        ("SIGTERM", "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))", 3),
+    ],
+)
+def test_a_signal_in_the_middle_of_a_goodbye_has_its_effect_afterwards(
+    server: OtlpServer, tmp_path: Path, name: str, before: str, code: int
+) -> None:
+    returned, said = interrupted(server, tmp_path, Interrupting(name, times=1), before)
+
+    assert "ended. Rank 0 recorded 1 value, acknowledged, on their way" in said
+    assert returned == code
+    assert statuses(server) == ["finished"]
+
+
+def test_who_presses_control_c_in_the_middle_of_a_goodbye_is_told_how_to_leave_at_once(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    code, said = interrupted(server, tmp_path, Interrupting("SIGINT", times=3))
+
+    assert "Press Ctrl-C twice more to leave at once" in said
+    assert "ended." not in said
+    assert code == -signal.SIGINT
+
+
+def test_a_handler_that_python_does_not_know_stays(server: OtlpServer, tmp_path: Path) -> None:
+    then = "os.kill(os.getpid(), signal.SIGUSR1)"
+    program = LEAVING.format(before="faulthandler.register(signal.SIGUSR1)", then=then)
+
+    _, errors = run(program, environment(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url}), tmp_path)
+
+    assert "most recent call first" in errors
+    assert statuses(server) == ["finished"]

@@ -10,7 +10,8 @@ import pytest
 
 from otel_ml.wire.rendezvous import run_folder
 from otel_ml_exporters import Artifact
-from otel_ml_exporters.experiments.artifacts import with_files
+from otel_ml_exporters.aggregation.output import NamedFile
+from otel_ml_exporters.experiments.artifacts import found_file
 from otel_ml_exporters.runs.follow import Follower, UnreadableLineError
 from otel_ml_exporters.testing import RecordingExporter
 from tests.integration.conftest import Bench
@@ -144,11 +145,22 @@ def test_a_file_of_ours_is_not_published_to_whoever_knows_its_name_and_size(tmp_
     secret = tmp_path / "id_ed25519"
     secret.write_bytes(b"private")
 
-    [found] = with_files([named(secret, None)], {}, tmp_path / "run")
+    found = found_file(NamedFile(named(secret, None)), tmp_path / "run")
 
-    assert isinstance(found, Artifact)
     assert found.local is None
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("kept", ["../../id_ed25519", "id_ed25519", "0" * 31, "/etc/passwd"])
+def test_only_what_a_worker_of_this_host_kept_needs_no_checksum(tmp_path: Path, kept: str) -> None:
+    (tmp_path / "run" / "state" / "kept").mkdir(parents=True)
+    secret = tmp_path / "run" / "id_ed25519"
+    secret.write_bytes(b"private")
+    modified_ns = secret.stat().st_mtime_ns
+
+    found = found_file(NamedFile(named(secret, None), kept, modified_ns), tmp_path / "run")
+
+    assert (found.local, found.sha256) == (None, None)
 
 
 def test_of_a_link_the_content_is_kept_not_the_link(tmp_path: Path) -> None:
@@ -157,10 +169,9 @@ def test_of_a_link_the_content_is_kept_not_the_link(tmp_path: Path) -> None:
     latest = tmp_path / "latest.pt"
     latest.symlink_to(content)
 
-    [found] = with_files([named(latest, hashlib.sha256(b"weights").hexdigest())], {}, tmp_path / "run")
+    found = found_file(NamedFile(named(latest, hashlib.sha256(b"weights").hexdigest())), tmp_path / "run")
     content.unlink()
 
-    assert isinstance(found, Artifact)
     assert found.local is not None
     assert not found.local.is_symlink()
     assert found.local.read_bytes() == b"weights"

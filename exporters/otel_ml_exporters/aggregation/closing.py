@@ -9,6 +9,7 @@ from typing import NamedTuple
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
 from otel_ml_exporters.aggregation.progress import Progress
 from otel_ml_exporters.aggregation.settings import EngineSettings
+from otel_ml_exporters.aggregation.worlds import ranks_elsewhere
 from otel_ml_exporters.aggregation.writer_state import WriterState
 from otel_ml_exporters.aggregation.writers import Writers
 
@@ -127,7 +128,11 @@ class Judge:
             return None
         present = [self._writers[number].writer for number in lane.members if not self._has_closed(number, lane)]
         world = max((writer.world_size or 1 for writer in present), default=1)
-        if len({writer.rank for writer in present}) >= world:
+        ranks = {writer.rank for writer in present}
+        if len(ranks) >= world:
+            return None
+        everybody = (writer.writer for writer in self._writers if writer.native)
+        if len(ranks | ranks_elsewhere(everybody, lane.track.role, world)) >= world:
             return None
         return (unit.opened if unit.first_done is None else unit.first_done) + self._settings.world_wait_s
 

@@ -11,6 +11,7 @@ from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.stepless import WAITING_AXIS
 from otel_ml_exporters.aggregation.steps import Steps
 from otel_ml_exporters.aggregation.summaries import Summaries
+from otel_ml_exporters.aggregation.worlds import ranks_elsewhere
 from otel_ml_exporters.aggregation.writer_state import WriterState
 from otel_ml_exporters.records import RunStatus, Summary
 
@@ -42,9 +43,9 @@ class Ending:
             self._run.output.emit(RunStatus, time=self._run.now, status="running")
 
     def due(self) -> float | None:
-        """Return the time at which the run ends if nobody is heard until then."""
-        heard_at = self._run.clock.heard_at
-        if self.state != "running" or heard_at is None:
+        """Return the time at which the run ends if nobody is heard until then; None while its files are looked for."""
+        heard_at = max((at for at in (self._run.clock.heard_at, self._run.beat_at) if at is not None), default=None)
+        if self.state != "running" or heard_at is None or self._run.output.awaited:
             return None
         settings = self._run.settings
         if self.last_goodbye is None or not self._all_said_goodbye():
@@ -93,7 +94,11 @@ class Ending:
             role = writer.writer.role
             ranks.setdefault(role, set()).add(writer.writer.rank)
             world[role] = max(world.get(role, 1), writer.writer.world_size or 1)
-        return all(len(ranks[role]) >= size for role, size in world.items())
+        everybody = [writer.writer for writer in self._own()]
+        return all(
+            len(ranks[role]) >= size or len(ranks[role] | ranks_elsewhere(everybody, role, size)) >= size
+            for role, size in world.items()
+        )
 
     def _of_newest_attempts(self) -> list[WriterState]:
         """Return the writers of each role's newest attempt; who entered no step is of its first one."""

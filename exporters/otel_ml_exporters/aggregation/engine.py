@@ -34,7 +34,7 @@ from otel_ml_exporters.aggregation.spans import SpanIntake
 from otel_ml_exporters.aggregation.steps import Steps
 from otel_ml_exporters.aggregation.summaries import Summaries
 from otel_ml_exporters.aggregation.writer_state import WriterState
-from otel_ml_exporters.records import JsonValue
+from otel_ml_exporters.records import Artifact, JsonValue
 
 __all__ = ["Engine"]
 
@@ -111,6 +111,10 @@ class Engine:
         run = self._run
         if isinstance(observation, _OF_OTHERS) and run.native:
             return  # a scraped GPU does not tell that the job lives
+        if isinstance(observation, Position) and observation.axis is None:
+            run.beat_at = writer.heard_at = run.now  # it lives; for time-outs the clocks stand still all the same
+            writer.since = writer.since or run.now
+            return
         run.outage.hear(run.now, run.clock.heard_at)
         run.clock.hear(writer.number, now, run.live)
         writer.heard_at = run.now
@@ -149,10 +153,23 @@ class Engine:
         changes = self._snapshot.changes()
         output = self._run.output
         outcome = Outcome(
-            tuple(output.records), changes, tuple(output.notices), tuple(output.too_late), dict(output.files)
+            tuple(output.records),
+            changes,
+            tuple(output.notices),
+            tuple(output.too_late),
+            dict(output.files),
+            tuple(output.named),
         )
         output.clear()
         return outcome
+
+    def found(self, artifact: Artifact) -> None:
+        """Take back an artifact of an earlier `Outcome.named`: with its file, or as the reference that it stays."""
+        self._run.output.found(artifact)
+
+    def expect(self, artifacts: int) -> None:
+        """Know of artifacts that will be `found()`, of which a predecessor's outcomes told: the run ends after them."""
+        self._run.output.awaited += artifacts
 
     @property
     def status(self) -> Status:
@@ -233,9 +250,10 @@ class Engine:
 
     def _position(self, writer: WriterState, position: Position) -> None:
         if position.totals is not None:
-            writer.ledger.hear(position.seq, position.totals, (position.axis, position.step))
-        fresh = self._once(writer, position.seq, position.axis)
-        if not fresh or not self._room.axis(writer.writer.role, position.axis, 0):
+            place = None if position.axis is None or position.step is None else (position.axis, position.step)
+            writer.ledger.hear(position.seq, position.totals, place)
+        fresh = self._once(writer, position.seq, position.axis or DEFAULT_AXIS)
+        if not fresh or (position.axis is not None and not self._room.axis(writer.writer.role, position.axis, 0)):
             return
         run = self._run
         if position.boot_s:
@@ -244,6 +262,8 @@ class Engine:
             writer.lived(position.time_ns, run.now)
         if writer.replaced_at is not None:
             self._steps.placing.heard_again(writer)
+        if position.axis is None or position.step is None:
+            return
         track = run.lanes.track(writer.writer.role, position.axis)
         if track.axis == DEFAULT_AXIS:
             attempt = run.attempts.newest if writer.attempt is None else writer.attempt

@@ -10,7 +10,7 @@ from otel_ml.wire import attributes as keys
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.aggregation.naming import item_name
 from otel_ml_exporters.aggregation.observation import Event
-from otel_ml_exporters.aggregation.output import Output
+from otel_ml_exporters.aggregation.output import NamedFile, Output
 from otel_ml_exporters.aggregation.parameters import Parameters
 from otel_ml_exporters.aggregation.summaries import Summaries
 from otel_ml_exporters.records import Artifact, Audio, HistogramValue, Image, JsonValue, Table, Text
@@ -88,8 +88,8 @@ class Items:
         checksum = said.get("ml.artifact.sha256")
         path_in = _relative(str(said.get("ml.artifact.path_in") or said.get(keys.NAME) or "artifact"))
         content = _content(event)
-        seq = self._output.emit(
-            Artifact,
+        artifact = Artifact(
+            seq=0,
             time=event.time_ns / 1e9,
             name=self._name(event),
             type=str(said.get("ml.artifact.type") or "file"),
@@ -101,8 +101,11 @@ class Items:
             step=event.step,
             aliases=() if aliases is None else tuple(str(alias) for alias in _sequence(aliases)),
         )
-        if content is not None:
-            self._output.files[seq] = content
+        if content is None:
+            kept = str(said.get("ml.artifact.kept") or "")
+            self._output.name(NamedFile(artifact, kept, _whole(event, "ml.artifact.modified")))
+        else:
+            self._output.files[self._output.add(artifact)] = content
 
     def _notice(self, event: Event) -> None:
         self._output.repeat(str(event.body))

@@ -117,15 +117,15 @@ class Totals(NamedTuple):
 
 
 class Position(NamedTuple):
-    """`otel_ml.position`: the heartbeat; `step` is the one the writer is inside of, on `axis`.
+    """`otel_ml.position`: the heartbeat; `step` is the one the writer is inside of, on `axis`, None where in none.
 
     `boot_s` is when it was taken, by the clock of the writer's boot; 0 where it does not say. Now and then it brings
     `totals`.
     """
 
     writer: Writer
-    axis: str
-    step: int
+    axis: str | None
+    step: int | None
     seq: int
     time_ns: int
     boot_s: float = 0.0

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from otel_ml_exporters.aggregation.observation import Sent
+from otel_ml_exporters.aggregation.output import NamedFile
 from otel_ml_exporters.records import Record
 
 __all__ = ["Counts", "Holder", "Outcome", "RunFacts", "Status"]
@@ -118,6 +119,7 @@ class Outcome(NamedTuple):
         notices: sentences for a person; each is said once in the life of the run.
         too_late: to be appended to `late.otlp`.
         files: `seq` of an `Artifact` with `local=None` → its content; the service writes the file and fills in `local`.
+        named: artifacts whose files are to be looked for; each is to be handed to `Engine.found()`.
     """
 
     records: tuple[Record, ...]
@@ -125,3 +127,4 @@ class Outcome(NamedTuple):
     notices: tuple[str, ...]
     too_late: tuple[Sent, ...]
     files: Mapping[int, bytes]
+    named: tuple[NamedFile, ...] = ()

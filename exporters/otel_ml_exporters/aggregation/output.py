@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from otel_ml.explanation import explained
 from otel_ml_exporters.aggregation.observation import Sent
-from otel_ml_exporters.records import Record
+from otel_ml_exporters.records import Artifact, Record
 
-__all__ = ["Output"]
+__all__ = ["NamedFile", "Output"]
 
 MAX_SAID = 10_000
 """Sentences remembered; a run that has said more has said enough."""
+
+
+class NamedFile(NamedTuple):
+    """An artifact whose file did not come with it: it is looked for, which may take long, before it is a record.
+
+    Attributes:
+        artifact: as it was announced; its `seq` is given later.
+        kept: the name that the worker gave the file for the service of its host, or "".
+        modified_ns: when the file that is meant was written last, where `kept` says which it is.
+    """
+
+    artifact: Artifact
+    kept: str = ""
+    modified_ns: int = 0
 
 
 class Output:
@@ -20,7 +35,8 @@ class Output:
 
     Attributes:
         seq: of the newest record.
-        records, notices, too_late, files: what is handed over next, see `Outcome`.
+        records, notices, too_late, files, named: what is handed over next, see `Outcome`.
+        awaited: artifacts of `named`, of earlier outcomes too, that have not come back.
         said: every sentence ever said in this run.
         fresh_said: whether `said` changed since it was committed.
     """
@@ -33,6 +49,24 @@ class Output:
         self.fresh_said = False
         self.too_late: list[Sent] = []
         self.files: dict[int, bytes] = {}
+        self.named: list[NamedFile] = []
+        self.awaited = 0
+
+    def name(self, file: NamedFile) -> None:
+        """Have a file looked for; its artifact comes back by `found()`."""
+        self.named.append(file)
+        self.awaited += 1
+
+    def found(self, artifact: Artifact) -> None:
+        """Append an artifact that was looked for."""
+        self.awaited -= 1
+        self.add(artifact)
+
+    def add(self, artifact: Artifact) -> int:
+        """Append an artifact with the next `seq`, and return that."""
+        self.seq += 1
+        self.records.append(replace(artifact, seq=self.seq))
+        return self.seq
 
     def emit(self, kind: Callable[..., Record], **fields: Any) -> int:
         """Append a record with the next `seq`, and return that."""
@@ -53,4 +87,4 @@ class Output:
 
     def clear(self) -> None:
         """Forget what was taken."""
-        self.records, self.notices, self.too_late, self.files = [], [], [], {}
+        self.records, self.notices, self.too_late, self.files, self.named = [], [], [], {}, []

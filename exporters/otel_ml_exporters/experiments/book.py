@@ -210,7 +210,7 @@ def _leave(run: ExperimentRun) -> None:
     with suppress(OSError):
         for file in kept.iterdir():
             # What has no other name could not be linked, on a full disk; with a dot it was never finished.
-            if file.stat().st_nlink > 1 or file.suffix:
+            if file.lstat().st_nlink > 1 or file.is_symlink() or file.suffix:
                 file.unlink()
         kept.rmdir()
 

@@ -20,7 +20,8 @@ from otel_ml_exporters.aggregation.outcome import Outcome, Status
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.delivery.pipeline import Pipeline, PipelineStatus
 from otel_ml_exporters.delivery.retry import RetryPolicy
-from otel_ml_exporters.experiments.artifacts import with_files
+from otel_ml_exporters.experiments.artifact_files import ArtifactFiles
+from otel_ml_exporters.experiments.artifacts import with_content
 from otel_ml_exporters.experiments.late import as_request
 from otel_ml_exporters.experiments.late_file import LateFile
 from otel_ml_exporters.experiments.name_wait import UNNAMED, may_be_named
@@ -40,6 +41,12 @@ _log = logging.getLogger(__name__)
 
 _LATE = "late.otlp"
 """The fact that tells how many bytes of the file belong to what is committed."""
+
+_FILES = "files"
+"""The fact that tells which artifacts' files are still looked for."""
+
+_FILES_S = 0.05
+"""How often it is looked whether one was found."""
 
 _FINISH_S = 60.0
 """Seconds exporters get to close when a run has ended; W&B uploads then."""
@@ -101,9 +108,11 @@ class ExperimentRun:
         try:
             self._engine = self._restored()
             self._late = self._late_file()
+            self.files = ArtifactFiles(folder, self.outbox.facts.get(_FILES, ""))
         except BaseException:
             self.outbox.close()
             raise
+        self._engine.expect(self.files.waiting)
         consumed = self.outbox.consumed
         self._consumed = consumed[1] if consumed is not None and consumed[0] == journal else 0
         self.is_touched = False
@@ -112,7 +121,7 @@ class ExperimentRun:
         self.trouble = Trouble(f"Run {experiment}")
         self._rejected_kinds: set[tuple[str, str]] = set()
         self.rejected = int(self.outbox.facts.get("rejected", "0"))
-        self._unwritten: tuple[Outcome, list[str]] | None = None
+        self._unwritten: tuple[Outcome, list[str], str] | None = None
         self._unstored: Commit | None = None
         self._said: deque[str] = deque()
         self.pipelines: dict[str, Pipeline] = {}
@@ -187,6 +196,9 @@ class ExperimentRun:
     def advance(self, now: float) -> None:
         """Close what is due."""
         self._now = now
+        for artifact in self.files.take():
+            self._engine.found(artifact)
+            self.is_touched = True
         deadline = self._engine.next_deadline()
         if self.is_touched or (deadline is not None and deadline <= now):
             self._engine.advance(now)
@@ -194,7 +206,11 @@ class ExperimentRun:
 
     def next_deadline(self) -> float | None:
         """Return when `advance` must be called though nothing arrives."""
-        return self._engine.next_deadline()
+        due = self._engine.next_deadline()
+        if not self.files.waiting:
+            return due
+        look = self._now + _FILES_S
+        return look if due is None else min(look, due)
 
     def commit(self) -> None:
         """Make durable what was decided, and let the exporters have it.
@@ -275,6 +291,7 @@ class ExperimentRun:
 
     def close(self) -> None:
         """Wait for the exporters' deadline, keep their positions, and close the files."""
+        self.files.close()
         for pipeline in self.pipelines.values():
             pipeline.join()
         self.outbox.close()
@@ -301,11 +318,15 @@ class ExperimentRun:
     def _next_commit(self) -> Commit:
         if self._unwritten is None:
             said = [self._said.popleft() for _ in range(len(self._said))]
-            self._unwritten = self._engine.take(), said
-        outcome, said = self._unwritten  # kept until its files are written: the engine hands out everything once
-        records = with_files(outcome.records, outcome.files, self.folder)
+            outcome = self._engine.take()
+            self.files.look_for(outcome.named)
+            self._unwritten = outcome, said, self.files.stored
+        outcome, said, files = self._unwritten  # kept until they are written: the engine hands out everything once
+        records = with_content(outcome.records, outcome.files, self.folder)
         self._has_steps |= any(isinstance(record, StepRecord) and record.axis != TIME_AXIS for record in records)
         facts = self._keep_late(outcome)
+        if files != self.outbox.facts.get(_FILES, "[]"):
+            facts[_FILES] = files
         self._unwritten = None
         return Commit(
             records=records,

@@ -110,9 +110,10 @@ def _manifest(writer: Writer, where: Coordinates, seq: int, point: Any) -> Manif
 def _position(writer: Writer, where: Coordinates, seq: int, point: Any) -> Position:
     step = _read_count(point) if where.step is None else where.step
     said = attributes(point.attributes)
-    taken = seconds(said.get(wire.BOOT_TIME))
-    axis = where.axis or wire.DEFAULT_AXIS
-    return Position(writer, axis, step, seq, point.time_unix_nano, taken, totals_of(said))
+    taken, totals = seconds(said.get(wire.BOOT_TIME)), totals_of(said)
+    if where.step is None and where.axis is None and step == 0:
+        return Position(writer, None, None, seq, point.time_unix_nano, taken, totals)
+    return Position(writer, where.axis or wire.DEFAULT_AXIS, step, seq, point.time_unix_nano, taken, totals)
 
 
 def _read_count(point: Any) -> int:

@@ -86,8 +86,8 @@ def _manifest(writer: Writer, head: Head, value: int, _time_ns: int, _boot_s: fl
     return Manifest(writer, head.axis, head.step, value, head.seq)
 
 
-def _position(writer: Writer, head: Head, _value: int, time_ns: int, boot_s: float) -> Position | None:
-    if head.axis is None or head.step is None:  # its value is the step: on which axis, the decoder finds
+def _position(writer: Writer, head: Head, value: int, time_ns: int, boot_s: float) -> Position | None:
+    if head.step is None and value:  # its value is the step: on which axis, the decoder finds
         return None
     return Position(writer, head.axis, head.step, head.seq, time_ns, boot_s)
 

@@ -141,6 +141,35 @@ def test_the_first_step_waits_three_seconds_for_the_world() -> None:
     assert service.rows() == {0: {"x": 3.0}}
 
 
+def launch_of_two_roles() -> list[Rank]:
+    """`mpirun -n 2 trainer : -n 2 generator`: ranks are counted over both."""
+    return [Rank(rank, role="trainer" if rank < 2 else "generator", world_size=4) for rank in range(4)]
+
+
+def test_a_rank_that_is_seen_in_one_role_is_not_awaited_in_another() -> None:
+    service, ranks = Service(), launch_of_two_roles()
+
+    service.take(*[rank.step(0, {"x": float(rank.writer.rank)}) for rank in ranks])
+
+    assert service.rows() == {0: {"x": 0.5}}
+    assert service.rows(role="generator") == {0: {"generator/x": 2.5}}
+    service.take(*[rank.bye() for rank in ranks])
+    assert service.engine.status.state == "finished"
+
+
+def test_a_rank_of_a_launch_of_its_own_is_awaited_though_the_other_launch_has_one_of_that_number() -> None:
+    service = Service()
+    trainers = [Rank(rank, world_size=2) for rank in range(2)]
+    generators = [Rank(rank, role="generator", world_size=2, instance=f"g-{rank}") for rank in range(2)]
+    service.take(*[generator.step(0, {"y": 1.0}) for generator in generators])
+
+    service.take(trainers[0].step(0, {"x": 1.0}))
+    assert service.rows() == {}
+    service.take(trainers[1].step(0, {"x": 3.0}))
+
+    assert service.rows() == {0: {"x": 2.0}}
+
+
 @pytest.mark.parametrize("world", [2, 4])
 def test_the_first_step_after_everybody_said_goodbye_waits_for_the_world(world: int) -> None:
     service, before = Service(), [Rank(rank, world_size=2) for rank in range(2)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from otel_ml_exporters.aggregation.observation import Event
-from otel_ml_exporters.records import Artifact, RunStatus
+from otel_ml_exporters.records import Artifact, RunStatus, Summary
 from tests.strategies import START, Rank, Service, writer
 
 
@@ -54,6 +54,65 @@ def test_a_run_ends_when_nobody_was_heard_for_300_seconds_and_later_data_reopens
 
     assert service.engine.status.state == "running"
     assert [r.status for r in service.records if isinstance(r, RunStatus)] == ["killed", "running"]
+
+
+def test_a_process_that_waits_and_sends_its_heartbeat_is_alive() -> None:
+    rank = Rank(0)
+    service = Service()
+    for _ in range(400):  # it loads a model
+        service.now += 1
+        service.take(rank.waits())
+        assert service.engine.status.writers_live == 1
+    service.take(rank.step(0, {"x": 1.0}))
+    for _ in range(400):  # it evaluates
+        service.now += 1
+        service.take(rank.waits())
+    assert service.engine.status.state == "running"
+
+    service.wait(301)
+
+    assert service.engine.status.state == "killed"
+
+
+def test_who_dies_while_it_waits_before_its_first_step_is_killed() -> None:
+    service, rank = Service(), Rank(0)
+
+    service.take(rank.waits())
+    service.wait(301)
+
+    assert service.engine.status.state == "killed"
+
+
+def test_for_time_outs_the_clocks_stand_still_while_everybody_waits() -> None:
+    service, ranks = Service(), [Rank(rank, world_size=2) for rank in range(2)]
+    for step in range(4):
+        service.take(*[rank.step(step, {"x": 1.0}) for rank in ranks])
+        service.wait(1, *ranks)
+    service.take(ranks[0].step(4, {"x": 1.0}))
+
+    for _ in range(200):
+        service.now += 1
+        service.take(*[rank.waits() for rank in ranks])
+
+    assert 4 not in service.rows()
+    service.take(ranks[1].step(4, {"x": 3.0}))
+    assert service.rows()[4] == {"x": 2.0}
+
+
+def test_a_run_ends_after_the_files_that_are_looked_for_also_by_a_successor() -> None:
+    rank = Rank(0)
+    service = four_steps([rank])
+    service.take(rank.event("ml.artifact", b"", 3, name="model", **{"artifact.size": 5 * 2**20}), rank.bye())
+    [named] = service.outcomes[-1].named
+    service.restart()
+    service.engine.expect(1)
+    service.wait(1000)
+    assert service.engine.status.state == "running"
+
+    service.engine.found(named.artifact)
+    service.settle()
+
+    assert [type(record) for record in service.records[-3:] if not isinstance(record, Summary)] == [Artifact, RunStatus]
 
 
 def test_a_file_that_comes_after_the_end_is_followed_by_how_the_run_had_ended() -> None:

@@ -95,16 +95,21 @@ def test_an_inline_artifact_hands_its_content_over() -> None:
     assert service.outcomes[-1].files == {artifact.seq: b"weights"}
 
 
-def test_an_empty_file_is_a_file_and_a_large_one_a_reference() -> None:
+def test_an_empty_file_is_a_file_and_a_large_one_is_a_record_once_it_was_looked_for() -> None:
     service, rank = Service(), Rank(0)
 
     for size in (0, 5 * 2**20):
         service.take(rank.event("ml.artifact", b"", 3, name="model", **{"artifact.size": size}))
+    [empty] = service.records
+    [named] = [file for outcome in service.outcomes for file in outcome.named]
+    service.engine.found(named.artifact)
+    service.settle()
 
-    empty, large = service.records
+    large = service.records[-1]
     assert isinstance(empty, Artifact)
     assert isinstance(large, Artifact)
     assert (empty.size, large.size) == (0, 5 * 2**20)
+    assert (empty.seq, large.seq) == (1, 2)
     files = {seq: content for outcome in service.outcomes for seq, content in outcome.files.items()}
     assert files == {empty.seq: b""}
 

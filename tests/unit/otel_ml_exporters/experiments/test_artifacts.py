@@ -3,11 +3,14 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from otel_ml_exporters.experiments.artifacts import with_files
+from otel_ml.wire.rendezvous import kept_folder
+from otel_ml_exporters.aggregation.output import NamedFile
+from otel_ml_exporters.experiments.artifacts import found_file
 from otel_ml_exporters.records import Artifact
 
 CONTENT = b"weights" * 1000
@@ -27,9 +30,7 @@ def artifact(path: Path, *, seq: int = 1, name: str = "model", path_in: str = "m
 
 
 def kept(record: Artifact, folder: Path) -> Path | None:
-    [found] = with_files([record], {}, folder)
-    assert isinstance(found, Artifact)
-    return found.local
+    return found_file(NamedFile(record), folder).local
 
 
 @pytest.mark.parametrize("scheme", ["path", "uri"])
@@ -112,3 +113,14 @@ def test_what_a_killed_service_left_beside_a_file_is_removed(tmp_path: Path, che
 
     assert local is not None
     assert [path.name for path in local.parent.iterdir()] == ["model.pt"]
+
+
+def test_a_file_that_was_kept_for_us_and_written_to_since_is_a_reference(tmp_path: Path) -> None:
+    kept_file = kept_folder(tmp_path / "run") / ("a" * 32)
+    kept_file.parent.mkdir(parents=True)
+    kept_file.write_bytes(CONTENT)
+    named = replace(artifact(kept_file), sha256=None)
+
+    found = found_file(NamedFile(named, kept_file.name, kept_file.stat().st_mtime_ns - 1), tmp_path / "run")
+
+    assert (found.local, found.sha256) == (None, None)

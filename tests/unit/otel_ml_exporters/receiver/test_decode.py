@@ -10,7 +10,9 @@ from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import ScopeMetrics
 
+from otel_ml._internal.encode import encoded_gauge
 from otel_ml_exporters.aggregation.observation import (
     Event,
     ForeignPoint,
@@ -112,6 +114,21 @@ def test_a_heartbeat_says_when_it_was_taken_by_the_clock_of_its_boot() -> None:
 
     assert isinstance(position, Position)
     assert (position.boot_s, position.writer.boot, position.writer.born) == (61.25, "b", 60.5)
+
+
+@pytest.mark.parametrize("value", [0, 3])
+def test_a_position_in_no_step_is_the_heartbeat_of_a_process_that_waits(value: int) -> None:
+    request = FakeWriter().step(4, {})
+    body = encoded_gauge("otel_ml.position", None, None, value, 7, 3, {"ml.boot.time": 61.25})
+    del request.resource_metrics[0].scope_metrics[:]
+    request.resource_metrics[0].scope_metrics.append(ScopeMetrics.FromString(body))
+    decoder = Decoder()
+
+    for _ in range(2):  # the second time its form is known
+        [found] = decoder.protobuf("metrics", request.SerializeToString()).observations["run-1"]
+        assert isinstance(found, Position)
+        assert (found.seq, found.time_ns, found.boot_s) == (3, 7, 61.25)
+        assert (found.axis, found.step) == ((None, None) if value == 0 else ("step", value))
 
 
 @pytest.mark.parametrize("said", ["soon", -1.0, float("nan"), float("inf")])

@@ -1,0 +1,119 @@
+"""The code with which the main thread leaves: Python has forgotten it by the time of `atexit`.
+
+An exception that nobody caught is left in `sys.last_value`, but not `SystemExit`. What is left of that is where the
+outermost frame stopped: at its end, or where the exception passed. The code itself is noted when it is given, by
+`sys.exit()`, `exit()` and `quit()`, which are given back when the run ends.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dis
+import functools
+import linecache
+import sys
+import threading
+from types import FrameType
+from typing import Any, Literal
+
+__all__ = ["ExitCode", "status_in_flight"]
+
+ExitStatus = Literal["finished", "failed", "killed"]
+
+_UNKNOWN = object()
+
+
+class ExitCode:
+    """Tells how the main thread left."""
+
+    def __init__(self) -> None:
+        self._frame: FrameType | None = None
+        self._given: object = _UNKNOWN
+        self._wrapped: list[tuple[Any, str, Any, Any]] = []
+
+    def watch(self) -> None:
+        """Note codes from now on; safe to call again."""
+        self._frame = _outermost_frame()
+        if self._wrapped:
+            return
+        self._wrap(sys, "exit", 0)
+        quitter = type(getattr(builtins, "exit", None))
+        if quitter.__module__ == "_sitebuiltins":
+            self._wrap(quitter, "__call__", 1)
+
+    def unwatch(self) -> None:
+        """Give back what was wrapped, where nobody else wrapped it since."""
+        for owner, name, wrapper, original in self._wrapped:
+            if getattr(owner, name) is wrapper:
+                setattr(owner, name, original)
+        self._wrapped.clear()
+        self._frame, self._given = None, _UNKNOWN
+
+    @property
+    def status(self) -> ExitStatus:
+        """How the interpreter leaves, at `atexit`."""
+        error = getattr(sys, "last_value", None)
+        if error is not None:
+            return "killed" if isinstance(error, KeyboardInterrupt) else "failed"
+        if self._frame is None or not _was_left_by_exception(self._frame):
+            return "finished"
+        code = _code_of_raise(self._frame) if self._given is _UNKNOWN else self._given
+        return _status_of(code)
+
+    def _wrap(self, owner: Any, name: str, position: int) -> None:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def noting(*arguments: Any, **named: Any) -> Any:
+            if threading.current_thread() is threading.main_thread():
+                self._given = [*arguments, *named.values(), *[None] * 2][position]
+            return original(*arguments, **named)
+
+        setattr(owner, name, noting)
+        self._wrapped.append((owner, name, noting, original))
+
+
+def status_in_flight() -> ExitStatus:
+    """Return how a process leaves that runs its finalizers while an exception is on its way, if one is."""
+    error = sys.exc_info()[1]
+    if error is None:
+        return "finished"
+    if isinstance(error, SystemExit):
+        return _status_of(error.code)
+    return "killed" if isinstance(error, KeyboardInterrupt) else "failed"
+
+
+def _status_of(code: object) -> ExitStatus:
+    return "finished" if code is None or code == 0 else "failed"
+
+
+def _outermost_frame() -> FrameType | None:
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001 (documented)
+    while frame is not None and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def _was_left_by_exception(frame: FrameType) -> bool:
+    if frame.f_lasti < 0:
+        return False
+    return not dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN")
+
+
+def _code_of_raise(frame: FrameType) -> object:
+    """Return the code of a `raise SystemExit` that no call told of.
+
+    Of one outside of functions the source tells it. A computed one, as in `raise SystemExit(main())`, is taken for the
+    usual one, 0; one from within a function, which stopped there, for an error.
+    """
+    source = "".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError):
+        return _UNKNOWN
+    for node in nodes:
+        if isinstance(node, ast.Raise) and node.lineno <= frame.f_lineno <= (node.end_lineno or node.lineno):
+            given = node.exc.args[:1] if isinstance(node.exc, ast.Call) else []
+            return given[0].value if given and isinstance(given[0], ast.Constant) else None
+    return _UNKNOWN

@@ -1,0 +1,81 @@
+"""Where the service ends with the job, the last process waits for delivery: the main process of a container."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import mlflow
+
+import otel_ml
+from tests.integration.worker_process import environment
+
+CONTAINER = ["unshare", "--user", "--map-root-user", "--pid", "--mount-proc", "--fork"]
+"""When the first process of a PID namespace ends, the kernel ends all others."""
+
+PROGRAM = """
+    import otel_ml, os
+
+    assert os.getpid() == 1
+    with otel_ml.init("exp", id="one", exporters="jsonl,mlflow"):
+        for step in otel_ml.steps(range(20)):
+            otel_ml.log({"loss": float(step)})
+    {then}
+"""
+
+
+def in_container(folder: Path, program: str, **variables: str) -> str:
+    source = folder / "program.py"
+    source.write_text(textwrap.dedent(program))
+    environ = environment(folder, variables)
+    command = [*CONTAINER, sys.executable, str(source)]
+    done = subprocess.run(command, env=environ, cwd=folder, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def mlflow_run(folder: Path) -> Any:
+    client = mlflow.MlflowClient(f"sqlite:///{folder}/runs/mlflow.db")
+    experiment = client.get_experiment_by_name("exp")
+    assert experiment is not None
+    [run] = client.search_runs([experiment.experiment_id])
+    return client, run
+
+
+def test_the_main_process_of_a_container_leaves_when_every_backend_has_everything(tmp_path: Path) -> None:
+    said = in_container(tmp_path, PROGRAM.replace("{then}", ""))
+
+    assert otel_ml.read(tmp_path / "runs" / "exp" / "one")["loss"][0] == list(range(20))
+    client, run = mlflow_run(tmp_path)
+    assert run.info.status == "FINISHED"
+    assert len(client.get_metric_history(run.info.run_id, "loss")) == 20
+    assert "waiting for" in said
+    assert "finished. 1 process, 60 values recorded, 60 delivered, 0 lost." in said
+
+
+def test_who_may_not_wait_says_what_is_pending_and_does_not_call_it_finished(tmp_path: Path) -> None:
+    said = in_container(tmp_path, PROGRAM.replace("{then}", ""), OTEL_ML_EXIT_WAIT="1")
+
+    assert "finished." not in said
+    assert "not closed" in said or "delivered to" in said or "on their way" in said or "not acknowledged" in said
+    assert "The service that still starts" not in said  # it ends with this process
+
+
+def test_a_signal_does_not_end_the_recording_of_a_main_process_that_it_does_not_end(tmp_path: Path) -> None:
+    program = """
+        import otel_ml, os, signal
+
+        with otel_ml.init("exp", id="one", exporters="jsonl"):
+            for step in otel_ml.steps(range(20)):
+                otel_ml.log({"loss": float(step)})
+                if step == 10:
+                    os.kill(1, signal.SIGTERM)
+    """
+
+    said = in_container(tmp_path, program)
+
+    assert otel_ml.read(tmp_path / "runs" / "exp" / "one")["loss"][0] == list(range(20))
+    assert "finished. 1 process" in said
