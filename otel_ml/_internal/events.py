@@ -160,8 +160,9 @@ def _log_made(
 def log_params(params: Any, *, prefix: str | None = None) -> None:
     """Record hyper-parameters: a (nested) mapping, dataclass, attrs class, namespace, pydantic model or OmegaConf.
 
-    What of it cannot be read, such as OmegaConf's `???`, is said and costs that value only. May be called again to add some. Where ranks disagree, the lowest rank's value counts. Texts that look like secrets,
-    by their name (`api_key`, `password`) or their form (`hf_…`), are recorded as `***`.
+    What of it cannot be read, such as OmegaConf's `???`, is said, and costs that value only. May be called again to add
+    some. Where ranks disagree, the lowest rank's value counts. Texts that look like secrets, by their name (`api_key`,
+    `password`) or their form (`hf_…`), are recorded as `***`.
     """
     if not _is_on():
         return

@@ -43,35 +43,42 @@ class Guard:
             for sentence in kept:
                 say(sentence)
 
-    def say(self, slug: str, sentence: str) -> None:
-        """Say a sentence for the first time, or not at all; `otel-ml explain <slug>` says more."""
-        if sentence in self._said or len(self._said) >= _REMEMBERED:
+    def say(self, slug: str, sentence: str, kind: str = "") -> None:
+        """Say a sentence for the first time, or not at all; `otel-ml explain <slug>` says more.
+
+        Args:
+            slug: of its section in the catalogue.
+            sentence: what is wrong.
+            kind: where the sentence holds a value that differs from call to call: what is said once.
+        """
+        said_as = kind or sentence
+        if said_as in self._said or len(self._said) >= _REMEMBERED:
             return
-        self._said.add(sentence)
+        self._said.add(said_as)
         said = explained(sentence, slug)
         if self._say is None:
             self._kept.append(said)
         else:
             self._say(said)
 
-    def wrong(self, slug: str, sentence: str) -> None:
-        """Report a mistake that loses nothing.
+    def wrong(self, slug: str, sentence: str, kind: str = "") -> None:
+        """Report a mistake that loses nothing; see `say()`.
 
         Raises:
             RecordingError: in strict mode.
         """
         if self.strict:
             raise RecordingError(sentence, slug=slug)
-        self.say(slug, sentence)
+        self.say(slug, sentence, kind)
 
-    def drop(self, reason: str, sentence: str, count: int = 1) -> None:
-        """Count values that will not be delivered, and say why; the reason, with hyphens, is the slug.
+    def drop(self, reason: str, sentence: str, count: int = 1, kind: str = "") -> None:
+        """Count values that will not be delivered, and say why, see `say()`; the reason, with hyphens, is the slug.
 
         Raises:
             RecordingError: in strict mode.
         """
         self.dropped[reason] += count
-        self.wrong(reason.replace("_", "-"), sentence)
+        self.wrong(reason.replace("_", "-"), sentence, kind)
 
     def failed(self, what: str, error: BaseException) -> None:
         """Report a failure inside a recording call.

@@ -21,9 +21,9 @@ def shown(value: object, most: int = 80) -> str:
         if isinstance(value, (str, bytes)):
             return repr(value[: most + 1])[:most]
         if type(value).__module__ not in {"builtins", "numpy"} and getattr(value, "shape", None) is not None:
-            return f"a {type(value).__name__} of shape {tuple(value.shape)!r}"[:most]  # type: ignore[attr-defined]
-        if hasattr(value, "__len__") and len(value) > _MOST_ITEMS:  # type: ignore[arg-type]
-            return f"a {type(value).__name__} of {len(value)} items"  # type: ignore[arg-type]
+            return f"a {type(value).__name__} of shape {tuple(value.shape)!r}"[:most]
+        if hasattr(value, "__len__") and len(value) > _MOST_ITEMS:
+            return f"a {type(value).__name__} of {len(value)} items"
         return _ADDRESS.sub(">", repr(value)[:_TEXT])[:most]
     except Exception:  # noqa: BLE001 (somebody's __repr__)
         return f"<{type(value).__name__}>"
