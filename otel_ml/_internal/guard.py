@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec
 
 from otel_ml.exceptions import OtelMLError
 from otel_ml.explanation import explained
 
-__all__ = ["Guard", "RecordingError", "Say", "guard"]
+__all__ = ["Guard", "RecordingError", "Say", "guard", "never_raises"]
+
+P = ParamSpec("P")
 
 Say = Callable[[str, str], None]
 """Says a sentence once: (slug of its section in the catalogue, sentence)."""
@@ -105,3 +109,16 @@ class Guard:
 
 guard = Guard()
 """The guard of this process."""
+
+
+def never_raises(call: Callable[P, None]) -> Callable[P, None]:
+    """Return `call`, of which every failure is counted and said, also that its arguments are other ones."""
+
+    @wraps(call)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            call(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - the boundary to the user's program
+            guard.failed(f"{call.__name__}()", error)
+
+    return guarded
