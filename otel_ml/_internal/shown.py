@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 __all__ = ["shown", "text_of"]
 
@@ -15,7 +16,7 @@ _MOST_ITEMS = 1000
 _TEXT = 10_000
 
 
-def shown(value: object, most: int = 80) -> str:
+def shown(value: Any, most: int = 80) -> str:
     """Return the `repr` of a value, cut; of what is on a device, or large, what it is: to read it takes its time."""
     try:
         if isinstance(value, (str, bytes)):

@@ -55,8 +55,10 @@ _NO_BLOCK = _NoBlock()
 
 
 def step_of(value: object) -> int | None:
-    """Return a whole number from 0 on: an int, or what Python may count with (numpy's integers, arrays without
-    dimensions); None for all else, a bool too, and for what is on a device: to read it would wait for training."""
+    """Return a whole number from 0 on, given as an int or as what Python may count with; None for all else.
+
+    A bool is none, and neither is what is on a device: to read it would wait for training.
+    """
     index: object = value
     if type(value) is not int:
         if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool") or is_on_device(value):
