@@ -51,12 +51,13 @@ class Exporter(ABC):
             RetryableExportError: the backend is not reachable now; the pipeline calls again.
         """
 
-    @abstractmethod
     def position(self) -> int | None:
         """After `start`: the `seq` up to which the backend holds everything.
 
-        0 where it holds nothing; None where the backend cannot tell (the pipeline's own mark is used).
+        0 where it holds nothing; None, the default, where the backend cannot tell: the pipeline's own mark is used,
+        which it moves when `export` and `force_flush` have returned.
         """
+        return None
 
     @abstractmethod
     def export(self, records: Sequence[Record]) -> None:

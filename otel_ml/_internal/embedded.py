@@ -28,7 +28,7 @@ from otel_ml._internal.guard import Say
 from otel_ml._internal.http import HttpTransport
 from otel_ml._internal.link import Reached
 from otel_ml.config import Config, Endpoint
-from otel_ml.wire.rendezvous import Rendezvous, Service, rendezvous_of, run_folder
+from otel_ml.wire.rendezvous import Home, Rendezvous, Service, rendezvous_of, run_folder
 
 __all__ = ["EmbeddedLink", "answers", "endpoint_of", "service_command", "service_environ"]
 
@@ -166,6 +166,8 @@ class EmbeddedLink:
             return
         try:
             self.dir.mkdir(parents=True, exist_ok=True)
+            # It may never get so far as to say this itself; `otel-ml recover` then goes by it.
+            self.rendezvous.ask_for(Home(str(self.dir), self._config.exporters))
             log_file = os.open(self.dir / "service.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             with os.fdopen(log_file, "ab") as log:
                 self._process = subprocess.Popen(

@@ -73,9 +73,9 @@ def command(
     Values that came too late for the service (late.otlp) are merged in. Nothing of SOURCE is changed.
     """
     output = screen()
-    makers, problems = exporter_makers(ServiceConfig.load(exporters=exporters, file=file).exporters)
-    if problems:
-        raise ConfigError(*problems)
+    makers, left_out = exporter_makers(ServiceConfig.load(exporters=exporters, file=file).exporters)
+    if left_out.problems:
+        raise ConfigError(*left_out.problems)
     runs = _runs_of(source, base, ExtraReductions(rules), output)
     lost = False
     for info, recorded in runs:

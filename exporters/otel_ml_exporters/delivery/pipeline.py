@@ -55,7 +55,7 @@ class PipelineStatus:
     """What `otel-ml runs` shows of an exporter.
 
     Attributes:
-        state: `starting`, `running`, `retrying`, `failed` (cannot start), `stopped`.
+        state: `starting`, `running`, `retrying`, `failed` (cannot start), `stopped`, `unavailable` (left out).
         delivered: `seq` up to which everything is in the backend, or counted as lost.
         problem: the last failure, while it lasts.
     """

@@ -25,6 +25,9 @@ MAX_RUNS = 1_000
 _OPEN = "open"
 """Name of the file beside `run.db` that says: a service was not done with this run. Its content is the id."""
 
+_UNDELIVERED = "undelivered"
+"""The same, where the run is over and an exporter it was asked for could not be used; `otel-ml recover` looks for it."""
+
 
 class RunBook:
     """Opens runs when they are first heard of; the engine's thread owns it.
@@ -139,6 +142,11 @@ class RunBook:
 
 def _leave(run: ExperimentRun) -> None:
     """Take away what a run has only as long as somebody goes on with it."""
+    with suppress(OSError):
+        if run.lacking:
+            _write(run.folder / "state" / _UNDELIVERED, run.experiment)
+        else:
+            (run.folder / "state" / _UNDELIVERED).unlink(missing_ok=True)
     (run.folder / "state" / _OPEN).unlink(missing_ok=True)
     kept = kept_folder(run.folder)
     with suppress(OSError):

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from otel_ml.wire.attributes import EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME
-from otel_ml.wire.rendezvous import Home, Rendezvous, rendezvous_of, run_folder
+from otel_ml.wire.rendezvous import Rendezvous, rendezvous_of, run_folder
 from otel_ml.wire.spool import SUFFIX, read_spool
 from otel_ml_exporters.experiments.served import Served
 from otel_ml_exporters.runs.folders import RunFolder, run_folders
 from otel_ml_exporters.runs.source import facts, identity_of, is_live, requests_after
 
-__all__ = ["Unfinished", "in_no_run", "is_running", "spools_of", "unfinished"]
+__all__ = ["Unfinished", "in_no_run", "spools_of", "unfinished"]
+
+MARKS = ("open", "undelivered")
+"""Files beside `run.db` that a service leaves where it was not done, or one of the exporters could not be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Unfinished:
         exporters: those of its service, as far as it is known.
         is_of_serve: a service of many runs recorded it (`otel-ml serve`), which alone goes on with it: it has in its
             journal what it acknowledged.
+        origin: folder of all runs to which its job wrote; another one than `base` where its folder is gone.
     """
 
     id: str
@@ -38,6 +41,15 @@ class Unfinished:
     has_folder: bool
     exporters: tuple[str, ...] = ()
     is_of_serve: bool = False
+    origin: Path | None = None
+
+    def belongs_to(self, base: Path) -> bool:
+        """Whether its job wrote to this folder of all runs."""
+        return (self.origin or self.base).resolve() == base.resolve()
+
+    def is_meant_by(self, text: str) -> bool:
+        """Whether a person who writes `text` means it: its id, `experiment/id`, or its folder."""
+        return text in {self.id, f"{self.experiment}/{self.id}"} or Path(text).resolve() == self.folder.path.resolve()
 
     @property
     def folder(self) -> RunFolder:
@@ -53,8 +65,8 @@ class Unfinished:
 def unfinished(base: Path) -> list[Unfinished]:
     """Return the runs under `base` whose service was not done, and those of which workers' spools are on this host.
 
-    A run of which a service was announced is finished where that wrote it. One of which there is no more than spools,
-    or whose folder is gone, is finished under `base`. Of a run that `otel-ml serve` has open only spools are left.
+    A run of which a service was asked for is finished where that writes it, whatever `base` is. One of which there is
+    no more than spools, or whose folder is gone, is finished under `base`. Of a run that `otel-ml serve` has open only spools are left.
     """
     found = {run.folder.path.resolve(): run for run in (*_of_spools(base), *_of_folders(base))}
     return [run for run in found.values() if not _is_served(run) or (run.is_of_serve and run.spools)]
@@ -80,34 +92,19 @@ def spools_of(run_id: str) -> int:
     return len(list(rendezvous_of(run_id).spool.glob(f"*{SUFFIX}")))
 
 
-def is_running(pid: int) -> bool:
-    """Whether a process is there, and has not ended."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return not _is_zombie(pid)
-
-
-def _is_zombie(pid: int) -> bool:
-    """Whether a process has ended and nobody took note: in a container without an init it stays so for good."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return False  # no such file system, or gone meanwhile
-    return state == "Z"
-
-
 def _of_folders(base: Path) -> Iterator[Unfinished]:
     for folder in run_folders(base):
-        mark = folder.database.with_name("open")
-        if mark.exists():
+        mark = next((mark for mark in map(folder.database.with_name, MARKS) if mark.exists()), None)
+        if mark is not None:
             run_id = mark.read_text(encoding="utf-8") or folder.id
-            of_serve = _is_of_serve(folder, base, rendezvous_of(run_id))
             yield Unfinished(
-                run_id, folder.experiment, run_id, base, spools_of(run_id), has_folder=True, is_of_serve=of_serve
+                run_id,
+                folder.experiment,
+                run_id,
+                base,
+                spools_of(run_id),
+                has_folder=True,
+                is_of_serve=_is_of_serve(folder, base, rendezvous_of(run_id)),
             )
 
 
@@ -118,15 +115,27 @@ def _of_spools(base: Path) -> Iterator[Unfinished]:
             continue
         resource = _attributes(read_spool(spools[0]).resource)
         if EXPERIMENT_ID in resource:
-            run_id, experiment = resource[EXPERIMENT_ID], resource.get(EXPERIMENT_NAME, "default")
-            home = _home(Rendezvous(folder.parent))
-            where = base if home is None else Path(home.run_dir).parent.parent
-            there = RunFolder(run_folder(where, experiment, run_id))
-            exporters = () if home is None else home.exporters
-            name = resource.get(RUN_NAME, run_id)
-            of_serve = _is_of_serve(there, where, Rendezvous(folder.parent))
-            has_folder = home is not None or there.is_run()
-            yield Unfinished(run_id, experiment, name, where, len(spools), has_folder, exporters, of_serve)
+            yield _left_by_workers(Rendezvous(folder.parent), len(spools), resource, base)
+
+
+def _left_by_workers(rendezvous: Rendezvous, spools: int, resource: Mapping[str, str], base: Path) -> Unfinished:
+    run_id, experiment = resource[EXPERIMENT_ID], resource.get(EXPERIMENT_NAME, "default")
+    said = rendezvous.read_home()
+    is_there = said is not None and Path(said.run_dir).is_dir()
+    origin = base if said is None else Path(said.run_dir).parent.parent
+    where = origin if is_there else base
+    there = RunFolder(run_folder(where, experiment, run_id))
+    return Unfinished(
+        run_id,
+        experiment,
+        resource.get(RUN_NAME, run_id),
+        where,
+        spools,
+        has_folder=is_there or there.is_run(),
+        exporters=() if said is None else said.exporters,
+        is_of_serve=_is_of_serve(there, where, rendezvous),
+        origin=origin,
+    )
 
 
 def _is_of_serve(run: RunFolder, base: Path, rendezvous: Rendezvous) -> bool:
@@ -143,12 +152,6 @@ def _is_of_serve(run: RunFolder, base: Path, rendezvous: Rendezvous) -> bool:
     return not own and (served is None or served.is_of_serve)
 
 
-def _home(rendezvous: Rendezvous) -> Home | None:
-    """Return where the run was written; None where no service was announced, or its folder is gone."""
-    home = rendezvous.read_home()
-    return home if home is not None and Path(home.run_dir).is_dir() else None
-
-
 def _attributes(resource: bytes) -> Mapping[str, str]:
     from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
@@ -158,6 +161,4 @@ def _attributes(resource: bytes) -> Mapping[str, str]:
 
 
 def _is_served(run: Unfinished) -> bool:
-    service = run.rendezvous.read_service()
-    is_announced = service is not None and is_running(service.pid)
-    return is_announced or is_live(run.folder)
+    return run.rendezvous.is_served() or is_live(run.folder)
