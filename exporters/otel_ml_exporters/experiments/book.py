@@ -85,6 +85,22 @@ class RunBook:
             except (StorageError, OSError) as error:
                 _log.error("%s", explained(f"A run is left as it is: {error}", "storage"))
 
+    def look_after(self, run: ExperimentRun) -> None:
+        """Make the run's folder anew where somebody deleted or moved it; what is still known of the run goes there."""
+        if run.outbox.is_intact:
+            return
+        try:
+            run.outbox.write_anew()
+            self._note_open(run)
+        except (StorageError, OSError) as error:
+            run.trouble.note(error)
+        else:
+            run.say(
+                "store-gone",
+                f"The folder {run.folder}, or run.db in it, was deleted or moved while the run was written. It is made "
+                "anew, with what the service still has; exporters write their files again.",
+            )
+
     def forget(self, run: ExperimentRun) -> None:
         """Close a run that is over; later data opens it again."""
         run.close()
@@ -112,11 +128,18 @@ class RunBook:
             _write(folder / "state" / _OPEN, experiment)
             run = ExperimentRun(experiment, folder, self._settings, self._telemetry, journal=self._journal)
         self._runs[experiment] = run
-        if self._settings.served is not None:  # not before: another service may have had the run open
-            self._settings.served.keep(folder / "state")
+        self._note_open(run)
         with run.log.speaking():
             _log.info("Run %s: %s", experiment, folder)
         return run
+
+    def _note_open(self, run: ExperimentRun) -> None:
+        """Write beside `run.db` that the run is open, and how it is served."""
+        state = run.folder / "state"
+        if not (state / _OPEN).exists():
+            _write(state / _OPEN, run.experiment)
+        if self._settings.served is not None:  # not before it is open: another service may have had it
+            self._settings.served.keep(state)
 
     def _named(self, run: ExperimentRun, name: str) -> ExperimentRun:
         """Move a run to where its name belongs, as long as nothing of it is in any backend.

@@ -96,6 +96,8 @@ class LateFile:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
+            # Less is there where somebody removed the file: zeros in its place would hide all that follows.
+            self.length = min(self.length, os.fstat(handle).st_size)
             os.ftruncate(handle, self.length)
             written = 0
             while written < len(data):

@@ -254,6 +254,7 @@ class EngineLoop:
 
     def _look_after(self, now: float) -> None:
         for run in self._runs:
+            self._runs.look_after(run)
             run.finish()
             if not run.is_over:
                 self._over_since.pop(run.experiment, None)

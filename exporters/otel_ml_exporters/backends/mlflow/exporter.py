@@ -25,13 +25,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.mlflow.errors import export_error
 from otel_ml_exporters.backends.mlflow.session import Session
-from otel_ml_exporters.backends.mlflow.tracking import load_mlflow, open_run, run_page, tracking_uri
+from otel_ml_exporters.backends.mlflow.tracking import database_of, load_mlflow, open_run, run_page, tracking_uri
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, translated
 from otel_ml_exporters.exporter import Exporter, every_problems
+from otel_ml_exporters.open_file import identity
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
 
 __all__ = ["MlflowExporter"]
@@ -58,6 +60,8 @@ class MlflowExporter(Exporter):
         self._tracking_uri = tracking_uri
         self._session: Session | None = None
         self._url: str | None = None
+        self._database: Path | None = None
+        self._opened: tuple[int, int] | None = None
         self._closed = False
 
     def start(self, run: RunInfo) -> None:
@@ -75,10 +79,17 @@ class MlflowExporter(Exporter):
             ) from error
         self._session = session
         self._url = run_page(uri, opened)
+        self._database = database_of(uri)
+        self._opened = None if self._database is None else identity(self._database)
 
     def position(self) -> int | None:
         """Return the tag `otel_ml.seq`."""
         return self._session.stored if self._session else None
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the SQLite file is the one that was opened; of a server nobody can tell."""
+        return self._database is None or identity(self._database) == self._opened
 
     def export(self, records: Sequence[Record]) -> None:
         """Write `records`; those at or below the stored `seq` are there already and are skipped."""

@@ -24,7 +24,7 @@ from otel_ml_exporters.records import RunInfo
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-__all__ = ["RUN_ID", "OpenRun", "description", "load_mlflow", "open_run", "run_page", "tracking_uri"]
+__all__ = ["RUN_ID", "OpenRun", "database_of", "description", "load_mlflow", "open_run", "run_page", "tracking_uri"]
 
 RUN_ID = "otel_ml.run_id"
 """Tag that holds `ml.experiment.id`: MLflow gives its runs ids of its own."""
@@ -169,8 +169,8 @@ def _create_database(mlflow: Any, uri: str) -> None:
     MLflow makes its tables by some sixty migrations; a process that dies among them, or a disk that is full, leaves a
     file that no later one can open. Each try has a name of its own: MLflow keeps what it once opened under a name.
     """
-    path = Path(uri.removeprefix("sqlite:///"))
-    if not uri.startswith("sqlite:///") or path.exists():
+    path = database_of(uri)
+    if path is None or path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f"{path.name}.*.new*"):  # nobody else is making it: we hold the lock
@@ -178,6 +178,21 @@ def _create_database(mlflow: Any, uri: str) -> None:
     unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}.new")
     mlflow.MlflowClient(f"sqlite:///{unfinished}")
     unfinished.replace(path)
+    _forget_connections(uri)
+
+
+def _forget_connections(uri: str) -> None:
+    """Close what MLflow keeps open under this name for the whole process: it is a file that has been deleted."""
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    engine = getattr(SqlAlchemyStore, "_engine_map", {}).get(uri)
+    if engine is not None:
+        engine.dispose()
+
+
+def database_of(uri: str) -> Path | None:
+    """Return the SQLite file of a store; None where the store is another one."""
+    return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
 
 
 def _experiment(client: MlflowClient, run: RunInfo, uri: str) -> str:
