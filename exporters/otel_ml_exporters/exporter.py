@@ -114,7 +114,7 @@ class Exporter(ABC):
 
     @property
     def notice(self) -> str | None:
-        """A sentence for a person, said once after `start`, where something is not as they may expect."""
+        """A sentence for a person, said once, after `start` or an `export`, where something is not as they may expect."""
         return None
 
 

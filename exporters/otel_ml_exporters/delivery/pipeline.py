@@ -214,9 +214,7 @@ class Pipeline:
                 self._told = run
                 self._recovered()
                 self._set(state="running", url=exporter.url)
-                if exporter.notice is not None and exporter.notice != self._notice:
-                    self._notice = exporter.notice
-                    self._say("exporter-notice", exporter.notice)
+                self._note(exporter)
                 return exporter
 
     def _resume(self, exporter: Exporter) -> None:
@@ -352,7 +350,15 @@ class Pipeline:
                 self._pause(None)
             else:
                 self._recovered()
+                self._note(exporter)
                 return None
+
+    def _note(self, exporter: Exporter) -> None:
+        """Say what the exporter wants a person to know, once."""
+        notice = exporter.notice
+        if notice is not None and notice != self._notice:
+            self._notice = notice
+            self._say("exporter-notice", notice)
 
     def _give_up(self, reason: str, *, is_for_good: bool) -> None:
         """Note that a batch raises the same again and again: each record of it is not tried as often once more."""

@@ -16,7 +16,9 @@ Ordering:
 Non-finite values:
     NaN is stored as NaN, ±Inf as ±1.797e308.
 Names:
-    As published. A metric that two axes have is `<name>/over_<axis>` on the second one; a final value whose name is
+    As published. One that MLflow refuses is written with `_` for what it does not take, cut to 250 characters, and with
+    a number where another one has that key; the tags `otel_ml.names.<n>` say what it was. An experiment's name is cut to
+    500 characters. A metric that two axes have is `<name>/over_<axis>` on the second one; a final value whose name is
     also a metric is `summary/<name>`; the tags `otel_ml.axes.<n>` say which metrics are not on the axis `step`.
     Parameters are flattened with dots. A tag `key:value` of the run is the tag `key`; any other is key and value.
 """
@@ -29,6 +31,7 @@ from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.mlflow.errors import export_error
+from otel_ml_exporters.backends.mlflow.names import experiment_name
 from otel_ml_exporters.backends.mlflow.session import Session
 from otel_ml_exporters.backends.mlflow.tracking import database_of, load_mlflow, open_run, run_page, tracking_uri
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, translated
@@ -37,6 +40,9 @@ from otel_ml_exporters.open_file import identity
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
 
 __all__ = ["MlflowExporter"]
+
+_SHOWN = 5
+"""Names that are shown of those MLflow does not take."""
 
 
 class MlflowExporter(Exporter):
@@ -60,6 +66,8 @@ class MlflowExporter(Exporter):
         self._tracking_uri = tracking_uri
         self._session: Session | None = None
         self._url: str | None = None
+        self._renamed: str | None = None
+        self._cut: str | None = None
         self._database: Path | None = None
         self._opened: tuple[int, int] | None = None
         self._closed = False
@@ -78,6 +86,11 @@ class MlflowExporter(Exporter):
                 f"mlflow: cannot open a run at {uri!r}: {error.sentence}", slug="exporter-failing"
             ) from error
         self._session = session
+        if experiment_name(run.experiment) != run.experiment:
+            self._cut = (
+                "mlflow: the experiment's name has more than the 500 characters that MLflow takes. It is cut; the "
+                "experiment's tag otel_ml.experiment_name has it."
+            )
         self._url = run_page(uri, opened)
         self._database = database_of(uri)
         self._opened = None if self._database is None else identity(self._database)
@@ -118,6 +131,17 @@ class MlflowExporter(Exporter):
         if self._session is not None and status is not None:
             with translated(export_error):
                 self._session.set_status(status)
+
+    @property
+    def notice(self) -> str | None:
+        """Which names MLflow does not take, when the first one has come."""
+        if self._renamed is None and self._session is not None and self._session.mapped:
+            shown = [f"{name!r} is {key!r}" for name, key in list(self._session.mapped.items())[:_SHOWN]]
+            self._renamed = (
+                f"mlflow: some names are not what MLflow takes, and are written readably: {', '.join(shown)}. The run's "
+                "tags otel_ml.names.0, … have all of them."
+            )
+        return self._renamed or self._cut
 
     @property
     def place(self) -> str | None:

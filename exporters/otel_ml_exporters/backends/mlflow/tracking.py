@@ -13,10 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from otel_ml.exceptions import ConfigError, MissingDependencyError
 from otel_ml.redaction import redacted
 from otel_ml.wire.names import sanitised
+from otel_ml_exporters.backends.mlflow.names import experiment_name
 from otel_ml_exporters.backends.mlflow.tags import tags_of
 from otel_ml_exporters.errors import RetryableExportError
 from otel_ml_exporters.records import RunInfo
@@ -28,6 +30,9 @@ __all__ = ["RUN_ID", "OpenRun", "database_of", "description", "load_mlflow", "op
 
 RUN_ID = "otel_ml.run_id"
 """Tag that holds `ml.experiment.id`: MLflow gives its runs ids of its own."""
+
+EXPERIMENT = "otel_ml.experiment_name"
+"""Tag of an experiment whose name is longer than MLflow takes."""
 
 _NOTES = "mlflow.note.content"
 _NOTES_SAID = "otel_ml.notes"
@@ -55,6 +60,7 @@ class OpenRun:
     tags: dict[str, str]
     params: dict[str, str]
     metric_names: frozenset[str]
+    is_of_files: bool = False
 
 
 def load_mlflow() -> Any:
@@ -100,6 +106,7 @@ def open_run(run: RunInfo, uri: str) -> OpenRun:
         tags=dict(entity.data.tags),
         params=dict(entity.data.params),
         metric_names=frozenset(entity.data.metrics),
+        is_of_files=urlsplit(uri).scheme in {"", "file"},
     )
 
 
@@ -200,12 +207,14 @@ def _experiment(client: MlflowClient, run: RunInfo, uri: str) -> str:
 
     # Without a server nobody else decides where files go: beside the database.
     local = str(_root(run) / "mlflow-artifacts" / sanitised(run.experiment)) if uri.startswith("sqlite:") else None
-    found = client.get_experiment_by_name(run.experiment)
+    name = experiment_name(run.experiment)
+    found = client.get_experiment_by_name(name)
     if found is None:
+        tags = {} if name == run.experiment else {EXPERIMENT: run.experiment}
         try:
-            return str(client.create_experiment(run.experiment, artifact_location=local))
+            return str(client.create_experiment(name, artifact_location=local, tags=tags))
         except MlflowException:
-            found = client.get_experiment_by_name(run.experiment)
+            found = client.get_experiment_by_name(name)
             if found is None:
                 raise
     if found.lifecycle_stage != "active":
