@@ -11,7 +11,16 @@ from otel_ml.exceptions import MissingDependencyError
 from otel_ml_exporters.errors import UnknownExporterError
 from otel_ml_exporters.exporter import Exporter
 
-__all__ = ["GROUP", "PACKAGES", "check_installed", "exporter_class", "is_registered", "registered", "shown_failure", "split_name"]
+__all__ = [
+    "GROUP",
+    "PACKAGES",
+    "check_installed",
+    "exporter_class",
+    "is_registered",
+    "registered",
+    "shown_failure",
+    "split_name",
+]
 
 GROUP = "otel_ml.exporters"
 

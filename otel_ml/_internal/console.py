@@ -118,17 +118,35 @@ def finished_line(run: Mapping[str, Any], status: str) -> str:
         >>> run |= {"last_seq": 9, "exporters": {"jsonl": {"delivered_seq": 9}, "mlflow": {"delivered_seq": 3}}}
         >>> finished_line(run, "finished").split(". ")[1]
         '5 processes, 48,210 values recorded, 0 lost, delivered to jsonl, still on their way to mlflow'
+        >>> run["exporters"] = {"jsonl": {"delivered_seq": 9}, "parquet": {"state": "unavailable"}}
+        >>> finished_line(run, "finished").split(", ", 2)[2].split(". ")[0]
+        '48,210 delivered, 0 lost, not to parquet, which could not be used'
+        >>> finished_line({"recorded": 9, "exporters": {}}, "finished").split(", ", 2)[2]
+        '0 delivered, 0 lost, kept for `otel-ml replay`: there is no exporter. Look: otel-ml open'
     """
     lost = run.get("lost") or {}
     total = sum(int(count) for count in lost.values())
     why = f" ({', '.join(f'{reason}: {count:,}' for reason, count in lost.items())})" if total else ""
     writers, recorded = int(run.get("writers", 1)), int(run.get("recorded", 0))
     decided = str(run.get("status", "running"))
-    how = _delivery(run, f"{total:,} lost{why}")
+    how = _delivery(run, f"{total:,} lost{why}{_left_out(run)}")
     return (
         f"{status if decided == 'running' else decided}. {writers} {'process' if writers == 1 else 'processes'}, "
         f"{_values(recorded)} recorded, {how}. {_share(run, writers)}Look: otel-ml open"
     )
+
+
+_UNAVAILABLE = "unavailable"
+"""The state of an exporter that was asked for and cannot be used: without its package, or with a defect."""
+
+
+def _left_out(run: Mapping[str, Any]) -> str:
+    """Return which backends have nothing and will not get it by themselves."""
+    exporters: Mapping[str, Mapping[str, Any]] | None = run.get("exporters")
+    if exporters is not None and not exporters:
+        return ", kept for `otel-ml replay`: there is no exporter"
+    names = [name for name, exporter in (exporters or {}).items() if exporter.get("state") == _UNAVAILABLE]
+    return f", not to {', '.join(names)}, which could not be used" if names else ""
 
 
 def _share(run: Mapping[str, Any], writers: int) -> str:
@@ -142,9 +160,10 @@ def _share(run: Mapping[str, Any], writers: int) -> str:
 def _delivery(run: Mapping[str, Any], lost: str) -> str:
     last = int(run.get("last_seq", 0))
     exporters: Mapping[str, Mapping[str, Any]] = run.get("exporters") or {}
-    behind = [name for name, exporter in exporters.items() if int(exporter.get("delivered_seq", 0)) < last]
+    used = {name: exporter for name, exporter in exporters.items() if exporter.get("state") != _UNAVAILABLE}
+    behind = [name for name, exporter in used.items() if int(exporter.get("delivered_seq", 0)) < last]
     if not behind:
         return f"{int(run.get('delivered', 0)):,} delivered, {lost}"
-    there = [name for name in exporters if name not in behind]
+    there = [name for name in used if name not in behind]
     arrived = f", delivered to {', '.join(there)}" if there else ""
     return f"{lost}{arrived}, still on their way to {', '.join(behind)}"

@@ -221,7 +221,9 @@ def test_a_backend_that_was_never_reached_is_named_until_it_has_everything(
         "OTEL_ML_END_SILENCE": "1000",
         "OTEL_ML_FLUSH_INTERVAL": "60000",
     }
-    process = start(KILLED.replace("assert otel_ml.flush(20)", "otel_ml.flush(20)"), environment(tmp_path, told), tmp_path)
+    process = start(
+        KILLED.replace("assert otel_ml.flush(20)", "otel_ml.flush(20)"), environment(tmp_path, told), tmp_path
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "delivered\n"
     [announced] = tmp_path.glob("run/*/*/service.json")

@@ -88,7 +88,11 @@ def _list(found: Sequence[Unfinished], chosen: Sequence[Unfinished], base: Path,
     """Say what would be touched, and what is not, before anything is."""
     for run in found:
         spools = f", {plural(run.spools, 'spool')} of workers" if run.spools else ""
-        where = "" if run.belongs_to(base) else f"; it belongs to {run_folder(run.origin or run.base, run.experiment, run.id)}"
+        where = (
+            ""
+            if run.belongs_to(base)
+            else f"; it belongs to {run_folder(run.origin or run.base, run.experiment, run.id)}"
+        )
         left = "" if run in chosen else f". Left alone: otel-ml recover {run.id}, or --all"
         output.line(f"{run.experiment}/{run.id}: not finished{spools}{where}{left}")
 
@@ -106,9 +110,7 @@ def _outcome(run: Unfinished, timeout: float, output: Screen) -> int:
     if config.is_remote and run.spools and (run.is_of_serve or not run.has_folder):
         return 0 if _sent(run, config.endpoint, timeout, output) else LEFT
     if run.is_of_serve:
-        output.line(
-            f"{run.id}: not done, `otel-ml serve` recorded it, and goes on with it. {_what_to_do(run)}"
-        )
+        output.line(f"{run.id}: not done, `otel-ml serve` recorded it, and goes on with it. {_what_to_do(run)}")
         return LEFT
     return _finished(run, timeout, output)
 

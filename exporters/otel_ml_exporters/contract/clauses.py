@@ -191,7 +191,15 @@ def _position(case: ExporterCase, folder: Path) -> int | None:
 def _life(case: ExporterCase, folder: Path, last: int) -> subprocess.Popen[str]:
     """Return a process that writes; it can import what this one can."""
     options = json.dumps(dict(case.options))
-    command = [sys.executable, "-m", "otel_ml_exporters.contract.writer", case.exporter, options, str(folder), str(last)]
+    command = [
+        sys.executable,
+        "-m",
+        "otel_ml_exporters.contract.writer",
+        case.exporter,
+        options,
+        str(folder),
+        str(last),
+    ]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ)
 

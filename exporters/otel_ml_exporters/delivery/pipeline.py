@@ -405,7 +405,9 @@ class Pipeline:
         if self.status.problem != problem:
             _log.warning("Exporter %s: %s", self.name, problem, exc_info=_is_unforeseen(error))
             slug = error.slug if isinstance(error, OtelMLError) else "exporter-failing"
-            self._say(slug, f"Exporter {self.name!r}: {problem} {self._what_follows(error, state, is_passing=is_passing)}")
+            self._say(
+                slug, f"Exporter {self.name!r}: {problem} {self._what_follows(error, state, is_passing=is_passing)}"
+            )
         self._set(state=state, problem=problem)
 
     def _what_follows(self, error: BaseException, state: str, *, is_passing: bool) -> str:
@@ -474,9 +476,7 @@ def _look_after(exporter: Exporter) -> None:
         StoreGoneError: it has to be written again.
     """
     if not exporter.is_intact:
-        raise StoreGoneError(
-            f"What was written to {exporter.url} was deleted, moved or cut by another program."
-        )
+        raise StoreGoneError(f"What was written to {exporter.url} was deleted, moved or cut by another program.")
 
 
 def _is_the_end(record: Record) -> bool:

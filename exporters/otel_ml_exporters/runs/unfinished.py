@@ -13,7 +13,7 @@ from otel_ml_exporters.experiments.served import Served
 from otel_ml_exporters.runs.folders import RunFolder, run_folders
 from otel_ml_exporters.runs.source import facts, identity_of, is_live, requests_after
 
-__all__ = ["Unfinished", "in_no_run", "spools_of", "unfinished"]
+__all__ = ["MARKS", "Unfinished", "in_no_run", "lacking", "spools_of", "unfinished"]
 
 MARKS = ("open", "undelivered")
 """Files beside `run.db` that a service leaves where it was not done, or one of the exporters could not be used."""
@@ -85,6 +85,17 @@ def in_no_run(base: Path, journal_dir: str) -> int:
     identity = identity_of(journal)
     known = [found for found in map(facts, run_folders(base)) if found is not None and found.journal == identity]
     return requests_after(journal, max((found.taken for found in known), default=0))
+
+
+def lacking(run: RunFolder) -> tuple[str, ...]:
+    """Return the exporters that a run was asked for and that do not have all of it; none while a service has it open."""
+    known = facts(run)
+    if known is None or not any(run.database.with_name(mark).exists() for mark in MARKS):
+        return ()
+    served = Served.read(run.database.parent)
+    marks = {mark.name: mark.seq for mark in known.exporters}
+    names = dict.fromkeys((*(served.exporters if served is not None else ()), *marks))
+    return tuple(name for name in names if marks.get(name, 0) < known.last_seq)
 
 
 def spools_of(run_id: str) -> int:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from otel_ml_exporters.records import Record
 from otel_ml_exporters.open_file import identity
+from otel_ml_exporters.records import Record
 from otel_ml_exporters.storage.anew import written_anew
 from otel_ml_exporters.storage.codec import Row, decode, encode
 from otel_ml_exporters.storage.database import (

@@ -16,9 +16,9 @@ Ordering:
 Non-finite values:
     NaN is stored as NaN, ±Inf as ±1.797e308.
 Names:
-    As published. One that MLflow refuses is written with `_` for what it does not take, cut to 250 characters, and with
-    a number where another one has that key; the tags `otel_ml.names.<n>` say what it was. An experiment's name is cut to
-    500 characters. A metric that two axes have is `<name>/over_<axis>` on the second one; a final value whose name is
+    As published. One that MLflow refuses is written with `_` for what it does not take, cut to 250 characters, and
+    with a number where another one has that key; the tags `otel_ml.names.<n>` say what it was. An experiment's name is
+    cut to 500 characters. A metric that two axes have is `<name>/over_<axis>` on the second one; a final value whose name is
     also a metric is `summary/<name>`; the tags `otel_ml.axes.<n>` say which metrics are not on the axis `step`.
     Parameters are flattened with dots. A tag `key:value` of the run is the tag `key`; any other is key and value.
 """
@@ -138,8 +138,8 @@ class MlflowExporter(Exporter):
         if self._renamed is None and self._session is not None and self._session.mapped:
             shown = [f"{name!r} is {key!r}" for name, key in list(self._session.mapped.items())[:_SHOWN]]
             self._renamed = (
-                f"mlflow: some names are not what MLflow takes, and are written readably: {', '.join(shown)}. The run's "
-                "tags otel_ml.names.0, … have all of them."
+                f"mlflow: some names are not what MLflow takes, and are written readably: {', '.join(shown)}. The tags "
+                "otel_ml.names.0, … have all of them."
             )
         return self._renamed or self._cut
 

@@ -61,7 +61,7 @@ class Names:
 
     def __init__(self, tags: Mapping[str, str], keys: Iterable[str], *, is_of_files: bool = False) -> None:
         self._is_of_files = is_of_files
-        self._parts = [json.loads(tags[key]) for key in _numbered(tags)]
+        self._parts: list[dict[str, str]] = [json.loads(tags[key]) for key in _numbered(tags)]
         self._name = {**{key: key for key in keys}, **{key: name for part in self._parts for key, name in part.items()}}
         self._key = {name: key for key, name in self._name.items()}
         self._folders = {folder for key in self._name for folder in _folders(key)}

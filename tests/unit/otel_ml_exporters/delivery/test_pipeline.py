@@ -163,7 +163,9 @@ def test_what_an_exporter_raises_unexpectedly_is_retried_a_few_times_and_then_co
     assert seqs(exporter) == [1, 3]
     assert pipeline.status.lost == {f"unexpected {kind.__name__}: oops": 1}
     assert not any("nothing is lost" in sentence or "is kept" in sentence for sentence in driver.said)
-    assert any("It is tried 3 times more; what it then still does not take is set aside" in said for said in driver.said)
+    assert any(
+        "It is tried 3 times more; what it then still does not take is set aside" in said for said in driver.said
+    )
     assert any("does not take step 2: unexpected" in sentence for sentence in driver.said)
     assert any("otel-ml replay run-1 --to test" in sentence for sentence in driver.said)
 
