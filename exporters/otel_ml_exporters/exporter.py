@@ -79,7 +79,7 @@ class Exporter(ABC):
 
     @property
     def is_intact(self) -> bool:
-        """Whether what was stored is still there, as far as that can be told at once; asked before each batch, and idle.
+        """Whether what was stored is still there, as far as that can be told at once; asked before each batch.
 
         Where it is not, a new exporter is made, and gets everything again; what it still has it leaves out.
         """
@@ -114,7 +114,7 @@ class Exporter(ABC):
 
     @property
     def notice(self) -> str | None:
-        """A sentence for a person, said once, after `start` or an `export`, where something is not as they may expect."""
+        """A sentence for a person, said once, after `start` or `export`, where something is not as they may expect."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""A pipeline that a test begins, disturbs and ends; or in a process: `python -m tests.contract.delivery CASE RUN_DIR MORE`.
+"""A pipeline that a test begins, disturbs and ends; or a process: `python -m tests.contract.delivery CASE DIR MORE`.
 
 The process delivers 40 records, deletes the folder of all runs, delivers MORE of them, and prints the slugs of what was
 said. W&B's own process, which has the deleted files open, ends with it.

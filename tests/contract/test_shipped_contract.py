@@ -19,6 +19,9 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "exporters" / "write-your-
 BUFFERING = """
 from csv_exporter import CsvExporter
 
+def vars_of(record):
+    return getattr(record, "amendment", False)
+
 class {name}(CsvExporter):
     {body}
 """
@@ -37,7 +40,7 @@ DEFECTS = {
         "test_an_export_after_shutdown_is_refused",
     ),
     "Forgetting": (
-        "def export(self, records):\n        super().export([one for one in records if not getattr(one, 'amendment', 0)])",
+        "def export(self, records):\n        super().export([row for row in records if not vars_of(row)])",
         "test_a_correction_of_an_earlier_step_is_stored",
     ),
 }

@@ -26,7 +26,7 @@ __all__ = ["command"]
 
 
 LEFT, LOST = 1, 3
-"""Exit codes: something is left to deliver, so run it again; nothing is left, and some of it is lost. 2 is wrong usage."""
+"""Exit codes: something is left to deliver, run it again; nothing is left, and some is lost. 2 is wrong usage."""
 
 
 @click.command("recover", epilog="Example: otel-ml recover --timeout 120")
@@ -40,8 +40,8 @@ LEFT, LOST = 1, 3
 def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, timeout: float) -> None:
     """Deliver what was recorded on this host and is in no backend yet: after a crash, a full disk, a power cut.
 
-    RUN is an id, experiment/id, or a folder; without one, all unfinished runs of --dir are meant. A run that a job's own
-    service wrote is finished in its folder, with the exporters it had. What else workers left is sent to
+    RUN is an id, experiment/id, or a folder; without one, all unfinished runs of --dir are meant. A run that a job's
+    own service wrote is finished in its folder, with the exporters it had. What else workers left is sent to
     OTEL_EXPORTER_OTLP_ENDPOINT where that is set, as they would have done; otherwise it goes into a run in --dir. A run
     of `otel-ml serve` is left to that. Runs that are being recorded are left alone. Running it again does no harm:
     nothing is written twice.

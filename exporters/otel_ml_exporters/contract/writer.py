@@ -1,7 +1,7 @@
-"""One life of an exporter in a process of its own: `python -m otel_ml_exporters.contract.writer EXPORTER OPTIONS FOLDER LAST`.
+"""One life of an exporter in a process: `python -m otel_ml_exporters.contract.writer EXPORTER OPTIONS FOLDER LAST`.
 
-Delivers the rows of `Stream` up to LAST as a service does, prints the `seq` of each mark, and keeps the newest in a file,
-where the next life finds it. It may be killed at any moment.
+Delivers the rows of `Stream` up to LAST as a service does, writes the `seq` of each mark to stdout, and keeps the last
+in a file, where the next life finds it. It may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ def main(name: str, options: Mapping[str, object], folder: Path, last: int) -> N
     def mark(seq: int, _: Mapping[str, int]) -> None:
         file.with_suffix(".new").write_text(str(seq), encoding="utf-8")
         file.with_suffix(".new").replace(file)
-        print(seq, flush=True)
+        sys.stdout.write(f"{seq}\n")
+        sys.stdout.flush()
 
     def say(slug: str, sentence: str) -> None:
-        print(sentence, file=sys.stderr)
+        sys.stderr.write(f"{sentence}\n")
 
     pipeline = Pipeline(
         name,

@@ -418,8 +418,8 @@ class Pipeline:
         if is_passing:
             return "It is tried again; the others go on, and what it does not have yet is kept."
         return (
-            f"An exporter should not raise that. It is tried {self._retry.surprises} times more; what it then still does "
-            "not take is set aside and counted as lost. The others go on."
+            f"An exporter should not raise that. It is tried {self._retry.surprises} times more; what it then still "
+            "does not take is set aside and counted as lost. The others go on."
         )
 
     def _recovered(self) -> None:

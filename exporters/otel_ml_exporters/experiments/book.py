@@ -26,7 +26,7 @@ _OPEN = "open"
 """Name of the file beside `run.db` that says: a service was not done with this run. Its content is the id."""
 
 _UNDELIVERED = "undelivered"
-"""The same, where the run is over and an exporter it was asked for could not be used; `otel-ml recover` looks for it."""
+"""The same, where the run is over and an exporter it was asked for could not be used: for `otel-ml recover`."""
 
 
 class RunBook:

@@ -284,7 +284,14 @@ class ExperimentRun:
         """Append what came too late, and return the length of the file, which counts once it is committed."""
         if not outcome.too_late:
             return {}
+        gone = self._late.gone
         left_out = self._late.append(as_request(late).SerializeToString() for late in outcome.too_late)
+        if self._late.gone > gone:
+            self.say(
+                "store-gone",
+                f"late.otlp was deleted or cut by another program: {self._late.gone - gone} bytes of what came too late "
+                "are lost with it.",
+            )
         if left_out:
             self._telemetry.count("dropped", left_out, reason="late.otlp is full")
             self.say(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from otel_ml_exporters.experiments.log_lines import LogLines
+from otel_ml_exporters.open_file import has_name
 
 __all__ = ["LOG_BYTES", "OutputLog", "RunLog"]
 
@@ -43,7 +44,7 @@ class RunLog:
         self._experiment = experiment
         self._handler: logging.Handler = logging.NullHandler()
         if path is not None:
-            self._handler = RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", delay=True)
+            self._handler = _RunFile(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", delay=True)
         self._handler.setFormatter(LogLines())
         self._handler.addFilter(lambda _: _SPEAKING.get(None) == experiment)
         _LOGGER.addHandler(self._handler)
@@ -63,6 +64,19 @@ class RunLog:
         self._handler.close()
 
 
+class _RunFile(RotatingFileHandler):
+    """Begins a new file where somebody deleted or moved the one that it writes."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        path = Path(self.baseFilename)
+        if self.stream is not None and not has_name(self.stream.fileno(), path):
+            self.stream.close()
+            self.stream = None  # type: ignore[assignment]  # it is opened with the next line, as with `delay`
+            path.parent.mkdir(parents=True, exist_ok=True)
+        super().emit(record)
+
+
 class OutputLog(_StreamHandler):
     """Writes to the process' own output; begins anew where that is a file that has become too large."""
 
@@ -74,6 +88,17 @@ class OutputLog(_StreamHandler):
         """Write a line."""
         with contextlib.suppress(OSError, ValueError):  # no file, or none that can be cut
             handle = self.stream.fileno()
+            if not os.fstat(handle).st_nlink:
+                _open_again(handle)
             if os.fstat(handle).st_size > self._most and stat.S_ISREG(os.fstat(handle).st_mode):
                 os.ftruncate(handle, 0)
         super().emit(record)
+
+
+def _open_again(handle: int) -> None:
+    """Let the handle of a file that was deleted be that of a new file of its name."""
+    path = Path(os.readlink(f"/proc/self/fd/{handle}").removesuffix(" (deleted)"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.dup2(fresh, handle, inheritable=False)
+    os.close(fresh)

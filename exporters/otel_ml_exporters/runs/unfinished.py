@@ -66,7 +66,8 @@ def unfinished(base: Path) -> list[Unfinished]:
     """Return the runs under `base` whose service was not done, and those of which workers' spools are on this host.
 
     A run of which a service was asked for is finished where that writes it, whatever `base` is. One of which there is
-    no more than spools, or whose folder is gone, is finished under `base`. Of a run that `otel-ml serve` has open only spools are left.
+    no more than spools, or whose folder is gone, is finished under `base`. Of a run that `otel-ml serve` has open only
+    spools are left.
     """
     found = {run.folder.path.resolve(): run for run in (*_of_spools(base), *_of_folders(base))}
     return [run for run in found.values() if not _is_served(run) or (run.is_of_serve and run.spools)]
@@ -88,7 +89,7 @@ def in_no_run(base: Path, journal_dir: str) -> int:
 
 
 def lacking(run: RunFolder) -> tuple[str, ...]:
-    """Return the exporters that a run was asked for and that do not have all of it; none while a service has it open."""
+    """Return the exporters that a run was asked for and that do not have all of it; none while it is open."""
     known = facts(run)
     if known is None or not any(run.database.with_name(mark).exists() for mark in MARKS):
         return ()

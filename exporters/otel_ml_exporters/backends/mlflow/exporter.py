@@ -18,8 +18,8 @@ Non-finite values:
 Names:
     As published. One that MLflow refuses is written with `_` for what it does not take, cut to 250 characters, and
     with a number where another one has that key; the tags `otel_ml.names.<n>` say what it was. An experiment's name is
-    cut to 500 characters. A metric that two axes have is `<name>/over_<axis>` on the second one; a final value whose name is
-    also a metric is `summary/<name>`; the tags `otel_ml.axes.<n>` say which metrics are not on the axis `step`.
+    cut to 500 characters. A metric that two axes have is `<name>/over_<axis>` on the second one; a final value whose
+    name is also a metric is `summary/<name>`; the tags `otel_ml.axes.<n>` say which metrics are not on the axis `step`.
     Parameters are flattened with dots. A tag `key:value` of the run is the tag `key`; any other is key and value.
 """
 

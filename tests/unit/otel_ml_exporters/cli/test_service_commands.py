@@ -301,7 +301,8 @@ ANNOUNCE = """
 import sys
 from pathlib import Path
 from otel_ml.wire.rendezvous import Rendezvous, Service
-held = Rendezvous(Path(sys.argv[1])).publish(Service("http://127.0.0.1:9", "", int(sys.argv[2]), sys.argv[3], ("jsonl",)))
+service = Service("http://127.0.0.1:9", "", int(sys.argv[2]), sys.argv[3], ("jsonl",))
+held = Rendezvous(Path(sys.argv[1])).publish(service)
 print("announced", flush=True)
 input()
 """
