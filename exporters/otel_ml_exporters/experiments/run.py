@@ -289,8 +289,8 @@ class ExperimentRun:
         if self._late.gone > gone:
             self.say(
                 "store-gone",
-                f"late.otlp was deleted or cut by another program: {self._late.gone - gone} bytes of what came too late "
-                "are lost with it.",
+                f"late.otlp was deleted or cut by another program: {self._late.gone - gone} bytes of what came too "
+                "late are lost with it.",
             )
         if left_out:
             self._telemetry.count("dropped", left_out, reason="late.otlp is full")

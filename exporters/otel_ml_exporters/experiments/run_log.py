@@ -72,7 +72,7 @@ class _RunFile(RotatingFileHandler):
         path = Path(self.baseFilename)
         if self.stream is not None and not has_name(self.stream.fileno(), path):
             self.stream.close()
-            self.stream = None  # type: ignore[assignment]  # it is opened with the next line, as with `delay`
+            self.stream = None  # it is opened with the next line, as with `delay`
             path.parent.mkdir(parents=True, exist_ok=True)
         super().emit(record)
 
@@ -97,7 +97,7 @@ class OutputLog(_StreamHandler):
 
 def _open_again(handle: int) -> None:
     """Let the handle of a file that was deleted be that of a new file of its name."""
-    path = Path(os.readlink(f"/proc/self/fd/{handle}").removesuffix(" (deleted)"))
+    path = Path(str(Path(f"/proc/self/fd/{handle}").readlink()).removesuffix(" (deleted)"))
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     os.dup2(fresh, handle, inheritable=False)
