@@ -68,7 +68,7 @@ MODE: Final = Variable(
     "`auto` is remote where an endpoint is set.",
 )  # fmt: skip
 EXPORTERS: Final[Variable[tuple[str, ...]]] = Variable(
-    "OTEL_ML_EXPORTERS", names, (), "Where the run is written, comma-separated.",
+    "OTEL_ML_EXPORTERS", names, (), "Where the run is written, comma-separated; `none` for nowhere.",
     shown_default="jsonl, and tensorboard if installed",
 )  # fmt: skip
 CONSOLE: Final = Variable(

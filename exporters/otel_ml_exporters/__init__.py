@@ -11,6 +11,7 @@ from otel_ml_exporters.errors import (
     PermanentExportError,
     RestartExporterError,
     RetryableExportError,
+    StoreGoneError,
     UnknownExporterError,
 )
 from otel_ml_exporters.exporter import Exporter
@@ -49,6 +50,7 @@ __all__ = [
     "Span",
     "SpanBatch",
     "StepRecord",
+    "StoreGoneError",
     "Summary",
     "Table",
     "Text",

@@ -205,7 +205,7 @@ class ServiceConfig:
             problems += [explained(problem, error.slug) for problem in error.problems]
         if problems:
             # Without any, the service looks at the exporters itself; a job's own goes on without those that are wrong.
-            raise ConfigError(*problems, *exporter_makers(found["exporters"])[1])
+            raise ConfigError(*problems, *exporter_makers(found["exporters"])[1].problems)
         return config
 
 

@@ -35,7 +35,7 @@ def address(raw: str) -> tuple[str, int]:
 
 
 EXPORTERS: Final[Variable[tuple[str, ...]]] = Variable(
-    "OTEL_ML_EXPORTERS", names, (), "Where the run is written, comma-separated.",
+    "OTEL_ML_EXPORTERS", names, (), "Where the run is written, comma-separated; `none` for nowhere.",
     shown_default="jsonl, and tensorboard if installed",
 )  # fmt: skip
 DIR: Final = Variable("OTEL_ML_DIR", text, "./otel-ml-runs", "Folder of all runs.")

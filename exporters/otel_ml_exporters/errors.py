@@ -5,7 +5,8 @@
     ExportError
     ├── RetryableExportError      the same records may succeed later
     │   └── RestartExporterError  only in a new exporter, from its own position
-    │       └── ExporterClosedError  export after shutdown
+    │       ├── ExporterClosedError  export after shutdown
+    │       └── StoreGoneError       what was stored is gone: only in a new exporter, from the beginning
     └── PermanentExportError      the same records will fail again
     UnknownExporterError          no exporter of that name (also a ConfigError)
 """
@@ -24,6 +25,7 @@ __all__ = [
     "PermanentExportError",
     "RestartExporterError",
     "RetryableExportError",
+    "StoreGoneError",
     "UnknownExporterError",
     "on_disk",
     "translated",
@@ -52,10 +54,25 @@ class RestartExporterError(RetryableExportError):
     """What the exporter handed over may be lost: start a new one and go on from its `position()`."""
 
 
+class StoreGoneError(RestartExporterError):
+    """What was stored was deleted, moved or cut by somebody else."""
+
+    slug = "store-gone"
+
+
 class PermanentExportError(ExportError):
-    """The backend will never take these records; they are counted as lost with this reason and skipped."""
+    """The backend will never take these records. The pipeline finds out which, and sets them aside with this reason.
+
+    Args:
+        names: of the values in `StepRecord` and `Summary` that are refused, where the backend tells: their records
+            come again without them.
+    """
 
     slug = "records-refused"
+
+    def __init__(self, message: str, *, names: Iterable[str] = (), slug: str = "") -> None:
+        super().__init__(message, slug=slug)
+        self.names = frozenset(names)
 
 
 class ExporterClosedError(RestartExporterError):

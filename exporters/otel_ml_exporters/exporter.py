@@ -5,15 +5,23 @@
     start(run) ──▶ export(records) … force_flush(timeout) … ──▶ shutdown(timeout, status)
                         │ returns, or raises
                         ├─ RetryableExportError: the same records come again, after a pause
-                        └─ PermanentExportError: they are counted as lost, the next ones come
+                        ├─ RestartExporterError: they come to a new exporter, from its `position()`
+                        ├─ PermanentExportError: those that are refused are set aside, the others come again
+                        └─ anything else: three more tries, then as PermanentExportError; for ever where it is a
+                           ConnectionError, a TimeoutError, or a disk or a memory that is full
 
-The pipeline promises: one thread calls one exporter, never concurrently; `seq` ascends; steps ascend
-per (attempt, role, axis) except amendments; records are immutable; after `shutdown` nothing comes.
-Queueing, retry, time-outs, thinning (`every`), self-telemetry and logging are the pipeline's business.
+The pipeline promises: one thread calls one exporter, never concurrently; no batch is empty; `seq`
+ascends; steps ascend per (attempt, role, axis) except amendments; records are immutable; after
+`shutdown` nothing comes. A record comes again where it is not sure that it is stored. Queueing, retry,
+time-outs, thinning (`every`, also for an exporter whose constructor does not know it), self-telemetry
+and logging are the pipeline's business.
 
-The author promises: bounded time; typed failures; `shutdown` is safe twice and before `start`;
+The author promises: **what was exported survives SIGKILL**, from the moment at which `export` returns
+where `position()` tells a number, and else from that at which `force_flush` returns, which is then
+called after each `export`. Bounded time; typed failures; `shutdown` is safe twice and before `start`;
 `start` on the folder or run of a killed predecessor resumes it, and `position()` then tells the last
-`seq` known to be stored, so that scalars are written exactly once.
+`seq` that is stored, so that scalars are written exactly once. An exporter without a position stores
+each at least once. `otel_ml_exporters.contract` holds an exporter to this, with one fixture of yours.
 """
 
 from __future__ import annotations
@@ -51,12 +59,13 @@ class Exporter(ABC):
             RetryableExportError: the backend is not reachable now; the pipeline calls again.
         """
 
-    @abstractmethod
     def position(self) -> int | None:
         """After `start`: the `seq` up to which the backend holds everything.
 
-        0 where it holds nothing; None where the backend cannot tell (the pipeline's own mark is used).
+        0 where it holds nothing; None, the default, where the backend cannot tell: the pipeline's own mark is used,
+        which it moves when `export` and `force_flush` have returned.
         """
+        return None
 
     @abstractmethod
     def export(self, records: Sequence[Record]) -> None:
@@ -67,6 +76,14 @@ class Exporter(ABC):
         Raises:
             RetryableExportError, PermanentExportError, ExporterClosedError
         """
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether what was stored is still there, as far as that can be told at once; asked before each batch.
+
+        Where it is not, a new exporter is made, and gets everything again; what it still has it leaves out.
+        """
+        return True
 
     def describe(self, run: RunInfo) -> None:  # noqa: B027 (most backends have no place for it: it may be left out)
         """Take tags or notes that a later launch of the job gave; called between two `export`s.
@@ -97,7 +114,7 @@ class Exporter(ABC):
 
     @property
     def notice(self) -> str | None:
-        """A sentence for a person, said once after `start`, where something is not as they may expect."""
+        """A sentence for a person, said once, after `start` or `export`, where something is not as they may expect."""
         return None
 
 

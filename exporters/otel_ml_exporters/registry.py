@@ -11,7 +11,16 @@ from otel_ml.exceptions import MissingDependencyError
 from otel_ml_exporters.errors import UnknownExporterError
 from otel_ml_exporters.exporter import Exporter
 
-__all__ = ["GROUP", "PACKAGES", "check_installed", "exporter_class", "registered", "shown_failure", "split_name"]
+__all__ = [
+    "GROUP",
+    "PACKAGES",
+    "check_installed",
+    "exporter_class",
+    "is_registered",
+    "registered",
+    "shown_failure",
+    "split_name",
+]
 
 GROUP = "otel_ml.exporters"
 
@@ -31,17 +40,23 @@ PACKAGES: Mapping[str, str] = {
     "mlflow": "mlflow",
     "parquet": "pyarrow",
     "swanlab": "swanlab",
-    "tensorboard": "tensorboard",
     "trackio": "trackio",
     "wandb": "wandb",
 }
-"""Built-in exporter → the package it needs; the extra of the same name brings it."""
+"""Built-in exporter → the package it cannot write without; the extra of the same name brings it.
+
+`tensorboard` writes its files without TensorBoard, which only shows them."""
 
 
 def registered() -> Mapping[str, str]:
     """Return every known exporter name with its `module:class`."""
     plugins = {point.name: point.value for point in entry_points(group=GROUP)}
     return {**plugins, **BUILT_IN}
+
+
+def is_registered(name: str) -> bool:
+    """Whether there is an exporter of this name (an instance suffix such as `/remote` is ignored)."""
+    return split_name(name)[0] in registered()
 
 
 def split_name(name: str) -> tuple[str, str]:

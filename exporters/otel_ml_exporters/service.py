@@ -55,6 +55,7 @@ from otel_ml_exporters.receiver.rejection import UndecodableError
 from otel_ml_exporters.receiver.routes import Routes
 from otel_ml_exporters.receiver.tls import server_context
 from otel_ml_exporters.receiver.tokens import Tokens
+from otel_ml_exporters.registry import is_registered
 from otel_ml_exporters.storage.database import StorageError
 from otel_ml_exporters.storage.filesystem import network_file_system
 from otel_ml_exporters.storage.journal import Journal
@@ -63,6 +64,9 @@ from otel_ml_exporters.telemetry import Measure, Telemetry
 __all__ = ["Service", "serve"]
 
 _log = logging.getLogger(__name__)
+
+FALLBACK = "jsonl"
+"""The exporter of a job's own service where none that was asked for can be used: it needs no package, and no server."""
 
 _STOP_S = 30.0
 """Seconds a stopping service gives its exporters."""
@@ -91,13 +95,16 @@ class Service:
         retry: RetryPolicy | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        configured, problems = exporter_makers(config.exporters)
+        configured, left_out = exporter_makers(config.exporters)
+        if left_out.problems and config.embedded is None:
+            raise ConfigError(*left_out.problems)
         makers = {**configured, **(makers or {})}
-        if problems and config.embedded is None:
-            raise ConfigError(*problems)
+        if left_out.problems and not makers:
+            makers, _ = exporter_makers({FALLBACK: {}})
+        unavailable = left_out.unavailable(() if served is None else served.exporters)
         self._config = config
         self._exporters = tuple(makers)
-        self._problems = problems
+        self._problems = left_out.problems
         self._clock = clock
         # Nobody types an embedded service's token; whoever can read the rendezvous folder has it.
         self._token = config.token or (secrets.token_urlsafe(32) if config.embedded else "")
@@ -125,6 +132,7 @@ class Service:
             retry or RetryPolicy(),
             late_max=config.limits.late,
             served=served,
+            unavailable={name: problem for name, problem in unavailable.items() if name not in makers},
         )
         if config.embedded is not None:
             names = config.embedded
@@ -406,7 +414,8 @@ def serve(
     """
     allow_open_files()
     keep_freed_memory()
-    served = served_as(config.written, os.environ, config.file, is_of_serve=config.embedded is None)
+    written = {name: options for name, options in config.written.items() if is_registered(name)}
+    served = served_as(written, os.environ, config.file, is_of_serve=config.embedded is None)
     service = Service(config, makers=makers, served=served)
     asked = threading.Event()
 

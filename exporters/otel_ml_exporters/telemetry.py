@@ -25,7 +25,7 @@ CATALOGUE: Final[Mapping[str, tuple[str, str]]] = {
     "amended": ("counter", "Values that changed after they were exported."),
     "dropped": ("counter", "Values lost, by reason."),
     "delivered": ("gauge", "Newest record an exporter's backend holds, by exporter."),
-    "lost": ("counter", "Records an exporter's backend did not take, by exporter."),
+    "lost": ("counter", "Values an exporter's backend does not take, by exporter."),
     "lag": ("gauge", "Records an exporter has still to write, by exporter."),
     "open_steps": ("gauge", "Steps that wait for a rank."),
     "overhead_s": ("gauge", "Seconds the users' threads spent recording."),

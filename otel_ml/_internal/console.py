@@ -156,12 +156,17 @@ def finished_line(run: Mapping[str, Any], status: str, *, outlived: bool = True)
         >>> finished_line(run | {"status": "failed", "duration_s": 2.0}, "finished")
         'failed. 5 processes, 48,210 values recorded, 48,210 delivered, 0 lost. Look: otel-ml open'
         >>> exporters = {"jsonl": {"delivered_seq": 9}, "mlflow": {"delivered_seq": 3}}
-        >>> run |= {"last_seq": 9, "pending": 6, "exporters": exporters, "duration_s": 0.0}
-        >>> finished_line(run, "finished")
+        >>> more = {"last_seq": 9, "pending": 6, "exporters": exporters, "duration_s": 0.0}
+        >>> finished_line(run | more, "finished")
         'ended. 5 processes, 48,210 values recorded, 0 lost, 3 of 9 records delivered to mlflow. The service delivers \
 the rest. Look: otel-ml runs'
-        >>> finished_line(run, "finished", outlived=False)[-74:]
+        >>> finished_line(run | more, "finished", outlived=False)[-74:]
         'delivered to mlflow. otel-ml recover delivers the rest. Look: otel-ml runs'
+        >>> run |= {"exporters": {"jsonl": {"delivered_seq": 9}, "parquet": {"state": "unavailable"}}}
+        >>> finished_line(run, "finished").split(", ", 2)[2].split(". ")[0]
+        '48,210 delivered, 0 lost, not to parquet, which could not be used'
+        >>> finished_line({"recorded": 9, "exporters": {}}, "finished").split(", ", 2)[2]
+        '0 delivered, 0 lost, kept for `otel-ml replay`: there is no exporter. Look: otel-ml open'
     """
     lost = run.get("lost") or {}
     total = sum(int(count) for count in lost.values())
@@ -170,12 +175,25 @@ the rest. Look: otel-ml runs'
     decided = str(run.get("status", "running"))
     how = status if decided == "running" else decided
     begin = f"{writers} {'process' if writers == 1 else 'processes'}, {_values(recorded)} recorded"
-    account = f"{total:,} lost{why}"
+    account = f"{total:,} lost{why}{_left_out(run)}"
     if int(run.get("pending", 0)):
         rest = "The service delivers the rest" if outlived else "otel-ml recover delivers the rest"
         return f"{_pending(how)}. {begin}, {account}, {_behind(run)}. {rest}. Look: otel-ml runs"
     arrived = f"{int(run.get('delivered', 0)):,} delivered"
     return f"{how}. {begin}, {arrived}, {account}. {_share(run, writers)}Look: otel-ml open"
+
+
+_UNAVAILABLE = "unavailable"
+"""The state of an exporter that was asked for and cannot be used: without its package, or with a defect."""
+
+
+def _left_out(run: Mapping[str, Any]) -> str:
+    """Return which backends have nothing and will not get it by themselves."""
+    exporters: Mapping[str, Mapping[str, Any]] | None = run.get("exporters")
+    if exporters is not None and not exporters:
+        return ", kept for `otel-ml replay`: there is no exporter"
+    names = [name for name, exporter in (exporters or {}).items() if exporter.get("state") == _UNAVAILABLE]
+    return f", not to {', '.join(names)}, which could not be used" if names else ""
 
 
 def _share(run: Mapping[str, Any], writers: int) -> str:
@@ -190,7 +208,8 @@ def _behind(run: Mapping[str, Any]) -> str:
     """Return what of a run is not delivered yet, and how much of it is."""
     last = int(run.get("last_seq", 0))
     exporters: Mapping[str, Mapping[str, Any]] = run.get("exporters") or {}
-    there = {name: int(exporter.get("delivered_seq", 0)) for name, exporter in exporters.items()}
+    used = {name: exporter for name, exporter in exporters.items() if exporter.get("state") != _UNAVAILABLE}
+    there = {name: int(exporter.get("delivered_seq", 0)) for name, exporter in used.items()}
     behind = [f"{done:,} of {last:,} records delivered to {name}" for name, done in there.items() if done < last]
     if files := int(run.get("files", 0)):
         behind.append(f"{files} {'file' if files == 1 else 'files'} of artifacts not read yet")

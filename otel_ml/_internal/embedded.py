@@ -31,7 +31,7 @@ from otel_ml._internal.module_command import module_command
 from otel_ml.config import Config, Endpoint
 from otel_ml.exceptions import VersionError
 from otel_ml.wire.own_folder import claim, moved_aside
-from otel_ml.wire.rendezvous import Rendezvous, Service, rendezvous_of, run_folder
+from otel_ml.wire.rendezvous import Home, Rendezvous, Service, rendezvous_of, run_folder
 
 __all__ = ["EmbeddedLink", "answers", "endpoint_of", "service_command", "service_environ"]
 
@@ -180,6 +180,8 @@ class EmbeddedLink:
             moved = claim(self.dir)
             if moved:
                 self._say("planted-files", moved_aside(self.dir, moved))
+            # It may never get so far as to say this itself; `otel-ml recover` then goes by it.
+            self.rendezvous.ask_for(Home(str(self.dir), self._config.exporters))
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             log_file = os.open(self.dir / "service.log", flags, 0o600)
             with os.fdopen(log_file, "ab") as log:

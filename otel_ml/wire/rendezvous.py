@@ -4,8 +4,10 @@
 
     <runtime dir>/otel-ml-<uid>/<32 hex of SHA-256(experiment id, boot id)>/      0700, ours, no link
         lock            flock: who holds it starts the service, or removes the folder
-        service.json    0600: version, endpoint, token, pid, run_dir, exporters; written by rename, removed at exit
-        run.json        0600: version, run_dir, exporters of the service that was announced last; stays with the folder
+        service.json    0600: version, endpoint, token, pid, run_dir, exporters; written by rename, removed at exit;
+                        flock: the service holds it as long as it lives
+        run.json        0600: version, run_dir, exporters of the service that was asked for, or announced, last; stays
+                        as long as the folder
         spool/          one file a writer: what is not acknowledged yet
 """
 
@@ -228,30 +230,63 @@ class Rendezvous:
         except (OSError, KeyError, TypeError, ValueError, RecursionError):
             return None  # as good as none: nobody but a damaged disk writes it so
 
-    def publish(self, service: Service) -> None:
-        """Announce a service: write `run.json` and `service.json` by rename, 0600."""
-        _write(self.run_file, _as_json(Home(service.run_dir, service.exporters)))
-        publish(self.service_file, service)
+    def is_served(self) -> bool:
+        """Whether the service that has announced itself lives.
+
+        Its lock says so, not its pid: that may be another process' by now, or count in another namespace.
+        """
+        try:
+            handle = os.open(self.service_file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+        return False
+
+    def ask_for(self, home: Home) -> None:
+        """Note where the run is to be written, before a service is started that may never announce itself.
+
+        What an earlier service said stays: it knows better.
+        """
+        if self.read_home() is None:
+            os.close(_write(self.run_file, _as_json(home)))
+
+    def publish(self, service: Service) -> int:
+        """Announce a service: write `run.json` and `service.json` by rename, 0600.
+
+        Returns:
+            A handle: as long as it is open, the service counts as alive.
+        """
+        os.close(_write(self.run_file, _as_json(Home(service.run_dir, service.exporters))))
+        return _write(self.service_file, _as_json(service), is_locked=True)
 
 
 def publish(path: Path, service: Service) -> None:
     """Write a service's address to `path` by rename, readable by this user only."""
-    _write(path, service.to_json())
+    os.close(_write(path, _as_json(service)))
 
 
 def _as_json(content: Service | Home) -> str:
     return json.dumps({"version": RENDEZVOUS, "writer": own_version(), **asdict(content)})
 
 
-def _write(path: Path, content: str) -> None:
+def _write(path: Path, content: str, *, is_locked: bool = False) -> int:
+    """Write a file by rename, readable by this user only; return its handle, with a lock where one is asked for."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".service-")
     try:
-        with os.fdopen(handle, "w") as file:
-            file.write(content)
+        os.write(handle, content.encode())
+        if is_locked:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         Path(name).replace(path)
     except BaseException:
+        os.close(handle)
         Path(name).unlink(missing_ok=True)
         raise
+    return handle
 
 
 def rendezvous_of(experiment_id: str, environ: Mapping[str, str] | None = None) -> Rendezvous:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -207,6 +208,68 @@ def test_a_run_is_finished_where_its_exporters_were_told_to_write(tmp_path: Path
         kept = dict(database.execute("SELECT key, value FROM metrics WHERE key IN ('before', 'after')"))
     assert kept == {"before": 1.0, "after": 2.0}
     assert "kept out" not in (tmp_path / "runs" / "exp" / "one" / "state" / "served.json").read_text()
+
+
+def test_a_backend_that_was_never_reached_is_named_until_it_has_everything(
+    tmp_path: Path, mlflow_database: Path
+) -> None:
+    store = tmp_path / "server" / "store.db"
+    store.parent.touch()  # a file where a folder has to be: the backend is down
+    told = {
+        "OTEL_ML_EXPORTERS": "jsonl,mlflow",
+        "MLFLOW_TRACKING_URI": f"sqlite:///{store}",
+        "OTEL_ML_END_SILENCE": "1000",
+        "OTEL_ML_FLUSH_INTERVAL": "60000",
+    }
+    process = start(
+        KILLED.replace("assert otel_ml.flush(20)", "otel_ml.flush(20)"), environment(tmp_path, told), tmp_path
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "delivered\n"
+    [announced] = tmp_path.glob("run/*/*/service.json")
+    eventually(lambda: "before" in written(tmp_path))
+    os.kill(Service.from_json(announced.read_text()).pid, signal.SIGKILL)
+    process.communicate("go\n", timeout=30)
+
+    while_down = otel_ml_command(environment(tmp_path), "recover", "--timeout", "4")
+    store.parent.unlink()
+    store.parent.mkdir()
+    shutil.copy(mlflow_database, store)
+    while_up = otel_ml_command(environment(tmp_path), "recover", "--timeout", "60")
+    again = otel_ml_command(environment(tmp_path), "recover")
+
+    assert while_down.returncode == 1, while_down.stdout + while_down.stderr
+    assert "delivered to jsonl, 0 lost" in while_down.stdout
+    assert "mlflow does not have all of it: " in while_down.stdout
+    assert (while_up.returncode, again.returncode) == (0, 0), while_up.stdout + while_up.stderr
+    assert "2 values of the journal delivered to jsonl, mlflow, 0 lost" in while_up.stdout
+    with closing(sqlite3.connect(store)) as database:
+        kept = dict(database.execute("SELECT key, value FROM metrics WHERE key IN ('before', 'after')"))
+    assert kept == {"before": 1.0, "after": 2.0}
+
+
+def test_an_exporter_that_was_left_out_for_its_package_gets_the_run_once_that_is_there(tmp_path: Path) -> None:
+    without = tmp_path / "without"
+    without.mkdir()
+    (without / "sitecustomize.py").write_text("import sys\nsys.modules['pyarrow'] = None\n")
+    told = environment(tmp_path, {"OTEL_ML_EXPORTERS": "jsonl,parquet"})
+    path = os.pathsep.join([str(without), told.get("PYTHONPATH", "")])
+
+    _, said = run('import otel_ml\nwith otel_ml.init("exp", id="one"):\n    otel_ml.log({"x": 1.0}, step=0)',
+                  {**told, "PYTHONPATH": path}, tmp_path)  # fmt: skip
+    state = tmp_path / "runs" / "exp" / "one" / "state"
+    eventually((state / "undelivered").exists)
+    while_missing = otel_ml_command({**environment(tmp_path), "PYTHONPATH": path}, "recover", "--timeout", "20")
+    done = otel_ml_command(environment(tmp_path), "recover", "--timeout", "60")
+    again = otel_ml_command(environment(tmp_path), "recover")
+
+    assert "not to parquet" in said
+    assert while_missing.returncode == 1, while_missing.stdout + while_missing.stderr
+    assert "parquet does not have all of it: " in while_missing.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "delivered to jsonl, parquet" in done.stdout
+    assert list((state.parent / "parquet").rglob("*.parquet"))
+    assert "Nothing to recover" in again.stdout
 
 
 def test_what_a_job_with_a_wrong_token_recorded_is_kept_until_recover_has_the_right_one(tmp_path: Path) -> None:

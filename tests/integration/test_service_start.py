@@ -49,15 +49,15 @@ def test_unknown_exporters_and_options_are_all_said_before_anything_starts(tmp_p
 
 
 def test_missing_packages_are_all_said_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for package in ("mlflow", "wandb", "tensorboard"):
+    for package in ("mlflow", "wandb", "pyarrow"):
         monkeypatch.setitem(sys.modules, package, None)
-    config = ServiceConfig(exporters={"mlflow/remote": {}, "wandb": {}, "tensorboard": {}, "jsonnl": {}}, dir=tmp_path)
+    config = ServiceConfig(exporters={"mlflow/remote": {}, "wandb": {}, "parquet": {}, "jsonnl": {}}, dir=tmp_path)
 
     with pytest.raises(ConfigError) as caught:
         Service(config)
 
     assert len(caught.value.problems) == 4
-    assert all(f"pip install 'otel-ml[{extra}]'" in str(caught.value) for extra in ("mlflow", "wandb", "tensorboard"))
+    assert all(f"pip install 'otel-ml[{extra}]'" in str(caught.value) for extra in ("mlflow", "wandb", "parquet"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -74,10 +74,50 @@ def test_embedded_the_run_goes_on_with_the_exporters_there_are_and_says_the_othe
         account = eventually(lambda sender=sender: (sender.run() or {}).get("notices") and sender.run())
         service.stop(5)
 
-    assert list(account["exporters"]) == ["jsonl"]
+    assert {name: found["state"] for name, found in account["exporters"].items()} == {
+        "jsonl": "running",
+        "mlflow": "unavailable",
+    }
+    assert "pip install 'otel-ml[mlflow]'" in account["exporters"]["mlflow"]["problem"]
+    assert account["exporters"]["mlflow"]["pending"] == account["last_seq"]
     assert sum("pip install 'otel-ml[mlflow]'" in notice for notice in account["notices"]) == 1
     assert sum("Did you mean 'jsonl'?" in notice for notice in account["notices"]) == 1
     assert (bench.folder / "digits" / "run-1" / "metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize("asked", [["jsonll"], ["tensorbord", "mlfow"], ["mlflow"]], ids=str)
+def test_embedded_a_run_of_which_no_exporter_can_be_used_is_in_jsonl(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, asked: list[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    rendezvous = bench.folder.parent / "rendezvous"
+    run = EmbeddedRun(experiment="run-1", experiment_name="digits", run_name="run-1", rendezvous=rendezvous)
+    service = bench.service(exporters={name: {} for name in asked}, embedded=run)
+    sender = bench.sender(service)
+    sender.send("metrics", FakeWriter().step(1, {"loss": 1.0}))
+
+    account = eventually(lambda: (sender.run() or {}).get("notices") and sender.run())
+    assert (bench.folder / "digits" / "run-1" / "metrics.jsonl").exists()
+    assert account["exporters"].keys() == {"jsonl", *(name for name in asked if name == "mlflow")}
+    assert len([said for said in account["notices"] if "The run goes on with: jsonl." in said]) == len(asked)
+
+
+def test_a_run_that_is_to_have_no_exporter_is_kept_and_delivered_nowhere(bench: Bench) -> None:
+    rendezvous = bench.folder.parent / "rendezvous"
+    run = EmbeddedRun(experiment="run-1", experiment_name="digits", run_name="run-1", rendezvous=rendezvous)
+    service = bench.service(exporters={"none": {}}, embedded=run)
+    sender = bench.sender(service)
+    sender.send("metrics", FakeWriter().step(1, {"loss": 1.0}))
+    sender.send("metrics", FakeWriter().step(2, {"loss": 1.0}))
+
+    account = eventually(lambda: (sender.run() or {}).get("recorded") and sender.run())
+
+    assert (account["exporters"], account["delivered"], account["notices"]) == ({}, 0, [])
+
+
+def test_none_beside_another_exporter_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="'none' means no exporter at all"):
+        Service(ServiceConfig(exporters={"none": {}, "jsonl": {}}, dir=tmp_path))
 
 
 def test_requests_of_a_run_whose_files_cannot_be_used_are_set_aside_and_other_runs_go_on(

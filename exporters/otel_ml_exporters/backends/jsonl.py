@@ -14,6 +14,7 @@ from otel_ml.wire.names import sanitised
 from otel_ml_exporters.errors import ExporterClosedError, RetryableExportError, on_disk
 from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.json_text import json_text
+from otel_ml_exporters.open_file import has_name
 from otel_ml_exporters.records import (
     Artifact,
     Audio,
@@ -56,7 +57,7 @@ class JsonlExporter(Exporter):
     files in `media/`, named in `"path"`. Spans are lines of `spans.jsonl`.
 
     Spans are written before the lines of `metrics.jsonl` and cut back to its last `seq` at start, so `metrics.jsonl`
-    alone says how far one got.
+    alone says how far one got. Where `spans.jsonl` is gone and that is not, it is written again from the first batch.
 
     **Guarantee**: exactly once, after a kill too: a torn last line is cut off, and `seq` is in each line.
     **Ordering**: by `seq`; steps ascend per (attempt, role, axis) except amendments.
@@ -90,21 +91,31 @@ class JsonlExporter(Exporter):
             self._spans.open(self._dir, up_to=self._metrics.last_seq)
 
     def position(self) -> int | None:
-        """Return the `seq` of the last line of `metrics.jsonl`."""
-        return self._metrics.last_seq
+        """Return the `seq` of the last line of `metrics.jsonl`; 0 where `spans.jsonl` was not there."""
+        return 0 if self._spans.is_new else self._metrics.last_seq
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether both files have their names and all that was written to them."""
+        return self._metrics.is_intact and self._spans.is_intact
 
     def export(self, records: Sequence[Record]) -> None:
         """Append one line a record."""
         if self._closed:
             raise ExporterClosedError("jsonl")
         spans_before = self._spans.size
+        spans = [record for record in records if isinstance(record, SpanBatch) and record.seq > self._spans.last_seq]
+        others = [
+            record for record in records if not isinstance(record, SpanBatch) and record.seq > self._metrics.last_seq
+        ]
         try:
-            self._spans.append([_spans(record) for record in records if isinstance(record, SpanBatch)])
-            others = [record for record in records if not isinstance(record, SpanBatch)]
+            self._spans.append([_spans(record) for record in spans])
             self._metrics.append([json_text(self._row(record), default=dict) + b"\n" for record in others])
         except OSError as error:
             self._spans.cut(spans_before)
             raise RetryableExportError(f"{self._dir} cannot be written to: {error}.") from error
+        if spans:
+            self._spans.last_seq = spans[-1].seq
         if others:
             self._metrics.last_seq = others[-1].seq
 
@@ -171,12 +182,16 @@ class _Lines:
         self.name = name
         self.size = 0
         self.last_seq = 0
+        self.is_new = False
+        self._path = Path()
         self._file: int | None = None
 
     def open(self, folder: Path, up_to: int | None = None) -> None:
         """Open the file and drop, from its end, what is torn or has a `seq` above `up_to`."""
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(folder / self.name, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o664)
+        self._path = folder / self.name
+        self.is_new = not self._path.exists()
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o664)
         self.last_seq, size = _last_line(self._file, up_to)
         self.cut(size)
 
@@ -198,6 +213,11 @@ class _Lines:
         assert self._file is not None, "start() comes first"
         os.ftruncate(self._file, size)
         self.size = size
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the file has its name, and all that was appended."""
+        return self._file is None or has_name(self._file, self._path, self.size)
 
     def sync(self) -> None:
         """Wait until the disk has what was appended."""

@@ -73,9 +73,9 @@ def command(
     Values that came too late for the service (late.otlp) are merged in. Nothing of SOURCE is changed.
     """
     output = screen()
-    makers, problems = exporter_makers(ServiceConfig.load(exporters=exporters, file=file).exporters)
-    if problems:
-        raise ConfigError(*problems)
+    makers, left_out = exporter_makers(ServiceConfig.load(exporters=exporters, file=file).exporters)
+    if left_out.problems:
+        raise ConfigError(*left_out.problems)
     runs = _runs_of(source, base, ExtraReductions(rules), output)
     lost = False
     for info, recorded in runs:
@@ -167,6 +167,5 @@ def _delivered(
 def _report(info: RunInfo, recorded: Sequence[Record], results: Sequence[Replayed], output: Screen) -> None:
     for result in results:
         lost = sum(result.lost.values())
-        missing = f", {lost} not taken: {', '.join(result.lost)}" if lost else ""
-        kept = plural(len(recorded) - lost, "record")
-        output.line(f"{result.name}: {kept}{missing} → {result.url or info.dir}")
+        missing = f", without {plural(lost, 'value')} that it does not take: {', '.join(result.lost)}" if lost else ""
+        output.line(f"{result.name}: {plural(len(recorded), 'record')}{missing} → {result.url or info.dir}")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,6 +17,7 @@ from otel_ml_exporters.runs.folders import RunFolder, run_folders, unreadable_fo
 from otel_ml_exporters.runs.follow import UnreadableLineError
 from otel_ml_exporters.runs.history import History, history
 from otel_ml_exporters.runs.source import RunUnreadableError, is_live, records
+from otel_ml_exporters.runs.unfinished import lacking
 
 __all__ = ["command"]
 
@@ -44,7 +47,7 @@ def command(base: Path, limit: int, as_json: bool) -> None:
             [
                 str(row["id"]),
                 str(row["experiment"]),
-                str(row["status"]),
+                _shown(row),
                 thousands(int(row["steps"])),
                 f"{age(time.time() - float(row['modified']))} ago",
                 size(int(row["bytes"])),
@@ -53,16 +56,25 @@ def command(base: Path, limit: int, as_json: bool) -> None:
         ],
         right=["steps", "size"],
     )
+    if any(row["lacking"] for row in described):
+        output.note("What is not in all of its backends: otel-ml recover RUN")
     if len(runs) > limit:
         output.note(f"… and {len(runs) - limit} older ones (--limit).")
 
 
-def _described(run: RunFolder) -> dict[str, str | int | float]:
+def _shown(row: Mapping[str, Any]) -> str:
+    """Return a run's status, and which backends do not have all of it."""
+    behind = f", not all in {', '.join(row['lacking'])}" if row["lacking"] else ""
+    return f"{row['status']}{behind}"
+
+
+def _described(run: RunFolder) -> dict[str, Any]:
     read = _read(run)
     return {
         "id": run.id,
         "experiment": run.experiment,
         "status": "live" if is_live(run) else read.status if read is not None else "unreadable",
+        "lacking": list(lacking(run)),
         "steps": read.steps if read is not None else 0,
         "rows": read.rows if read is not None else 0,
         "modified": run.modified,

@@ -21,6 +21,7 @@ from otel_ml_exporters.records import JsonValue
 from otel_ml_exporters.runs.folders import RunFolder, find
 from otel_ml_exporters.runs.history import History, Series, SeriesName, history, is_own
 from otel_ml_exporters.runs.source import records
+from otel_ml_exporters.runs.unfinished import lacking
 
 __all__ = ["command"]
 
@@ -96,6 +97,8 @@ def _figures(values: Sequence[float]) -> str:
 def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Chosen) -> None:
     output.line(f"{folder.experiment}/{folder.id}  {read.status}", style="bold")
     output.line(f"{folder.path}", style="dim")
+    if names := lacking(folder):
+        output.line(f"not all of it is in {', '.join(names)}: otel-ml recover {folder.id}", style="yellow")
     output.line()
     for title, values in (("params", _flat(read.params)), ("summary", read.summary)):
         ours = {name: value for name, value in values.items() if not name.startswith(("otel_ml/", "otel_ml."))}

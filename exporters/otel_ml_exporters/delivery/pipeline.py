@@ -5,7 +5,9 @@
     outbox ──read──▶ thin (every) ──▶ batch (max_batch, max_delay) ──▶ export ──▶ mark
                                                     │ RetryableExportError: pause, the same batch again
                                                     │ RestartExporterError: a new exporter, from its own position
-                                                    └ PermanentExportError: one by one; the bad one is counted as lost
+                                                    │ StoreGoneError: the same, from the beginning
+                                                    │ PermanentExportError: halved; what is refused is set aside
+                                                    └ anything else: tried a few times, then as the one before
 
 Nothing here waits for another exporter, and nothing else waits for this one.
 """
@@ -18,12 +20,19 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from otel_ml.exceptions import OtelMLError
 from otel_ml.explanation import explained
-from otel_ml_exporters.delivery.retry import Backoff, RetryPolicy
-from otel_ml_exporters.errors import PermanentExportError, RestartExporterError, RetryableExportError
+from otel_ml_exporters.delivery.retry import Backoff, RetryPolicy, is_passing
+from otel_ml_exporters.delivery.sift import Refusal, Refused, sifted
+from otel_ml_exporters.errors import (
+    PermanentExportError,
+    RestartExporterError,
+    RetryableExportError,
+    StoreGoneError,
+)
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, RunStatus, StepRecord
 
@@ -55,8 +64,9 @@ class PipelineStatus:
     """What `otel-ml runs` shows of an exporter.
 
     Attributes:
-        state: `starting`, `running`, `retrying`, `failed` (cannot start), `stopped`.
+        state: `starting`, `running`, `retrying`, `failed` (cannot start), `stopped`, `unavailable` (left out).
         delivered: `seq` up to which everything is in the backend, or counted as lost.
+        lost: reason → values, and records without values, that the backend will never have.
         problem: the last failure, while it lasts.
     """
 
@@ -113,6 +123,8 @@ class Pipeline:
         self._last_status: RunStatus | None = None
         self._notice: str | None = None
         self._certain: int | None = None
+        self._is_gone = False
+        self._given_up: set[str] = set()
         self.status = PipelineStatus("starting", delivered, dict(self._lost))
         self._thread: threading.Thread | None = None
 
@@ -179,10 +191,11 @@ class Pipeline:
             while self._step(exporter):
                 pass
             self._flush(exporter)
+            _look_after(exporter)
             ended = self._last_status
         except RestartExporterError as error:
             self._failed(error, state="retrying")
-            self._go_back()
+            self._go_back(is_gone=isinstance(error, StoreGoneError))
             return self._deadline is None or self._clock() < self._deadline
         finally:
             self._shut_down(exporter, ended)
@@ -201,9 +214,7 @@ class Pipeline:
                 self._told = run
                 self._recovered()
                 self._set(state="running", url=exporter.url)
-                if exporter.notice is not None and exporter.notice != self._notice:
-                    self._notice = exporter.notice
-                    self._say("exporter-notice", exporter.notice)
+                self._note(exporter)
                 return exporter
 
     def _resume(self, exporter: Exporter) -> None:
@@ -212,17 +223,25 @@ class Pipeline:
             self._last_status = newest[-1]  # it may be that nothing is left to do but to end
         position = exporter.position()
         self._certain = position
-        if position is not None:
+        if position is not None and not self._is_gone:
             self._set(delivered=min(position, self._source.last_seq))
+        self._is_gone = False
 
-    def _go_back(self) -> None:
+    def _go_back(self, *, is_gone: bool) -> None:
         """Count on what the backend said it has: what it was given since may be gone with the exporter."""
-        if self._certain is not None:
+        if is_gone:
+            # Of all that follows the exporter leaves out what it still has.
+            self._is_gone = True
+            self._lost.clear()
+            self._set(lost={})
+            self._advance(0)
+        elif self._certain is not None:
             self._advance(min(self._certain, self.status.delivered))
 
     def _step(self, exporter: Exporter) -> bool:
         """Deliver one batch, or wait for one; False when it is time to shut down."""
         self._wake.clear()
+        _look_after(exporter)
         self._describe(exporter)
         records = self._read(exporter)
         if self._wants_more(records, exporter):
@@ -288,7 +307,8 @@ class Pipeline:
             first = min(first, records[0].seq)
         gone = first - 1 - self.status.delivered
         if gone > 0 and self._source.last_seq:
-            self._lose("its place was lost: the disk limit was reached", gone)
+            self._lose(_NO_LONGER_KEPT, gone)
+            self._say("disk-limit", f"Exporter {self.name!r} lost its place: {gone} records are no longer kept.")
             self._advance(first - 1)
 
     def _deliver(self, exporter: Exporter, records: Sequence[Record]) -> None:
@@ -296,40 +316,55 @@ class Pipeline:
             if isinstance(record, RunStatus):
                 self._last_status = record
         wanted = [record for record in records if _is_wanted(record, exporter.every)]
-        reason = self._export(exporter, wanted) if wanted else None
-        if reason is not None and len(wanted) == 1:
-            self._lose(reason, 1)
-        elif reason is not None:
-            for record in wanted:  # one bad record must not take the others with it
-                alone = self._export(exporter, [record])
-                if alone is not None:
-                    self._lose(alone, 1)
-                self._advance(record.seq)
+        if wanted:
+            self._given_up.clear()
+            for refused in sifted(wanted, partial(self._export, exporter), self._advance):
+                self._set_aside(refused)
         self._advance(records[-1].seq)
 
-    def _export(self, exporter: Exporter, records: Sequence[Record]) -> str | None:
+    def _export(self, exporter: Exporter, records: Sequence[Record], *, is_last_word: bool) -> Refusal | None:
         """Export with retries; return why the records will never be taken, or None."""
         surprises = 0
         while True:
+            _look_after(exporter)  # also between two tries: without its folder it would fail for ever
             try:
                 exporter.export(records)
+                if self._certain is None:
+                    # It cannot tell how far it got: its mark must not be ahead of what survives a kill.
+                    exporter.force_flush(_FLUSH_S)
             except RestartExporterError:
                 raise
             except RetryableExportError as error:
                 self._failed(error, state="retrying")
                 self._pause(error.retry_after)
             except PermanentExportError as error:
-                return error.sentence
+                self._recovered()
+                return Refusal(error.sentence, error.names)
             except (Exception, SystemExit) as error:  # noqa: BLE001 (a plug-in's defect: tried again, then records are lost)
-                surprises += 1
-                if surprises > self._retry.surprises:
-                    _log.exception("Exporter %s raised something unexpected.", self.name)
-                    return f"unexpected {type(error).__name__}: {error}"
-                self._failed(error, state="retrying")
+                surprises += 0 if is_passing(error) else 1
+                reason = f"unexpected {type(error).__name__}: {error}"
+                if surprises > (self._retry.surprises if is_last_word and reason not in self._given_up else 0):
+                    self._give_up(reason, is_for_good=is_last_word)
+                    return Refusal(reason)
+                self._failed(error, state="retrying", is_passing=is_passing(error))
                 self._pause(None)
             else:
                 self._recovered()
+                self._note(exporter)
                 return None
+
+    def _note(self, exporter: Exporter) -> None:
+        """Say what the exporter wants a person to know, once."""
+        notice = exporter.notice
+        if notice is not None and notice != self._notice:
+            self._notice = notice
+            self._say("exporter-notice", notice)
+
+    def _give_up(self, reason: str, *, is_for_good: bool) -> None:
+        """Note that a batch raises the same again and again: each record of it is not tried as often once more."""
+        if is_for_good and reason not in self._given_up:
+            self._given_up.add(reason)
+            _log.exception("Exporter %s raised something unexpected.", self.name)
 
     def _pause(self, retry_after: float | None) -> None:
         """Wait before the next try; being asked to stop makes that try come at once.
@@ -365,25 +400,49 @@ class Pipeline:
         except Exception as error:  # noqa: BLE001 (the last call; what it did not store is behind its position)
             self._failed(error, state="stopped")
 
-    def _failed(self, error: BaseException, *, state: str) -> None:
-        problem = (error.sentence if isinstance(error, OtelMLError) else str(error)) or type(error).__name__
+    def _failed(self, error: BaseException, *, state: str, is_passing: bool = True) -> None:
+        problem = error.sentence if isinstance(error, OtelMLError) else f"{type(error).__name__}: {error}".rstrip(": ")
         if self.status.problem != problem:
             _log.warning("Exporter %s: %s", self.name, problem, exc_info=_is_unforeseen(error))
             slug = error.slug if isinstance(error, OtelMLError) else "exporter-failing"
-            self._say(slug, f"Exporter {self.name!r}: {problem} It is tried again; the others go on, nothing is lost.")
+            self._say(
+                slug, f"Exporter {self.name!r}: {problem} {self._what_follows(error, state, is_passing=is_passing)}"
+            )
         self._set(state=state, problem=problem)
+
+    def _what_follows(self, error: BaseException, state: str, *, is_passing: bool) -> str:
+        if isinstance(error, StoreGoneError):
+            return "It is written again, from the beginning of what is kept."
+        if state == "stopped":
+            return "It is closed; what it did not store is kept, and the next start goes on from there."
+        if is_passing:
+            return "It is tried again; the others go on, and what it does not have yet is kept."
+        return (
+            f"An exporter should not raise that. It is tried {self._retry.surprises} times more; what it then still "
+            "does not take is set aside and counted as lost. The others go on."
+        )
 
     def _recovered(self) -> None:
         self._backoff.reset()
         if self.status.problem is not None:
             self._set(state="running", problem=None)
 
-    def _lose(self, reason: str, records: int) -> None:
-        _log.error("Exporter %s lost %d record(s): %s", self.name, records, reason)
-        self._say("records-refused", f"Exporter {self.name!r} did not take {records} record(s): {reason}")
+    def _set_aside(self, refused: Refused) -> None:
+        """Count what the backend will never take; it stays among the run's records."""
+        is_new = refused.reason not in self._lost
+        self._lose(refused.reason, refused.values)
+        _log.error("Exporter %s does not take %s: %s", self.name, refused.what, refused.reason)
+        if is_new:  # what follows for the same reason is counted, and in the log
+            self._say(
+                "records-refused",
+                f"Exporter {self.name!r} does not take {refused.what}: {refused.reason} It is set aside and counted as "
+                f"lost; the run keeps it: otel-ml replay {self._run.id} --to {self.name} --experiment NAME",
+            )
+
+    def _lose(self, reason: str, count: int) -> None:
         if reason not in self._lost and len(self._lost) >= _REASONS:
             reason = "for other reasons"
-        self._lost[reason] = self._lost.get(reason, 0) + records
+        self._lost[reason] = self._lost.get(reason, 0) + count
         self._set(lost=dict(self._lost))
 
     def _advance(self, seq: int) -> None:
@@ -395,6 +454,11 @@ class Pipeline:
         self.status = replace(self.status, **changes)  # type: ignore[arg-type]  # the names are checked by replace
 
 
+_FLUSH_S = 30.0
+"""Seconds that an exporter gets to flush a batch, where it cannot tell how far its backend is."""
+
+_NO_LONGER_KEPT = "its place was lost: the disk limit was reached"
+
 _IDLE_S = 5.0
 """How long an idle exporter's thread sleeps; new records and `stop` wake it sooner."""
 
@@ -403,6 +467,16 @@ _REASONS = 100
 
 _SHUTDOWN_GRACE_S = 1.0
 """The least an exporter gets to close its files, also after the deadline."""
+
+
+def _look_after(exporter: Exporter) -> None:
+    """Notice that what was stored is gone.
+
+    Raises:
+        StoreGoneError: it has to be written again.
+    """
+    if not exporter.is_intact:
+        raise StoreGoneError(f"What was written to {exporter.url} was deleted, moved or cut by another program.")
 
 
 def _is_the_end(record: Record) -> bool:

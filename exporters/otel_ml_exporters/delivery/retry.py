@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from dataclasses import dataclass
 
-__all__ = ["Backoff", "RetryPolicy"]
+__all__ = ["Backoff", "RetryPolicy", "is_passing"]
+
+_SHORT_OF = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+)
+"""What the operating system is short of, or cannot do now, whatever the record is."""
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether what an exporter let through has to do with the network, a disk or memory, and not with the records.
+
+    Examples:
+        >>> is_passing(TimeoutError()), is_passing(OSError(errno.ENOSPC, "full")), is_passing(ValueError("oops"))
+        (True, True, False)
+    """
+    if isinstance(error, OSError) and error.errno in _SHORT_OF:
+        return True
+    return isinstance(error, (ConnectionError, TimeoutError, MemoryError))
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +33,7 @@ class RetryPolicy:
     Attributes:
         initial_s: upper bound of the first pause.
         maximum_s: upper bound of every pause of our own; a backend may ask for longer.
-        surprises: how often an unexpected exception is retried before its records count as lost.
+        surprises: how often an exception that no exporter should raise is retried before its records count as refused.
     """
 
     initial_s: float = 0.5

@@ -20,7 +20,7 @@ def account(run: ExperimentRun, undecided: int) -> dict[str, Any]:
     """
     status = run.status
     exporters = run.exporters
-    behind = max((run.behind(name) for name in exporters), default=0)
+    behind = run.pending
     lost = {**status.lost}
     for name, exporter in exporters.items():
         lost |= {f"{name}: {reason}": count for reason, count in exporter.lost.items()}
@@ -33,13 +33,20 @@ def account(run: ExperimentRun, undecided: int) -> dict[str, Any]:
         "dir": str(run.folder),
         "status": status.state,
         "exporters": {
-            name: {"url": found.url, "delivered_seq": found.delivered, "state": found.state, "lost": found.lost}
+            name: {
+                "url": found.url,
+                "delivered_seq": found.delivered,
+                "pending": run.behind(name),
+                "state": found.state,
+                "problem": found.problem,
+                "lost": found.lost,
+            }
             for name, found in exporters.items()
         },
         "writers": status.writers,
         "writers_live": status.writers_live,
         "recorded": status.recorded,
-        "delivered": there - on_its_way,
+        "delivered": there - on_its_way if exporters else 0,
         "on_its_way": on_its_way,
         "superseded": status.superseded,
         "lost": lost,

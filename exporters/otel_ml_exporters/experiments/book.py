@@ -33,6 +33,9 @@ _FILES_OF_A_RUN, _FILES_OF_AN_EXPORTER = 4, 2
 _OPEN = "open"
 """Name of the file beside `run.db` that says: a service was not done with this run. Its content is the id."""
 
+_UNDELIVERED = "undelivered"
+"""The same, where the run is over and an exporter it was asked for could not be used: for `otel-ml recover`."""
+
 
 class RunBook:
     """Opens runs when they are first heard of; the engine's thread owns it.
@@ -127,6 +130,22 @@ class RunBook:
             except (StorageError, OSError, ValueError) as error:
                 _log.error("%s", explained(f"A run is left as it is: {error}", "storage"))
 
+    def look_after(self, run: ExperimentRun) -> None:
+        """Make the run's folder anew where somebody deleted or moved it; what is still known of the run goes there."""
+        if run.outbox.is_intact:
+            return
+        try:
+            run.outbox.write_anew()
+            self._note_open(run)
+        except (StorageError, OSError) as error:
+            run.trouble.note(error)
+        else:
+            run.say(
+                "store-gone",
+                f"The folder {run.folder}, or run.db in it, was deleted or moved while the run was written. It is made "
+                "anew, with what the service still has; exporters write their files again.",
+            )
+
     def forget(self, run: ExperimentRun) -> None:
         """Close a run that is over; later data opens it again."""
         run.close()
@@ -157,8 +176,7 @@ class RunBook:
             run = self._run(experiment, folder)
         self._runs[experiment] = run
         self.withdraw([experiment])
-        if self._settings.served is not None:  # not before: another service may have had the run open
-            self._settings.served.keep(folder / "state")
+        self._note_open(run)
         if moved:
             run.say("planted-files", moved_aside(folder, moved))
         with run.log.speaking():
@@ -171,6 +189,14 @@ class RunBook:
         except VersionError as error:
             self._held_back[experiment] = error.sentence
             raise
+
+    def _note_open(self, run: ExperimentRun) -> None:
+        """Write beside `run.db` that the run is open, and how it is served."""
+        state = run.folder / "state"
+        if not (state / _OPEN).exists():
+            _write(state / _OPEN, run.experiment)
+        if self._settings.served is not None:  # not before it is open: another service may have had it
+            self._settings.served.keep(state)
 
     def _named(self, run: ExperimentRun, name: str) -> ExperimentRun:
         """Move a run to where its name belongs, as long as nothing of it is in any backend.
@@ -205,6 +231,11 @@ def _is_safe(folder: Path) -> bool:
 
 def _leave(run: ExperimentRun) -> None:
     """Take away what a run has only as long as somebody goes on with it."""
+    with suppress(OSError):
+        if run.lacking:
+            _write(run.folder / "state" / _UNDELIVERED, run.experiment)
+        else:
+            (run.folder / "state" / _UNDELIVERED).unlink(missing_ok=True)
     (run.folder / "state" / _OPEN).unlink(missing_ok=True)
     kept = kept_folder(run.folder)
     with suppress(OSError):

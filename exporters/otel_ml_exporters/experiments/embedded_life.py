@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 
@@ -45,16 +46,17 @@ class EmbeddedLife:
         self._over = over
         self._clock = clock
         self._withdrawn = threading.Event()
+        self._announced: int | None = None
         self._spools: LeftoverSpools | None = None
 
     def announce(self, service: Service) -> None:
         """Let the processes of the job find `service`, once what the dead ones had left is taken in."""
         self._rendezvous.create()
-        self._spools = LeftoverSpools(
-            self._rendezvous.spool,
-            self._admission.future,
-            taken_in=lambda: self._rendezvous.publish(service),
-        )
+
+        def publish() -> None:
+            self._announced = self._rendezvous.publish(service)
+
+        self._spools = LeftoverSpools(self._rendezvous.spool, self._admission.future, taken_in=publish)
         self._spools.start()
         threading.Thread(target=self._watch_the_end, name="otel-ml-end", daemon=True).start()
 
@@ -67,6 +69,9 @@ class EmbeddedLife:
 
     def leave(self) -> None:
         """Remove the folder, as far as nobody needs it any more; after everything is delivered and closed."""
+        if self._announced is not None:
+            os.close(self._announced)
+            self._announced = None
         self._rendezvous.remove()
 
     def _watch_the_end(self) -> None:

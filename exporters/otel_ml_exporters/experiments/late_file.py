@@ -63,12 +63,14 @@ class LateFile:
 
     Attributes:
         length: to be committed with what the requests came from.
+        gone: bytes that somebody else removed since the file was opened.
     """
 
     def __init__(self, path: Path, committed: int | None, limit: int) -> None:
         self._path = path
         self._limit = limit
         self.length = 0
+        self.gone = 0
         if path.exists():
             found = read_late(path)
             whole = path.stat().st_size - found.torn
@@ -96,6 +98,10 @@ class LateFile:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
+            # Less is there where somebody removed the file: zeros in its place would hide all that follows.
+            there = min(self.length, os.fstat(handle).st_size)
+            self.gone += self.length - there
+            self.length = there
             os.ftruncate(handle, self.length)
             written = 0
             while written < len(data):

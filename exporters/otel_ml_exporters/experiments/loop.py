@@ -302,6 +302,7 @@ class EngineLoop:
     def _look_after(self, now: float) -> None:
         keep_s = _KEEP_WANTED_S if self._runs.is_crowded else _KEEP_S
         for run in self._runs:
+            self._runs.look_after(run)
             run.finish()
             if run.is_stuck or not run.is_over:
                 self._over_since.pop(run.experiment, None)

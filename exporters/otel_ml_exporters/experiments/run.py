@@ -66,6 +66,7 @@ class RunSettings:
         run_name: the same; the id where it is empty.
         late_max: bytes of `late.otlp`.
         served: what is kept in its folder of how it is served; None keeps what is there.
+        unavailable: name → why, of exporters that were asked for and cannot be used: what they lack stays to be said.
         log: name of the log in the run's folder; empty in embedded mode, where the process' output is that file.
     """
 
@@ -76,6 +77,7 @@ class RunSettings:
     run_name: str = ""
     late_max: int = 2**30
     served: Served | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
     log: str = "service.log"
 
 
@@ -253,6 +255,11 @@ class ExperimentRun:
         return all(self.behind(name) == 0 for name in self._settings.exporters)
 
     @property
+    def lacking(self) -> tuple[str, ...]:
+        """The exporters that were asked for and do not have everything that there is."""
+        return tuple(name for name in self.exporters if self.behind(name))
+
+    @property
     def is_over(self) -> bool:
         """Whether the run has ended, everything is delivered, and the exporters are closed."""
         return self.status.state != "running" and self.is_delivered and self._are_stopped()
@@ -340,7 +347,14 @@ class ExperimentRun:
         """Append what came too late, and return the length of the file, which counts once it is committed."""
         if not outcome.too_late:
             return {}
+        gone = self._late.gone
         left_out = self._late.append(as_request(late).SerializeToString() for late in outcome.too_late)
+        if self._late.gone > gone:
+            self.say(
+                "store-gone",
+                f"late.otlp was deleted or cut by another program: {self._late.gone - gone} bytes of what came too "
+                "late are lost with it.",
+            )
         if left_out:
             self._telemetry.count("dropped", left_out, reason="late.otlp is full")
             self.say(
@@ -411,8 +425,13 @@ class ExperimentRun:
 
     @property
     def exporters(self) -> dict[str, PipelineStatus]:
-        """How far each exporter is, also of those that have not been started."""
-        return {name: self._exporter_status(name) for name in self._settings.exporters}
+        """How far each exporter is that was asked for, also of those that have not been started, or cannot be."""
+        return {name: self._exporter_status(name) for name in (*self._settings.exporters, *self._settings.unavailable)}
+
+    @property
+    def pending(self) -> int:
+        """How many records the slowest exporter has still to write, of those that are at work."""
+        return max(map(self.behind, self._settings.exporters), default=0)
 
     def behind(self, name: str) -> int:
         """Return how many records an exporter has still to write."""
@@ -424,4 +443,6 @@ class ExperimentRun:
         if pipeline is not None:
             return pipeline.status
         mark = self.outbox.mark(name)
+        if name in self._settings.unavailable:
+            return PipelineStatus("unavailable", mark.seq, mark.lost, problem=self._settings.unavailable[name])
         return PipelineStatus("stopped" if self.behind(name) == 0 else "starting", mark.seq, mark.lost)

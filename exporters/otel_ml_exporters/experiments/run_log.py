@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from otel_ml_exporters.experiments.log_lines import LogLines
+from otel_ml_exporters.open_file import has_name
 
 __all__ = ["LOG_BYTES", "OutputLog", "RunLog"]
 
@@ -65,7 +66,16 @@ class RunLog:
 
 
 class _RunFile(RotatingFileHandler):
-    """Follows no link, and is its owner's to read."""
+    """Follows no link, is its owner's to read, and begins anew where somebody deleted or moved its file."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        path = Path(self.baseFilename)
+        if self.stream is not None and not has_name(self.stream.fileno(), path):
+            self.stream.close()
+            self.stream = None  # it is opened with the next line, as with `delay`
+            path.parent.mkdir(parents=True, exist_ok=True)
+        super().emit(record)
 
     def _open(self) -> TextIOWrapper:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -83,6 +93,17 @@ class OutputLog(_StreamHandler):
         """Write a line."""
         with contextlib.suppress(OSError, ValueError):  # no file, or none that can be cut
             handle = self.stream.fileno()
+            if not os.fstat(handle).st_nlink:
+                _open_again(handle)
             if os.fstat(handle).st_size > self._most and stat.S_ISREG(os.fstat(handle).st_mode):
                 os.ftruncate(handle, 0)
         super().emit(record)
+
+
+def _open_again(handle: int) -> None:
+    """Let the handle of a file that was deleted be that of a new file of its name."""
+    path = Path(str(Path(f"/proc/self/fd/{handle}").readlink()).removesuffix(" (deleted)"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.dup2(fresh, handle, inheritable=False)
+    os.close(fresh)

@@ -50,8 +50,10 @@ def service_again(run: Unfinished) -> Iterator[Service]:
 def _environment_of(run: Unfinished, served: Served | None) -> Mapping[str, str]:
     """Return variables for the run's service: its identity, and the exporters it had."""
     known = facts(run.folder)
-    had = tuple(mark.name for mark in known.exporters) if known is not None else ()
-    exporters = ",".join(had or run.exporters or (served.exporters if served is not None else ()))
+    began = tuple(mark.name for mark in known.exporters) if known is not None else ()
+    # A backend that was never reached has no mark: those that were asked for count, too.
+    asked = tuple(served.exporters) if served is not None else ()
+    exporters = ",".join(dict.fromkeys((*asked, *began)) or run.exporters)
     identity = {
         "OTEL_ML_EXPERIMENT_ID": run.id,
         "OTEL_ML_EXPERIMENT_NAME": run.experiment,

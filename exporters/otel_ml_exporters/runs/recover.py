@@ -14,7 +14,7 @@ from otel_ml.recovery import send_leftovers
 from otel_ml.wire.rendezvous import Rendezvous
 from otel_ml_exporters.runs.again import service_again
 from otel_ml_exporters.runs.source import facts
-from otel_ml_exporters.runs.unfinished import Unfinished, is_running, spools_of
+from otel_ml_exporters.runs.unfinished import MARKS, Unfinished, spools_of
 from otel_ml_exporters.service import Service
 
 __all__ = ["Recovered", "alone", "recover", "send"]
@@ -35,7 +35,8 @@ class Recovered:
         values: how many values were recorded in the run, these and earlier ones; 0 where nothing was left of it.
         spools: of workers, taken in.
         exporters: who has everything.
-        lost: reason → values that no backend took.
+        lacking: exporter → why it does not, "" where there is no reason but time.
+        lost: reason → what was recorded and will never be in every backend.
         said: what the service had to say meanwhile, such as of a damaged file.
     """
 
@@ -43,6 +44,7 @@ class Recovered:
     values: int = 0
     spools: int = 0
     exporters: tuple[str, ...] = ()
+    lacking: Mapping[str, str] = field(default_factory=dict)
     lost: Mapping[str, int] = field(default_factory=dict)
     said: tuple[str, ...] = ()
 
@@ -63,6 +65,7 @@ def recover(run: Unfinished, timeout: float, progress: Callable[[Mapping[str, An
             if not is_alone:
                 return Recovered(is_done=False)
             with service_again(run) as service:
+                _take_up(run)
                 return _delivered(run, service, timeout, progress)
     finally:
         run.rendezvous.remove()
@@ -102,16 +105,26 @@ def _delivered(
     before = () if known is None else known.notices
     said = tuple(notice for notice in account.get("notices", ()) if notice not in before)
     if looks == _LOOKS:  # and no service has to go on with it
-        run.folder.database.with_name("open").unlink(missing_ok=True)
+        for mark in MARKS:
+            run.folder.database.with_name(mark).unlink(missing_ok=True)
         return Recovered(is_done=True, spools=run.spools - spools_of(run.id), said=said)
+    exporters: Mapping[str, Mapping[str, Any]] = account.get("exporters", {})
     return Recovered(
         is_done=is_done,
         values=account.get("recorded", 0),
         spools=run.spools - spools_of(run.id),
-        exporters=tuple(account.get("exporters", ())),
+        exporters=tuple(name for name, found in exporters.items() if not found["pending"]),
+        lacking={name: found["problem"] or "" for name, found in exporters.items() if found["pending"]},
         lost=account.get("lost", {}),
         said=said,
     )
+
+
+def _take_up(run: Unfinished) -> None:
+    """Let the service open a run that is over, and lacks a backend: it then looks at what each of them has."""
+    opened, lacking = map(run.folder.database.with_name, MARKS)
+    if lacking.exists() and not opened.exists():
+        opened.write_text(run.id, encoding="utf-8")
 
 
 def _is_empty(run: Unfinished, service: Service, account: Mapping[str, Any]) -> bool:
@@ -128,7 +141,6 @@ def alone(rendezvous: Rendezvous) -> Iterator[bool]:
         yield False
         return
     try:
-        service = rendezvous.read_service()
-        yield service is None or not is_running(service.pid)
+        yield not rendezvous.is_served()
     finally:
         os.close(handle)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,9 +17,12 @@ from otel_ml_exporters.experiments.served import Served
 from otel_ml_exporters.runs.folders import RunFolder, is_there, run_folders
 from otel_ml_exporters.runs.source import facts, identity_of, is_live, requests_after
 
-__all__ = ["Unfinished", "in_no_run", "is_running", "spools_of", "unfinished", "unread_spools"]
+__all__ = ["MARKS", "Unfinished", "in_no_run", "lacking", "spools_of", "unfinished", "unread_spools"]
 
 _log = logging.getLogger(__name__)
+
+MARKS = ("open", "undelivered")
+"""Files beside `run.db` that a service leaves where it was not done, or one of the exporters could not be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class Unfinished:
         exporters: those of its service, as far as it is known.
         is_of_serve: a service of many runs recorded it (`otel-ml serve`), which alone goes on with it: it has in its
             journal what it acknowledged.
+        origin: folder of all runs to which its job wrote; another one than `base` where its folder is gone.
     """
 
     id: str
@@ -44,6 +47,15 @@ class Unfinished:
     has_folder: bool
     exporters: tuple[str, ...] = ()
     is_of_serve: bool = False
+    origin: Path | None = None
+
+    def belongs_to(self, base: Path) -> bool:
+        """Whether its job wrote to this folder of all runs."""
+        return (self.origin or self.base).resolve() == base.resolve()
+
+    def is_meant_by(self, text: str) -> bool:
+        """Whether a person who writes `text` means it: its id, `experiment/id`, or its folder."""
+        return text in {self.id, f"{self.experiment}/{self.id}"} or Path(text).resolve() == self.folder.path.resolve()
 
     @property
     def folder(self) -> RunFolder:
@@ -59,8 +71,9 @@ class Unfinished:
 def unfinished(base: Path) -> list[Unfinished]:
     """Return the runs under `base` whose service was not done, and those of which workers' spools are on this host.
 
-    A run of which a service was announced is finished where that wrote it. One of which there is no more than spools,
-    or whose folder is gone, is finished under `base`. Of a run that `otel-ml serve` has open only spools are left.
+    A run of which a service was asked for is finished where that writes it, whatever `base` is. One of which there is
+    no more than spools, or whose folder is gone, is finished under `base`. Of a run that `otel-ml serve` has open only
+    spools are left.
     """
     found = {run.folder.path.resolve(): run for run in (*_of_spools(base), *_of_folders(base))}
     return [run for run in found.values() if not _is_served(run) or (run.is_of_serve and run.spools)]
@@ -81,6 +94,17 @@ def in_no_run(base: Path, journal_dir: str) -> int:
     return requests_after(journal, max((found.taken for found in known), default=0))
 
 
+def lacking(run: RunFolder) -> tuple[str, ...]:
+    """Return the exporters that a run was asked for and that do not have all of it; none while it is open."""
+    known = facts(run)
+    if known is None or not any(is_there(run.database.with_name(mark)) for mark in MARKS):
+        return ()
+    served = _served(run)
+    marks = {mark.name: mark.seq for mark in known.exporters}
+    names = dict.fromkeys((*(served.exporters if served is not None else ()), *marks))
+    return tuple(name for name in names if marks.get(name, 0) < known.last_seq)
+
+
 def spools_of(run_id: str) -> int:
     """Return how many spools of a run lie on this host, those of live workers too."""
     return len(list(rendezvous_of(run_id).spool.glob(f"*{SUFFIX}")))
@@ -99,40 +123,25 @@ def unread_spools() -> list[str]:
     return said
 
 
-def is_running(pid: int) -> bool:
-    """Whether a process is there, and has not ended."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return not _is_zombie(pid)
-
-
-def _is_zombie(pid: int) -> bool:
-    """Whether a process has ended and nobody took note: in a container without an init it stays so for good."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return False  # no such file system, or gone meanwhile
-    return state == "Z"
-
-
 def _of_folders(base: Path) -> Iterator[Unfinished]:
     for folder in run_folders(base):
         run_id = _marked(folder)
         if run_id is not None:
-            of_serve = _is_of_serve(folder, base, rendezvous_of(run_id))
             yield Unfinished(
-                run_id, folder.experiment, run_id, base, spools_of(run_id), has_folder=True, is_of_serve=of_serve
+                run_id,
+                folder.experiment,
+                run_id,
+                base,
+                spools_of(run_id),
+                has_folder=True,
+                is_of_serve=_is_of_serve(folder, base, rendezvous_of(run_id)),
             )
 
 
 def _marked(folder: RunFolder) -> str | None:
     """Return the id of a run that a service was not done with; None where it was, or where nobody lets us look."""
-    mark = folder.database.with_name("open")
-    if not is_there(mark):
+    mark = next((mark for mark in map(folder.database.with_name, MARKS) if is_there(mark)), None)
+    if mark is None:
         return None
     try:
         return mark.read_bytes().decode("utf-8") or folder.id
@@ -150,15 +159,7 @@ def _of_spools(base: Path) -> Iterator[Unfinished]:
             continue
         resource = _attributes(_resource(spools))
         if EXPERIMENT_ID in resource:
-            run_id, experiment = resource[EXPERIMENT_ID], resource.get(EXPERIMENT_NAME, "default")
-            home = _home(Rendezvous(folder.parent))
-            where = base if home is None else Path(home.run_dir).parent.parent
-            there = RunFolder(run_folder(where, experiment, run_id))
-            exporters = () if home is None else home.exporters
-            name = resource.get(RUN_NAME, run_id)
-            of_serve = _is_of_serve(there, where, Rendezvous(folder.parent))
-            has_folder = home is not None or there.is_run()
-            yield Unfinished(run_id, experiment, name, where, len(spools), has_folder, exporters, of_serve)
+            yield _left_by_workers(Rendezvous(folder.parent), len(spools), resource, base)
 
 
 def _rendezvous_of_all() -> Path:
@@ -173,6 +174,26 @@ def _resource(spools: Sequence[Path]) -> bytes:
     return b""
 
 
+def _left_by_workers(rendezvous: Rendezvous, spools: int, resource: Mapping[str, str], base: Path) -> Unfinished:
+    run_id, experiment = resource[EXPERIMENT_ID], resource.get(EXPERIMENT_NAME, "default")
+    said = _said_home(rendezvous)
+    has_home = said is not None and Path(said.run_dir).is_dir()
+    origin = base if said is None else Path(said.run_dir).parent.parent
+    where = origin if has_home else base
+    there = RunFolder(run_folder(where, experiment, run_id))
+    return Unfinished(
+        run_id,
+        experiment,
+        resource.get(RUN_NAME, run_id),
+        where,
+        spools,
+        has_folder=has_home or there.is_run(),
+        exporters=() if said is None else said.exporters,
+        is_of_serve=_is_of_serve(there, where, rendezvous),
+        origin=origin,
+    )
+
+
 def _is_of_serve(run: RunFolder, base: Path, rendezvous: Rendezvous) -> bool:
     """Whether `otel-ml serve` recorded a run, by what it has open, and else by whose journal the run knows last."""
     if _said_home(rendezvous) is not None or not (base / ".service").is_dir() or not run.is_run():
@@ -183,22 +204,20 @@ def _is_of_serve(run: RunFolder, base: Path, rendezvous: Rendezvous) -> bool:
     if own and known is not None and known.journal:
         return known.journal != own
     # A job's own service makes its journal first; where that is elsewhere, it has kept how it serves the run.
-    served = None
-    with suppress(VersionError):
-        served = Served.read(run.database.parent)
+    served = _served(run)
     return not own and (served is None or served.is_of_serve)
+
+
+def _served(run: RunFolder) -> Served | None:
+    with suppress(VersionError):
+        return Served.read(run.database.parent)
+    return None
 
 
 def _said_home(rendezvous: Rendezvous) -> Home | None:
     with suppress(VersionError):
         return rendezvous.read_home()
     return None
-
-
-def _home(rendezvous: Rendezvous) -> Home | None:
-    """Return where the run was written; None where no service was announced, or its folder is gone."""
-    home = _said_home(rendezvous)
-    return home if home is not None and Path(home.run_dir).is_dir() else None
 
 
 def _attributes(resource: bytes) -> Mapping[str, str]:
@@ -210,9 +229,4 @@ def _attributes(resource: bytes) -> Mapping[str, str]:
 
 
 def _is_served(run: Unfinished) -> bool:
-    try:
-        service = run.rendezvous.read_service()
-    except VersionError:
-        return False  # who goes on with it is told
-    is_announced = service is not None and is_running(service.pid)
-    return is_announced or is_live(run.folder)
+    return run.rendezvous.is_served() or is_live(run.folder)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from otel_ml_exporters.open_file import identity
+from otel_ml_exporters.storage.anew import written_anew
 from otel_ml_exporters.storage.database import (
     DamagedError,
     Form,
@@ -149,6 +151,7 @@ class Journal(Generic[T]):
 
     def _open(self, patience_s: float) -> None:
         self._connection = open_database(self._path, _FORM, patience_s)
+        self._file = identity(self._path)
         try:
             self.identity = self._read_identity()
             with storage_errors(self._path):
@@ -201,6 +204,9 @@ class Journal(Generic[T]):
 
     def _write(self, group: Sequence[_Pending[T]], drop: int) -> Sequence[int]:
         with storage_errors(self._path):
+            if identity(self._path) != self._file:  # what is acknowledged must not end with this process
+                self._connection = written_anew(self._connection, self._path, _FORM)
+                self._file = identity(self._path)
             try:
                 self._connection.execute("BEGIN")
                 rows = [(pending.signal, pending.body) for pending in group]

@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from otel_ml_exporters.open_file import identity
 from otel_ml_exporters.records import Record
+from otel_ml_exporters.storage.anew import written_anew
 from otel_ml_exporters.storage.codec import Row, decode, encode
 from otel_ml_exporters.storage.database import (
     DamagedError,
@@ -122,6 +124,7 @@ class Outbox:
 
     def _open(self) -> None:
         self._connection = open_database(self.path, FORM)
+        self._file = identity(self.path)
         try:
             with storage_errors(self.path):
                 self._load()
@@ -246,6 +249,24 @@ class Outbox:
                 "SELECT kind, record, media FROM records WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
             )
             return self._decoded(rows)
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the file still has its name: others may delete or move it."""
+        try:
+            return identity(self.path) == self._file
+        except OSError:
+            return True  # nobody can tell now
+
+    def write_anew(self) -> None:
+        """Write the file again under its name, with all that it holds.
+
+        Raises:
+            StorageError: it cannot be written now; nothing has changed.
+        """
+        with self._lock:
+            self._connection = written_anew(self._connection, self.path, FORM)
+            self._file = identity(self.path)
 
     def size(self) -> int:
         """Bytes of the database's pages in use."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-
-from otel_ml.wire.names import sanitised
+from collections.abc import Callable, Iterable, Mapping
 
 __all__ = ["AXES", "SUMMARY", "Axes", "axes_in"]
 
@@ -37,23 +35,26 @@ class Axes:
     Args:
         tags: the run's, as stored.
         names: the metrics it has.
+        fit: returns what MLflow takes instead of a name, the same each time.
     """
 
-    def __init__(self, tags: Mapping[str, str], names: Iterable[str]) -> None:
+    def __init__(self, tags: Mapping[str, str], names: Iterable[str], fit: Callable[[str], str] = str) -> None:
+        self._fit = fit
         self._axis = {**dict.fromkeys(names, _DEFAULT), **axes_in(tags)}
         self._parts = [json.loads(tags[key]) for key in _keys(tags)]
         self._changed: set[int] = set()
 
     def key(self, name: str, axis: str) -> str:
         """Return the metric's key: its name, or `<name>/over_<axis>` where another axis has that name already."""
-        key = name if self._axis.get(name, axis) == axis else sanitised(f"{name}/over_{axis}")
+        fit = self._fit(name)
+        key = fit if self._axis.get(fit, axis) == axis else self._fit(f"{name}/over_{axis}")
         self._note(key, axis)
         return key
 
     def summary_key(self, name: str) -> str:
         """Return the key of a final value: its name, or `summary/<name>` where that is a metric of an axis."""
-        name = sanitised(name)
-        key = name if self._axis.get(name, SUMMARY) == SUMMARY else sanitised(f"summary/{name}")
+        fit = self._fit(name)
+        key = fit if self._axis.get(fit, SUMMARY) == SUMMARY else self._fit(f"summary/{name}")
         self._note(key, SUMMARY)
         return key
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from otel_ml_exporters.errors import ExportError, PermanentExportError, RetryableExportError
 
 __all__ = ["export_error"]
@@ -9,6 +11,9 @@ __all__ = ["export_error"]
 # Request timeout, conflict (ABORTED: a concurrent transaction), too early, too many requests, cancelled.
 _PASSING_STATUS = frozenset({408, 409, 425, 429, 499})
 _NOT_IMPLEMENTED = 501
+
+# A store of files says so of a metric's name: `a` is a file, and `a/b` would need a folder `a`; or it is too long.
+_NO_PATH = re.compile(r"\[Errno (?:17|20|21|36)\]")
 
 
 def export_error(error: Exception) -> ExportError:
@@ -27,7 +32,7 @@ def export_error(error: Exception) -> ExportError:
 def _is_permanent(error: Exception) -> bool:
     from mlflow.exceptions import InvalidUrlException, MlflowException
 
-    if isinstance(error, InvalidUrlException):
+    if isinstance(error, InvalidUrlException) or _NO_PATH.search(str(error)):
         return True
     if isinstance(error, MlflowException) and hasattr(error, "error_code"):  # a subclass may come without one
         status: int = error.get_http_status_code()

@@ -16,8 +16,10 @@ Ordering:
 Non-finite values:
     NaN is stored as NaN, ±Inf as ±1.797e308.
 Names:
-    As published. A metric that two axes have is `<name>/over_<axis>` on the second one; a final value whose name is
-    also a metric is `summary/<name>`; the tags `otel_ml.axes.<n>` say which metrics are not on the axis `step`.
+    As published. One that MLflow refuses is written with `_` for what it does not take, cut to 250 characters, and
+    with a number where another one has that key; the tags `otel_ml.names.<n>` say what it was. An experiment's name is
+    cut to 500 characters. A metric that two axes have is `<name>/over_<axis>` on the second one; a final value whose
+    name is also a metric is `summary/<name>`; the tags `otel_ml.axes.<n>` say which metrics are not on the axis `step`.
     Parameters are flattened with dots. A tag `key:value` of the run is the tag `key`; any other is key and value.
 """
 
@@ -25,16 +27,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.mlflow.errors import export_error
+from otel_ml_exporters.backends.mlflow.names import experiment_name
 from otel_ml_exporters.backends.mlflow.session import Session
-from otel_ml_exporters.backends.mlflow.tracking import load_mlflow, open_run, run_page, tracking_uri
+from otel_ml_exporters.backends.mlflow.tracking import database_of, load_mlflow, open_run, run_page, tracking_uri
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, translated
 from otel_ml_exporters.exporter import Exporter, every_problems
+from otel_ml_exporters.open_file import identity
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
 
 __all__ = ["MlflowExporter"]
+
+_SHOWN = 5
+"""Names that are shown of those MLflow does not take."""
 
 
 class MlflowExporter(Exporter):
@@ -58,6 +66,10 @@ class MlflowExporter(Exporter):
         self._tracking_uri = tracking_uri
         self._session: Session | None = None
         self._url: str | None = None
+        self._renamed: str | None = None
+        self._cut: str | None = None
+        self._database: Path | None = None
+        self._opened: tuple[int, int] | None = None
         self._closed = False
 
     def start(self, run: RunInfo) -> None:
@@ -74,11 +86,23 @@ class MlflowExporter(Exporter):
                 f"mlflow: cannot open a run at {uri!r}: {error.sentence}", slug="exporter-failing"
             ) from error
         self._session = session
+        if experiment_name(run.experiment) != run.experiment:
+            self._cut = (
+                "mlflow: the experiment's name has more than the 500 characters that MLflow takes. It is cut; the "
+                "experiment's tag otel_ml.experiment_name has it."
+            )
         self._url = run_page(uri, opened)
+        self._database = database_of(uri)
+        self._opened = None if self._database is None else identity(self._database)
 
     def position(self) -> int | None:
         """Return the tag `otel_ml.seq`."""
         return self._session.stored if self._session else None
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the SQLite file is the one that was opened; of a server nobody can tell."""
+        return self._database is None or identity(self._database) == self._opened
 
     def export(self, records: Sequence[Record]) -> None:
         """Write `records`; those at or below the stored `seq` are there already and are skipped."""
@@ -107,6 +131,17 @@ class MlflowExporter(Exporter):
         if self._session is not None and status is not None:
             with translated(export_error):
                 self._session.set_status(status)
+
+    @property
+    def notice(self) -> str | None:
+        """Which names MLflow does not take, when the first one has come."""
+        if self._renamed is None and self._session is not None and self._session.mapped:
+            shown = [f"{name!r} is {key!r}" for name, key in list(self._session.mapped.items())[:_SHOWN]]
+            self._renamed = (
+                f"mlflow: some names are not what MLflow takes, and are written readably: {', '.join(shown)}. The tags "
+                "otel_ml.names.0, … have all of them."
+            )
+        return self._renamed or self._cut
 
     @property
     def place(self) -> str | None:

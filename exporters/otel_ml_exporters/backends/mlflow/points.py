@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from otel_ml.wire.names import published_name
 from otel_ml_exporters.backends.mlflow.axes import Axes
+from otel_ml_exporters.backends.mlflow.errors import export_error
+from otel_ml_exporters.backends.mlflow.names import Names
+from otel_ml_exporters.errors import PermanentExportError
 from otel_ml_exporters.records import StepRecord, Summary
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Metric
+    from mlflow.entities import Metric, RunTag
 
 __all__ = ["AMENDED", "AMENDMENTS", "ATTEMPT", "ATTEMPT_METRIC", "SEQ", "Points"]
 
@@ -25,6 +28,7 @@ ATTEMPT_METRIC = "otel_ml/attempt"
 
 # MLflow takes 1,000 metrics, parameters and tags in a request; some room for the tags.
 _LIMIT = 990
+_MAX_TAGS = 100
 _MAX_TAG_VALUE = 8000
 
 
@@ -39,19 +43,30 @@ class Points:
         stored: the last `seq` that MLflow confirmed.
     """
 
-    def __init__(self, client: MlflowClient, run_id: str, tags: Mapping[str, str], names: frozenset[str]) -> None:
+    def __init__(
+        self,
+        client: MlflowClient,
+        run_id: str,
+        tags: Mapping[str, str],
+        names: frozenset[str],
+        *,
+        is_of_files: bool = False,
+    ) -> None:
         self._client = client
         self._run_id = run_id
         self._metrics: list[Metric] = []
         self._sent_tags = dict(tags)
         self._tags: dict[str, str] = {}
-        self._axes = Axes(tags, names)
+        self._names = Names(tags, names, is_of_files=is_of_files)
+        self._axes = Axes(tags, names, self._names.key)
+        self._recorded: dict[str, str] = {}
         self.stored = int(tags.get(SEQ, "0"))
 
     def reset(self) -> None:
         """Forget what was added since the last confirmed request; it is about to come again."""
         self._metrics.clear()
         self._tags.clear()
+        self._recorded.clear()
 
     def add_step(self, record: StepRecord) -> None:
         """Add the values of a closed step."""
@@ -59,7 +74,7 @@ class Points:
         milliseconds = round(record.time * 1000)
         if record.amendment:
             milliseconds += self._count_amendment(record, milliseconds)
-        values = {self._axes.key(name, record.axis): value for name, value in record.values.items()}
+        values = {self._keyed(name, record.axis): value for name, value in record.values.items()}
         if record.attempt:
             # A point of MLflow has no attributes: what it belongs to can only stand beside it.
             name = published_name(record.role, record.axis, ATTEMPT_METRIC)
@@ -70,7 +85,7 @@ class Points:
     def add_summary(self, record: Summary) -> None:
         """Add final values, at step 0."""
         self._make_room(record.seq, len(record.values))
-        values = {self._axes.summary_key(name): value for name, value in record.values.items()}
+        values = {self._keyed(name, None): value for name, value in record.values.items()}
         self._add(values, round(record.time * 1000), 0)
 
     def send(self, seq: int) -> None:
@@ -79,12 +94,12 @@ class Points:
 
         self._send_axes()
         while len(self._metrics) > _LIMIT:
-            self._client.log_batch(self._run_id, metrics=self._metrics[:_LIMIT], synchronous=True)
+            self._log(self._metrics[:_LIMIT])
             del self._metrics[:_LIMIT]
         self._tags[SEQ] = str(seq)
         changed = {key: value for key, value in self._tags.items() if self._sent_tags.get(key) != value}
         tags = [RunTag(key, value) for key, value in changed.items()]
-        self._client.log_batch(self._run_id, metrics=self._metrics, tags=tags, synchronous=True)
+        self._log(self._metrics, tags)
         self._sent_tags.update(changed)
         self.stored = seq
         self.reset()
@@ -93,10 +108,54 @@ class Points:
         """Write what explains new metrics before their points: a crash in between must leave none unexplained."""
         from mlflow.entities import RunTag
 
-        tags = [RunTag(key, value) for key, value in self._axes.unsaid.items()]
-        if tags:
-            self._client.log_batch(self._run_id, tags=tags, synchronous=True)
-            self._axes.said()
+        tags = [RunTag(key, value) for key, value in {**self._axes.unsaid, **self._names.unsaid}.items()]
+        for begin in range(0, len(tags), _MAX_TAGS):
+            self._client.log_batch(self._run_id, tags=tags[begin : begin + _MAX_TAGS], synchronous=True)
+        self._axes.said()
+        self._names.said()
+
+    def _keyed(self, name: str, axis: str | None) -> str:
+        """Return the key of a value, and remember for which name it stands; no axis is that of final values."""
+        key = self._axes.summary_key(name) if axis is None else self._axes.key(name, axis)
+        self._recorded[key] = name
+        return key
+
+    @property
+    def mapped(self) -> Mapping[str, str]:
+        """Name → key, of those that MLflow does not take as they are."""
+        return self._names.mapped
+
+    def _log(self, metrics: Sequence[Metric], tags: Sequence[RunTag] = ()) -> None:
+        """Send a request; where MLflow refuses it for good, find out for which metrics.
+
+        Raises:
+            PermanentExportError: with the names of the values that it refuses.
+        """
+        try:
+            self._client.log_batch(self._run_id, metrics=metrics, tags=tags, synchronous=True)
+        except Exception as error:
+            refusal = export_error(error)
+            if not metrics or not isinstance(refusal, PermanentExportError):
+                raise
+            refused = set(self._refused(sorted({metric.key for metric in metrics}), metrics))
+            names = [self._recorded[key] for key in refused if key in self._recorded]
+            raise PermanentExportError(refusal.sentence, names=names) from error
+
+    def _refused(self, keys: Sequence[str], metrics: Sequence[Metric]) -> Iterator[str]:
+        """Yield those of `keys` that MLflow refuses for good; what it takes of the others changes nothing."""
+        chosen = set(keys)
+        try:
+            some = [metric for metric in metrics if metric.key in chosen]
+            self._client.log_batch(self._run_id, metrics=some, synchronous=True)
+        except Exception as error:
+            if not isinstance(export_error(error), PermanentExportError):
+                raise
+            if len(keys) == 1:
+                yield keys[0]
+                return
+            middle = len(keys) // 2
+            yield from self._refused(keys[:middle], metrics)
+            yield from self._refused(keys[middle:], metrics)
 
     def _make_room(self, seq: int, count: int) -> None:
         if self._metrics and len(self._metrics) + count > _LIMIT:

@@ -36,7 +36,9 @@ class Session:
     def __init__(self, opened: OpenRun) -> None:
         self._client = opened.client
         self._run_id = opened.run_id
-        self._points = Points(opened.client, opened.run_id, opened.tags, opened.metric_names)
+        self._points = Points(
+            opened.client, opened.run_id, opened.tags, opened.metric_names, is_of_files=opened.is_of_files
+        )
         self._params = dict(opened.params)
         self._tags = dict(opened.tags)
         self._conflicts = opened.tags.get(_PARAM_CONFLICTS, "").splitlines()
@@ -58,6 +60,11 @@ class Session:
     def stored(self) -> int:
         """The `seq` up to which MLflow holds everything."""
         return self._points.stored
+
+    @property
+    def mapped(self) -> Mapping[str, str]:
+        """Name → key, of metrics that MLflow does not take as they are."""
+        return self._points.mapped
 
     def write(self, records: Sequence[Record]) -> None:
         """Write those of `records` that are not stored yet."""

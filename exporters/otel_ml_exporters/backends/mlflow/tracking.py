@@ -14,10 +14,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from otel_ml.exceptions import ConfigError, MissingDependencyError
 from otel_ml.redaction import redacted
 from otel_ml.wire.names import sanitised
+from otel_ml_exporters.backends.mlflow.names import experiment_name
 from otel_ml_exporters.backends.mlflow.tags import tags_of
 from otel_ml_exporters.errors import RetryableExportError
 from otel_ml_exporters.records import RunInfo
@@ -25,10 +27,13 @@ from otel_ml_exporters.records import RunInfo
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-__all__ = ["RUN_ID", "OpenRun", "description", "load_mlflow", "open_run", "run_page", "tracking_uri"]
+__all__ = ["RUN_ID", "OpenRun", "database_of", "description", "load_mlflow", "open_run", "run_page", "tracking_uri"]
 
 RUN_ID = "otel_ml.run_id"
 """Tag that holds `ml.experiment.id`: MLflow gives its runs ids of its own."""
+
+EXPERIMENT = "otel_ml.experiment_name"
+"""Tag of an experiment whose name is longer than MLflow takes."""
 
 _NOTES = "mlflow.note.content"
 _NOTES_SAID = "otel_ml.notes"
@@ -56,6 +61,7 @@ class OpenRun:
     tags: dict[str, str]
     params: dict[str, str]
     metric_names: frozenset[str]
+    is_of_files: bool = False
 
 
 def load_mlflow() -> Any:
@@ -101,6 +107,7 @@ def open_run(run: RunInfo, uri: str) -> OpenRun:
         tags=dict(entity.data.tags),
         params=dict(entity.data.params),
         metric_names=frozenset(entity.data.metrics),
+        is_of_files=urlsplit(uri).scheme in {"", "file"},
     )
 
 
@@ -202,10 +209,10 @@ def _create_database(mlflow: Any, uri: str) -> None:
     MLflow makes its tables by some sixty migrations; a process that dies among them, or a disk that is full, leaves a
     file that no later one can open. Each try has a name of its own: MLflow keeps what it once opened under a name.
     """
-    path = Path(uri.removeprefix("sqlite:///"))
-    if uri.startswith("sqlite:///"):
+    path = database_of(uri)
+    if path is not None:
         _refuse_others(path)
-    if not uri.startswith("sqlite:///") or path.exists():
+    if path is None or path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f"{path.name}.*.new*"):  # nobody else is making it: we hold the lock
@@ -214,6 +221,21 @@ def _create_database(mlflow: Any, uri: str) -> None:
     unfinished.touch(mode=0o664, exist_ok=False)  # as the umask says: SQLite would never let the group write to it
     mlflow.MlflowClient(f"sqlite:///{unfinished}")
     unfinished.replace(path)
+    _forget_connections(uri)
+
+
+def _forget_connections(uri: str) -> None:
+    """Close what MLflow keeps open under this name for the whole process: it is a file that has been deleted."""
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    engine = getattr(SqlAlchemyStore, "_engine_map", {}).get(uri)
+    if engine is not None:
+        engine.dispose()
+
+
+def database_of(uri: str) -> Path | None:
+    """Return the SQLite file of a store; None where the store is another one."""
+    return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
 
 
 def _experiment(client: MlflowClient, run: RunInfo, uri: str) -> str:
@@ -221,12 +243,14 @@ def _experiment(client: MlflowClient, run: RunInfo, uri: str) -> str:
 
     # Without a server nobody else decides where files go: beside the database.
     local = str(_root(run) / "mlflow-artifacts" / sanitised(run.experiment)) if uri.startswith("sqlite:") else None
-    found = client.get_experiment_by_name(run.experiment)
+    name = experiment_name(run.experiment)
+    found = client.get_experiment_by_name(name)
     if found is None:
+        tags = {} if name == run.experiment else {EXPERIMENT: run.experiment}
         try:
-            return str(client.create_experiment(run.experiment, artifact_location=local))
+            return str(client.create_experiment(name, artifact_location=local, tags=tags))
         except MlflowException:
-            found = client.get_experiment_by_name(run.experiment)
+            found = client.get_experiment_by_name(name)
             if found is None:
                 raise
     if found.lifecycle_stage != "active":

@@ -69,6 +69,11 @@ class ParquetExporter(Exporter):
         """Return the `seq` of the last row; records after it that have no rows come again, and change nothing."""
         return self._parts.last_seq if self._parts else None
 
+    @property
+    def is_intact(self) -> bool:
+        """Whether the folder has the newest file."""
+        return self._parts is None or self._parts.is_intact
+
     def export(self, records: Sequence[Record]) -> None:
         """Write one file."""
         if self._closed:

@@ -56,6 +56,11 @@ class Parts:
         """The last record that has a row; 0 where there is none."""
         return self._parts[-1].last if self._parts else 0
 
+    @property
+    def is_intact(self) -> bool:
+        """Whether the folder and the newest part are there; the others have gone with it, or on purpose."""
+        return (self._parts[-1].path if self._parts else self._folder).exists()
+
     def add(self, first: int, last: int, write: Callable[[Path], None]) -> None:
         """Add a part; it is there whole or not at all."""
         self._parts.append(self._written(first, last, write))

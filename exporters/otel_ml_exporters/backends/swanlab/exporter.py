@@ -79,6 +79,11 @@ class SwanlabExporter(Exporter):
         """Return the `seq` up to which the file is good."""
         return None if self._writer is None else self._writer.position
 
+    @property
+    def is_intact(self) -> bool:
+        """Whether the file has its name, and all that was written to it."""
+        return self._writer is None or self._writer.file.is_intact
+
     def export(self, records: Sequence[Record]) -> None:
         """Append `records` in one write."""
         if self._closed:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from otel_ml.wire.versions import require
+from otel_ml_exporters.open_file import has_name
 
 __all__ = ["Mark", "RunFile", "framed"]
 
@@ -84,6 +85,11 @@ class RunFile:
     def end(self, message: bytes) -> None:
         """Append the run's end, behind the mark: the next start takes it away again."""
         self._write(framed([message], self.mark.size), self.mark.size)
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the file has its name, and all that was appended."""
+        return self._file is None or has_name(self._file, self._path, self.mark.size)
 
     def sync(self) -> None:
         """Wait until the disk has everything."""

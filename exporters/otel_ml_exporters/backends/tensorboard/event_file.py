@@ -16,6 +16,7 @@ from pathlib import Path
 
 from otel_ml_exporters.backends.tensorboard.checksum import masked_crc
 from otel_ml_exporters.backends.tensorboard.summary import version_event
+from otel_ml_exporters.open_file import has_name
 
 __all__ = ["SEQ_PREFIX", "EventFile", "frame", "marked"]
 
@@ -83,6 +84,11 @@ class EventFile:
             raise
         self._size += len(data)
         self.last_seq = max(self.last_seq, seq)
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the file has its name, and all that was appended."""
+        return self._file is None or has_name(self._file, self._path, self._size)
 
     def sync(self) -> None:
         """Wait until the disk has what was appended."""

@@ -106,6 +106,11 @@ class TensorBoardExporter(Exporter):
         """Return the `seq` of the last batch that is in the files."""
         return self._file(MAIN).last_seq
 
+    @property
+    def is_intact(self) -> bool:
+        """Whether all event files have their names, and all that was written to them."""
+        return all(file.is_intact for file in self._files.values())
+
     def export(self, records: Sequence[Record]) -> None:
         """Append `records`: sub-runs first, the run's own file last."""
         if self._closed:

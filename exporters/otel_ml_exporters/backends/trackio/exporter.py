@@ -77,6 +77,11 @@ class TrackioExporter(Exporter):
         """Return the `seq` of the newest row; records after it that have no row come again, and change nothing."""
         return None if self._storage is None else self._position
 
+    @property
+    def is_intact(self) -> bool:
+        """Whether the project's file is the one that was written to."""
+        return self._storage is None or self._storage.is_intact
+
     def export(self, records: Sequence[Record]) -> None:
         """Write one row for each record that has a place, in one transaction."""
         if self._closed:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from otel_ml.exceptions import MissingDependencyError
+from otel_ml_exporters.open_file import identity
 from otel_ml_exporters.records import RunInfo
 
 __all__ = ["Row", "Storage", "project_name"]
@@ -52,7 +53,13 @@ class Storage:
         self._storage = SQLiteStorage
         self.project, self.run, self._run_id = project_name(run.experiment), run.name or run.id, run.id
         self.path = Path(SQLiteStorage.init_db(self.project))
+        self._opened = identity(self.path)
         self.params: dict[str, Any] = SQLiteStorage.get_run_config(self.project, self.run, self._run_id) or {}
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the file is the one that was opened."""
+        return identity(self.path) == self._opened
 
     def last_seq(self) -> int:
         """Return the `seq` of the newest row; 0 where there is none."""

@@ -106,6 +106,12 @@ class WandbExporter(Exporter):
         """Return the `_step` of the last stored row, as it was at the start."""
         return self._opened.position if self._opened else None
 
+    @property
+    def is_intact(self) -> bool:
+        """Whether the log of an offline run, of which it consists, is there; a server has the rows of another one."""
+        is_offline = self._opened is not None and self._opened.mode == "offline"
+        return not is_offline or self._tail is None or self._tail.is_intact
+
     def export(self, records: Sequence[Record]) -> None:
         """Hand `records` to W&B's service process; rows that it has already are skipped."""
         if self._closed:

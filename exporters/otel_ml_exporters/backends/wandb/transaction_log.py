@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from otel_ml_exporters.open_file import identity
+
 __all__ = ["LogTail", "last_row", "records", "repair"]
 
 _FILE_HEADER = b":W&B\xe1\xbe\x00"
@@ -82,9 +84,17 @@ class LogTail:
         self.path = path
         self._offset = 0
         self._last_row = 0
+        self._file: tuple[int, int] | None = None
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the file that was there when this was first asked, or read, still is."""
+        self._file = self._file or identity(self.path)  # `wandb-core` makes it a moment after the start
+        return identity(self.path) == self._file
 
     def advance(self) -> int:
         """Read what was written since the last call; return the `_step` of the newest row on disk, or 0."""
+        self._file = self._file or identity(self.path)
         for end, content in records(self.path, self._offset) if self.path.exists() else ():
             self._offset = end
             record = _decode(content)

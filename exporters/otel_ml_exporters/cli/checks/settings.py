@@ -10,6 +10,7 @@ from otel_ml._internal.unknown_settings import unknown_settings
 from otel_ml.exceptions import MissingDependencyError, OtelMLError
 from otel_ml_exporters.cli.checks.check import Check
 from otel_ml_exporters.env import VARIABLES as SERVICE_VARIABLES
+from otel_ml_exporters.exporter_makers import NO_EXPORTER
 from otel_ml_exporters.registry import check_installed, exporter_class
 
 __all__ = ["setting_checks"]
@@ -28,7 +29,8 @@ def setting_checks() -> Iterator[Check]:
             yield Check("wrong", f"{name} is no setting", f"set {meant}, if that is meant, and unset {name}")
         else:
             yield Check("note", f"{name} is no setting of otel_ml: a plug-in may read it", f"else unset {name}")
-    for name in worker.EXPORTERS.read().value:
+    asked = worker.EXPORTERS.read().value
+    for name in asked if asked != (NO_EXPORTER,) else ():
         yield from _exporter_check(name)
 
 

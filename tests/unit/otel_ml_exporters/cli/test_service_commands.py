@@ -300,9 +300,8 @@ def left_by_a_dead_service(base: Path, run_id: str) -> RunFolder:
     rendezvous.create()
     writer = FakeWriter(experiment=run_id, extra={"ml.experiment.name": "digits"})
     write_spool(rendezvous.spool / "rank0-000000.spool", writer, range(10))
-    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        pass
-    rendezvous.publish(Announcement("http://127.0.0.1:9", "", ended.pid, str(folder.path), ("jsonl",)))
+    # Its pid is that of a process that lives: it may have been given out again, or count in another namespace.
+    os.close(rendezvous.publish(Announcement("http://127.0.0.1:9", "", os.getpid(), str(folder.path), ("jsonl",))))
     return folder
 
 
@@ -314,7 +313,7 @@ def test_recover_finishes_a_run_in_its_own_folder_with_its_own_exporters(tmp_pat
         rendezvous.service_file.unlink()
     here = {"OTEL_ML_DIR": str(tmp_path / "here"), "OTEL_ML_EXPORTERS": "tensorboard", "OTEL_ML_END_SILENCE": "1000"}
 
-    done = otel_ml(tmp_path, "recover", **here)
+    done = otel_ml(tmp_path, "recover", "--all", **here)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"it belongs to {folder.path}" in done.stdout
@@ -325,15 +324,31 @@ def test_recover_finishes_a_run_in_its_own_folder_with_its_own_exporters(tmp_pat
     assert not rendezvous.folder.exists()
 
 
-def test_recover_takes_a_killed_service_for_dead_that_nobody_waited_for(tmp_path: Path) -> None:
+ANNOUNCE = """
+import sys
+from pathlib import Path
+from otel_ml.wire.rendezvous import Rendezvous, Service
+service = Service("http://127.0.0.1:9", "", int(sys.argv[2]), sys.argv[3], ("jsonl",))
+held = Rendezvous(Path(sys.argv[1])).publish(service)
+print("announced", flush=True)
+input()
+"""
+
+
+@pytest.mark.parametrize("pid", [1, 2**22 + 1], ids=["of another process", "of none that is seen here"])
+def test_recover_takes_a_service_for_alive_as_long_as_it_holds_its_lock_whatever_its_pid_is(
+    tmp_path: Path, pid: int
+) -> None:
     folder = left_by_a_dead_service(tmp_path, "01dead")
     rendezvous = rendezvous_of("01dead", {"XDG_RUNTIME_DIR": str(tmp_path)})
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as service:
-        rendezvous.publish(Announcement("http://127.0.0.1:9", "", service.pid, str(folder.path), ("jsonl",)))
-        alive = otel_ml(tmp_path, "recover", "--dry-run")
+    command = [sys.executable, "-c", ANNOUNCE, str(rendezvous.folder), str(pid), str(folder.path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as service:
+        assert service.stdout is not None
+        service.stdout.readline()
+        alive = otel_ml(tmp_path, "recover", "--dry-run", "--all")
         service.kill()
         os.waitid(os.P_PID, service.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays a zombie
-        dead = otel_ml(tmp_path, "recover", "--dry-run")
+        dead = otel_ml(tmp_path, "recover", "--dry-run", "--all")
 
     assert "Nothing to recover" in alive.stdout
     assert "digits/01dead: not finished" in dead.stdout
@@ -344,7 +359,7 @@ def test_recover_adopts_no_run_whose_folder_cannot_be_used_and_goes_on_with_the_
     (folder.path / "state").write_text("a file where a folder has to be")
     other = left_by_a_dead_service(tmp_path, "02dead")
 
-    done = otel_ml(tmp_path, "recover", OTEL_ML_DIR=str(tmp_path / "here"), OTEL_ML_END_SILENCE="1000")
+    done = otel_ml(tmp_path, "recover", "--all", OTEL_ML_DIR=str(tmp_path / "here"), OTEL_ML_END_SILENCE="1000")
 
     [spool] = rendezvous_of("01dead", {"XDG_RUNTIME_DIR": str(tmp_path)}).spool.glob("*.spool")
     assert done.returncode == 1, done.stdout + done.stderr
@@ -354,11 +369,30 @@ def test_recover_adopts_no_run_whose_folder_cannot_be_used_and_goes_on_with_the_
     assert not (tmp_path / "here").exists()
 
 
+def test_recover_leaves_runs_of_other_folders_alone_unless_they_are_named(tmp_path: Path) -> None:
+    first, second = (left_by_a_dead_service(tmp_path, run_id) for run_id in ("01dead", "02dead"))
+    here = {"OTEL_ML_DIR": str(tmp_path / "here"), "OTEL_ML_END_SILENCE": "1000"}
+
+    unnamed = otel_ml(tmp_path, "recover", **here)
+    unknown = otel_ml(tmp_path, "recover", "03dead", **here)
+    untouched = [folder.database.exists() for folder in (first, second)]
+    named = otel_ml(tmp_path, "recover", "01dead", **here)
+    by_folder = otel_ml(tmp_path, "recover", "--dir", str(tmp_path / "elsewhere"), **here)
+
+    assert (unnamed.returncode, unknown.returncode, named.returncode, by_folder.returncode) == (0, 1, 0, 0)
+    assert f"it belongs to {first.path}. Left alone: otel-ml recover 01dead, or --all" in unnamed.stdout
+    assert "There is no run in" in unknown.stderr
+    assert untouched == [False, False]
+    assert "02dead: not finished, 1 spool of workers; it belongs to" in named.stdout.partition("delivered to")[0]
+    assert not named.stdout.count("02dead: 10 values")
+    assert [len(history(records(folder)).get("loss")) for folder in (first, second)] == [10, 10]
+
+
 def test_recover_takes_a_run_whose_folder_is_gone_into_the_folder_of_all_runs(tmp_path: Path) -> None:
     left_by_a_dead_service(tmp_path, "01dead").path.rmdir()
     here = {"OTEL_ML_DIR": str(tmp_path / "here"), "OTEL_ML_EXPORTERS": "jsonl", "OTEL_ML_END_SILENCE": "1000"}
 
-    done = otel_ml(tmp_path, "recover", **here)
+    done = otel_ml(tmp_path, "recover", "--all", **here)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(history(records(RunFolder(tmp_path / "here" / "digits" / "01dead"))).get("loss")) == 10
@@ -403,9 +437,11 @@ def test_recover_leaves_a_job_alone_that_has_a_service(tmp_path: Path) -> None:
     rendezvous = rendezvous_of("01live", {"XDG_RUNTIME_DIR": str(tmp_path)})
     rendezvous.create()
     write_spool(rendezvous.spool / "rank0-000000.spool", FakeWriter(experiment="01live"), range(2))
-    rendezvous.publish(Announcement("http://127.0.0.1:9", "", os.getpid(), "elsewhere"))
-
-    assert "Nothing to recover" in otel_ml(tmp_path, "recover").stdout
+    held = rendezvous.publish(Announcement("http://127.0.0.1:9", "", os.getpid(), "elsewhere"))
+    try:
+        assert "Nothing to recover" in otel_ml(tmp_path, "recover", "--all").stdout
+    finally:
+        os.close(held)
 
 
 @pytest.mark.parametrize("command", ["show", "tail", "open", "replay"])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -161,6 +162,94 @@ def test_what_an_exporter_raises_unexpectedly_is_retried_a_few_times_and_then_co
 
     assert seqs(exporter) == [1, 3]
     assert pipeline.status.lost == {f"unexpected {kind.__name__}: oops": 1}
+    assert not any("nothing is lost" in sentence or "is kept" in sentence for sentence in driver.said)
+    assert any(
+        "It is tried 3 times more; what it then still does not take is set aside" in said for said in driver.said
+    )
+    assert any("does not take step 2: unexpected" in sentence for sentence in driver.said)
+    assert any("otel-ml replay run-1 --to test" in sentence for sentence in driver.said)
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError("no"), TimeoutError(), OSError(errno.ENOSPC, "full")])
+def test_a_network_or_a_disk_that_an_exporter_does_not_hide_is_waited_for(driver: Driver, error: OSError) -> None:
+    exporter = FlakyExporter(lambda call, _: error if call < 20 else None)
+
+    pipeline = driver.drain(exporter, MemorySource(steps(3)))
+
+    assert seqs(exporter) == [1, 2, 3]
+    assert pipeline.status.lost == {}
+
+
+def test_a_refused_batch_is_halved_and_not_sent_one_by_one(driver: Driver) -> None:
+    def refuse_two(_: int, records: Sequence[Record]) -> Exception | None:
+        return PermanentExportError("bad") if {17, 200} & {record.seq for record in records} else None
+
+    source, exporter = MemorySource(steps(256)), FlakyExporter(refuse_two)
+
+    pipeline = driver.drain(exporter, source)
+
+    assert seqs(exporter) == [seq for seq in range(1, 257) if seq not in {17, 200}]
+    assert pipeline.status.lost == {"bad": 2}
+    assert exporter.calls < 40
+    assert len([said for said in driver.said if "does not take" in said]) == 1  # once for a reason, not for a record
+
+
+def test_where_the_backend_names_the_values_it_refuses_the_rest_of_the_row_is_stored(driver: Driver) -> None:
+    def refuse(_: int, records: Sequence[Record]) -> Exception | None:
+        names = {name for record in records if isinstance(record, StepRecord) for name in record.values}
+        return PermanentExportError("no such name", names={"b"}) if "b" in names else None
+
+    rows: list[Record] = [StepRecord(seq, "", "step", seq, 0, 0.0, {"a": 1.0, "b": 2.0}) for seq in (1, 2)]
+    source, exporter = MemorySource([*rows, *steps(1, first=3)]), FlakyExporter(refuse)
+
+    pipeline = driver.drain(exporter, source)
+
+    assert [dict(record.values) for record in exporter.records if isinstance(record, StepRecord)] == [
+        {"a": 1.0}, {"a": 1.0}, {"x": 3.0},
+    ]  # fmt: skip
+    assert pipeline.status.lost == {"no such name": 2}
+    assert any("does not take 'b' of step 1: no such name" in said for said in driver.said)
+
+
+def test_a_row_that_is_set_aside_counts_with_all_its_values(driver: Driver) -> None:
+    row = StepRecord(1, "", "step", 1, 0, 0.0, {"a": 1.0, "b": 2.0, "c": 3.0})
+    exporter = FlakyExporter(lambda *_: PermanentExportError("no"))
+
+    assert driver.drain(exporter, MemorySource([row])).status.lost == {"no": 3}
+
+
+class Forgetful(RecordingExporter):
+    """One whose `export` keeps in memory what only `force_flush` stores; a kill takes the rest."""
+
+    def __init__(self, stored: list[int]) -> None:
+        super().__init__()
+        self.stored = stored
+
+    def force_flush(self, timeout: float) -> None:
+        self.stored.extend(record.seq for record in self.records)
+        self.records.clear()
+
+
+def test_the_mark_of_an_exporter_without_a_position_is_never_ahead_of_what_it_has_flushed(tmp_path: Path) -> None:
+    stored: list[int] = []
+    marks: list[tuple[int, int]] = []
+    source = MemorySource(steps(600))
+    pipeline = Pipeline(
+        "test",
+        lambda: Forgetful(stored),
+        RunInfo("run-1", "default", "run-1", tmp_path, 0.0),
+        source,
+        mark=lambda seq, _: marks.append((seq, max(stored, default=0))),
+        say=lambda *_: None,
+        retry=QUICK,
+    )
+    pipeline.start()
+    eventually(lambda: pipeline.status.delivered == 600)
+    pipeline.ask_to_stop(10)
+    assert pipeline.join()
+
+    assert marks
+    assert all(mark <= flushed for mark, flushed in marks)
 
 
 @pytest.mark.parametrize("error", [RetryableExportError("no route to host"), SystemExit(3)])

@@ -84,3 +84,16 @@ def test_a_file_that_somebody_removed_begins_anew(tmp_path: Path) -> None:
     LateFile(path, committed, 10_000).append([b"two"])
 
     assert read_late(path).bodies == [b"two"]
+
+
+def test_a_file_that_is_removed_while_it_is_written_begins_anew_and_what_is_gone_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "late.otlp"
+    file = LateFile(path, 0, 10_000)
+    file.append([b"one"])
+    gone = file.length
+    path.unlink()
+
+    file.append([b"two"])
+
+    assert read_late(path) == ([b"two"], 0)
+    assert file.gone == gone

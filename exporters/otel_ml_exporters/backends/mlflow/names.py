@@ -1,0 +1,127 @@
+"""Names of metrics as MLflow takes them: readable, one for each, and the originals in the run's tags."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from itertools import count
+
+__all__ = ["NAMES", "Names", "experiment_name", "fitting"]
+
+NAMES = "otel_ml.names"
+"""Tags `otel_ml.names.0`, `.1`, …: `{"key in MLflow": "name as it was recorded"}`, of those that differ."""
+
+MAX_LENGTH = 250
+"""`mlflow.utils.validation.MAX_ENTITY_KEY_LENGTH`."""
+
+MAX_EXPERIMENT_NAME = 500
+"""`mlflow.utils.validation.MAX_EXPERIMENT_NAME_LENGTH`."""
+
+_ABOVE = re.compile(r"\A\.\.")
+_FORBIDDEN = re.compile(r"[^/\w.\- :]")
+# MLflow's limit of a tag's value is 8,000 characters.
+_MAX_TAG = 7500
+
+
+def fitting(name: str) -> str:
+    """Return a name that MLflow takes: `name` where it does.
+
+    Examples:
+        >>> fitting("loss"), fitting("val/AR@100"), fitting("/abs//x"), fitting("../up")
+        ('loss', 'val/AR_100', 'abs/x', '__/up')
+    """
+    short = "/".join(filter(None, _FORBIDDEN.sub("_", name).split("/")))[:MAX_LENGTH].rstrip("/")
+    clean = "/".join(part.replace(".", "_") if part in {".", ".."} else part for part in short.split("/"))
+    return _ABOVE.sub("__", clean) or "_"
+
+
+def experiment_name(name: str) -> str:
+    """Return an experiment's name that MLflow takes; the beginning and a hash where it is longer.
+
+    Examples:
+        >>> experiment_name("digits"), len(experiment_name("lr=0.1," * 100))
+        ('digits', 500)
+    """
+    if len(name) <= MAX_EXPERIMENT_NAME:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{name[: MAX_EXPERIMENT_NAME - 9]}-{digest}"
+
+
+class Names:
+    """Gives every metric a key that MLflow takes, and keeps the tags that say what it was called.
+
+    Args:
+        tags: the run's, as stored.
+        keys: the metrics it has.
+        is_of_files: the store is MLflow's folder of files, in which `a` is a file and `a/b` needs a folder `a`.
+    """
+
+    def __init__(self, tags: Mapping[str, str], keys: Iterable[str], *, is_of_files: bool = False) -> None:
+        self._is_of_files = is_of_files
+        self._parts: list[dict[str, str]] = [json.loads(tags[key]) for key in _numbered(tags)]
+        self._name = {**{key: key for key in keys}, **{key: name for part in self._parts for key, name in part.items()}}
+        self._key = {name: key for key, name in self._name.items()}
+        self._folders = {folder for key in self._name for folder in _folders(key)}
+        self._changed: set[int] = set()
+
+    def key(self, name: str) -> str:
+        """Return the key of a name, the same each time."""
+        key = self._key.get(name)
+        if key is None:
+            key = self._key[name] = self._free(fitting(name))
+            self._name[key] = name
+            self._folders.update(_folders(key))
+            if key != name:
+                self._note(key, name)
+        return key
+
+    def name(self, key: str) -> str:
+        """Return what a key was called."""
+        return self._name.get(key, key)
+
+    @property
+    def mapped(self) -> Mapping[str, str]:
+        """Name → key, of those that differ."""
+        return {name: key for key, name in self._name.items() if key != name}
+
+    @property
+    def unsaid(self) -> dict[str, str]:
+        """Tags to write before the points of new metrics."""
+        return {f"{NAMES}.{part}": json.dumps(self._parts[part]) for part in sorted(self._changed)}
+
+    def said(self) -> None:
+        """Note that `unsaid` is stored."""
+        self._changed.clear()
+
+    def _free(self, wanted: str) -> str:
+        wanted = self._beside_files(wanted) if self._is_of_files else wanted
+        if self._is_free(wanted):
+            return wanted
+        numbered = (f"{wanted[: MAX_LENGTH - len(str(number)) - 1]}_{number}" for number in count(2))
+        return next(key for key in numbered if self._is_free(key))
+
+    def _is_free(self, key: str) -> bool:
+        return key not in self._name and not (self._is_of_files and key in self._folders)
+
+    def _beside_files(self, key: str) -> str:
+        """Return `a.b` for `a/b` where `a` is a metric, and so a file."""
+        taken = [folder for folder in _folders(key) if folder in self._name]
+        return f"{taken[0]}.{key[len(taken[0]) + 1 :]}" if taken else key
+
+    def _note(self, key: str, name: str) -> None:
+        if not self._parts or len(json.dumps(self._parts[-1])) + len(json.dumps({key: name})) > _MAX_TAG:
+            self._parts.append({})
+        self._parts[-1][key] = name
+        self._changed.add(len(self._parts) - 1)
+
+
+def _folders(key: str) -> list[str]:
+    """Return what would be folders of a key that is a path, the shortest first."""
+    return [key[:at] for at, character in enumerate(key) if character == "/"]
+
+
+def _numbered(tags: Mapping[str, str]) -> list[str]:
+    return sorted((key for key in tags if key.startswith(f"{NAMES}.")), key=lambda key: int(key.rpartition(".")[2]))
