@@ -21,6 +21,7 @@ from typing import Any
 from otel_ml._internal.http import HttpTransport
 from otel_ml.config import Config, Endpoint
 from otel_ml.exceptions import ConfigError, WireError
+from otel_ml.wire.cut import cut, records_in
 from otel_ml.wire.names import MAX_LENGTH, sanitised
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.rendezvous import Service, path_part
@@ -181,17 +182,22 @@ def _asked(data: bytes, ask: Callable[[HttpTransport], object]) -> None:
         theirs.sendall(data[:60_000])
         theirs.shutdown(socket.SHUT_WR)
         transport = HttpTransport(Endpoint(url="http://127.0.0.1:9"))
-        transport._connect = lambda _target, _deadline: ours  # type: ignore[method-assign]
+        transport._connect = lambda _target, _proxy, _deadline: ours  # type: ignore[method-assign]
         ask(transport)
 
 
 def spool(data: bytes) -> None:
-    """Take in what a dead writer has left."""
+    """Take in what a dead writer has left, and cut it as for a receiver that takes little."""
     decoder = Decoder()
     with _file(data) as path:
-        for signal, body in requests_of(read_spool(path)):
-            with suppress(UndecodableError):
-                decoder.protobuf(signal, body)
+        left = read_spool(path)
+    for signal, body in requests_of(left):
+        with suppress(UndecodableError):
+            decoder.protobuf(signal, body)
+    for frame in left.frames:
+        with suppress(WireError):
+            parts = cut(frame.kind, frame.payload, 50)
+            assert sum(records_in(frame.kind, part) for part in parts) == records_in(frame.kind, frame.payload)
 
 
 def journal(data: bytes) -> None:
