@@ -404,23 +404,25 @@ class Pipeline:
         problem = error.sentence if isinstance(error, OtelMLError) else f"{type(error).__name__}: {error}".rstrip(": ")
         if self.status.problem != problem:
             _log.warning("Exporter %s: %s", self.name, problem, exc_info=_is_unforeseen(error))
-            slug = error.slug if isinstance(error, OtelMLError) else "exporter-failing"
-            self._say(
-                slug, f"Exporter {self.name!r}: {problem} {self._what_follows(error, state, is_passing=is_passing)}"
-            )
+            self._say_failure(error, problem, state, is_passing=is_passing)
         self._set(state=state, problem=problem)
 
-    def _what_follows(self, error: BaseException, state: str, *, is_passing: bool) -> str:
+    def _say_failure(self, error: BaseException, problem: str, state: str, *, is_passing: bool) -> None:
+        """Say what is wrong, and what becomes of the records."""
+        slug = error.slug if isinstance(error, OtelMLError) else "exporter-failing"
+        who = f"Exporter {self.name!r}"
         if isinstance(error, StoreGoneError):
-            return "It is written again, from the beginning of what is kept."
-        if state == "stopped":
-            return "It is closed; what it did not store is kept, and the next start goes on from there."
-        if is_passing:
-            return "It is tried again; the others go on, and what it does not have yet is kept."
-        return (
-            f"An exporter should not raise that. It is tried {self._retry.surprises} times more; what it then still "
-            "does not take is set aside and counted as lost. The others go on."
-        )
+            self._say(slug, f"{who}: {problem} It is written again, from the beginning of what is kept.")
+        elif state == "stopped":
+            self._say(slug, f"{who}: {problem} It is closed; what it did not store is kept for the next start.")
+        elif is_passing:
+            self._say(slug, f"{who}: {problem} It is tried again; the others go on, and what it does not have is kept.")
+        else:
+            self._say(
+                slug,
+                f"{who}: {problem} An exporter should not raise that. It is tried {self._retry.surprises} times more; "
+                "what it then still does not take is set aside and counted as lost. The others go on.",
+            )
 
     def _recovered(self) -> None:
         self._backoff.reset()
