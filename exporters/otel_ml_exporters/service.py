@@ -121,6 +121,7 @@ class Service:
             EngineSettings(
                 allowed_lateness_s=config.allowed_lateness_s,
                 end_silence_s=config.end_silence_s,
+                resume_wait_s=_RESUME_WAIT_S if config.embedded is None else 0.0,
                 scraped_series=config.scraped.max_series,
                 scraped_allow=config.scraped.allow,
                 scraped_deny=config.scraped.deny,
@@ -436,6 +437,10 @@ def serve(
     finally:
         service.stop()
 
+
+_RESUME_WAIT_S = 60.0
+"""Seconds that `otel-ml serve`, which may have been down for long, waits for those who are still there: workers try
+again every 5 s, a Collector may take a minute. A job's own service is started by those who are there."""
 
 _POLL_S = 0.2
 """A signal handler cannot wake a wait on another event; this is how long it takes to be seen."""

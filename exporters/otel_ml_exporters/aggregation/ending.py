@@ -49,10 +49,15 @@ class Ending:
             return None
         settings = self._run.settings
         if self.last_goodbye is None or not self._all_said_goodbye():
-            return heard_at + settings.end_silence_s
+            return max(heard_at + settings.end_silence_s, self._senders_are_back())
         if self._is_something_under_way():
             return heard_at + min(settings.announced_wait_s, settings.end_silence_s)
         return self.last_goodbye + (0.0 if self._all_are_here() else settings.world_wait_s)
+
+    def _senders_are_back(self) -> float:
+        """Return until when those may come back who could not reach a service that was down."""
+        settings, resumed_at = self._run.settings, self._run.resumed_at
+        return 0.0 if resumed_at is None else resumed_at + min(settings.resume_wait_s, settings.end_silence_s)
 
     def advance(self) -> None:
         """End the run where that is due."""

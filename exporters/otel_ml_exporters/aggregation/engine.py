@@ -87,6 +87,7 @@ class Engine:
             Event: self._event,
             Spans: self._spans.take,
         }
+        self._is_resumed = bool(state)
         if state:
             self._snapshot.restore(state)
             self._steps.late.restore()
@@ -124,6 +125,8 @@ class Engine:
         """Close what is due at `now`."""
         run = self._run
         run.now = max(now, run.now)
+        if self._is_resumed:
+            run.resumed_at, self._is_resumed = run.now, False
         run.clock.advance(run.now)
         patience = run.settings.allowed_lateness_s
         for writer in run.writers:

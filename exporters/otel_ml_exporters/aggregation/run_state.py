@@ -32,6 +32,7 @@ class RunState:
     Attributes:
         now: seconds since the epoch, of the newest call.
         beat_at: the same, when a process was heard last that is in no step, and waits.
+        resumed_at: the same, when a service went on with what another one had left; None where none did.
         started_at: the same, when anything was heard first; None before.
         origin_ns: where the axis `time` begins: the first point of the first attempt.
         left_out: reason → points for which there was no room.
@@ -61,6 +62,7 @@ class RunState:
         self.recent = Recent(settings.identity_memory_s, settings.identities)
         self.now = 0.0
         self.beat_at: float | None = None
+        self.resumed_at: float | None = None
         self.started_at: float | None = None
         self.origin_ns: int | None = None
         self.open_bytes = 0

@@ -24,6 +24,7 @@ class EngineSettings:
         announced_wait_s: how long what a goodbye announces is waited for while nobody is heard. The Collector's gRPC
             client waits up to 120 s and a fifth of it before it connects again, for each signal by itself.
         end_silence_s: a run of which nobody was heard for this long ends (embedded mode: 30).
+        resume_wait_s: how long a service that goes on with a run waits for its writers, however long it was down.
         time_window_s: width of a window on the axis `time`, for records of our own without a step.
         foreign_window_s: the same for points of other SDKs and scraped engines.
         writers: most processes that ever sent anything; points of further ones are counted only.
@@ -50,6 +51,7 @@ class EngineSettings:
     retained_bytes: int = 256 << 20
     announced_wait_s: float = 150.0
     end_silence_s: float = 300.0
+    resume_wait_s: float = 0.0
     time_window_s: float = 1.0
     foreign_window_s: float = 10.0
     writers: int = 100_000

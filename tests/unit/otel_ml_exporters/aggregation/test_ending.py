@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from otel_ml_exporters.aggregation.observation import Event
@@ -249,3 +251,27 @@ def test_a_lost_request_does_not_give_up_what_is_still_on_its_way_behind_it() ->
 
     assert {step: service.rows()[step]["x"] for step in range(2, 40)} == dict.fromkeys(range(2, 40), 2.0)
     assert service.amendments == 0
+
+
+def test_a_service_that_was_down_for_long_waits_for_its_senders_before_it_calls_a_run_killed() -> None:
+    rank = Rank(0)
+    service = four_steps([rank])
+    service.settings = replace(service.settings, resume_wait_s=60.0)
+    service.now += 3600.0
+    service.restart()
+
+    service.wait(59)
+    assert service.engine.status.state == "running"
+    service.take(rank.step(4, {"x": 1.0}), rank.bye())
+    assert service.engine.status.state == "finished"
+
+
+def test_who_does_not_come_back_to_a_service_that_was_down_is_not_waited_for_any_longer() -> None:
+    service = four_steps([Rank(0)])
+    service.settings = replace(service.settings, resume_wait_s=60.0)
+    service.now += 3600.0
+    service.restart()
+
+    service.wait(62)
+
+    assert service.engine.status.state == "killed"
