@@ -28,7 +28,7 @@ from otel_ml._internal.guard import Say
 from otel_ml._internal.http import HttpTransport
 from otel_ml._internal.link import Reached
 from otel_ml.config import Config, Endpoint
-from otel_ml.wire.own_folder import claim, moved_aside
+from otel_ml.wire.own_folder import claim
 from otel_ml.wire.rendezvous import Rendezvous, Service, rendezvous_of, run_folder
 
 __all__ = ["EmbeddedLink", "answers", "endpoint_of", "service_command", "service_environ"]
@@ -166,9 +166,7 @@ class EmbeddedLink:
             self._release()  # another process was quicker; the next look finds it
             return
         try:
-            moved = claim(self.dir)
-            if moved:
-                self._say("planted-files", moved_aside(self.dir, moved))
+            claim(self.dir)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             log_file = os.open(self.dir / "service.log", flags, 0o600)
             with os.fdopen(log_file, "ab") as log:
