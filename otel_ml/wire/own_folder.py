@@ -80,11 +80,9 @@ def claim(folder: Path) -> None:
 def said_of_aside(folder: Path) -> str:
     """Return what to say of what `claim` has moved aside, now or before; "" where that is nothing."""
     aside = folder / ASIDE
-    names = (
-        sorted(path.name.partition("-")[2] for path in aside.iterdir())
-        if aside.is_dir() and not aside.is_symlink()
-        else []
-    )
+    if aside.is_symlink() or not aside.is_dir():
+        return ""
+    names = sorted(path.name.partition("-")[2] for path in aside.iterdir())
     if not names:
         return ""
     return (
@@ -114,9 +112,7 @@ def _not_ours(folder: Path) -> Iterator[Path]:
         here = waiting.pop()
         way = f"{here.relative_to(folder).as_posix()}/"
         may_be_linked = way.startswith(_LINKED)
-        with os.scandir(here) as entries:
-            found = [(Path(entry.path), entry.stat(follow_symlinks=False)) for entry in entries]
-        for path, status in found:
+        for path, status in _entries(here):
             if path == folder / ASIDE:
                 continue
             is_file = stat.S_ISREG(status.st_mode) and (status.st_nlink == 1 or may_be_linked)
@@ -124,6 +120,14 @@ def _not_ours(folder: Path) -> Iterator[Path]:
                 yield path
             elif stat.S_ISDIR(status.st_mode):
                 waiting.append(path)
+
+
+def _entries(folder: Path) -> list[tuple[Path, os.stat_result]]:
+    try:
+        with os.scandir(folder) as entries:
+            return [(Path(entry.path), entry.stat(follow_symlinks=False)) for entry in entries]
+    except PermissionError:  # of a folder of ours: nothing is written to it either
+        return []
 
 
 def _move_aside(folder: Path, path: Path) -> None:
