@@ -30,7 +30,7 @@ from otel_ml._internal.link import Reached
 from otel_ml._internal.module_command import module_command
 from otel_ml.config import Config, Endpoint
 from otel_ml.exceptions import VersionError
-from otel_ml.wire.own_folder import claim, moved_aside
+from otel_ml.wire.own_folder import claim
 from otel_ml.wire.rendezvous import Home, Rendezvous, Service, rendezvous_of, run_folder
 
 __all__ = ["EmbeddedLink", "answers", "endpoint_of", "service_command", "service_environ"]
@@ -177,9 +177,7 @@ class EmbeddedLink:
             self._release()  # another process was quicker; the next look finds it
             return
         try:
-            moved = claim(self.dir)
-            if moved:
-                self._say("planted-files", moved_aside(self.dir, moved))
+            claim(self.dir)
             # It may never get so far as to say this itself; `otel-ml recover` then goes by it.
             self.rendezvous.ask_for(Home(str(self.dir), self._config.exporters))
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW

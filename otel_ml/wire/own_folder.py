@@ -10,13 +10,17 @@ import errno
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["ASIDE", "claim", "is_ours", "may_hold_ours", "moved_aside"]
+__all__ = ["ASIDE", "claim", "is_ours", "may_hold_ours", "said_of_aside"]
 
 ASIDE = ".set-aside"
 """Folder in a run's folder for what others had put there."""
+
+_NAMED = 10
+"""Of what was moved aside, named in a sentence."""
 
 _LINKED = ("artifacts/", "state/kept/")
 """Folders whose files have further names: those of the job."""
@@ -39,11 +43,14 @@ def may_hold_ours(folder: Path) -> bool:
 
 
 def is_ours(folder: Path) -> bool:
-    """Whether `folder` is one of this user, and no link; on a file system that gives everybody another id, too."""
+    """Whether `folder` is one of this user, and no link; on a file system that gives everybody another id, too.
+
+    For root, as in a container, what belongs to the owner of the folder above is its own.
+    """
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode):
         return False
-    if found.st_uid == os.geteuid():
+    if found.st_uid == os.geteuid() or (os.geteuid() == 0 and found.st_uid == folder.parent.stat().st_uid):
         return True
     try:
         with tempfile.TemporaryFile(dir=folder.parent) as probe:
@@ -52,8 +59,8 @@ def is_ours(folder: Path) -> bool:
         return False
 
 
-def claim(folder: Path) -> list[Path]:
-    """Make a run's folder, or see that it is this user's alone to write to; return what was moved aside.
+def claim(folder: Path) -> None:
+    """Make a run's folder, or see that it is this user's alone to write to, and move aside what others put into it.
 
     Raises:
         OSError: it cannot be made, or belongs to somebody else.
@@ -66,14 +73,21 @@ def claim(folder: Path) -> list[Path]:
             if each == folder and not is_ours(folder):
                 raise PermissionError(errno.EPERM, _somebody_elses(folder), str(folder)) from None
         _close_to_others(each)
-    return [_move_aside(folder, path) for path in _not_ours(folder)]
+    for path in list(_not_ours(folder)):
+        _move_aside(folder, path)
 
 
-def moved_aside(folder: Path, moved: Sequence[Path]) -> str:
-    """Return what to say of what `claim` returned."""
+def said_of_aside(folder: Path) -> str:
+    """Return what to say of what `claim` has moved aside, now or before; "" where that is nothing."""
+    aside = folder / ASIDE
+    if aside.is_symlink() or not aside.is_dir():
+        return ""
+    names = sorted(path.name.partition("-")[2] for path in aside.iterdir())
+    if not names:
+        return ""
     return (
-        f"In {folder} {len(moved)} files or folders were links or somebody else's, such as "
-        f"{moved[0].relative_to(folder)}. They are in {ASIDE} there now, and nothing is written to what they name."
+        f"In {folder} {len(names)} files or folders were links or somebody else's: {', '.join(names[:_NAMED])}. "
+        f"They are in {ASIDE} there now, and nothing is written to what they name."
     )
 
 
@@ -98,9 +112,7 @@ def _not_ours(folder: Path) -> Iterator[Path]:
         here = waiting.pop()
         way = f"{here.relative_to(folder).as_posix()}/"
         may_be_linked = way.startswith(_LINKED)
-        with os.scandir(here) as entries:
-            found = [(Path(entry.path), entry.stat(follow_symlinks=False)) for entry in entries]
-        for path, status in found:
+        for path, status in _entries(here):
             if path == folder / ASIDE:
                 continue
             is_file = stat.S_ISREG(status.st_mode) and (status.st_nlink == 1 or may_be_linked)
@@ -110,10 +122,19 @@ def _not_ours(folder: Path) -> Iterator[Path]:
                 waiting.append(path)
 
 
-def _move_aside(folder: Path, path: Path) -> Path:
+def _entries(folder: Path) -> list[tuple[Path, os.stat_result]]:
+    try:
+        with os.scandir(folder) as entries:
+            return [(Path(entry.path), entry.stat(follow_symlinks=False)) for entry in entries]
+    except PermissionError:  # of a folder of ours: nothing is written to it either
+        return []
+
+
+def _move_aside(folder: Path, path: Path) -> None:
     """Take the name away; what it stood for stays as it is."""
     aside = folder / ASIDE
+    if os.path.lexists(aside) and not is_ours(aside):
+        aside.rename(folder / f"{ASIDE}-{uuid.uuid4().hex}")
     aside.mkdir(mode=0o700, exist_ok=True)
     number = sum(1 for _ in aside.iterdir())
-    path.rename(aside / f"{number}")
-    return path
+    path.rename(aside / f"{number}-{path.name}")

@@ -25,6 +25,7 @@ from otel_ml_exporters.telemetry import Telemetry
 from tests.contract.stream import run_info
 from tests.integration.worker_process import environment
 from tests.strategies import writer
+from tests.waiting import eventually
 
 JOB = """
 import otel_ml
@@ -35,7 +36,7 @@ with otel_ml.init("exp", id="planted", exporters="jsonl,tensorboard") as run:
     otel_ml.log_image("picture", [[0, 255], [255, 0]])
 """
 FILES = ("service.log", "metrics.jsonl", "spans.jsonl", "late.otlp")
-FOLDERS = ("artifacts", "media", "tensorboard")
+FOLDERS = ("artifacts", "media", "tensorboard", ASIDE)
 
 
 @pytest.fixture
@@ -92,12 +93,22 @@ def test_a_job_writes_to_nothing_that_was_planted_in_its_folder_and_has_all_its_
 
     assert contents(victim) == {"precious": "the only copy"}
     assert otel_ml.read(planted)["loss"] == ([0, 1, 2], [0.0, 1.0, 2.0])
-    assert "were links or somebody else's" in (planted / "service.log").read_text()
+    eventually(lambda: "were links or somebody else's" in (planted / "service.log").read_text())
     assert (planted / "media").is_dir()
     assert not any((planted / name).is_symlink() for name in (*FILES, *FOLDERS))
     for folder in (planted, planted.parent):
         assert not stat.S_IMODE(folder.stat().st_mode) & stat.S_IWOTH
     assert stat.S_IMODE((planted / "state").stat().st_mode) == 0o700
+
+
+def test_of_a_folder_in_which_nothing_was_planted_nothing_is_said(tmp_path: Path) -> None:
+    book = RunBook(tmp_path, RunSettings({}), Telemetry(), journal="j")
+
+    run = book.of(writer(0))
+    run.commit()
+    book.put_away(run)
+
+    assert list(run.outbox.notices) == []
 
 
 def test_where_an_experiments_folder_is_somebody_elses_ones_own_has_another_name(
@@ -138,7 +149,25 @@ def test_on_a_file_system_that_takes_everybody_for_somebody_else_ones_own_folder
     stranger = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: stranger)
 
-    assert claim(tmp_path / "exp" / "a") == []
+    claim(tmp_path / "exp" / "a")
+
+    assert not (tmp_path / "exp" / "a" / ASIDE).exists()
+
+
+def test_root_in_a_container_goes_on_with_the_run_of_the_user_whose_folder_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private_folder(tmp_path / "runs" / "exp" / "a" / "state")
+    if os.getuid() == 0:
+        for path in (tmp_path / "runs", *(tmp_path / "runs").rglob("*")):
+            os.chown(path, 12345, 12345)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    folder = run_folder(tmp_path / "runs", "exp", "a")
+
+    assert folder == tmp_path / "runs" / "exp" / "a"
+    claim(folder)
+    assert not (folder / ASIDE).exists()
+    assert private_folder(folder / "state") == folder / "state"
 
 
 def test_what_a_job_has_linked_into_its_artifacts_stays_there(tmp_path: Path) -> None:
@@ -147,7 +176,8 @@ def test_what_a_job_has_linked_into_its_artifacts_stays_there(tmp_path: Path) ->
     (tmp_path / "checkpoint").write_text("weights")
     (folder / "artifacts" / "model" / "checkpoint").hardlink_to(tmp_path / "checkpoint")
 
-    assert claim(folder) == []
+    claim(folder)
+
     assert not (folder / ASIDE).exists()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from otel_ml.exceptions import VersionError
 from otel_ml.explanation import explained
-from otel_ml.wire.own_folder import claim, is_ours, may_hold_ours, moved_aside
+from otel_ml.wire.own_folder import claim, is_ours, may_hold_ours, said_of_aside
 from otel_ml.wire.rendezvous import kept_folder, path_part, run_folder
 from otel_ml_exporters.aggregation.observation import Writer
 from otel_ml_exporters.experiments.account import account
@@ -168,7 +168,8 @@ class RunBook:
 
     def _open(self, experiment: str, folder: Path) -> ExperimentRun:
         with storage_errors(folder):
-            moved = claim(folder)
+            claim(folder)
+            planted = said_of_aside(folder)
         private_folder(folder / "state")
         # First: a disk that takes no more must not leave the run open, and locked, without being in the book.
         with storage_errors(folder):
@@ -177,8 +178,8 @@ class RunBook:
         self._runs[experiment] = run
         self.withdraw([experiment])
         self._note_open(run)
-        if moved:
-            run.say("planted-files", moved_aside(folder, moved))
+        if planted and explained(planted, "planted-files") not in run.outbox.notices:  # by an earlier service
+            run.say("planted-files", planted)
         with run.log.speaking():
             _log.info("Run %s: %s", experiment, folder)
         return run
