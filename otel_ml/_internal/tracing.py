@@ -57,6 +57,8 @@ class Tracing:
         """Stamp and keep nothing more; OTel has no way to take a processor away."""
         self._is_active = False
         self._ended.clear()
+        for watcher in [finder for finder in sys.meta_path if isinstance(finder, _Watcher)]:
+            sys.meta_path.remove(watcher)
 
     def forget(self) -> None:
         """Drop the parent's spans, in a forked child."""
