@@ -68,15 +68,20 @@ class FileSegment:
 
     def __init__(self, path: Path, resource: bytes) -> None:
         self._path = path
+        self.size = 0
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            self._begin(resource)
+        except BaseException:  # a full disk, once a second: neither the descriptor nor the name is left behind
+            self.delete()
+            raise
+        self._head = self.size
+
+    def _begin(self, resource: bytes) -> None:
         fcntl.flock(self._file, fcntl.LOCK_EX)
         if not os.fstat(self._file).st_nlink:  # who looks for files of the dead was quicker with the lock
-            os.close(self._file)
-            raise FileNotFoundError(path)
-        frame = Frame("R", resource)
-        head = HEADER + encode_frame(frame) + resource
-        os.write(self._file, head)
-        self._head = self.size = len(head)
+            raise FileNotFoundError(self._path)
+        self.append([HEADER, encode_frame(Frame("R", resource)), resource])
 
     def append(self, parts: Sequence[bytes]) -> int:
         begin, size = self.size, sum(map(len, parts))

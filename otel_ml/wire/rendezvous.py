@@ -157,15 +157,17 @@ class Rendezvous:
             handle = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except (FileNotFoundError, FileExistsError):
             return None  # the folder is being removed; it is there again at the next look
+        is_ours = False
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # The file may have been removed since it was opened: its lock then excludes nobody.
-            if os.fstat(handle).st_ino == self.lock.stat().st_ino:
-                return handle
+            is_ours = os.fstat(handle).st_ino == self.lock.stat().st_ino
         except (BlockingIOError, FileNotFoundError):
             pass
-        os.close(handle)
-        return None
+        finally:
+            if not is_ours:
+                os.close(handle)
+        return handle if is_ours else None
 
     def remove(self) -> bool:
         """Remove the folder; False where it is in use: a spool is left, a service is announced or being started.
@@ -221,9 +223,13 @@ def publish(path: Path, service: Service) -> None:
 
 def _write(path: Path, content: str) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".service-")
-    with os.fdopen(handle, "w") as file:
-        file.write(content)
-    Path(name).replace(path)
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(content)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def rendezvous_of(experiment_id: str, environ: Mapping[str, str] | None = None) -> Rendezvous:

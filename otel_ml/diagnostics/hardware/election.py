@@ -114,9 +114,11 @@ class Election:
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except OSError as error:
             os.close(handle)
-            return False
+            if isinstance(error, BlockingIOError):
+                return False
+            raise
         self._handle = handle
         return True
 

@@ -44,7 +44,7 @@ class Statm:
         descriptor = os.open(self._path, os.O_RDONLY)
         try:
             found = _parsed(os.pread(descriptor, 128, 0))
-        except ValueError:
+        except BaseException:
             os.close(descriptor)
             raise
         self._descriptor = descriptor

@@ -1,0 +1,94 @@
+"""What cannot be written, locked or read costs a message, and neither a descriptor nor a file that is left behind."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from otel_ml._internal.spool import Spool
+from otel_ml.diagnostics.hardware.election import Election, HostFolder
+from otel_ml.diagnostics.hardware.process_memory import Statm
+from otel_ml.wire.rendezvous import Rendezvous, Service
+from otel_ml.wire.spool import Frame, read_spool
+from tests.full_disk import no_file_larger_than
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def spool_in(folder: Path) -> Spool:
+    return Spool(folder, "writer", b"the resource", limit=2**20, say=lambda _slug, _sentence: None)
+
+
+@pytest.mark.parametrize("room", [0, 5], ids=["no byte", "a few bytes"])
+def test_a_disk_that_stays_full_costs_no_descriptor_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setattr("otel_ml._internal.spool.DISK_AGAIN_S", 0.0)
+    spool = spool_in(tmp_path)
+    before = descriptors()
+    with no_file_larger_than(room):
+        for number in range(20):
+            spool.append(Frame("M", b"%d" % number, 1))
+        during, left = descriptors(), list(tmp_path.iterdir())
+    spool.append(Frame("M", b"20", 1))
+
+    assert (during, left) == (before, [])
+    [path] = tmp_path.iterdir()
+    assert [frame.payload for frame in read_spool(path).frames] == [b"%d" % number for number in range(21)]
+
+
+def lock_of_a_spool(folder: Path) -> None:
+    spool_in(folder).append(Frame("M", b"", 1))
+
+
+def lock_of_a_service(folder: Path) -> None:
+    Rendezvous(folder / "otel-ml-0" / "run").acquire()
+
+
+def lock_of_a_sampler(_: Path) -> None:
+    Election(HostFolder("one"), "gpu").is_won()
+
+
+@pytest.mark.parametrize("use", [lock_of_a_spool, lock_of_a_service, lock_of_a_sampler], ids=lambda use: use.__name__)
+def test_a_file_system_without_locks_costs_no_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], None]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    before = descriptors()
+    for _ in range(5):
+        try:
+            use(tmp_path)
+        except OSError as error:
+            assert error.errno == errno.ENOLCK
+
+    assert descriptors() == before
+
+
+def test_a_service_that_cannot_be_announced_leaves_no_file(tmp_path: Path) -> None:
+    rendezvous = Rendezvous(tmp_path / "otel-ml-0" / "run")
+    rendezvous.create()
+    before, there = descriptors(), set(rendezvous.folder.iterdir())
+    with no_file_larger_than(0), pytest.raises(OSError, match="too large"):
+        rendezvous.publish(Service("http://127.0.0.1:1", "token", 1, "runs/one"))
+
+    assert (descriptors(), set(rendezvous.folder.iterdir())) == (before, there)
+
+
+def test_numbers_of_the_kernel_that_cannot_be_read_cost_no_descriptor(tmp_path: Path) -> None:
+    statm = Statm(str(tmp_path))  # a folder opens, and does not read
+    before = descriptors()
+    with pytest.raises(IsADirectoryError):
+        statm.read()
+
+    assert descriptors() == before
