@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +18,9 @@ from otel_ml._internal.arrays import ArrayLike
 from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.guard import guard
 from otel_ml._internal.logrecord import LogRecord
+from otel_ml._internal.plain import readable
 from otel_ml._internal.recorder import recorder
+from otel_ml._internal.shown import shown, text_of
 from otel_ml._internal.step import step_for
 from otel_ml._internal.wake import wake
 from otel_ml.redaction import redacted_values
@@ -109,7 +112,7 @@ def _refuse(call: str, error: Exception) -> None:
 def _checked_name(name: object, call: str) -> str | None:
     if isinstance(name, str) and name:
         return name
-    guard.drop("bad_name", f"{call}: expected a name, got {name!r:.80}. Pass a non-empty string.")
+    guard.drop("bad_name", f"{call}: expected a name, got {shown(name)}. Pass a non-empty string.")
     return None
 
 
@@ -155,19 +158,19 @@ def _log_made(
 
 
 def log_params(params: Any, *, prefix: str | None = None) -> None:
-    """Record hyper-parameters: a (nested) mapping, dataclass, argparse namespace, pydantic or OmegaConf model.
+    """Record hyper-parameters: a (nested) mapping, dataclass, attrs class, namespace, pydantic model or OmegaConf.
 
-    May be called again to add some. Where ranks disagree, the lowest rank's value counts. Texts that look like secrets,
+    What of it cannot be read, such as OmegaConf's `???`, is said and costs that value only. May be called again to add some. Where ranks disagree, the lowest rank's value counts. Texts that look like secrets,
     by their name (`api_key`, `password`) or their form (`hf_…`), are recorded as `***`.
     """
     if not _is_on():
         return
-    found = media.plain(params)
+    found = _read("log_params()", params)
     if not isinstance(found, dict):
-        guard.drop("bad_event", f"log_params(): expected a mapping, dataclass or namespace, got {params!r:.80}.")
+        guard.drop("bad_event", f"log_params(): expected a mapping, dataclass or namespace, got {shown(params)}.")
         return
     if prefix is not None and not isinstance(prefix, str):
-        guard.drop("bad_event", f"log_params(): expected a prefix such as 'model', got {prefix!r:.80}.")
+        guard.drop("bad_event", f"log_params(): expected a prefix such as 'model', got {shown(prefix)}.")
         return
     if prefix:
         found = {prefix: found}
@@ -175,28 +178,45 @@ def log_params(params: Any, *, prefix: str | None = None) -> None:
     EVENTS.put("log_params()", lambda: (record,))
 
 
+def _read(call: str, value: Any) -> object:
+    """Return a structure of the program's as it travels, and say what of it cannot be read."""
+    found, problems = readable(value)
+    if problems:
+        first = "; ".join(f"{place or 'it'} ({why})" for place, why in islice(problems.items(), 3))
+        more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
+        guard.wrong(
+            "unreadable-value",
+            f"{call}: cannot read {first}{more}. That is recorded as the text it has, or left out; all else is "
+            "recorded.",
+        )
+    return found
+
+
 def log_summary(values: Mapping[str, float]) -> None:
     """Record final scalars of the run."""
     if not _is_on():
         return
     if not isinstance(values, Mapping):
-        guard.drop("bad_event", f"summary(): expected names and numbers such as {_A_SUMMARY}, got {values!r:.80}.")
+        guard.drop("bad_event", f"summary(): expected names and numbers such as {_A_SUMMARY}, got {shown(values)}.")
         return
-    numbers = {
-        str(name): number
-        for name, value in values.items()
-        if _checked_name(str(name), "summary()") is not None and (number := _number(name, value)) is not None
-    }
+    numbers = {}
+    for key in list(values):
+        name = text_of(key)
+        if _checked_name(name, "summary()") is not None and (number := _number(values, key)) is not None:
+            numbers[name] = number
     if numbers:
         record = LogRecord(keys.EVENT_SUMMARY, numbers)
         EVENTS.put("summary()", lambda: (record,))
 
 
-def _number(name: object, value: Any) -> float | None:
+def _number(values: Mapping[Any, Any], key: object) -> float | None:
+    got = "nothing that can be read"
     try:
+        value = values[key]
+        got = shown(value)
         return float(value)
-    except (TypeError, ValueError, OverflowError, RuntimeError):
-        guard.drop("bad_value", f"summary(): expected a number for {name!r}, got {value!r:.80}.")
+    except Exception:  # noqa: BLE001 (the program's own classes)
+        guard.drop("bad_value", f"summary(): expected a number for {shown(key)}, got {got}.")
         return None
 
 
@@ -331,7 +351,7 @@ def _found(path: str | PathLike[str], call: str) -> Path | None:
     """Return the file or folder that is meant; None (counted, said) where there is none. An empty path is no folder."""
     given = fspath(path) if isinstance(path, (str, PathLike)) else None
     if not given or not isinstance(given, str):
-        guard.drop("bad_event", f"{call}: expected a path, got {path!r:.80}.")
+        guard.drop("bad_event", f"{call}: expected a path, got {shown(path)}.")
         return None
     found = Path(given).expanduser().absolute()
     if not found.exists():
@@ -347,7 +367,7 @@ def _aliases(aliases: Iterable[str] | None, call: str) -> tuple[str, ...]:
     try:
         return (aliases,) if isinstance(aliases, str) else tuple(map(str, aliases or ()))
     except TypeError:
-        guard.wrong("bad-event", f"{call}: expected aliases such as ['best'], got {aliases!r:.80}. It has none.")
+        guard.wrong("bad-event", f"{call}: expected aliases such as ['best'], got {shown(aliases)}. It has none.")
         return ()
 
 
@@ -361,9 +381,9 @@ def event(
     if located is None:
         return
     del located[keys.NAME]
-    given = media.plain({} if attributes is None else attributes)
+    given = _read("event()", {} if attributes is None else attributes)
     if not isinstance(given, dict):
-        guard.drop("bad_event", f"event(): expected attributes in a mapping, got {attributes!r:.80}.")
+        guard.drop("bad_event", f"event(): expected attributes in a mapping, got {shown(attributes)}.")
         return
     record = LogRecord(name, None, {**given, **located})
     EVENTS.put("event()", lambda: (record,))

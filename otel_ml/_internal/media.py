@@ -5,15 +5,15 @@ from __future__ import annotations
 import io
 import itertools
 import math
-import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from otel_ml._internal.arrays import ArrayLike, copied
+from otel_ml._internal.plain import plain
 from otel_ml._internal.png import encode_png, image_array, png_size
 
-__all__ = ["Made", "audio", "figure", "histogram", "image", "plain", "table"]
+__all__ = ["Made", "audio", "figure", "histogram", "image", "table"]
 
 Made = tuple[object, Mapping[str, object]]
 """Body and attributes of an event."""
@@ -74,54 +74,6 @@ def table(data: Any, columns: Sequence[str] | None) -> Callable[[], Made]:
         if len(row) != len(names):
             raise ValueError(f"row {number} of a table has {len(row)} cells. Expected {len(names)}: {names!r}.")
     return lambda: ({"columns": names, "rows": [[plain(cell) for cell in row] for row in rows]}, {})
-
-
-def plain(value: Any, depth: int = 0) -> object:
-    """Return `value` as OTLP can carry it: numbers, text, lists, dictionaries; the rest by its `str`.
-
-    Deeper than 16 levels it becomes text, so that a structure that holds itself ends.
-    """
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, (int, float)):
-        return float(value) if isinstance(value, float) else int(value)
-    if depth > 16:
-        return _text(value)
-    if isinstance(value, Mapping):
-        return {_text(key): plain(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item, depth + 1) for item in value]
-    return _unwrapped(value, depth)
-
-
-def _unwrapped(value: Any, depth: int) -> object:
-    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
-        return {name: plain(getattr(value, name), depth + 1) for name in value.__dataclass_fields__}
-    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # numpy scalars, 0-d arrays and tensors
-        return plain(value.item(), depth + 1)
-    if hasattr(value, "tolist") and getattr(value, "size", None) is not None and _size(value) <= 1000:
-        return plain(value.tolist(), depth + 1)
-    for method in ("model_dump", "to_container", "to_dict"):  # pydantic, OmegaConf-like, transformers
-        if callable(getattr(value, method, None)) and not isinstance(value, type):
-            return plain(getattr(value, method)(), depth + 1)
-    if hasattr(value, "__dict__") and type(value).__name__ in {"Namespace", "SimpleNamespace"}:
-        return plain(vars(value), depth + 1)
-    return _text(value)
-
-
-def _size(value: Any) -> int:
-    return int(value.numel()) if hasattr(value, "numel") else int(value.size)
-
-
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
-"""Of an object that says nothing else of itself: it differs on every rank, and would look like a conflict."""
-
-
-def _text(value: object) -> str:
-    try:
-        return _ADDRESS.sub(">", str(value)[:10_000])
-    except Exception:  # noqa: BLE001 (somebody's __str__)
-        return f"<{type(value).__name__}>"
 
 
 def _png(content: bytes, caption: str | None) -> Made:

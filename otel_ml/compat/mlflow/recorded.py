@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import otel_ml
+from otel_ml._internal.plain import plain
+from otel_ml._internal.shown import text_of
 from otel_ml.compat.mlflow.runs import STATE, current
 from otel_ml.compat.tracking.counts import whole
 from otel_ml.compat.tracking.pictures import in_range
@@ -78,8 +80,13 @@ def log_params(params: Mapping[str, Any], **options: Any) -> None:
     """Record parameters; nested ones too."""
     del options
     active = current()
-    active.data.params.update({key: str(value) for key, value in params.items()})
-    otel_ml.log_params(dict(params), prefix=active.prefix.rstrip("/") or None)
+    active.data.params.update(_texts(params))
+    otel_ml.log_params(params, prefix=active.prefix.rstrip("/") or None)
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    known = plain(values)
+    return {key: text_of(value) for key, value in known.items()} if isinstance(known, dict) else {}
 
 
 def set_tag(key: str, value: Any, synchronous: bool | None = None) -> None:
@@ -93,8 +100,8 @@ def set_tags(tags: Mapping[str, Any], **options: Any) -> None:
     """Record tags, see `set_tag()`."""
     del options
     active = current()
-    active.data.tags.update(tags)
-    otel_ml.log_params(dict(tags), prefix=f"{active.prefix}tags")
+    active.data.tags.update(_texts(tags))
+    otel_ml.log_params(tags, prefix=f"{active.prefix}tags")
 
 
 @never_raises

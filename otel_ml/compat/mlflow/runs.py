@@ -165,7 +165,7 @@ def start_run(
             return STATE.stack[-1]
         active = STATE.nest(run_name)
         if tags:
-            otel_ml.log_params(dict(tags), prefix=f"{active.prefix}tags")
+            otel_ml.log_params(tags, prefix=f"{active.prefix}tags")
         return active
     STATE.stack = []
     return STATE.begin(run_id, run_name, tags or {}, description)

@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from otel_ml._internal.plain import readable
+from otel_ml._internal.shown import shown
 from otel_ml.compat.tracking.said import not_kept
 from otel_ml.compat.wandb.values_by_name import ValuesByName
 
@@ -65,15 +67,23 @@ def as_mapping(given: Any) -> dict[str, Any]:
         return {}
     if isinstance(given, (str, Path)):
         return _from_file(Path(given))
-    if isinstance(given, Mapping):
-        return {str(key): value for key, value in given.items()}
-    if hasattr(given, "as_dict"):
-        return dict(given.as_dict())
     try:
+        if isinstance(given, Mapping):
+            return {str(key): value for key, value in given.items()}
+        if hasattr(given, "as_dict"):
+            return dict(given.as_dict())
         return {str(key): value for key, value in vars(given).items() if not key.startswith("_")}
-    except TypeError:
-        not_kept(f"config={given!r:.80}", "it is no mapping, namespace or file. Pass a dictionary.")
+    except Exception:  # noqa: BLE001 (a value that is missing, or cannot be resolved here)
+        return _what_can_be_read(given)
+
+
+def _what_can_be_read(given: Any) -> dict[str, Any]:
+    found, problems = readable(given)
+    if not isinstance(found, dict):
+        not_kept(f"config={shown(given)}", "it is no mapping, namespace or file. Pass a dictionary.")
         return {}
+    not_kept(f"config={type(given).__name__}", f"of {', '.join(problems)} the text is kept, if there is one.")
+    return found
 
 
 def _from_file(path: Path) -> dict[str, Any]:

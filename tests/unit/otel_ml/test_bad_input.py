@@ -81,7 +81,7 @@ CASES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     ),
     "a summary of several numbers": (
         lambda: otel_ml.init().summary({"n": torch.ones(2)}),
-        ("summary(): expected a number for 'n', got tensor([1., 1.]).",),
+        ("summary(): expected a number for 'n', got a Tensor of shape (2,).",),
     ),
     "attributes of an event in an array": (
         lambda: otel_ml.event("e", np.ones(2)),

@@ -16,6 +16,7 @@ from otel_ml.compat import mlflow
 from otel_ml.testing import Capture, capture
 from tests.e2e.jobs import the_run_in
 from tests.unit.otel_ml.compat.recorded import events, steps_of
+from tests.unit.otel_ml.lazy import Lazy
 
 
 @pytest.fixture
@@ -173,3 +174,13 @@ def test_one_run_is_written_and_goes_on_under_its_id(monkeypatch: pytest.MonkeyP
 
     assert otel_ml.read(the_run_in(tmp_path / "otel-ml-runs"))["loss"] == ([0, 1], [2.0, 1.0])
     assert '"failed"' in (folder / "metrics.jsonl").read_text()
+
+
+def test_parameters_of_which_a_value_is_missing_are_recorded_without_it(captured: Capture) -> None:
+    mlflow.log_params(Lazy())
+    mlflow.set_tags(Lazy())
+
+    assert params(captured) == [{"dim": 64}, {"tags": {"dim": 64}}]
+    assert mlflow.active_run().data.params == {"dim": "64"}
+    [said] = captured.notices
+    assert "cannot read missing" in said

@@ -17,6 +17,7 @@ from otel_ml.compat import wandb
 from otel_ml.testing import Capture, capture
 from tests.e2e.jobs import the_run_in
 from tests.unit.otel_ml.compat.recorded import events, params, steps_of
+from tests.unit.otel_ml.lazy import Lazy
 
 
 @pytest.fixture
@@ -334,3 +335,17 @@ def test_one_run_is_written_with_the_names_that_wandb_documents(
     assert otel_ml.read(the_run_in(tmp_path / "otel-ml-runs"))["loss"][0] == [0, 1, 2, 4, 5, 6, 8]
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert {row.get("attempt", 0) for row in rows if "values" in row} == {0}, "it goes on, it does not restart"
+
+
+def test_a_config_of_which_a_value_is_missing_is_taken_without_it(captured: Capture) -> None:
+    run = wandb.init(config=Lazy())
+    run.config.update({"model": Lazy()})
+
+    assert dict(run.config) == {"dim": 64, "model": run.config["model"]}
+    assert [event.body for event in captured.events if event.kind == "ml.params"] == [
+        {"dim": 64},
+        {"model": {"dim": 64}},
+    ]
+    first, second = captured.notices
+    assert "config=Lazy at test_wandb.py" in first
+    assert "cannot read model.missing" in second
