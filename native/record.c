@@ -382,7 +382,8 @@ static PyObject *log_function(PyObject *module, PyObject *arguments)
         return NULL;
     PyMethodDef *function = definition_of(
         slow, "log",
-        "(values, step=None, axis=None, prefix=None, reduce=None, within=None, over=None, weight=None, attributes=None)",
+        "(values={}, step=None, axis=None, prefix=None, reduce=None, within=None, over=None, weight=None, attributes=None, "
+        "**unknown)",
         log_values);
     if (function == NULL)
         return NULL;

@@ -56,7 +56,9 @@ def add_record(records: list[Any], series: Series, step: Step, value: object, we
         records += (series, step, item, time_ns)
     except UnrecordableError as error:
         expected = "a number, a 0-d array or tensor, or a 1-d sequence of numbers (and a weight from 0 on)"
-        guard.drop(error.reason, f"Metric {series.definition.name!r:.120}: expected {expected}, got {error}.")
+        name = series.definition.name
+        kind = f"{error.reason} of {name}: {type(value).__name__}"
+        guard.drop(error.reason, f"Metric {name!r:.120}: expected {expected}, got {error}.", kind=kind)
 
 
 def _weighted(series: Series, value: object, weight: object) -> Recordable:

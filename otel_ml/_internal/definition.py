@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from otel_ml._internal.guard import guard
+from otel_ml._internal.shown import shown
 from otel_ml.exceptions import WireError
 from otel_ml.wire.attributes import MANIFEST, POSITION, RESERVED_PREFIX
 from otel_ml.wire.reduction import Reduction
@@ -185,6 +186,7 @@ class Definitions:
                 "too_many_series",
                 f"Metric {name!r:.80}: this process has {self.MAX_SERIES:,} series already, so it is not recorded. "
                 "Keep numbers that change, such as the step, out of names and attributes.",
+                kind="too many series",
             )
         elif conflict:
             guard.wrong("reduction-conflict", conflict)
@@ -254,7 +256,7 @@ def _conflict(name: str, definition: Definition, reduction: Reduction) -> str:
 def bad_name(name: object) -> str:
     """Say what is wrong with a name."""
     expected = f"expected a name that is a non-empty string and does not begin with {RESERVED_PREFIX!r}"
-    return f"A metric's name: {expected}, got {name!r:.80}. Give it one such as 'loss'."
+    return f"A metric's name: {expected}, got {shown(name)}. Give it one such as 'loss'."
 
 
 @lru_cache(maxsize=1024)
@@ -273,7 +275,7 @@ def reduction_from(reduce: Reduce, within: str | None, over: str | None, name: o
         across = ("mean",) if reduce is None else (reduce,) if isinstance(reduce, str) else tuple(reduce)
         return _reduction(across, within, over)
     except (WireError, TypeError) as error:
-        guard.wrong("unknown-reduction", f"Metric {name!r:.80}: {error}")
+        guard.wrong("unknown-reduction", f"Metric {shown(name)}: {error}")
         return None
 
 

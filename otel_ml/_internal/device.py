@@ -21,8 +21,20 @@ __all__ = [
     "copied_tensor",
     "cuda_event",
     "deferred_tensor",
+    "is_on_device",
     "reading_from",
 ]
+
+
+def is_on_device(value: Any) -> bool:
+    """Whether to read an array would wait for a device; of one of JAX its devices are asked, not its value."""
+    devices = getattr(value, "devices", None)
+    try:
+        if callable(devices):
+            return any(device.platform != "cpu" for device in devices())
+        return getattr(getattr(value, "device", None), "type", "cpu") != "cpu"
+    except Exception:  # noqa: BLE001 (one that JAX is tracing; a class of the program's)
+        return False
 
 
 class Deferred(ABC):

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from otel_ml._internal import artifacts, media
 from otel_ml._internal.arrays import ArrayLike
 from otel_ml._internal.collector import COLLECTOR
-from otel_ml._internal.guard import guard
+from otel_ml._internal.guard import guard, never_raises
 from otel_ml._internal.logrecord import LogRecord
 from otel_ml._internal.plain import readable
 from otel_ml._internal.recorder import recorder
@@ -157,11 +157,13 @@ def _log_made(
     EVENTS.put(call, records)
 
 
+@never_raises
 def log_params(params: Any, *, prefix: str | None = None) -> None:
     """Record hyper-parameters: a (nested) mapping, dataclass, attrs class, namespace, pydantic model or OmegaConf.
 
-    What of it cannot be read, such as OmegaConf's `???`, is said and costs that value only. May be called again to add some. Where ranks disagree, the lowest rank's value counts. Texts that look like secrets,
-    by their name (`api_key`, `password`) or their form (`hf_…`), are recorded as `***`.
+    What of it cannot be read, such as OmegaConf's `???`, is said, and costs that value only. May be called again to add
+    some. Where ranks disagree, the lowest rank's value counts. Texts that look like secrets, by their name (`api_key`,
+    `password`) or their form (`hf_…`), are recorded as `***`.
     """
     if not _is_on():
         return
@@ -192,6 +194,7 @@ def _read(call: str, value: Any) -> object:
     return found
 
 
+@never_raises
 def log_summary(values: Mapping[str, float]) -> None:
     """Record final scalars of the run."""
     if not _is_on():
@@ -220,11 +223,13 @@ def _number(values: Mapping[Any, Any], key: object) -> float | None:
         return None
 
 
+@never_raises
 def log_text(name: str, text: str, *, step: int | None = None, axis: str | None = None) -> None:
     """Record a text at a step, the current one by default; Markdown where the backend renders it."""
     _log_made(keys.EVENT_TEXT, "log_text()", name, step, axis, lambda: lambda: (str(text), {}))
 
 
+@never_raises
 def log_table(
     name: str, data: Any, columns: Sequence[str] | None = None, *, step: int | None = None, axis: str | None = None
 ) -> None:
@@ -232,6 +237,7 @@ def log_table(
     _log_made(keys.EVENT_TABLE, "log_table()", name, step, axis, lambda: media.table(data, columns))
 
 
+@never_raises
 def log_image(
     name: str, image: ArrayLike, *, caption: str | None = None, step: int | None = None, axis: str | None = None
 ) -> None:
@@ -242,6 +248,7 @@ def log_image(
     _log_made(keys.EVENT_IMAGE, "log_image()", name, step, axis, lambda: media.image(image, caption))
 
 
+@never_raises
 def log_figure(
     name: str, figure: Any, *, caption: str | None = None, step: int | None = None, axis: str | None = None
 ) -> None:
@@ -249,6 +256,7 @@ def log_figure(
     _log_made(keys.EVENT_IMAGE, "log_figure()", name, step, axis, lambda: media.figure(figure, caption))
 
 
+@never_raises
 def log_audio(
     name: str,
     audio: ArrayLike,
@@ -262,6 +270,7 @@ def log_audio(
     _log_made(keys.EVENT_AUDIO, "log_audio()", name, step, axis, lambda: media.audio(audio, int(sample_rate), caption))
 
 
+@never_raises
 def log_histogram(
     name: str,
     values: ArrayLike,
@@ -278,6 +287,7 @@ def log_histogram(
     _log_made(keys.EVENT_HISTOGRAM, "log_histogram()", name, step, axis, lambda: media.histogram(values, bins, edges))
 
 
+@never_raises
 def log_artifact(
     path: str | PathLike[str],
     *,
@@ -296,6 +306,7 @@ def log_artifact(
     _log_artifact("log_artifact()", path, name, type, step, axis, aliases)
 
 
+@never_raises
 def log_checkpoint(
     path: str | PathLike[str],
     *,
@@ -371,6 +382,7 @@ def _aliases(aliases: Iterable[str] | None, call: str) -> tuple[str, ...]:
         return ()
 
 
+@never_raises
 def event(
     name: str, attributes: Mapping[str, Any] | None = None, *, step: int | None = None, axis: str | None = None
 ) -> None:

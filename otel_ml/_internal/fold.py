@@ -189,8 +189,8 @@ class Folder:
         self.deferred.append((series, step, value, time_ns))
 
     def bound(self, spool_bytes: int) -> None:
-        """Hold no more than a quarter of what the spool may."""
-        self.most_points = min(self.MAX_POINTS, spool_bytes // (4 * self.POINT_BYTES))
+        """Hold no more than an eighth of what the spool may."""
+        self.most_points = min(self.MAX_POINTS, spool_bytes // (8 * self.POINT_BYTES))
 
     def drop_oldest(self) -> None:
         """Keep no more than there is room for; the lock is held by the caller."""

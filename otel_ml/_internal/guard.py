@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec
 
 from otel_ml.exceptions import OtelMLError
 from otel_ml.explanation import explained
 
-__all__ = ["Guard", "RecordingError", "Say", "guard"]
+__all__ = ["Guard", "RecordingError", "Say", "guard", "never_raises"]
+
+P = ParamSpec("P")
 
 Say = Callable[[str, str], None]
 """Says a sentence once: (slug of its section in the catalogue, sentence)."""
@@ -43,35 +47,42 @@ class Guard:
             for sentence in kept:
                 say(sentence)
 
-    def say(self, slug: str, sentence: str) -> None:
-        """Say a sentence for the first time, or not at all; `otel-ml explain <slug>` says more."""
-        if sentence in self._said or len(self._said) >= _REMEMBERED:
+    def say(self, slug: str, sentence: str, kind: str = "") -> None:
+        """Say a sentence for the first time, or not at all; `otel-ml explain <slug>` says more.
+
+        Args:
+            slug: of its section in the catalogue.
+            sentence: what is wrong.
+            kind: where the sentence holds a value that differs from call to call: what is said once.
+        """
+        said_as = kind or sentence
+        if said_as in self._said or len(self._said) >= _REMEMBERED:
             return
-        self._said.add(sentence)
+        self._said.add(said_as)
         said = explained(sentence, slug)
         if self._say is None:
             self._kept.append(said)
         else:
             self._say(said)
 
-    def wrong(self, slug: str, sentence: str) -> None:
-        """Report a mistake that loses nothing.
+    def wrong(self, slug: str, sentence: str, kind: str = "") -> None:
+        """Report a mistake that loses nothing; see `say()`.
 
         Raises:
             RecordingError: in strict mode.
         """
         if self.strict:
             raise RecordingError(sentence, slug=slug)
-        self.say(slug, sentence)
+        self.say(slug, sentence, kind)
 
-    def drop(self, reason: str, sentence: str, count: int = 1) -> None:
-        """Count values that will not be delivered, and say why; the reason, with hyphens, is the slug.
+    def drop(self, reason: str, sentence: str, count: int = 1, kind: str = "") -> None:
+        """Count values that will not be delivered, and say why, see `say()`; the reason, with hyphens, is the slug.
 
         Raises:
             RecordingError: in strict mode.
         """
         self.dropped[reason] += count
-        self.wrong(reason.replace("_", "-"), sentence)
+        self.wrong(reason.replace("_", "-"), sentence, kind)
 
     def failed(self, what: str, error: BaseException) -> None:
         """Report a failure inside a recording call.
@@ -98,3 +109,16 @@ class Guard:
 
 guard = Guard()
 """The guard of this process."""
+
+
+def never_raises(call: Callable[P, None]) -> Callable[P, None]:
+    """Return `call`, of which every failure is counted and said, also that its arguments are other ones."""
+
+    @wraps(call)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            call(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - the boundary to the user's program
+            guard.failed(f"{call.__name__}()", error)
+
+    return guarded

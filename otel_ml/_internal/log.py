@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from time import time_ns
-from typing import Any
+from typing import Any, NoReturn
 
 from otel_ml._internal.append import add_record, append, append_row
 from otel_ml._internal.axes import NOW, Step, current_step
@@ -13,6 +13,7 @@ from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, bad_name, 
 from otel_ml._internal.guard import guard
 from otel_ml._internal.native import native
 from otel_ml._internal.row import FEWEST, Row, Table
+from otel_ml._internal.shown import shown
 from otel_ml._internal.step import step_for
 
 __all__ = ["forget_names", "log", "record"]
@@ -25,9 +26,11 @@ _TABLES: dict[tuple[object, ...], Table] = {}
 
 _MAX_TABLES = 10_000
 
+_NOTHING: Mapping[str, Any] = {}
+
 
 def log(
-    values: Mapping[str, Any],
+    values: Mapping[str, Any] = _NOTHING,
     step: int | None = None,
     axis: str | None = None,
     prefix: str | None = None,
@@ -36,6 +39,7 @@ def log(
     over: str | None = None,
     weight: Any = None,
     attributes: Mapping[str, object] | None = None,
+    **unknown: NoReturn,
 ) -> None:
     """Record values at the current step, or at `step` of `axis`.
 
@@ -53,10 +57,15 @@ def log(
         over: topology dimension of which one rank per coordinate counts.
         weight: of each value in the mean; from 0 on.
         attributes: what tells series of the same name apart.
+        unknown: not used: said, as any other mistake.
     """
     if NOW.off:
         return
     try:
+        if unknown or (type(values) is not dict and not isinstance(values, Mapping)):
+            values = _meant("log()", values, step, unknown)
+            if not values:
+                return
         if (
             reduce is None
             and step is None
@@ -83,9 +92,6 @@ def log(
                 return
         _record_each(values, target, weight, now, table, options)
     except Exception as error:  # noqa: BLE001 - the boundary to the user's program
-        if not isinstance(values, Mapping):
-            guard.drop("bad_value", f"log(): expected names and values such as {{'loss': 0.5}}, got {values!r:.80}.")
-            return
         guard.failed("log()", error)
 
 
@@ -100,27 +106,45 @@ def record(
     over: str | None = None,
     weight: Any = None,
     attributes: Mapping[str, object] | None = None,
+    **unknown: NoReturn,
 ) -> None:
     """Record one value; the arguments are those of `log()`."""
     if NOW.off:
         return
+    if unknown:
+        _meant("record()", {name: value}, None, unknown)
     if not isinstance(name, str):
         guard.drop("bad_name", bad_name(name))
         return
-    log(
-        {name: value},
-        step=step,
-        axis=axis,
-        prefix=prefix,
-        reduce=reduce,
-        within=within,
-        over=over,
-        weight=weight,
-        attributes=attributes,
-    )
+    _log({name: value}, step, axis, prefix, reduce, within, over, weight, attributes)
 
 
 _Options = tuple[Any, Any, Any, Any, Any]
+
+
+def _meant(call: str, values: object, step: object, unknown: Mapping[str, object]) -> Mapping[str, Any]:
+    """Say what is wrong with the arguments of a call, as other loggers have them; return what can be recorded."""
+    if unknown and values:
+        names = ", ".join(unknown)
+        guard.wrong(
+            "unknown-argument", f"{call}: unknown argument {names}. It is not used, and the values are recorded."
+        )
+    elif unknown:
+        guard.drop(
+            "bad_value",
+            f"{call}: expected names and values such as {{'loss': 0.5}}, got {', '.join(unknown)}= as keywords. "
+            "Pass them in one dictionary.",
+            len(unknown),
+        )
+    if isinstance(values, Mapping):
+        return values
+    one = f" For one value call record({shown(values)}, …)." if isinstance(values, str) and step is not None else ""
+    guard.drop(
+        "bad_value",
+        f"{call}: expected names and values such as {{'loss': 0.5}}, got {shown(values)}.{one}",
+        kind=f"{call} {shown(values) if isinstance(values, str) else type(values).__name__}",
+    )
+    return _NOTHING
 
 
 def _record_each(
@@ -176,6 +200,9 @@ def forget_names() -> None:
         native.forget_rows()
     _TABLES.clear()
 
+
+_log = log
+"""Without a look at what is compiled: a row of one is none."""
 
 if native is not None:
     log = native.log_function(log, _PLAIN.rows, Row, FEWEST)

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from otel_ml._internal.axes import NOW, STEPS
 from otel_ml._internal.guard import guard
-from otel_ml._internal.step import bad_axis, bad_step, is_step
+from otel_ml._internal.step import bad_axis, bad_step, step_of
 from otel_ml._internal.timing import Timing, timing_of, watch_named
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
@@ -128,10 +128,10 @@ def steps(
         start: the first step, where training is continued; by default the one after the last on `axis`.
         axis: the axis to count on.
     """
-    if start is not None and not is_step(start):
+    first = None if start is None else step_of(start)
+    if start is not None and first is None:
         guard.wrong("bad-step", bad_step(start, "steps()"))
-        start = None
     if not isinstance(axis, str) or not axis:
         guard.wrong("bad-step", bad_axis(axis, "steps()"))
         axis = DEFAULT_AXIS
-    return StepLoop(iterable, None if start is None else int(start), axis)
+    return StepLoop(iterable, first, axis)

@@ -16,6 +16,7 @@ from enum import Enum
 from types import SimpleNamespace
 from typing import Any
 
+from otel_ml._internal.device import is_on_device
 from otel_ml._internal.shown import text_of
 
 __all__ = ["plain", "readable"]
@@ -144,7 +145,7 @@ class _Reading:
         return found
 
     def _array(self, value: Any) -> object:
-        if _is_awaited(value) or math.prod(value.shape) > _MOST_NUMBERS:
+        if is_on_device(value) or math.prod(value.shape) > _MOST_NUMBERS:
             return f"<{type(value).__name__} of shape {tuple(value.shape)}>"
         return self.read(value.tolist())
 
@@ -185,12 +186,6 @@ def _fields(value: Any) -> Sequence[str] | None:
     argparse = sys.modules.get("argparse")
     is_namespace = isinstance(value, SimpleNamespace) or (argparse and isinstance(value, argparse.Namespace))
     return [*vars(value)] if is_namespace else None
-
-
-def _is_awaited(value: Any) -> bool:
-    """Whether to read an array would wait for a device."""
-    is_ready = getattr(value, "is_ready", None)
-    return getattr(getattr(value, "device", None), "type", "cpu") != "cpu" or (callable(is_ready) and not is_ready())
 
 
 def _unresolved(owner: Any, key: Any) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 __all__ = ["shown", "text_of"]
 
@@ -15,15 +16,15 @@ _MOST_ITEMS = 1000
 _TEXT = 10_000
 
 
-def shown(value: object, most: int = 80) -> str:
+def shown(value: Any, most: int = 80) -> str:
     """Return the `repr` of a value, cut; of what is on a device, or large, what it is: to read it takes its time."""
     try:
         if isinstance(value, (str, bytes)):
             return repr(value[: most + 1])[:most]
         if type(value).__module__ not in {"builtins", "numpy"} and getattr(value, "shape", None) is not None:
-            return f"a {type(value).__name__} of shape {tuple(value.shape)!r}"[:most]  # type: ignore[attr-defined]
-        if hasattr(value, "__len__") and len(value) > _MOST_ITEMS:  # type: ignore[arg-type]
-            return f"a {type(value).__name__} of {len(value)} items"  # type: ignore[arg-type]
+            return f"a {type(value).__name__} of shape {tuple(value.shape)!r}"[:most]
+        if hasattr(value, "__len__") and len(value) > _MOST_ITEMS:
+            return f"a {type(value).__name__} of {len(value)} items"
         return _ADDRESS.sub(">", repr(value)[:_TEXT])[:most]
     except Exception:  # noqa: BLE001 (somebody's __repr__)
         return f"<{type(value).__name__}>"

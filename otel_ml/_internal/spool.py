@@ -211,8 +211,8 @@ class Spool:
 
     @property
     def is_nearly_full(self) -> bool:
-        """Whether half of what it may hold is there."""
-        return self.size > self.bound // 2
+        """Whether five eighths of what it may hold are there: what is under way has room in the rest."""
+        return self.size > 5 * self.bound // 8
 
     @property
     def bound(self) -> int:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import numbers
+import operator
 from contextlib import suppress
 from contextvars import Token
 from time import time_ns
-from typing import TypeGuard
 
 from otel_ml._internal.axes import NOW, STEPS, Axis, Step, current_step
+from otel_ml._internal.device import is_on_device
 from otel_ml._internal.guard import guard
 from otel_ml._internal.native import native
+from otel_ml._internal.shown import shown
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
-__all__ = ["StepBlock", "bad_axis", "bad_step", "is_step", "set_step", "step", "step_for"]
+__all__ = ["StepBlock", "bad_axis", "bad_step", "kind_of_bad_step", "set_step", "step", "step_for", "step_of"]
 
 
 class StepBlock:
@@ -53,32 +54,46 @@ class _NoBlock:
 _NO_BLOCK = _NoBlock()
 
 
-def is_step(value: object) -> TypeGuard[int]:
-    """Whether `value` is a whole number from 0 on; a bool is not."""
-    if type(value) is int:
-        return 0 <= value < 2**63
-    # numpy's integers are Integral; a tensor is not, and asking a device tensor for its value would wait for it.
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and 0 <= int(value) < 2**63
+def step_of(value: object) -> int | None:
+    """Return a whole number from 0 on, given as an int or as what Python may count with; None for all else.
+
+    A bool is none, and neither is what is on a device: to read it would wait for training.
+    """
+    index: object = value
+    if type(value) is not int:
+        if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool") or is_on_device(value):
+            return None
+        try:
+            index = operator.index(value)  # type: ignore[arg-type] # that it may be none is found out here
+        except Exception:  # noqa: BLE001 (an array of several numbers, one that JAX is tracing, a class of the program's)
+            return None
+    return index if isinstance(index, int) and 0 <= index < 2**63 else None
 
 
 def bad_step(value: object, call: str) -> str:
     """Say what is wrong with a step."""
-    return f"{call}: expected a step that is a whole number from 0 on, got {value!r:.80}. Pass an int."
+    what = "what is on a device, which had to be waited for" if is_on_device(value) else shown(value)
+    return f"{call}: expected a step that is a whole number from 0 on, got {what}. Pass an int."
 
 
 def bad_axis(value: object, call: str) -> str:
     """Say what is wrong with an axis."""
-    return f"{call}: expected an axis such as 'rollout', got {value!r:.80}. Pass a non-empty string."
+    return f"{call}: expected an axis such as 'rollout', got {shown(value)}. Pass a non-empty string."
 
 
-def _accepted(index: object, axis: object, call: str) -> bool:
-    if not is_step(index):
-        guard.wrong("bad-step", bad_step(index, call))
-        return False
-    if not isinstance(axis, str) or not axis:
+def kind_of_bad_step(value: object, call: str) -> str:
+    """Return what is said once: a loop has another number each time."""
+    return f"bad step of {call}: {type(value).__name__}"
+
+
+def _accepted(index: object, axis: object, call: str) -> int | None:
+    found = step_of(index)
+    if found is None:
+        guard.wrong("bad-step", bad_step(index, call), kind_of_bad_step(index, call))
+    elif not isinstance(axis, str) or not axis:
         guard.wrong("bad-step", bad_axis(axis, call))
-        return False
-    return True
+        return None
+    return found
 
 
 def set_step(index: int, axis: str = DEFAULT_AXIS) -> None:
@@ -88,7 +103,8 @@ def set_step(index: int, axis: str = DEFAULT_AXIS) -> None:
     its context. An earlier step is complete once a later one is entered.
 
     Args:
-        index: a whole number from 0 on; anything else is said, and changes nothing.
+        index: a whole number from 0 on, also numpy's, or an array without dimensions in CPU memory; anything else is
+            said, and changes nothing.
         axis: what is counted; each axis has a current step of its own.
     """
     if NOW.off:
@@ -96,8 +112,8 @@ def set_step(index: int, axis: str = DEFAULT_AXIS) -> None:
         return
     if type(index) is int and 0 <= index < 2**63 and type(axis) is str and axis:  # the usual case, without two calls
         STEPS.set(axis, index)
-    elif _accepted(index, axis, "set_step()"):
-        STEPS.set(axis, int(index))
+    elif (found := _accepted(index, axis, "set_step()")) is not None:
+        STEPS.set(axis, found)
 
 
 if native is not None:
@@ -115,9 +131,8 @@ def step(index: int, axis: str = DEFAULT_AXIS) -> StepBlock | _NoBlock:
         index: a whole number from 0 on; anything else is said, and the block has no step of its own.
         axis: what is counted.
     """
-    if NOW.off or not _accepted(index, axis, "step()"):
-        return _NO_BLOCK
-    return StepBlock(int(index), axis)
+    found = None if NOW.off else _accepted(index, axis, "step()")
+    return _NO_BLOCK if found is None else StepBlock(found, axis)
 
 
 def step_for(index: object, axis: object, call: str, values: int) -> Step | None:
@@ -127,7 +142,8 @@ def step_for(index: object, axis: object, call: str, values: int) -> Step | None
         return None
     if index is None:
         return current_step() if axis is None else STEPS.current(axis)
-    if not is_step(index):
-        guard.drop("bad_step", bad_step(index, call), values)
+    found = step_of(index)
+    if found is None:
+        guard.drop("bad_step", bad_step(index, call), values, kind_of_bad_step(index, call))
         return None
-    return STEPS.at(DEFAULT_AXIS if axis is None else axis, int(index))
+    return STEPS.at(DEFAULT_AXIS if axis is None else axis, found)

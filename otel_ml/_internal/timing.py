@@ -17,6 +17,7 @@ from otel_ml._internal.device import DeviceElapsed
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
 from otel_ml._internal.native import native
+from otel_ml._internal.shown import shown
 from otel_ml._internal.spans import MAX_WAITING, SPANS, STATE, Recording, Watch, keep, leave
 from otel_ml._internal.timed_calls import timed_calls
 from otel_ml.wire.reduction import Reduction
@@ -214,7 +215,7 @@ def watch_named(
     if device not in {None, "cuda"}:
         guard.wrong(
             "bad-timer",
-            f"Timer {name!r:.80}: expected device 'cuda' or None, got {device!r:.40}. It is timed on the CPU.",
+            f"Timer {name!r:.80}: expected device 'cuda' or None, got {shown(device)}. It is timed on the CPU.",
         )
         device = None
     watch = _WATCHES[name] = Watch(name, series, level, span=span, device=device)
@@ -304,7 +305,7 @@ def _level(level: Any, name: object) -> int:
     if isinstance(level, int):
         return level
     guard.wrong(
-        "bad-timer", f"Timer {name!r:.80}: expected a level that is a whole number, got {level!r:.40}. It is 1."
+        "bad-timer", f"Timer {shown(name)}: expected a level that is a whole number, got {shown(level)}. It is 1."
     )
     return 1
 

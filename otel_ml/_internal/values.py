@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from otel_ml._internal.device import Deferred, DeviceArray, Weighted, deferred_tensor
+from otel_ml._internal.shown import shown
 
 __all__ = ["Recordable", "UnrecordableError", "plain_numbers", "record_value", "weighted_value"]
 
@@ -73,7 +74,7 @@ def weighted_value(value: object, weight: object) -> Recordable:
         return Weighted(values, weights)
     every = weights if isinstance(weights, list) else [weights]
     if not all(item >= 0 and math.isfinite(item) for item in every):
-        raise UnrecordableError("bad_weight", f"weight {weight!r:.80}, which is not a finite number from 0 on")
+        raise UnrecordableError("bad_weight", f"weight {shown(weight)}, which is not a finite number from 0 on")
     if not isinstance(values, list):
         values = [values]
     if len(every) not in {1, len(values)}:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import otel_ml
+from otel_ml._internal.recorder import recorder
 from otel_ml.testing import capture
 
 
@@ -47,6 +48,20 @@ CASES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "an object": (lambda: otel_ml.log({"v": object()}), ("Metric 'v'", A_NUMBER, "got a object", "float()")),
     "a text": (lambda: otel_ml.log({"v": "high"}), ("Metric 'v'", A_NUMBER, "got 'high' (str)", "log_text()")),
     "no mapping": (lambda: otel_ml.log(3), ("log(): expected names and values such as {'loss': 0.5}, got 3.",)),
+    "the name and the value of MLflow": (
+        lambda: otel_ml.log("loss", 1.0),
+        ("log(): expected names and values such as {'loss': 0.5}, got 'loss'.", "call record('loss', …)"),
+    ),
+    "values as keywords": (
+        lambda: otel_ml.log(loss=1.0, acc=2.0),
+        ("log(): expected names and values such as {'loss': 0.5}, got loss, acc= as keywords.", "in one dictionary"),
+    ),
+    "no argument": (lambda: otel_ml.log(None), ("log(): expected names and values such as {'loss': 0.5}, got None.",)),
+    "a call with an argument that there is not": (
+        lambda: otel_ml.log_text("t", "words", colour="red"),
+        ("log_text() failed with TypeError", "unexpected keyword argument 'colour'"),
+    ),
+    "a call without its argument": (lambda: otel_ml.event(), ("event() failed with TypeError", "'name'")),
     "a negative weight": (
         lambda: otel_ml.log({"v": 1.0}, weight=-1),
         ("Metric 'v'", "got weight -1, which is not a finite number from 0 on"),
@@ -171,3 +186,67 @@ def test_params_of_any_depth_and_kind_are_kept() -> None:
         assert params.body["odd"] == "<Unprintable>"
         assert str(params.body["deep"]).count("deeper") == 20
         assert run.notices == []
+
+
+def test_an_argument_of_another_logger_costs_nothing_but_itself() -> None:
+    with capture() as run:
+        for step in range(3):
+            otel_ml.log({"loss": 1.0}, step=step, commit=False)
+            otel_ml.log({f"m{i}": 1.0 for i in range(9)}, step=step, commit=False)
+            otel_ml.record("acc", 2.0, step=step, commit=False)
+
+        assert (run.values("loss"), run.values("m8"), run.values("acc")) == ([1.0] * 3, [1.0] * 3, [2.0] * 3)
+        first, second = run.notices
+        assert first.startswith("log(): unknown argument commit. It is not used, and the values are recorded.")
+        assert second.startswith("record(): unknown argument commit.")
+
+
+def test_what_is_lost_by_a_wrong_call_is_counted_by_value_and_not_by_letter() -> None:
+    with capture():
+        otel_ml.log("loss", 1.0)
+        otel_ml.log("loss", 1)
+        otel_ml.log(loss=1.0, acc=2.0)
+
+        assert recorder.dropped == {"bad_value": 4}
+
+
+class Shy(dict[str, float]):
+    """Names and values that raise when they are shown, or read."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+    def items(self) -> Any:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    "bad", [Unprintable(), Shy(a=1.0), [Unprintable()], {Unprintable(): 1.0}, {"x": Unprintable()}]
+)
+def test_what_cannot_even_be_shown_is_said_and_raises_nothing(bad: Any) -> None:
+    with capture() as run:
+        for call in (
+            otel_ml.log,
+            otel_ml.log_params,
+            otel_ml.set_step,
+            otel_ml.step,
+            otel_ml.define_metric,
+            otel_ml.log_artifact,
+            otel_ml.event,
+            otel_ml.init().summary,
+            otel_ml.timed,
+        ):
+            call(bad)
+        otel_ml.record("x", bad)
+        otel_ml.record(bad, 1.0)
+        otel_ml.log({"x": 1.0}, step=bad)
+        otel_ml.log({"x": 1.0}, axis=bad)
+        otel_ml.log({"x": 1.0}, weight=bad)
+        otel_ml.log({"x": 1.0}, attributes=bad)
+        otel_ml.log({"x": 1.0}, reduce=bad)
+        otel_ml.log_text(bad, bad, step=bad)
+        otel_ml.log_table("t", bad)
+        otel_ml.log_image("i", bad)
+        otel_ml.log({"loss": 1.0}, step=3)
+
+        assert run.values("loss") == [1.0]

@@ -3,14 +3,19 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from otel_ml._internal.axes import STEPS, Steps
 from otel_ml._internal.boot import boot_time
-from otel_ml._internal.guard import RecordingError
-from otel_ml._internal.log import log
+from otel_ml._internal.events import EVENTS, log_text
+from otel_ml._internal.guard import RecordingError, guard
+from otel_ml._internal.log import log, record
+from otel_ml._internal.loop import steps
+from otel_ml._internal.meter import get_meter
 from otel_ml._internal.recorder import recorder
 from otel_ml._internal.step import set_step, step
 from tests.unit.otel_ml.record.decoded import every_point, manifests, points, positions, sums
@@ -246,8 +251,6 @@ def test_each_boundary_is_seen_by_the_sender(recorded):
 @pytest.mark.parametrize("bad", [-1, 1.0, True, "3", None, 2**63, np.float32(1)])
 def test_a_bad_step_is_said_and_leaves_the_current_one(recorded, bad):
     said = []
-    from otel_ml._internal.guard import guard
-
     guard.connect(said.append)
     set_step(1)
     set_step(bad)
@@ -273,11 +276,93 @@ def test_a_bad_step_raises_in_strict_mode(recorded):
         log({"x": 1.0}, step=1.5)  # type: ignore[arg-type]
 
 
-def test_a_numpy_integer_is_a_step(recorded):
-    set_step(np.int64(3))  # type: ignore[arg-type]
-    log({"x": 1.0})
+class OfJax:
+    """A JAX array without dimensions, as flax and optax keep the step."""
 
-    assert steps_of(recorded.collect()) == [("step", 3)]
+    shape = ()
+
+    def __init__(self, value: object, platform: str = "cpu", dtype: str = "int32") -> None:
+        self._value, self._platform, self.dtype = value, platform, dtype
+
+    def devices(self) -> set[SimpleNamespace]:
+        return {SimpleNamespace(platform=self._platform)}
+
+    def __index__(self) -> int:
+        if self._platform != "cpu":
+            raise AssertionError("reading it waits for the device")
+        return self._value
+
+    def __repr__(self) -> str:
+        if self._platform != "cpu":
+            raise AssertionError("reading it waits for the device")
+        return f"Array({self._value}, dtype={self.dtype})"
+
+
+class Index:
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def __index__(self) -> int:
+        return self._value
+
+
+@pytest.mark.parametrize("kind", [int, np.int64, np.uint8, np.array, torch.tensor, OfJax, Index])
+def test_whatever_counts_is_a_step_wherever_one_is_taken(recorded, monkeypatch, kind):
+    monkeypatch.setattr("otel_ml._internal.events._is_on", lambda: True)
+    metric = get_meter().metric("x")
+    set_step(kind(3))
+    log({"x": 1.0})
+    with step(kind(4)):
+        log({"x": 1.0})
+    log({"x": 1.0}, step=kind(5))
+    record("x", 1.0, step=kind(6))
+    metric.record(1.0, step=kind(7))
+    log({"x": 1.0, **{f"m{i}": 1.0 for i in range(9)}}, step=kind(8))
+    for _ in steps("ab", start=kind(9)):
+        log({"x": 1.0})
+    log_text("t", "words", step=kind(11))
+
+    assert [index for _, index in steps_of(recorded.collect(final=True))] == list(range(3, 11))
+    assert [event.attributes["ml.step"] for event in EVENTS.take()] == [11]
+    assert recorder.dropped == {}
+
+
+NO_STEPS = [
+    lambda i: i + 0.5,
+    lambda i: -1 - i,
+    lambda i: f"{i}",
+    lambda i: np.float32(i),
+    lambda i: np.array([i, i]),
+    lambda i: torch.tensor(float(i)),
+    lambda i: torch.tensor(i, device="meta"),
+    lambda i: OfJax(i, platform="gpu"),
+    lambda i: OfJax(True, dtype="bool"),
+    lambda i: np.bool_(1),
+    lambda i: Index(2**70 + i),
+    lambda i: 10**5000 + i,
+]
+
+
+@pytest.mark.parametrize("bad", NO_STEPS)
+def test_a_loop_whose_steps_are_none_is_told_once_and_its_values_are_counted(recorded, bad):
+    said = []
+    guard.connect(said.append)
+    for i in range(5):
+        log({"x": 1.0, "y": 2.0}, step=bad(i))
+
+    assert len(said) == 1
+    assert recorder.dropped == {"bad_step": 10}
+
+
+def test_a_loop_whose_values_are_none_is_told_once(recorded):
+    said = []
+    guard.connect(said.append)
+    for i in range(5):
+        log({"x": f"text {i}"})
+        record("y", 1.0, weight=-1.0 - i)
+
+    assert len(said) == 2
+    assert recorder.dropped == {"bad_value": 5, "bad_weight": 5}
 
 
 def test_a_step_set_while_recording_is_off_holds_once_it_is_on(recorded):
