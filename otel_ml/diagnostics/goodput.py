@@ -63,7 +63,8 @@ class Goodput:
         self._start = self._clock()
         began, seconds, steps = (self._start, 0.0, 0.0) if state is None else _state_in(state)
         self._began, self._saved_seconds, self._saved_steps = began, seconds, int(steps)
-        self._lock = threading.Lock()  # who saves in the background says so from there
+        # Who saves in the background says so from there; a signal handler that saves, in the middle of a step.
+        self._lock = threading.RLock()
         self._unsaved: dict[int, float] = {}
         self._lost = 0.0  # their sum: a job may do thousands of steps before it saves
         self._newest: int | None = None

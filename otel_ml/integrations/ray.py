@@ -275,7 +275,7 @@ class _Place:
         self._taken_for: str | None = None
         self._set_here: set[str] = set()
         # Guards all of it: calls of a threaded actor arrive at the same time, and the first decides for all.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may be the first to record
 
     def take(self) -> None:
         """Set role and rank for `init()` or the first record, where nobody said them."""

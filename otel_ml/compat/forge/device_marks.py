@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
+from queue import SimpleQueue
 from typing import Any
 
 from otel_ml.once import say
@@ -42,7 +43,7 @@ class DeviceMarks:
     def forget(self) -> None:
         """Start anew: after a fork there is no thread."""
         self._waiting: deque[tuple[Any, Context, Callable[[], None]]] = deque()
-        self._arrived = threading.Event()
+        self._arrived: SimpleQueue[None] = SimpleQueue()  # unlike an event, a signal handler may interrupt it
         self._thread: threading.Thread | None = None
 
     def when_done(self, event: Any, act: Callable[[], None]) -> None:
@@ -52,7 +53,7 @@ class DeviceMarks:
             self._thread = threading.Thread(target=self._read, name="otel_ml.compat.forge", daemon=True)
             self._thread.start()
             atexit.register(self.settle, SETTLE_S)
-        self._arrived.set()
+        self._arrived.put(None)
 
     def settle(self, timeout: float) -> bool:
         """Wait until all are done, at most `timeout` seconds: for the end of a program, not for training."""
@@ -63,8 +64,7 @@ class DeviceMarks:
 
     def _read(self) -> None:
         while True:
-            self._arrived.wait()
-            self._arrived.clear()
+            self._arrived.get()
             while self._waiting:
                 event, context, act = self._waiting[0]
                 if event.query():

@@ -30,7 +30,7 @@ class DurationTracker:
 
     def __init__(self, name: str | None = None) -> None:
         self.name = name
-        self._lock = threading.Lock()  # guards the swap
+        self._lock = threading.RLock()  # guards the swap; a signal handler may be timed, too
         self._seconds: list[float] = []
 
     def observe(self, duration: float) -> None:

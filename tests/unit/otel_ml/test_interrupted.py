@@ -1,0 +1,70 @@
+"""A signal handler may do what the main thread is doing: here at every line of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from otel_ml.compat.forge.device_marks import DeviceMarks
+from otel_ml.compat.roll.durations import DurationTracker
+from otel_ml.diagnostics.goodput import Goodput
+from otel_ml.testing import Capture
+
+
+def interrupted_everywhere(call: Callable[[], Any], files: tuple[str, ...]) -> int:
+    """Make the call in the middle of itself, at every line of `files`; return how often that was."""
+    times = 0
+
+    def trace(frame: FrameType, kind: str, _: Any) -> Any:
+        nonlocal times
+        if not frame.f_code.co_filename.endswith(files):
+            return None
+        if kind == "line":
+            sys.settrace(None)
+            times += 1
+            call()
+            sys.settrace(trace)
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(None)
+    return times
+
+
+@pytest.mark.timeout(30)
+def test_a_handler_that_saves_a_checkpoint_in_the_middle_of_a_step(otel_ml_capture: Capture) -> None:
+    goodput = Goodput()
+
+    def step() -> None:
+        with goodput.work(1):
+            pass
+        goodput.saved(1)
+
+    assert interrupted_everywhere(step, ("goodput.py",)) > 5
+
+
+@pytest.mark.timeout(30)
+def test_a_handler_that_is_timed_while_a_duration_is_taken() -> None:
+    durations = DurationTracker()
+    times = interrupted_everywhere(lambda: durations.observe(1.0), ("durations.py",))
+
+    assert times > 1
+    assert durations.log()["count"] == times + 1
+
+
+@pytest.mark.timeout(30)
+def test_a_handler_that_measures_on_the_device_while_that_is_measured() -> None:
+    marks, done = DeviceMarks(), []
+    event = SimpleNamespace(query=lambda: True)
+    times = interrupted_everywhere(lambda: marks.when_done(event, lambda: done.append(1)), ("marks.py", "threading.py"))
+
+    assert times > 1
+    assert marks.settle(20.0)
+    assert len(done) == times + 1
