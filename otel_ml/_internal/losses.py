@@ -37,7 +37,7 @@ class Losses:
         """Say how much it was: the outage is over, or the process ends. A sentence of before may be among the lost."""
         if self._points or self._events:
             steps = ", ".join(f"{first} to {last} of axis {axis!r}" for axis, (first, last) in self._steps.items())
-            events = f", and {self._events:,} events" if self._events else ""
+            events = f", and {self._events:,} {'event' if self._events == 1 else 'events'}" if self._events else ""
             self._guard.say(
                 "spool-full",
                 f"The spool was full: {self._points:,} points were dropped, of steps {steps or '(none)'}{events}.",

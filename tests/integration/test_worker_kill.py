@@ -269,7 +269,7 @@ def test_a_full_spool_drops_the_oldest_counts_them_and_names_the_steps(tmp_path:
     assert arrived == set(range(min(arrived), 40))  # the oldest went first
     assert min(arrived) > 0
     gone = 40 * 2000 - points
-    lost = f"The spool was full: {gone:,} points were dropped, of steps 0 to {min(arrived) - 1} of axis 'step'."
+    lost = f"The spool was full: {gone:,} points were dropped, of steps 0 to {min(arrived) - 1} of axis 'step'"
     assert [notice for notice in notices if notice.startswith(lost)]
 
 
