@@ -38,8 +38,8 @@ class Console:
         stream = sys.stderr
         if stream is None:  # pythonw, daemons
             return
-        # A closed or broken stderr must not end a training run.
-        with contextlib.suppress(OSError, ValueError):
+        # A closed or broken stderr must not end a training run, nor one that a signal's handler finds in use.
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
             start = _CLEAR_LINE if stream.isatty() else ""
             stream.write("".join(f"{start}otel_ml: {printable(part)}\n" for part in redacted(text).splitlines()))
             stream.flush()
