@@ -97,7 +97,7 @@ def test_two_processes_land_in_one_jsonl_run_without_any_extra(installed: Path, 
     assert succeeded([installed / "python", "-c", look], tmp_path) == "([0, 1, 2], [2.0, 2.0, 2.0])\n"
 
 
-@pytest.mark.parametrize("backend", ["tensorboard", "mlflow", "wandb"])
+@pytest.mark.parametrize("backend", ["mlflow", "wandb"])
 def test_a_missing_backend_is_said_with_the_line_that_installs_it(
     installed: Path, tmp_path: Path, backend: str
 ) -> None:
