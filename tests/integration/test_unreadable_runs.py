@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from otel_ml_exporters.runs.folders import RunFolder
-from otel_ml_exporters.runs.source import is_live
 from tests.e2e.jobs import environment
 from tests.integration.worker_process import environment as job_environment
 from tests.waiting import eventually
@@ -89,7 +87,7 @@ def base(tmp_path: Path) -> Path:
     environ = job_environment(tmp_path, {"XDG_RUNTIME_DIR": str(tmp_path)})
     subprocess.run([sys.executable, "-c", JOB], env=environ, check=True, timeout=100, cwd=tmp_path)
     base, good = tmp_path / "runs", tmp_path / "runs" / "exp" / "good"
-    eventually(lambda: not is_live(RunFolder(good)))
+    eventually(lambda: not list((good / "state").glob("*-wal")))  # its service has closed all
     for how, spoil in SPOIL.items():
         shutil.copytree(good, base / "spoiled" / how)
         spoil(base / "spoiled" / how)

@@ -149,7 +149,7 @@ class JsonlExporter(Exporter):
         """Write a file whose name is the same in a replay; return its path in the run's folder."""
         assert self._dir is not None, "start() comes first"
         path = Path("media", f"{sanitised(name)}-{seq}.{suffix}")
-        (self._dir / path).parent.mkdir(mode=0o775, exist_ok=True)
+        (self._dir / path).parent.mkdir(mode=0o775, parents=True, exist_ok=True)
         (self._dir / path).write_bytes(content)
         return path.as_posix()
 

@@ -79,8 +79,7 @@ def private_folder(path: Path) -> Path:
                 f"The folder {str(path)!r} is a link, or belongs to user {path.lstat().st_uid}: what is written there "
                 "could be read or exchanged. Remove it, or choose another folder with OTEL_ML_DIR."
             )
-        if stat.S_IMODE(path.lstat().st_mode) & 0o077:
-            path.chmod(0o700)
+        _close_to_others(path)
     except OSError as error:
         kind = NoRoomError if error.errno in _NO_ROOM else StorageError
         raise kind(
@@ -88,6 +87,16 @@ def private_folder(path: Path) -> Path:
             "Make it writable, or choose another one with OTEL_ML_DIR."
         ) from error
     return path
+
+
+def _close_to_others(folder: Path) -> None:
+    if not stat.S_IMODE(folder.lstat().st_mode) & 0o077:
+        return
+    try:
+        folder.chmod(0o700)
+    except OSError as error:
+        if error.errno != errno.EROFS:  # on which nobody writes anything; the file that cannot be made is said
+            raise
 
 
 def open_database(path: Path, form: Form, patience_s: float = 0.0) -> sqlite3.Connection:
