@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -231,13 +232,18 @@ def test_a_backend_that_was_never_reached_is_named_until_it_has_everything(
     os.kill(Service.from_json(announced.read_text()).pid, signal.SIGKILL)
     process.communicate("go\n", timeout=30)
 
+    listed = otel_ml_command(environment(tmp_path), "runs")
     while_down = otel_ml_command(environment(tmp_path), "recover", "--timeout", "4")
+    shown = otel_ml_command(environment(tmp_path), "show", "one")
     store.parent.unlink()
     store.parent.mkdir()
     shutil.copy(mlflow_database, store)
     while_up = otel_ml_command(environment(tmp_path), "recover", "--timeout", "60")
     again = otel_ml_command(environment(tmp_path), "recover")
 
+    assert re.search(r"not all in (jsonl, )?mlflow", listed.stdout), listed.stdout
+    assert "otel-ml recover" in listed.stderr
+    assert "not all of it is in mlflow: otel-ml recover one" in shown.stdout, shown.stdout
     assert while_down.returncode == 1, while_down.stdout + while_down.stderr
     assert "delivered to jsonl, 0 lost" in while_down.stdout
     assert "mlflow does not have all of it: " in while_down.stdout

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from otel_ml_exporters import (
+    PermanentExportError,
     Record,
     RetryableExportError,
     RunInfo,
@@ -107,3 +109,30 @@ def test_at_the_disk_limit_the_slowest_exporter_loses_its_place_and_replay_fills
     replay(recorded, run.info, {"stuck": lambda: filled}, timeout=20, progress=lambda delivered: None)
     assert [record.seq for record in filled.records] == [record.seq for record in recording.records]
     assert rows(filled) == rows(recording)
+
+
+def test_what_a_backend_refused_is_counted_and_a_replay_brings_it_once_the_reason_is_gone(bench: Bench) -> None:
+    class Refusing(RecordingExporter):
+        def export(self, records: Sequence[Record]) -> None:
+            if any(getattr(record, "step", None) == 3 for record in records):
+                raise PermanentExportError("step 3 is bad")
+            super().export(records)
+
+    refusing, later = Refusing(), RecordingExporter()
+    service = bench.service({"recording": lambda: refusing})
+    sender, writer = bench.sender(service), FakeWriter()
+    train(sender, [writer], range(6))
+    sender.send("logs", writer.goodbye())
+    eventually(lambda: (run := sender.run()) and run["status"] == "finished" and not run["pending"])
+    account = eventually(lambda: (run := sender.run()) and run["notices"] and run)
+    service.stop(5)
+
+    folder = RunFolder(Path(account["dir"]))
+    info = RunInfo("again", "other", "again", bench.folder / "other" / "again", 0.0)
+    replay(list(stored_records(folder)), info, {"recording": lambda: later}, timeout=20, progress=lambda _: None)
+
+    assert sorted(rows(refusing)) == [0, 1, 2, 4, 5]
+    assert account["exporters"]["recording"]["lost"] == {"step 3 is bad": 1}
+    assert account["lost"]["recording: step 3 is bad"] == 1
+    assert [said for said in account["notices"] if "does not take step 3: step 3 is bad. It is set aside" in said]
+    assert sorted(rows(later)) == [0, 1, 2, 3, 4, 5]

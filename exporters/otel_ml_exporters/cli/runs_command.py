@@ -17,7 +17,7 @@ from otel_ml_exporters.runs.folders import RunFolder, run_folders, unreadable_fo
 from otel_ml_exporters.runs.follow import UnreadableLineError
 from otel_ml_exporters.runs.history import History, history
 from otel_ml_exporters.runs.source import RunUnreadableError, is_live, records
-from otel_ml_exporters.runs.unfinished import lacking
+from otel_ml_exporters.runs.unfinished import MARKS, lacking
 
 __all__ = ["command"]
 
@@ -56,8 +56,8 @@ def command(base: Path, limit: int, as_json: bool) -> None:
         ],
         right=["steps", "size"],
     )
-    if any(row["lacking"] for row in described):
-        output.note("What is not in all of its backends: otel-ml recover RUN")
+    if any(row["lacking"] or row["status"] == "not finished" for row in described):
+        output.note("What is not finished, or not in all of its backends: otel-ml recover")
     if len(runs) > limit:
         output.note(f"… and {len(runs) - limit} older ones (--limit).")
 
@@ -73,7 +73,7 @@ def _described(run: RunFolder) -> dict[str, Any]:
     return {
         "id": run.id,
         "experiment": run.experiment,
-        "status": "live" if is_live(run) else read.status if read is not None else "unreadable",
+        "status": _status(run, read),
         "lacking": list(lacking(run)),
         "steps": read.steps if read is not None else 0,
         "rows": read.rows if read is not None else 0,
@@ -81,6 +81,16 @@ def _described(run: RunFolder) -> dict[str, Any]:
         "bytes": run.size(),
         "dir": str(run.path),
     }
+
+
+def _status(run: RunFolder, read: History | None) -> str:
+    """Return how a run stands; `not finished` where its service is gone, and was not done with it."""
+    if is_live(run):
+        return "live"
+    if read is None:
+        return "unreadable"
+    is_left = any(run.database.with_name(mark).exists() for mark in MARKS)
+    return "not finished" if is_left and read.status == "running" else read.status
 
 
 def _read(run: RunFolder) -> History | None:

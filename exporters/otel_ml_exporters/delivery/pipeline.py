@@ -435,10 +435,11 @@ class Pipeline:
         self._lose(refused.reason, refused.values)
         _log.error("Exporter %s does not take %s: %s", self.name, refused.what, refused.reason)
         if is_new:  # what follows for the same reason is counted, and in the log
+            why = refused.reason.rstrip(".")
             self._say(
                 "records-refused",
-                f"Exporter {self.name!r} does not take {refused.what}: {refused.reason} It is set aside and counted as "
-                f"lost; the run keeps it: otel-ml replay {self._run.id} --to {self.name} --experiment NAME",
+                f"Exporter {self.name!r} does not take {refused.what}: {why}. It is set aside and counted as lost; the "
+                f"run keeps it: otel-ml replay {self._run.id} --to {self.name} --experiment NAME",
             )
 
     def _lose(self, reason: str, count: int) -> None:

@@ -339,6 +339,22 @@ def test_every_thins_steps_and_nothing_else(driver: Driver) -> None:
     assert seqs(exporter) == [10, 20, 26]
 
 
+def test_no_batch_is_empty_also_where_every_step_of_it_is_left_out(driver: Driver) -> None:
+    class Counting(RecordingExporter):
+        every = 1000
+        max_batch = 10
+
+        def export(self, records: Sequence[Record]) -> None:
+            assert records
+            super().export(records)
+
+    exporter = Counting()
+
+    pipeline = driver.drain(exporter, MemorySource(steps(1500)))
+
+    assert (seqs(exporter), pipeline.status.lost) == ([1000], {})
+
+
 def test_a_batch_is_filled_within_the_delay_and_never_larger_than_allowed(driver: Driver) -> None:
     class Batching(RecordingExporter):
         max_batch = 4
