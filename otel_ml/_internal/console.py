@@ -11,7 +11,9 @@ from typing import Any
 from otel_ml.printable import printable
 from otel_ml.redaction import redacted
 
-__all__ = ["Console", "acknowledged_line", "finished_line", "started_line", "unwritten_line", "waiting_line"]
+__all__ = [
+    "CLOSED", "Console", "acknowledged_line", "finished_line", "started_line", "unwritten_line", "waiting_line",
+]  # fmt: skip
 
 _CLEAR_LINE = "\r\x1b[K"
 """In a terminal a progress bar stands on the current line; it is drawn again at its next update."""
@@ -108,6 +110,10 @@ def _pending(status: str) -> str:
     return "ended" if status == "finished" else status
 
 
+CLOSED = frozenset({"stopped", "failed", "unavailable"})
+"""States of exporters that nothing more is to be waited for."""
+
+
 def waiting_line(run: Mapping[str, Any]) -> str:
     """Return what the last process of a job says where it waits for delivery.
 
@@ -124,7 +130,7 @@ def waiting_line(run: Mapping[str, Any]) -> str:
     exporters: Mapping[str, Mapping[str, Any]] = run.get("exporters") or {}
     there = {name: int(exporter.get("delivered_seq", 0)) for name, exporter in exporters.items()}
     behind = [f"{name} ({done:,} of {last:,} records)" for name, done in there.items() if done < last]
-    open_ones = [name for name, exporter in exporters.items() if exporter.get("state") not in {"stopped", "failed"}]
+    open_ones = [name for name, exporter in exporters.items() if exporter.get("state") not in CLOSED]
     files = int(run.get("files", 0))
     if behind:
         what = f"delivery to {', '.join(behind)}"

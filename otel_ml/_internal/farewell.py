@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
 
-from otel_ml._internal.console import Console, acknowledged_line, finished_line, unwritten_line, waiting_line
+from otel_ml._internal.console import CLOSED, Console, acknowledged_line, finished_line, unwritten_line, waiting_line
 from otel_ml._internal.identity import Identity
 from otel_ml._internal.link import Link, Reached
 from otel_ml._internal.logrecord import LogRecord
@@ -152,7 +152,7 @@ class Farewell:
         if int(run.get("pending", 0)):
             return False
         states = {exporter.get("state") for exporter in (run.get("exporters") or {}).values()}
-        return not self._is_last_chance or (run.get("status") != "running" and states <= {"stopped", "failed"})
+        return not self._is_last_chance or (run.get("status") != "running" and states <= CLOSED)
 
     def _patience(self, run: Mapping[str, Any] | None, wait: float) -> float:
         """Return for how long a service may not get on."""
