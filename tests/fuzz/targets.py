@@ -20,7 +20,7 @@ from typing import Any
 
 from otel_ml._internal.http import HttpTransport
 from otel_ml.config import Config, Endpoint
-from otel_ml.exceptions import ConfigError, WireError
+from otel_ml.exceptions import ConfigError, VersionError, WireError
 from otel_ml.wire.cut import cut, records_in
 from otel_ml.wire.names import MAX_LENGTH, sanitised
 from otel_ml.wire.reduction import Reduction
@@ -190,7 +190,10 @@ def spool(data: bytes) -> None:
     """Take in what a dead writer has left, and cut it as for a receiver that takes little."""
     decoder = Decoder()
     with _file(data) as path:
-        left = read_spool(path)
+        try:
+            left = read_spool(path)
+        except (VersionError, WireError):
+            return  # it stays where it is, and is said
     for signal, body in requests_of(left):
         with suppress(UndecodableError):
             decoder.protobuf(signal, body)

@@ -114,8 +114,8 @@ def test_no_command_ends_in_a_traceback_and_what_cannot_be_read_is_named(base: P
     assert f"may not look into them: {base / 'closed'}, {base / 'spoiled' / 'folder'}" in listed
     ids = {row["id"] for row in rows(said(found, ["runs", "--json"]))}
     assert ids >= {"good", "state", "random", "other-json"}
-    assert "0,2.0" in said(found, ["show", "--csv", str(base / "exp" / "good")])
-    assert "0,2.0" in said(found, ["show", "--csv", str(base / "spoiled" / "state")])
+    assert "loss,2,2.0" in said(found, ["show", "--csv", str(base / "exp" / "good")])
+    assert "loss,2,2.0" in said(found, ["show", "--csv", str(base / "spoiled" / "state")])
     assert "cannot be read" in said(found, ["show", str(base / "closed")])
     assert "is left alone: Permission denied" in said(found, ["recover", "--dry-run"])
 

@@ -13,7 +13,7 @@ import click
 from otel_ml_exporters.cli.figures import age, size, thousands
 from otel_ml_exporters.cli.parameters import dir_option
 from otel_ml_exporters.cli.screen import screen
-from otel_ml_exporters.runs.folders import RunFolder, run_folders, unreadable_folders
+from otel_ml_exporters.runs.folders import RunFolder, is_there, run_folders, unreadable_folders
 from otel_ml_exporters.runs.follow import UnreadableLineError
 from otel_ml_exporters.runs.history import History, history
 from otel_ml_exporters.runs.source import RunUnreadableError, is_live, records
@@ -89,7 +89,7 @@ def _status(run: RunFolder, read: History | None) -> str:
         return "live"
     if read is None:
         return "unreadable"
-    is_left = any(run.database.with_name(mark).exists() for mark in MARKS)
+    is_left = any(is_there(run.database.with_name(mark)) for mark in MARKS)
     return "not finished" if is_left and read.status == "running" else read.status
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -78,13 +79,18 @@ def _say_nothing(service: Service) -> None:
 
 
 def _say_where(service: Service) -> None:
-    """Say where the service listens, and what a job needs to send to it."""
-    from otel_ml_exporters.cli.screen import screen  # an embedded service says nothing, and starts sooner without
+    """Say where the service listens, and what a job needs to send to it.
 
-    output = screen()
+    Nothing is imported for it: it may be short of open files by now, and a service does not end for that.
+    """
     grpc = f" and gRPC on {service.grpc_address[0]}:{service.grpc_address[1]}" if service.grpc_address else ""
-    output.err.print(f"otel_ml: OTLP/HTTP on {service.endpoint}{grpc} → {', '.join(service.exporters)}", markup=False)
-    output.err.print(f"  export OTEL_EXPORTER_OTLP_ENDPOINT={service.endpoint}", markup=False)
+    lines = [
+        f"otel_ml: OTLP/HTTP on {service.endpoint}{grpc} → {', '.join(service.exporters)}",
+        f"  export OTEL_EXPORTER_OTLP_ENDPOINT={service.endpoint}",
+    ]
     if service.demands_a_token:
-        output.err.print('  export OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20$OTEL_ML_TOKEN"', markup=False)
-    output.err.print("Ctrl-C delivers what has arrived, and ends it.", style="dim")
+        lines.append('  export OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20$OTEL_ML_TOKEN"')
+    lines.append("Ctrl-C delivers what has arrived, and ends it.")
+    with suppress(OSError, ValueError):  # nobody reads it
+        sys.stderr.write("\n".join([*lines, ""]))
+        sys.stderr.flush()
