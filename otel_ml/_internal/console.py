@@ -10,6 +10,7 @@ from typing import Any
 
 from otel_ml.printable import printable
 from otel_ml.redaction import redacted
+from otel_ml.wire.reasons import lost_values, not_recorded, other_losses
 
 __all__ = [
     "CLOSED", "Console", "acknowledged_line", "finished_line", "started_line", "unwritten_line", "waiting_line",
@@ -161,6 +162,9 @@ def finished_line(run: Mapping[str, Any], status: str, *, outlived: bool = True)
         'finished. 5 processes, 48,210 … delivered, 0 lost. Recording took 0.04 % of the time. Look: otel-ml open'
         >>> finished_line(run | {"status": "failed", "duration_s": 2.0}, "finished")
         'failed. 5 processes, 48,210 values recorded, 48,210 delivered, 0 lost. Look: otel-ml open'
+        >>> losses = {"lost": {"spool_full": 3, "bad_value": 2}, "delivered": 48207}
+        >>> finished_line(run | losses, "finished").split("recorded, ", 1)[1].split(". ")[0]
+        '48,207 delivered, 3 lost (spool_full: 3); not recorded: bad_value: 2'
         >>> exporters = {"jsonl": {"delivered_seq": 9}, "mlflow": {"delivered_seq": 3}}
         >>> more = {"last_seq": 9, "pending": 6, "exporters": exporters, "duration_s": 0.0}
         >>> finished_line(run | more, "finished")
@@ -174,19 +178,32 @@ the rest. Look: otel-ml runs'
         >>> finished_line({"recorded": 9, "exporters": {}}, "finished").split(", ", 2)[2]
         '0 delivered, 0 lost, kept for `otel-ml replay`: there is no exporter. Look: otel-ml open'
     """
-    lost = run.get("lost") or {}
-    total = sum(int(count) for count in lost.values())
-    why = f" ({', '.join(f'{reason}: {count:,}' for reason, count in lost.items())})" if total else ""
+    lost: Mapping[str, int] = run.get("lost") or {}
+    values = lost_values(lost)
+    total = sum(values.values())
+    why = f" ({_by_reason(values)})" if total else ""
     writers, recorded = int(run.get("writers", 1)), int(run.get("recorded", 0))
     decided = str(run.get("status", "running"))
     how = status if decided == "running" else decided
     begin = f"{writers} {'process' if writers == 1 else 'processes'}, {_values(recorded)} recorded"
-    account = f"{total:,} lost{why}{_left_out(run)}"
+    account = f"{total:,} lost{why}{_besides(lost)}{_left_out(run)}"
     if int(run.get("pending", 0)):
         rest = "The service delivers the rest" if outlived else "otel-ml recover delivers the rest"
         return f"{_pending(how)}. {begin}, {account}, {_behind(run)}. {rest}. Look: otel-ml runs"
     arrived = f"{int(run.get('delivered', 0)):,} delivered"
     return f"{how}. {begin}, {arrived}, {account}. {_share(run, writers)}Look: otel-ml open"
+
+
+def _by_reason(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason}: {count:,}" for reason, count in counts.items())
+
+
+def _besides(lost: Mapping[str, int]) -> str:
+    """Return what is no part of the values that were recorded: what was refused, events, spans."""
+    refused, others = not_recorded(lost), other_losses(lost)
+    parts = [f"not recorded: {_by_reason(refused)}"] if refused else []
+    parts += [f"events and spans lost: {_by_reason(others)}"] if others else []
+    return "".join(f"; {part}" for part in parts)
 
 
 _UNAVAILABLE = "unavailable"

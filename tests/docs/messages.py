@@ -288,7 +288,7 @@ def slugs() -> set[str]:
 _REASON = re.compile(
     r'(?:dropped\[|\bdrop\(\s*|UnrecordableError\(|lost: dict\[str, int\] = \{|NEVER_ARRIVED = )"(\w+)"'
 )
-"""The line at the end of a run names these: `3 lost (bad_value: 3)`."""
+"""The line at the end of a run names these: `3 lost (spool_full: 3)`."""
 
 
 def catalogue() -> str:

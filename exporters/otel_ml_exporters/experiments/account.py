@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from otel_ml.wire.reasons import lost_values
 from otel_ml_exporters.aggregation.outcome import Status
 from otel_ml_exporters.experiments.run import ExperimentRun
 
@@ -24,7 +24,7 @@ def account(run: ExperimentRun, undecided: int) -> dict[str, Any]:
     lost = {**status.lost}
     for name, exporter in exporters.items():
         lost |= {f"{name}: {reason}": count for reason, count in exporter.lost.items()}
-    there = max(0, status.recorded - status.superseded - _lost_values(lost))
+    there = max(0, status.recorded - status.superseded - sum(lost_values(lost).values()))
     on_its_way = _on_its_way(status, behind, there)
     return {
         "id": run.experiment,
@@ -60,15 +60,6 @@ def account(run: ExperimentRun, undecided: int) -> dict[str, Any]:
         "overhead_s": status.overhead_s,
         "duration_s": status.duration_s,
     }
-
-
-_NEVER_RECORDED = ("bad_", "device_", "events_", "internal_", "missing_", "spans_")
-"""What the reasons begin with for which a call was refused, or which count no values: `recorded` holds none of them."""
-
-
-def _lost_values(lost: Mapping[str, int]) -> int:
-    """Return how many of the recorded values are lost."""
-    return sum(count for reason, count in lost.items() if not reason.startswith(_NEVER_RECORDED))
 
 
 def _on_its_way(status: Status, behind: int, there: int) -> int:

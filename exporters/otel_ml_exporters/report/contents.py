@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from otel_ml.wire.attributes import TIME_AXIS
+from otel_ml.wire.reasons import lost_values
 from otel_ml_exporters.records import HistogramValue, Image, Record, Span, SpanBatch, StepRecord, Table, Text
 from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.runs.history import History, history, is_own
@@ -102,8 +103,12 @@ class Contents:
         """Values that were recorded and are not in the run, as its end tells; None where nobody has said so yet."""
         if "otel_ml/recorded" not in self.history.summary:
             return None
-        said = ("otel_ml/dropped/", "otel_ml/too_late")
-        return int(sum(value for name, value in self.history.summary.items() if name.startswith(said)))
+        said = {name: int(value) for name, value in self.history.summary.items()}
+        dropped = {name.removeprefix(_DROPPED): count for name, count in said.items() if name.startswith(_DROPPED)}
+        return sum(lost_values(dropped).values()) + said.get("otel_ml/too_late", 0)
+
+
+_DROPPED = "otel_ml/dropped/"
 
 
 def contents(run_id: str, experiment: str, found: Iterable[Record]) -> Contents:

@@ -191,6 +191,7 @@ def test_what_only_one_of_several_runs_has_is_in_its_own_part() -> None:
         ({}, "not known"),
         ({"otel_ml/recorded": 10.0}, "0"),
         ({"otel_ml/recorded": 10.0, "otel_ml/dropped/never_arrived": 3.0, "otel_ml/too_late": 1.0}, "4"),
+        ({"otel_ml/recorded": 10.0, "otel_ml/dropped/bad_value": 3.0}, "0"),
     ],
 )
 def test_no_run_has_lost_nothing_before_somebody_said_so(said: dict[str, float], told: str) -> None:
