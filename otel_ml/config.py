@@ -112,10 +112,10 @@ class Config:
         attributes = value(env.RESOURCE_ATTRIBUTES)
         endpoint = endpoint_of(environ, problems)
         config = cls(
-            experiment=experiment or value(env.EXPERIMENT_NAME),
-            name=name or value(env.RUN_NAME),
-            id=id or value(env.EXPERIMENT_ID),
-            role=role or value(env.SERVICE_NAME) or attributes.get("service.name", "") or "trainer",
+            experiment=_as_utf8(experiment or value(env.EXPERIMENT_NAME)),
+            name=_as_utf8(name or value(env.RUN_NAME)),
+            id=_as_utf8(id or value(env.EXPERIMENT_ID)),
+            role=_as_utf8(role or value(env.SERVICE_NAME) or attributes.get("service.name", "") or "trainer"),
             rank=value(env.RANK) if rank is None else rank,
             world_size=value(env.WORLD_SIZE) if world_size is None else world_size,
             local_rank=value(env.LOCAL_RANK),
@@ -163,6 +163,11 @@ def _folder(name: str, problems: list[str]) -> Path:
     except RuntimeError:
         problems.append(f"{env.DIR.name}: there is no home folder for {name!r}. Its default is used.")
         return Path(env.DIR.default).absolute()
+
+
+def _as_utf8(text: str) -> str:
+    """Return a name as it travels: bytes of the environment that are not UTF-8 are question marks to everybody."""
+    return text.encode("utf-8", "replace").decode("utf-8") if isinstance(text, str) else text
 
 
 def _integer(label: str, given: object, minimum: int, wrong: list[str]) -> int | None:

@@ -151,3 +151,9 @@ def test_topology_in_all_its_forms() -> None:
 
 def test_the_folder_is_absolute() -> None:
     assert Config.from_env({}).dir == Path.cwd() / "otel-ml-runs"
+
+
+def test_an_id_that_is_not_utf_8_is_the_same_one_to_all_who_see_it() -> None:
+    config = Config.from_env(environ={"OTEL_ML_EXPERIMENT_ID": "id-\udcff", "OTEL_ML_RUN_NAME": "name-\udcfe"})
+
+    assert (config.id, config.name) == ("id-?", "name-?")
