@@ -186,12 +186,12 @@ the rest. Look: otel-ml runs'
     decided = str(run.get("status", "running"))
     how = status if decided == "running" else decided
     begin = f"{writers} {'process' if writers == 1 else 'processes'}, {_values(recorded)} recorded"
-    account = f"{total:,} lost{why}{_besides(lost)}{_left_out(run)}"
+    account = f"{total:,} lost{why}{_left_out(run)}"
     if int(run.get("pending", 0)):
         rest = "The service delivers the rest" if outlived else "otel-ml recover delivers the rest"
-        return f"{_pending(how)}. {begin}, {account}, {_behind(run)}. {rest}. Look: otel-ml runs"
+        return f"{_pending(how)}. {begin}, {account}, {_behind(run)}{_besides(lost)}. {rest}. Look: otel-ml runs"
     arrived = f"{int(run.get('delivered', 0)):,} delivered"
-    return f"{how}. {begin}, {arrived}, {account}. {_share(run, writers)}Look: otel-ml open"
+    return f"{how}. {begin}, {arrived}, {account}{_besides(lost)}. {_share(run, writers)}Look: otel-ml open"
 
 
 def _by_reason(counts: Mapping[str, int]) -> str:
