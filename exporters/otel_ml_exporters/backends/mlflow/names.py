@@ -107,9 +107,10 @@ class Names:
         return key not in self._name and not (self._is_of_files and key in self._folders)
 
     def _beside_files(self, key: str) -> str:
-        """Return `a.b` for `a/b` where `a` is a metric, and so a file."""
-        taken = [folder for folder in _folders(key) if folder in self._name]
-        return f"{taken[0]}.{key[len(taken[0]) + 1 :]}" if taken else key
+        """Return `a.b` for `a/b` where `a` is a metric, and so a file; `a.b.c` for `a/b/c` where `a.b` is one, too."""
+        while taken := next((folder for folder in _folders(key) if folder in self._name), None):
+            key = f"{taken}.{key[len(taken) + 1 :]}"
+        return key
 
     def _note(self, key: str, name: str) -> None:
         if not self._parts or len(json.dumps(self._parts[-1])) + len(json.dumps({key: name})) > _MAX_TAG:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mlflow import MlflowClient
 from mlflow.utils import validation
@@ -38,6 +38,7 @@ def test_different_names_have_different_keys_the_same_ones_after_a_restart(names
 
 
 @given(st.lists(st.text(alphabet="ab/", min_size=1, max_size=8), unique=True))
+@example(["b", "b/b", "b/b/a"])
 def test_in_a_store_of_files_no_key_is_a_folder_of_another_one(names: list[str]) -> None:
     given_names = Names({}, [], is_of_files=True)
     keys = [given_names.key(name) for name in names]
