@@ -58,7 +58,7 @@ def test_whatever_a_run_is_called_it_says_what_was_wrong_and_how_it_ended(run: s
     said = finished([sys.executable, "-c", PROGRAM, run, 0, 2, "wrong"], environment(), tmp_path)
 
     assert "'bad'" in said
-    assert "2 values recorded, 2 delivered, 1 lost" in said
+    assert "2 values recorded, 2 delivered, 0 lost; not recorded: bad_value: 1" in said
 
 
 def test_who_goes_on_with_a_run_is_not_told_what_its_first_launch_was_told(tmp_path: Path) -> None:
