@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import sqlite3
 import time
@@ -38,7 +37,6 @@ class Faults:
             "disk": self._fill,
             "a trainer hangs": self._hang,
             "a former version": self._downgrade,
-            "files": self._delete,
         }
 
     def begin(self, fault: Fault) -> End:
@@ -120,13 +118,6 @@ class Faults:
                 connection.execute(f"PRAGMA user_version = {version:d}")
                 return int(before)
         return 0
-
-    def _delete(self, fault: Fault) -> End:
-        """Delete what a backend has stored of the run, as somebody does who makes room."""
-        what = random.Random(fault.draw).choice(["metrics.jsonl", "tensorboard"])
-        for path in self._job.runs.glob(f"*/*/{what}"):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        return _nothing
 
     def _stop(self, fault: Fault) -> End:
         if fault.target in RANKS:
