@@ -39,6 +39,10 @@ class Contest:
         """Whether an undecided writer delivers here."""
         return bool(self._open) and any(lane.number in self._run.writers[number].progress for number in self._open)
 
+    def is_open(self, writer: int) -> bool:
+        """Whether it is not decided yet where the points of a writer belong."""
+        return writer in self._open
+
     def holds_unit(self, unit: Unit) -> bool:
         """Whether a closed unit holds points of an undecided writer."""
         return bool(self._open) and not self._open.isdisjoint(unit.writers)

@@ -116,7 +116,7 @@ class Engine:
             run.beat_at = writer.heard_at = run.now  # it lives; for time-outs the clocks stand still all the same
             writer.since = writer.since or run.now
             return
-        run.outage.hear(run.now, run.clock.heard_at)
+        run.outage.hear(run.now)
         run.clock.hear(writer.number, now, run.live)
         writer.heard_at = run.now
         writer.since = writer.since or run.now

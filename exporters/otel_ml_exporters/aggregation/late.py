@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from otel_ml_exporters.aggregation.contest import Contest
 from otel_ml_exporters.aggregation.folded import fold
@@ -31,15 +32,13 @@ class Late:
                     self._waiting[unit.number] = (lane, unit)
 
     def add(self, lane: Lane, step: int, piece: Piece, sent: Sent) -> None:
-        """Take late points."""
-        points = len(piece.partials.series)
-        if step not in lane.retained and step <= lane.horizon:
-            lane.track.tally.too_late += points
-            self._run.too_late += piece.values
+        """Take late points; those of a writer that may be a restart wait, however far back it began."""
+        points, number = len(piece.partials.series), piece.source.number
+        if step not in lane.retained and step <= lane.horizon and not self._contest.is_open(number):
+            self._count_too_late(lane, [piece])
             self._run.output.too_late.append(sent)
             return
         unit = self.join(lane, step, piece)
-        number = piece.source.number
         unit.points[number] = unit.points.get(number, 0) + points
         self._expect(unit, number)
 
@@ -122,6 +121,21 @@ class Late:
             unit.waiting, unit.late_since = 0, None
             self._waiting.pop(unit.number, None)
         self._run.touch(lane, unit)
+
+    def refuse(self, lane: Lane, writer: int) -> None:
+        """Let go of what waited for a writer that turned out to be no restart, in steps that nothing is kept of."""
+        for unit in [unit for unit in lane.retained.values() if unit.step <= lane.horizon and unit.writers == {writer}]:
+            if unit.exported:
+                continue
+            self._count_too_late(lane, unit.pieces)
+            self._waiting.pop(unit.number, None)
+            del lane.retained[unit.step]
+            lane.retained_bytes -= unit.weight
+            self._run.drop(unit)
+
+    def _count_too_late(self, lane: Lane, pieces: Sequence[Piece]) -> None:
+        lane.track.tally.too_late += sum(len(piece.partials.series) for piece in pieces)
+        self._run.too_late += sum(piece.values for piece in pieces)
 
     def export_all(self, lane: Lane | None = None) -> None:
         """Export everything that waits, of one lane or of all."""

@@ -55,13 +55,16 @@ class Placing:
         """Open the attempts of the incarnations that turned out to be restarts."""
         for writer, is_restart in self._contest.decided(at_end=at_end):
             before = self._run.writers.predecessor(writer)
+            lanes = [self._run.lanes.all[number] for number in writer.progress]
             if is_restart:
-                lanes = [self._run.lanes.all[number] for number in writer.progress]
                 lane = next((lane for lane in lanes if not self._is_beyond(writer, lane)), lanes[0])
                 step = writer.progress[lane.number].first or 0
                 attempt = self._restart(writer, lane, step)
                 self._move([writer, *self._lives.contemporaries(writer, attempt, lane.track, step)], attempt)
-            elif before is not None and before.attempt == writer.attempt and before.replaced_at is None:
+                continue
+            for lane in lanes:
+                self._late.refuse(lane, writer.number)
+            if before is not None and before.attempt == writer.attempt and before.replaced_at is None:
                 self._say_twins(writer)
 
     @staticmethod
@@ -96,9 +99,7 @@ class Placing:
         if lane.fence is not None and writer.writer.attempt is None:
             return attempt  # a newer attempt has begun, and this one before that
         if self._contest.is_open_question(writer, before):
-            # Nobody waits for who starts so far back that its points could not be kept until it is decided.
-            if step > lane.horizon:
-                self._contest.open(writer)
+            self._contest.open(writer)
             return attempt
         return self._restart(writer, lane, step)
 

@@ -8,7 +8,7 @@ from otel_ml_exporters.aggregation.attempts import Attempts
 from otel_ml_exporters.aggregation.clock import ActiveClock
 from otel_ml_exporters.aggregation.lanes import Lane, Lanes, Unit
 from otel_ml_exporters.aggregation.newest_spans import NewestSpans
-from otel_ml_exporters.aggregation.outage import Outage
+from otel_ml_exporters.aggregation.outage import LATE_S, Outage
 from otel_ml_exporters.aggregation.output import Output
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.recent import Recent
@@ -124,10 +124,11 @@ class RunState:
 
     def may_be_late(self, writer: WriterState, late_s: float) -> bool:
         """Whether more may come of a writer, at most `late_s` after the outage in which it was not heard."""
-        return not self._is_over(writer) and self.outage.hides(writer.heard_at, self.now, late_s)
+        return writer.goodbye is None and self.outage.hides(writer.heard_at, self.now, late_s)
 
     def _is_over(self, writer: WriterState) -> bool:
-        return writer.goodbye is not None or self.now - writer.heard_at >= _UNHEARD_S
+        unheard = self.now - writer.heard_at >= _UNHEARD_S and not self.may_be_late(writer, LATE_S)
+        return writer.goodbye is not None or unheard
 
     @staticmethod
     def _recent(writer: WriterState, silent: float) -> bool:

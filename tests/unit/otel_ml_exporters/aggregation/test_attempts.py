@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from otel_ml_exporters.aggregation.attempts import Attempts
+from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.records import RunStatus
 from tests.strategies import START, Rank, Service
 from tests.unit.otel_ml_exporters.aggregation.lives import life, live_on
@@ -19,6 +20,7 @@ def test_a_restart_at_or_below_the_last_closed_step_opens_the_next_attempt() -> 
 
     for step in range(7, 12):
         service.take(*[rank.step(step, {"x": 2.0}) for rank in second])
+    service.wait(11, *second)  # those of the first life may be late, after twenty seconds in which nobody was heard
 
     assert [(r.attempt, r.step) for r in service.steps()] == [(0, s) for s in range(10)] + [
         (1, s) for s in range(7, 12)
@@ -155,6 +157,7 @@ def test_a_beginning_that_arrives_late_still_opens_the_attempt() -> None:
 
     for step in (2, 3, 0, 1):  # steps 10 and 11 overtake 8 and 9
         service.take(*sent[step])
+    service.wait(11, *second)
 
     redone = [(record.attempt, record.step) for record in service.steps() if record.attempt == 1]
     assert redone == [(1, 8), (1, 9), (1, 10), (1, 11)]
@@ -369,3 +372,27 @@ def test_the_memory_of_steps_that_are_done_again_is_given_back() -> None:
     service.restart()  # what is kept is weighed anew
 
     assert counted == service.engine.status.retained_bytes > 0
+
+
+@pytest.mark.parametrize("gap_s", [1, 5, 12, 21, 40])
+def test_a_restart_from_a_checkpoint_far_back_is_an_attempt_however_soon_it_comes(gap_s: int) -> None:
+    """Of the steps that it redoes nothing is kept any more; until it is decided what it is, its points are."""
+    service, first = Service(EngineSettings(retained_steps=8)), life("a", boot="b")
+    for step in range(60):
+        service.now += 0.2
+        for rank in first:
+            rank.clock = service.now
+        service.take(*[[*rank.step(step, {"x": 1.0}, "sum"), *rank.inside(step)] for rank in first])
+    service.now += gap_s
+    second = life("b", start=service.now, boot="b")
+    for step in range(5, 55):
+        service.now += 0.2
+        for rank in second:
+            rank.clock = service.now
+        service.take(*[[*rank.step(step, {"x": 2.0}, "sum"), *rank.inside(step)] for rank in second])
+    service.wait(20, *second)
+
+    assert service.engine.status.counts.too_late == 0
+    redone = [(record.attempt, record.step) for record in service.steps()][60:]
+    assert redone == [(1, step) for step in range(5, 55)]
+    assert [service.rows()[step]["x"] for step in range(60)] == [2.0] * 5 + [4.0] * 50 + [2.0] * 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from otel_ml_exporters.aggregation.settings import EngineSettings
 from tests.strategies import Rank, Service
 from tests.unit.otel_ml_exporters.aggregation.lives import life, live_on
 
@@ -103,3 +104,75 @@ def test_a_pool_that_is_replaced_one_by_one_in_an_outage_is_no_restart(ticks: in
     assert {record.attempt for record in service.steps()} == {0}
     rows = service.rows()
     assert [rows[step]["x"] for step in range(10, 10 + ticks)] == [10.0] * ticks
+
+
+def replaced_in_an_outage(service: Service) -> tuple[list[Rank], Rank, list[object]]:
+    """Two of three ranks are told to end, and replaced, while nobody is heard for 25 seconds.
+
+    Returns:
+        the successors, the rank that lives on, and what it recorded meanwhile.
+    """
+    actors = life("a", world=3, boot="b")
+    for step in range(10):
+        service.now += 0.5
+        for rank in actors:
+            rank.clock = service.now
+        service.take(*[[*rank.step(step, {"x": 1.0}, "sum"), *rank.inside(step)] for rank in actors])
+    goodbyes = [rank.bye("killed") for rank in actors[:2]]
+    began = service.now + 20
+    successors = [
+        Rank(rank, world_size=3, instance=f"b-{rank}", clock=began, boot="b", born=began) for rank in range(2)
+    ]
+    unheard: list[object] = []
+    for step in range(10, 60):
+        service.now += 0.5
+        actors[2].clock = service.now
+        unheard += [*actors[2].step(step, {"x": 1.0}, "sum"), *actors[2].inside(step)]
+    service.take(*goodbyes)
+    return successors, actors[2], unheard
+
+
+@pytest.mark.parametrize("restarts_after_s", [None, 6])
+def test_ranks_told_to_end_in_an_outage_are_replaced_while_a_third_is_not_heard_yet(
+    restarts_after_s: int | None,
+) -> None:
+    """Who lived on waits as long with its next request after a restart of the service as after any other outage."""
+    service = Service()
+    successors, lives, unheard = replaced_in_an_outage(service)
+
+    for tick in range(8 if restarts_after_s is None else 12):
+        service.now += 1.0
+        if tick == restarts_after_s:
+            service.restart()
+        for rank in successors:
+            rank.clock = service.now
+        service.take(*[[*rank.step(9 + tick, {"x": 5.0}, "sum"), *rank.inside(9 + tick)] for rank in successors])
+    service.take(unheard)
+    live_on(service, [*successors, lives], 60)
+    service.wait(20, *successors, lives)
+
+    assert {record.attempt for record in service.steps()} == {0}
+    assert service.engine.status.counts.superseded <= 2
+    rows = service.rows()
+    assert [rows[step]["x"] for step in range(10, 17)] == [11.0] * 7
+
+
+def test_a_rank_that_comes_back_far_behind_alone_is_too_late_and_changes_nothing() -> None:
+    """Nothing is kept of those steps any more: what it redoes there is counted, and no row is replaced by its share."""
+    service, actors = Service(EngineSettings(retained_steps=8)), life("a", boot="b")
+    for step in range(40):
+        service.now += 0.5
+        for rank in actors:
+            rank.clock = service.now
+        service.take(*[[*rank.step(step, {"x": 1.0}, "sum"), *rank.inside(step)] for rank in actors])
+    back = Rank(1, world_size=2, instance="b-1", clock=service.now, boot="b", born=service.now + 0.2)
+    for step in range(4, 14):
+        service.now += 0.5
+        back.clock = actors[0].clock = service.now
+        service.take([*back.step(step, {"x": 5.0}, "sum"), *back.inside(step)], actors[0].inside(39))
+    service.wait(20, back, actors[0])
+
+    assert {record.attempt for record in service.steps()} == {0}
+    assert service.engine.status.counts.too_late == 10
+    rows = service.rows()
+    assert [rows[step]["x"] for step in range(40)] == [2.0] * 40
