@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import time
@@ -37,6 +38,7 @@ class Faults:
             "disk": self._fill,
             "a trainer hangs": self._hang,
             "a former version": self._downgrade,
+            "a deleted": self._delete,
         }
 
     def begin(self, fault: Fault) -> End:
@@ -198,6 +200,16 @@ class Faults:
             job.spools_full.append((began, time.monotonic()))
 
         return end
+
+    def _delete(self, fault: Fault) -> End:
+        """Delete what a backend has written into the run's folder: somebody tidies up under a live run."""
+        name = random.Random(fault.draw).choice(["metrics.jsonl", "tensorboard", "wandb"])
+        for path in self._job.runs.glob(f"*/*/{name}"):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)  # a file may be made in it meanwhile
+            else:
+                path.unlink(missing_ok=True)
+        return _nothing
 
     def _one_of(self, role: str, fault: Fault) -> Life:
         living = self._job.living(role)

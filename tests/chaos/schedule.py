@@ -66,6 +66,7 @@ KINDS: Sequence[Kind] = (
     Kind("SIGSTOP of the service", "service", STOPS),
     Kind("SIGSTOP of the service for 30 s", "service", (30.0,), at_most=1),
     *(Kind(f"backend {how}", "backend", (1.0, 3.0, 6.0)) for how in BACKEND),
+    Kind("a deleted file of a backend", "backend", (0.0,)),
     Kind("disk of the service full", "service's disk", (1.0, 2.0, 4.0)),
     Kind("disk of the spools full", "spools' disk", (0.5, 1.0, 2.0)),
     *(Kind(f"network: {how}", "network", (0.5, 1.0, 3.0), applies=lambda at: at.served) for how in NETWORK),
