@@ -106,7 +106,9 @@ class Faults:
 
         def end() -> None:
             hops.kill(fault.target)
-            until(lambda: self._marked_as(version), seconds=60)
+            if not self._marked_as(version):  # its disk is full, and is freed by nobody while this waits
+                self._job.disk.free()
+                until(lambda: self._marked_as(version), seconds=60)
             hops.revive(fault.target)
 
         return end
