@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
-from otel_ml.wire.names import sanitised
+from otel_ml.wire.readable import as_path
 from otel_ml_exporters.errors import ExporterClosedError, RetryableExportError, on_disk
 from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.json_text import json_text
@@ -46,6 +47,9 @@ _TYPES: dict[type, str] = {
     RunStatus: "status",
 }
 _KEYS = {"type": "artifact_type"}
+
+_LIKE_A_FILE = re.compile(r"(-\d+\.(?:png|wav))/")
+"""A folder that could be the file of another name."""
 
 
 class JsonlExporter(Exporter):
@@ -148,7 +152,8 @@ class JsonlExporter(Exporter):
     def _media(self, name: str, seq: int, suffix: str, content: bytes) -> str:
         """Write a file whose name is the same in a replay; return its path in the run's folder."""
         assert self._dir is not None, "start() comes first"
-        path = Path("media", f"{sanitised(name)}-{seq}.{suffix}")
+        folders = _LIKE_A_FILE.sub(r"\1_/", as_path(name))
+        path = Path("media", f"{folders}-{seq}.{suffix}")
         (self._dir / path).parent.mkdir(mode=0o775, parents=True, exist_ok=True)
         (self._dir / path).write_bytes(content)
         return path.as_posix()

@@ -46,8 +46,10 @@ class Answer:
         self.axes: set[str] = set()
 
     def as_json(self) -> dict[str, object]:
-        params = dict(leaves("", {key: value for key, value in self.config.items() if key != "_wandb"}))
-        said = {"tags": self.tags, "notes": self.notes, "status": self.status}
+        own = {"_wandb", "otel_ml/names"}
+        params = dict(leaves("", {key: value for key, value in self.config.items() if key not in own}))
+        names = self.config.get("otel_ml/names", {})
+        said = {"tags": self.tags, "notes": self.notes, "status": self.status, "names": names}
         return {**self.lists, "params": params, "summary": self.summary, **said}
 
     def add(self, record: Any) -> None:
