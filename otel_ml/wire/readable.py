@@ -76,7 +76,7 @@ def unique_path(name: str) -> str:
 
     Examples:
         >>> unique_path("model.bin"), unique_path("model?.bin")
-        ('model.bin', 'model-25e5e1d5.bin')
+        ('model.bin', 'model-c1932258.bin')
     """
     path = as_path(name)
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]

@@ -55,17 +55,17 @@ def item_name(role: str, axis: str | None, name: str, rank: int, *, with_role: b
 
 
 def changed(name: str) -> str | None:
-    r"""Return what is to be said of a name that cannot be published as it was written.
+    """Return what is to be said of a name that cannot be published as it was written.
 
     Examples:
-        >>> changed("mfu (%)"), changed("two\nlines")[:71]
-        (None, "Metric 'two\\nlines' is published as 'two\\\\nlines': names have no control ")
+        >>> changed("mfu (%)"), changed("x" * 2000)[-93:]
+        (None, 'characters at most; this one has 2,000. Others like it are changed, too. Give a shorter name.')
     """
     published = sanitised(name)
     if published == name:
         return None
     return (
         f"Metric {name[:_SHOWN]!r} is published as {published[:_SHOWN]!r}: names have no control characters, and "
-        f"{MAX_LENGTH:,} characters at most; this one has {len(name):,}. Others like it are changed, too. Give a shorter "
-        "name."
+        f"{MAX_LENGTH:,} characters at most; this one has {len(name):,}. Others like it are changed, too. Give "
+        "a shorter name."
     )

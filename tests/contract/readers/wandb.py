@@ -72,7 +72,7 @@ class Answer:
 
     def on_summary(self, summary: Any) -> None:
         for item in summary.update:
-            if item.key and not item.key.startswith("_"):
+            if item.key and item.key not in WANDB_KEYS | {"_wandb"}:
                 self.summary[item.key] = given_number(json.loads(item.value_json))
 
     def on_exit(self, exit_record: Any) -> None:

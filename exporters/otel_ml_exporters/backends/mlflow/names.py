@@ -35,11 +35,11 @@ def fitting(name: str) -> str:
 
     Examples:
         >>> fitting("val loss: 损失"), fitting("val/AR@100"), fitting("mfu(%)"), fitting("/abs//x"), fitting("../up")
-        ('val loss: 损失', 'val/AR_at_100', 'mfu_percent', 'abs/x', '__/up')
+        ('val loss: 损失', 'val/AR_at_100', 'mfu_percent', 'abs/x', 'up')
     """
-    short = "/".join(filter(None, readable(name, _FORBIDDEN).split("/")))[:MAX_LENGTH].rstrip("/")
-    clean = "/".join(part.replace(".", "_") if part in {".", ".."} else part for part in short.split("/"))
-    return _ABOVE.sub("__", clean) or "_"
+    parts = [part for part in readable(name, _FORBIDDEN).split("/") if part not in {"", ".", ".."}]
+    short = "/".join(parts)[:MAX_LENGTH].rstrip("/")
+    return _ABOVE.sub("__", short) or "_"
 
 
 def experiment_name(name: str) -> str:

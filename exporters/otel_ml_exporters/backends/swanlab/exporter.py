@@ -179,7 +179,7 @@ class _Writer:
     def _summary(self, record: Summary, mark: Mark, out: list[bytes]) -> Mark:
         for at, (name, value) in enumerate(record.values.items()):
             # SwanLab keeps the first value of a step; a summary that is given again is a later one.
-            key = self.names.key(f"summary/{name}")
+            key = f"summary/{self.names.key(name)}"
             out.append(self._messages.scalar(mark.number + at, key, record.seq, record.time, float(value)))
         return replace(mark, number=mark.number + len(record.values))
 

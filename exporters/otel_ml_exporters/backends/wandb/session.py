@@ -10,7 +10,7 @@ from typing import Any
 
 from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml_exporters.backends.wandb.media import artifact, media
-from otel_ml_exporters.backends.wandb.names import media_key, row_key
+from otel_ml_exporters.backends.wandb.names import media_key, param_key, row_key, table_limit
 from otel_ml_exporters.backends.wandb.rows import (
     AMENDMENT,
     ATTEMPT,
@@ -127,7 +127,8 @@ class Session:
 
     def _log_media(self, record: Text | Table | Image | Audio | HistogramValue) -> None:
         with tempfile.TemporaryDirectory(prefix="otel-ml-") as folder:
-            key = media_key(record.name)
+            limits = [table_limit(self._run.id)] if isinstance(record, Table) else []
+            key = media_key(record.name, *limits)
             self._note([(record.name, key)])
             row = {key: media(record, Path(folder)), "_timestamp": record.time}
             if record.step is not None:
@@ -148,10 +149,11 @@ class Session:
 
     def _log_params(self, record: Params) -> None:
         self._run.config.update(
-            plain({row_key(key): value for key, value in record.params.items()}), allow_val_change=True
+            plain({param_key(key): value for key, value in record.params.items()}), allow_val_change=True
         )
 
     def _log_summary(self, record: Summary) -> None:
+        self._note((name, row_key(name)) for name in record.values)
         self._run.summary.update(plain({row_key(key): value for key, value in record.values.items()}))
 
     def _log_artifact(self, name: tuple[str, int | None], files: Sequence[Artifact]) -> None:
