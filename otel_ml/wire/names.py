@@ -15,8 +15,8 @@ __all__ = ["MAX_LENGTH", "ascii_spelling", "matches", "published_name", "sanitis
 MAX_LENGTH = 1000
 """Characters of a published name; what is longer is cut, and told from others by a digest."""
 
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-"""What breaks lines or moves cursors, and halves of characters, which no file or message can hold."""
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What breaks lines, moves cursors or turns the direction, and halves of characters, which no file can hold."""
 
 
 @lru_cache(maxsize=65536)

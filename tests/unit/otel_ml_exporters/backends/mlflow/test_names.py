@@ -80,11 +80,11 @@ def test_names_that_mlflow_refuses_are_there_readably_with_what_they_were_and_sa
     client = MlflowClient(uri)
     experiment = client.get_experiment_by_name(experiment_name(name))
     [found] = client.search_runs([experiment.experiment_id])
-    assert found.data.metrics == {"val/AR_100": 5.0, "loss_": 1.0, "损失": 2.0, "x" * 250: 3.0}
+    assert found.data.metrics == {"val/AR_at_100": 5.0, "loss_percent": 1.0, "损失": 2.0, "x" * 250: 3.0}
     assert experiment.tags["otel_ml.experiment_name"] == name
-    assert '"val/AR_100": "val/AR@100"' in found.data.tags["otel_ml.names.0"]
+    assert '"val/AR_at_100": "val/AR@100"' in found.data.tags["otel_ml.names.0"]
     assert "more than the 500 characters" in str(cut)
-    assert "'val/AR@100' is 'val/AR_100'" in str(exporter.notice)
+    assert "'val/AR@100' is 'val/AR_at_100'" in str(exporter.notice)
     assert run.experiment == name
 
 
