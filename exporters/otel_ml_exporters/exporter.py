@@ -118,8 +118,8 @@ class Exporter(ABC):
         return None
 
 
-_SHOWN = 5
-"""Names that are shown of those that a backend does not take."""
+_SHOWN, _LONG = 5, 100
+"""How many names are shown of those that a backend does not take, and how many characters of them."""
 
 
 def renamed(exporter: str, keys: Mapping[str, str], where: str) -> str:
@@ -134,7 +134,7 @@ def renamed(exporter: str, keys: Mapping[str, str], where: str) -> str:
         >>> renamed("mlflow", {"mfu(%)": "mfu_percent"}, "The tag otel_ml.names.0 has")
         "mlflow: some names are not what it takes, and are written readably: 'mfu(%)' is 'mfu_percent'. The tag otel_ml.names.0 has all of them; read() and otel-ml know the originals."
     """  # noqa: E501 (a doctest)
-    shown = ", ".join(f"{name!r} is {key!r}" for name, key in list(keys.items())[:_SHOWN])
+    shown = ", ".join(f"{name[:_LONG]!r} is {key[:_LONG]!r}" for name, key in list(keys.items())[:_SHOWN])
     more = f" and {len(keys) - _SHOWN:,} more" if len(keys) > _SHOWN else ""
     return (
         f"{exporter}: some names are not what it takes, and are written readably: {shown}{more}. {where} all of them; "

@@ -66,7 +66,7 @@ class JsonlExporter(Exporter):
     **Guarantee**: exactly once, after a kill too: a torn last line is cut off, and `seq` is in each line.
     **Ordering**: by `seq`; steps ascend per (attempt, role, axis) except amendments.
     **Non-finite values**: `NaN`, `Infinity`, `-Infinity`, as Python's and JavaScript's own number names.
-    **Names**: as published.
+    **Names**: as published, which is as they were written.
     """
 
     def __init__(self, *, every: int = 1) -> None:
