@@ -65,9 +65,7 @@ def originals(stored: Stored) -> dict[str, str]:
     return names
 
 
-@pytest.mark.feature(
-    "M36", "better", "as they were written; in words, with the original, where a backend has to"
-)
+@pytest.mark.feature("M36", "better", "as they were written; in words, with the original, where a backend has to")
 @storing("scalars")
 def test_a_metric_is_stored_as_it_was_written_or_with_what_it_was(case: Case, run_dir: Path) -> None:
     values = {name: float(at) for at, name in enumerate(NAMES)}
