@@ -27,7 +27,7 @@ each at least once. `otel_ml_exporters.contract` holds an exporter to this, with
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
 
@@ -116,6 +116,30 @@ class Exporter(ABC):
     def notice(self) -> str | None:
         """A sentence for a person, said once, after `start` or `export`, where something is not as they may expect."""
         return None
+
+
+_SHOWN, _LONG = 5, 100
+"""How many names are shown of those that a backend does not take, and how many characters of them."""
+
+
+def renamed(exporter: str, keys: Mapping[str, str], where: str) -> str:
+    """Return what an exporter says once, where its backend does not take all names as they are.
+
+    Args:
+        exporter: its name.
+        keys: name → what it is called in the backend, of those that differ.
+        where: the beginning of a sentence, up to its verb: what has all of them in the backend.
+
+    Examples:
+        >>> renamed("mlflow", {"mfu(%)": "mfu_percent"}, "The tag otel_ml.names.0 has")
+        "mlflow: some names are not what it takes, and are written readably: 'mfu(%)' is 'mfu_percent'. The tag otel_ml.names.0 has all of them; read() and otel-ml know the originals."
+    """  # noqa: E501 (a doctest)
+    shown = ", ".join(f"{name[:_LONG]!r} is {key[:_LONG]!r}" for name, key in list(keys.items())[:_SHOWN])
+    more = f" and {len(keys) - _SHOWN:,} more" if len(keys) > _SHOWN else ""
+    return (
+        f"{exporter}: some names are not what it takes, and are written readably: {shown}{more}. {where} all of them; "
+        "read() and otel-ml know the originals."
+    )
 
 
 def every_problems(exporter: str, every: object) -> list[str]:

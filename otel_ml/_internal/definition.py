@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import threading
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -11,6 +10,7 @@ from otel_ml._internal.guard import guard
 from otel_ml._internal.shown import shown
 from otel_ml.exceptions import WireError
 from otel_ml.wire.attributes import MANIFEST, POSITION, RESERVED_PREFIX
+from otel_ml.wire.names import matches
 from otel_ml.wire.reduction import Reduction
 
 __all__ = [
@@ -212,7 +212,7 @@ class Definitions:
     ) -> tuple[Reduction | None, str, str]:
         exact_first = sorted(self.declared, key=lambda row: row[0] != name)
         for pattern, declared, its_unit, its_description in exact_first:
-            if pattern == name or fnmatch.fnmatchcase(name, pattern):
+            if matches(name, pattern):
                 return declared, unit or its_unit, description or its_description
         return reduction, unit, description
 
@@ -222,7 +222,7 @@ class Definitions:
         with self.lock:
             self.declared.append((pattern, reduction, unit, description))
             for name, definition in self._definitions.items():
-                if name != pattern and not fnmatch.fnmatchcase(name, pattern):
+                if not matches(name, pattern):
                     continue
                 definition.unit = definition.unit or unit
                 definition.description = definition.description or description
@@ -302,6 +302,8 @@ def define_metric(
     description: str = "",
 ) -> None:
     """Say once how a metric, or all whose names match a glob such as `tokens*`, is reduced.
+
+    In a glob `*` is any text and `?` any character; brackets are themselves.
 
     What was defined or recorded first stays; a different reduction later is said and not used.
 

@@ -12,7 +12,7 @@ from otel_ml._internal.run import Run
 from otel_ml.config import Config
 from otel_ml.exceptions import OtelMLError
 from otel_ml.wire.attributes import DEFAULT_AXIS
-from otel_ml.wire.names import sanitised
+from otel_ml.wire.names import ascii_spelling, sanitised
 
 __all__ = ["Series", "read"]
 
@@ -45,6 +45,10 @@ def read(run: Run | str | PathLike[str]) -> Mapping[str, Series]:
             before = steps.get(step)
             if before is None or before[:2] <= rank:
                 steps[step] = (*rank, float(value))
+    for name in list(newest):  # what a run recorded before and after names stayed as they were written is one series
+        earlier = newest.pop(ascii_spelling(name), {}) if ascii_spelling(name) != name else {}
+        for axis, steps in earlier.items():
+            newest[name][axis] = {**steps, **newest[name].get(axis, {})}
     named = {shown: steps for name, axes in newest.items() for shown, steps in _by_axis(name, axes)}
     return {name: (sorted(steps), [steps[step][2] for step in sorted(steps)]) for name, steps in sorted(named.items())}
 

@@ -1,7 +1,8 @@
-"""How a metric is called in every backend (CONTRACT §2 «Published names»)."""
+"""How a metric is called in every backend (CONTRACT §2 «Published names»): as it was written."""
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import re
 from collections.abc import Iterable
@@ -9,32 +10,27 @@ from functools import lru_cache
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS, UNNAMED_ROLES
 
-__all__ = ["MAX_LENGTH", "published_name", "sanitised"]
+__all__ = ["MAX_LENGTH", "ascii_spelling", "matches", "published_name", "sanitised"]
 
-MAX_LENGTH = 250
-"""MLflow's limit on a metric key, the smallest of the backends'."""
+MAX_LENGTH = 1000
+"""Characters of a published name; what is longer is cut, and told from others by a digest."""
 
-_FORBIDDEN = re.compile(r"[^A-Za-z0-9_/.\-]")
-# MLflow refuses '//', a leading or trailing '/', and path parts '.' and '..'.
-_AWKWARD = re.compile(r"//|\A/|/\Z|(?:\A|/)\.{1,2}(?:/|\Z)")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What breaks lines, moves cursors or turns the direction, and halves of characters, which no file can hold."""
 
 
 @lru_cache(maxsize=65536)
 def sanitised(name: str) -> str:
-    """Return `name` if every backend accepts it, else an accepted one that is unique to it.
+    r"""Return `name` as it was written; control characters are escaped, and more than 1,000 characters are cut.
 
     Examples:
-        >>> sanitised("train/loss")
-        'train/loss'
-        >>> sanitised("loss@5")
-        'loss_5-32cf576b'
+        >>> sanitised("val/mAP@[0.5:0.95] (%)"), sanitised("损失/训练"), sanitised("two\nlines")
+        ('val/mAP@[0.5:0.95] (%)', '损失/训练', 'two\\nlines')
+        >>> len(sanitised("layer." * 500))
+        1000
     """
-    if name and len(name) <= MAX_LENGTH and not _FORBIDDEN.search(name) and not _AWKWARD.search(name):
-        return name
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    parts = (_FORBIDDEN.sub("_", part) for part in name.split("/"))
-    clean = "/".join("_" if part in {".", ".."} else part for part in parts if part)
-    return f"{clean[: MAX_LENGTH - 9].rstrip('/')}-{digest}" if clean else f"_-{digest}"
+    text = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], name) or "_"
+    return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 9]}-{_digest(name)}"
 
 
 def published_name(
@@ -62,3 +58,39 @@ def published_name(
     if with_role and named and not name.startswith(f"{role}/"):
         text = f"{role}/{text}"
     return sanitised(text)
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether `name` is `pattern` or one of those it stands for: `*` is any text, `?` any character, `[` itself.
+
+    Examples:
+        >>> matches("tokens/sum", "tokens*"), matches("acc[top-1]", "acc[top-1]"), matches("acct", "acc[top-1]")
+        (True, True, False)
+    """
+    return name == pattern or fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))
+
+
+_NOT_ASCII = re.compile(r"[^A-Za-z0-9_/.\-]")
+_AWKWARD = re.compile(r"//|\A/|/\Z|(?:\A|/)\.{1,2}(?:/|\Z)")
+_MAX_ASCII = 250
+
+
+@lru_cache(maxsize=65536)
+def ascii_spelling(name: str) -> str:
+    """Return `name` in ASCII letters, digits and `_/.-`; with a digest where it has others.
+
+    So otel_ml called metrics before names stayed as they were written, and its older runs still do.
+
+    Examples:
+        >>> ascii_spelling("loss@5"), ascii_spelling("train/loss")
+        ('loss_5-32cf576b', 'train/loss')
+    """
+    if name and len(name) <= _MAX_ASCII and not _NOT_ASCII.search(name) and not _AWKWARD.search(name):
+        return name
+    parts = (_NOT_ASCII.sub("_", part) for part in name.split("/"))
+    clean = "/".join("_" if part in {".", ".."} else part for part in parts if part)
+    return f"{clean[: _MAX_ASCII - 9].rstrip('/')}-{_digest(name)}" if clean else f"_-{_digest(name)}"
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]

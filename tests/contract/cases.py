@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 import sys
 from collections.abc import Callable
@@ -25,6 +26,9 @@ def same_double(value: float) -> float:
     return value
 
 
+NOTHING = re.compile(r"(?!)")
+
+
 @dataclass(frozen=True)
 class Case:
     """One exporter and what the suite has to know about its backend.
@@ -38,6 +42,7 @@ class Case:
         value: what the backend stores of a double.
         param: what the backend stores of a parameter's value.
         cell: what the backend stores of a cell of a table.
+        refuses: finds what the backend does not take in a name of a metric or of a parameter.
     """
 
     id: str
@@ -49,6 +54,7 @@ class Case:
     value: Callable[[float], float] = same_double
     param: Callable[[JsonValue], JsonValue] = as_given
     cell: Callable[[JsonValue], JsonValue] = as_given
+    refuses: re.Pattern[str] = NOTHING
 
 
 def made(name: str, **options: object) -> Callable[[], Exporter]:
@@ -105,6 +111,7 @@ CASES = [
         retold=frozenset({"tags", "notes"}),
         package="mlflow",
         value=largest_instead_of_infinite,
+        refuses=re.compile(r"[^\w/.\- :]|\A/|//|/\Z|(\A|/)\.{1,2}(/|\Z)|.{251}"),
         param=as_text,
     ),
     Case(
@@ -114,6 +121,7 @@ CASES = [
         stores=MEDIA | {"params", "summary", "artifacts", "tags", "status"},
         retold=frozenset({"tags", "notes"}),
         package="wandb",
+        refuses=re.compile(r"[*]|\A_step\Z"),
     ),
     Case("parquet", made("parquet"), reader="parquet", package="pyarrow"),
     # Where it sends to is said by the environment, see `conftest`.
@@ -124,8 +132,16 @@ CASES = [
         reader="swanlab",
         stores=frozenset({"params", "summary", "texts", "images", "tags", "status"}),
         package="swanlab",
+        refuses=re.compile(r"\A[./]|[./]\Z|.{449}"),
     ),
-    Case("trackio", made("trackio"), reader="trackio", stores=MEDIA | {"params", "summary"}, package="trackio"),
+    Case(
+        "trackio",
+        made("trackio"),
+        reader="trackio",
+        stores=MEDIA | {"params", "summary"},
+        package="trackio",
+        refuses=re.compile(r"\A(step|__.*)\Z"),
+    ),
 ]
 
 

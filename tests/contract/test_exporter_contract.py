@@ -93,7 +93,6 @@ def test_extreme_and_non_finite_values_are_stored_as_documented(case: Case, run_
     assert in_order(as_text(stored.scalars)) == in_order(points(case, records))
 
 
-@pytest.mark.feature("M36", "better", "one rule for all backends; different names stay different")
 def test_every_published_name_is_stored_as_it_is(case: Case, run_dir: Path) -> None:
     names = ["a", "a/b", "a.b", "a-b", "a_b", "Loss", "loss", "loss/rank_0", "7", "_x", "loss_5-32cf576b", "n" * 250]
     record = step(1, 1, {name: float(at) for at, name in enumerate(names)})

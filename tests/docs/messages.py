@@ -20,7 +20,7 @@ __all__ = ["Message", "anchor", "catalogue", "messages", "messages_in", "slugs"]
 
 PACKAGES = {"otel_ml": ROOT / "otel_ml", "otel_ml_exporters": ROOT / "exporters" / "otel_ml_exporters"}
 
-SAYING = frozenset({"say", "_say", "wrong", "drop"})
+SAYING = frozenset({"say", "say_first", "_say", "wrong", "drop"})
 """Functions of (slug or reason, sentence)."""
 
 CARRIED: Mapping[str, str] = {
@@ -281,7 +281,7 @@ def slugs() -> set[str]:
     named = {message.slug for message in messages()}
     for source in sources():
         text = source.read_text(encoding="utf-8")
-        named.update(_REASON.findall(text), re.findall(r'say\(\s*"([a-z-]+)"', text))
+        named.update(_REASON.findall(text), re.findall(r'say(?:_first)?\(\s*"([a-z-]+)"', text))
     return {slug.replace("_", "-") for slug in named}
 
 

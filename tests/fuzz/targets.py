@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import queue
+import re
 import socket
 import string
 import tempfile
@@ -23,6 +24,7 @@ from otel_ml.config import Config, Endpoint
 from otel_ml.exceptions import ConfigError, VersionError, WireError
 from otel_ml.wire.cut import cut, records_in
 from otel_ml.wire.names import MAX_LENGTH, sanitised
+from otel_ml.wire.readable import as_path, unique_path
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.rendezvous import Service, path_part
 from otel_ml.wire.spool import read_spool
@@ -50,7 +52,8 @@ __all__ = ["TARGETS"]
 
 Target = Callable[[bytes], None]
 
-_PUBLISHED = frozenset(string.ascii_letters + string.digits + "_/.-")
+_IN_PATHS = frozenset(string.ascii_letters + string.digits + "_.-")
+_ESCAPED = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _NOW = 1_700_000_000.0
 _ANSWER_BYTES = 64 * 1024
 """An answer that names what was wrong must not be a copy of it."""
@@ -97,7 +100,7 @@ def _reduced(experiment: str, observations: list[Any]) -> None:
 
 
 def _is_published(name: str) -> bool:
-    return 0 < len(name) <= MAX_LENGTH and set(name) <= _PUBLISHED
+    return 0 < len(name) <= MAX_LENGTH and not _ESCAPED.search(name)
 
 
 def compression(data: bytes) -> None:
@@ -258,9 +261,14 @@ def text(data: bytes) -> None:
     """Make names of any text: metrics, folders, reductions."""
     name = data.decode("utf-8", "surrogatepass" if _is_wtf8(data) else "replace")
     assert _is_published(sanitised(name)), name
+    for path in (as_path(name), unique_path(name)):
+        assert not {"", ".", ".."} & set(path.split("/")), path
+        assert max(len(part.encode()) for part in path.split("/")) < 200, path
+        assert len(path.encode()) < 1100, path
+        assert "\x00" not in path
     part = path_part(name)
     assert part not in {"", ".", ".."}
-    assert not set(part) - (_PUBLISHED - {"/"}), part
+    assert not set(part) - _IN_PATHS, part
     assert len(part) < 255, part
     with suppress(WireError):
         assert str(Reduction.parse(str(Reduction.parse(name)))) == str(Reduction.parse(name))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from otel_ml.wire import attributes as keys
 from otel_ml.wire.attributes import DEFAULT_AXIS
-from otel_ml_exporters.aggregation.naming import item_name
+from otel_ml_exporters.aggregation.naming import changed, item_name
 from otel_ml_exporters.aggregation.observation import Event
 from otel_ml_exporters.aggregation.output import NamedFile, Output
 from otel_ml_exporters.aggregation.parameters import Parameters
@@ -129,11 +129,12 @@ class Items:
             "step": event.step,
         }
 
-    @staticmethod
-    def _name(event: Event, name: str | None = None) -> str:
+    def _name(self, event: Event, name: str | None = None) -> str:
         writer = event.writer
         axis = event.axis if event.kind != keys.EVENT_ARTIFACT else None
         named = name if name is not None else str(event.attributes.get(keys.NAME) or event.kind)
+        if sentence := changed(named):
+            self._output.say_first("name-changed", sentence)
         return item_name(writer.role, axis, named, writer.rank, with_role=writer.with_role)
 
 

@@ -161,7 +161,7 @@ class Late:
         before_size = unit.weight
         self._contest.replace_dead(lane, unit)
         (folded,) = fold([sorted(unit.pieces, key=fold_order)])
-        row = row_of(folded, track, run.output.say)
+        row = row_of(folded, track, run.output)
         before = unit.exported or {}
         changed = {name: value for name, value in row.values.items() if not _same(before.get(name), value)}
         track.tally.amended += sum(name in before for name in changed)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 
 from otel_ml.wire.attributes import DEFAULT_AXIS
-from otel_ml.wire.names import published_name, sanitised
+from otel_ml.wire.names import MAX_LENGTH, published_name, sanitised
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.aggregation.observation import Attributes
 
-__all__ = ["item_name", "metric_name", "rank_name", "reduced_name"]
+__all__ = ["changed", "item_name", "metric_name", "rank_name", "reduced_name"]
+
+_SHOWN = 200
 
 
 @lru_cache(maxsize=65536)
@@ -50,3 +52,20 @@ def item_name(role: str, axis: str | None, name: str, rank: int, *, with_role: b
     """
     base = published_name(role, axis or DEFAULT_AXIS, name, with_role=with_role)
     return base if rank == 0 else sanitised(f"{base}/rank_{rank}")
+
+
+def changed(name: str) -> str | None:
+    """Return what is to be said of a name that cannot be published as it was written.
+
+    Examples:
+        >>> changed("mfu (%)"), changed("x" * 2000)[-93:]
+        (None, 'characters at most; this one has 2,000. Others like it are changed, too. Give a shorter name.')
+    """
+    published = sanitised(name)
+    if published == name:
+        return None
+    return (
+        f"Metric {name[:_SHOWN]!r} is published as {published[:_SHOWN]!r}: names have no control characters, and "
+        f"{MAX_LENGTH:,} characters at most; this one has {len(name):,}. Others like it are changed, too. Give "
+        "a shorter name."
+    )

@@ -78,6 +78,12 @@ class Output:
         """Say a sentence with the section of the catalogue that explains it, unless it was said before."""
         self.repeat(explained(sentence, slug))
 
+    def say_first(self, slug: str, sentence: str) -> None:
+        """Say a sentence, unless one of that section was said before: the first of a kind stands for all."""
+        mark = explained("", slug)
+        if not any(said.endswith(mark) for said in self.said):
+            self.say(slug, sentence)
+
     def repeat(self, sentence: str) -> None:
         """Say what a writer said, unless it was said before."""
         if sentence not in self.said and len(self.said) < MAX_SAID:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.aggregation.folded import Folded
 from otel_ml_exporters.aggregation.lanes import Lane, Track, Unit
-from otel_ml_exporters.aggregation.naming import metric_name, rank_name, reduced_name
+from otel_ml_exporters.aggregation.naming import changed, metric_name, rank_name, reduced_name
 from otel_ml_exporters.aggregation.output import Output
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.reduce import Bins, Reduced
@@ -30,9 +31,9 @@ class Row(NamedTuple):
     time_ns: int
 
 
-def row_of(folded: Folded, track: Track, say: Callable[[str, str], None]) -> Row:
+def row_of(folded: Folded, track: Track, output: Output) -> Row:
     """Give the values of a unit the names that they have in its track by now."""
-    _learn_reductions(folded.pieces, track, say)
+    _learn_reductions(folded.pieces, track, output)
     with_role = all(piece.source.with_role for piece in folded.pieces)
     row = Row({}, {}, 0, max((piece.newest_ns for piece in folded.pieces), default=0))
     for reduction, reduced in folded.results:
@@ -55,8 +56,8 @@ def _add(row: Row, track: Track, reduction: Reduction, reduced: Reduced, *, with
     return row._replace(coarse=row.coarse + reduced.coarse)
 
 
-def _learn_reductions(pieces: Sequence[Piece], track: Track, say: Callable[[str, str], None]) -> None:
-    """Note who reduces which metric how; say once where two disagree."""
+def _learn_reductions(pieces: Sequence[Piece], track: Track, output: Output) -> None:
+    """Note who reduces which metric how; say once where two disagree, and where a name cannot stay as it is."""
     for piece in pieces:
         combination = (piece.shape.number, str(piece.reduction))
         if combination in track.combinations:
@@ -65,12 +66,14 @@ def _learn_reductions(pieces: Sequence[Piece], track: Track, say: Callable[[str,
             track.combinations.clear()  # a cache: what they use is known
         track.combinations.add(combination)
         for key in piece.shape.series:
+            if sentence := changed("/".join((key.name, *chain(*key.attributes)))):
+                output.say_first("name-changed", sentence)
             used = track.reductions.setdefault(key.name, {})
             if combination[1] in used:
                 continue
             used[combination[1]] = piece.source.rank
             if len(used) > 1:
-                say("reduction-conflict", _disagreement(track, key.name, used))
+                output.say("reduction-conflict", _disagreement(track, key.name, used))
 
 
 def _disagreement(track: Track, name: str, used: dict[str, int]) -> str:

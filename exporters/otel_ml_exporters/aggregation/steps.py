@@ -172,7 +172,7 @@ class Steps:
 
     def _export(self, lane: Lane, unit: Unit) -> None:
         run, track = self._run, lane.track
-        row = row_of(fold_with_next(lane, unit), track, run.output.say)
+        row = row_of(fold_with_next(lane, unit), track, run.output)
         track.tally.closed += unit.count
         track.tally.quantile_coarse += row.coarse
         if not row.values and not row.histograms:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from otel_ml.wire.names import sanitised
-from otel_ml_exporters.aggregation.naming import item_name
+from otel_ml_exporters.aggregation.naming import changed, item_name
 from otel_ml_exporters.aggregation.observation import Event
 from otel_ml_exporters.aggregation.output import Output
 from otel_ml_exporters.records import Summary
@@ -66,6 +66,8 @@ class Summaries:
         for said, value in event.body.items():
             if not isinstance(value, (int, float)):
                 continue
+            if sentence := changed(str(said)):
+                self._output.say_first("name-changed", sentence)
             name = item_name(writer.role, None, str(said), 0, with_role=writer.with_role)
             if not self._keep(name, (writer.role, writer.rank), event.time_ns, float(value)):
                 at_once[_apart(name, writer.rank) if writer.rank else name] = float(value)

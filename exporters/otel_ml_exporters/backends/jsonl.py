@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
-from otel_ml.wire.names import sanitised
+from otel_ml.wire.readable import as_path
 from otel_ml_exporters.errors import ExporterClosedError, RetryableExportError, on_disk
 from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.json_text import json_text
@@ -47,6 +48,9 @@ _TYPES: dict[type, str] = {
 }
 _KEYS = {"type": "artifact_type"}
 
+_LIKE_A_FILE = re.compile(r"(-\d+\.(?:png|wav))/")
+"""A folder that could be the file of another name."""
+
 
 class JsonlExporter(Exporter):
     """Appends one JSON object a line to `<run dir>/metrics.jsonl`; as `jsonl/a`, to `<run dir>/jsonl-a/metrics.jsonl`.
@@ -62,7 +66,7 @@ class JsonlExporter(Exporter):
     **Guarantee**: exactly once, after a kill too: a torn last line is cut off, and `seq` is in each line.
     **Ordering**: by `seq`; steps ascend per (attempt, role, axis) except amendments.
     **Non-finite values**: `NaN`, `Infinity`, `-Infinity`, as Python's and JavaScript's own number names.
-    **Names**: as published.
+    **Names**: as published, which is as they were written.
     """
 
     def __init__(self, *, every: int = 1) -> None:
@@ -148,7 +152,8 @@ class JsonlExporter(Exporter):
     def _media(self, name: str, seq: int, suffix: str, content: bytes) -> str:
         """Write a file whose name is the same in a replay; return its path in the run's folder."""
         assert self._dir is not None, "start() comes first"
-        path = Path("media", f"{sanitised(name)}-{seq}.{suffix}")
+        folders = _LIKE_A_FILE.sub(r"\1_/", as_path(name))
+        path = Path("media", f"{folders}-{seq}.{suffix}")
         (self._dir / path).parent.mkdir(mode=0o775, parents=True, exist_ok=True)
         (self._dir / path).write_bytes(content)
         return path.as_posix()

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, RESERVED_PREFIX
+from otel_ml.wire.names import ascii_spelling
 from otel_ml_exporters.records import Artifact, JsonValue, Params, Record, RunStatus, StepRecord, Summary
 
 __all__ = ["History", "Series", "SeriesName", "history", "is_own"]
@@ -96,10 +97,15 @@ class History:
         return dict(sorted(found[0].items())) if found else {}
 
     def matching(self, pattern: str) -> Iterator[tuple[SeriesName, Series]]:
-        """Yield the series whose name is `pattern`, or matches it as a glob, by name."""
-        for key in sorted(self.series, key=lambda key: key.name):
-            if key.name == pattern or fnmatchcase(key.name, pattern):
-                yield key, dict(sorted(self.series[key].items()))
+        """Yield the series whose name is `pattern`; where there is none, those that match it as a glob, by name.
+
+        In runs of before names stayed as they were written, `pattern` is found under the name it was given then.
+        """
+        exact = {pattern, ascii_spelling(pattern)}
+        found = [key for key in self.series if key.name in exact]
+        found = found or [key for key in self.series if fnmatchcase(key.name, pattern)]
+        for key in sorted(found, key=lambda key: key.name):
+            yield key, dict(sorted(self.series[key].items()))
 
 
 def is_own(name: str) -> bool:

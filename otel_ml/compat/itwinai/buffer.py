@@ -128,9 +128,9 @@ def not_written(folder: Path, error: OSError) -> str:
 
 
 def _file_name(name: str) -> str:
-    from otel_ml.wire.names import sanitised
+    from otel_ml.wire.readable import unique_path
 
-    return sanitised(name).replace("/", "~") or "metric"
+    return unique_path(name).replace("/", "~")
 
 
 def _append(path: Path, lines: Sequence[tuple[object, ...]]) -> None:

@@ -174,9 +174,9 @@ def _iri(namespace: str) -> str:
 
 
 def _local(name: str) -> str:
-    from otel_ml.wire.names import sanitised
+    from otel_ml.wire.names import ascii_spelling
 
-    return sanitised(name).replace("/", ".")
+    return ascii_spelling(name).replace("/", ".")
 
 
 def _now() -> datetime.datetime:

@@ -12,7 +12,7 @@ from typing import Any
 
 from otel_ml import Run
 from otel_ml.once import guard
-from otel_ml.wire.names import sanitised
+from otel_ml.wire.readable import unique_path
 
 __all__ = ["ToRegister", "register"]
 
@@ -83,7 +83,7 @@ def _register(missing: list[ToRegister], run: Run) -> None:
             client.get_registered_model(one.model)
         except MlflowException:
             client.create_registered_model(one.model)
-        source = f"{stored.info.artifact_uri}/artifacts/{sanitised(one.artifact)}"
+        source = f"{stored.info.artifact_uri}/artifacts/{unique_path(one.artifact)}"
         version = client.create_model_version(one.model, source, run_id=stored.info.run_id)
         if one.alias:
             client.set_registered_model_alias(one.model, one.alias, version.version)

@@ -1,4 +1,4 @@
-"""Megatron's names have spaces; backends' names have none."""
+"""Megatron's names have spaces and `@`; here they are `_` and `_at_`, which need no quotes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ __all__ = ["published", "published_names"]
 
 def published(name: str) -> str:
     """Return the name as every backend shows it.
-
-    otel_ml makes any name allowed, by a suffix that keeps two apart; these are readable without one.
 
     Examples:
         >>> published("lm loss validation"), published("acc@1")

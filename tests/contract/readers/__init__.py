@@ -16,6 +16,7 @@ non-finite numbers are the strings "nan", "inf", "-inf"; a key is left out where
     tags        [tag, …]
     notes       "a free text"
     status      "running", "finished", "failed" or "killed"
+    names       {key: name}                                         what a backend that does not take a name says it was
 """
 
 from __future__ import annotations

@@ -48,6 +48,12 @@ def read(run_dir: Path, run_id: str) -> dict[str, object]:
         "tags": sorted(value for key, value in tags.items() if not key.startswith(("mlflow.", "otel_ml.", "ml."))),
         "notes": tags.get("mlflow.note.content", ""),
         "status": run.info.status.lower(),
+        "names": {
+            key: name
+            for tag, part in tags.items()
+            if tag.startswith(("otel_ml.names.", "otel_ml.param_names."))
+            for key, name in json.loads(part).items()
+        },
     }
 
 

@@ -43,6 +43,7 @@ class Answer:
         self.texts: list[object] = []
         self.images: list[object] = []
         self.params: dict[str, object] = {}
+        self.names: dict[str, str] = {}
         self.tags: list[str] = []
         self.status = "running"
 
@@ -61,7 +62,9 @@ class Answer:
 
     def on_save(self, save: Any) -> None:
         content = yaml.safe_load(Path(save.source_path).read_text(encoding="utf-8"))
-        self.params = dict(leaves({key: item["value"] for key, item in content.items()}))
+        config = {key: item["value"] for key, item in content.items()}
+        self.names = config.pop("otel_ml/names", {})
+        self.params = dict(leaves(config))
 
     def on_scalar(self, scalar: Any) -> None:
         if (scalar.key, scalar.step) in self.seen:
@@ -90,7 +93,7 @@ class Answer:
                 self.images.append([media.key, media.step, item.sha256])
 
     def as_json(self) -> dict[str, object]:
-        fields = ("scalars", "amendments", "summary", "texts", "images", "params", "tags", "status")
+        fields = ("scalars", "amendments", "summary", "texts", "images", "params", "tags", "status", "names")
         return {field: getattr(self, field) for field in fields}
 
 

@@ -20,7 +20,8 @@ def read(run_dir: Path, run_id: str) -> Mapping[str, object]:
     for row in SQLiteStorage.get_logs("digits", run_id, run_id=run_id):
         answer.add(row)
     config = SQLiteStorage.get_run_config("digits", run_id, run_id) or {}
-    return {**answer.lists, "summary": answer.summary, "params": dict(leaves(config))}
+    names = config.pop("otel_ml/names", {})
+    return {**answer.lists, "summary": answer.summary, "params": dict(leaves(config)), "names": names}
 
 
 class Answer:

@@ -46,8 +46,10 @@ class Answer:
         self.axes: set[str] = set()
 
     def as_json(self) -> dict[str, object]:
-        params = dict(leaves("", {key: value for key, value in self.config.items() if key != "_wandb"}))
-        said = {"tags": self.tags, "notes": self.notes, "status": self.status}
+        own = {"_wandb", "otel_ml/names"}
+        params = dict(leaves("", {key: value for key, value in self.config.items() if key not in own}))
+        names = self.config.get("otel_ml/names", {})
+        said = {"tags": self.tags, "notes": self.notes, "status": self.status, "names": names}
         return {**self.lists, "params": params, "summary": self.summary, **said}
 
     def add(self, record: Any) -> None:
@@ -70,7 +72,7 @@ class Answer:
 
     def on_summary(self, summary: Any) -> None:
         for item in summary.update:
-            if item.key and not item.key.startswith("_"):
+            if item.key and item.key not in WANDB_KEYS | {"_wandb"}:
                 self.summary[item.key] = given_number(json.loads(item.value_json))
 
     def on_exit(self, exit_record: Any) -> None:

@@ -109,3 +109,20 @@ def test_a_folder_that_is_called_latest_is_that_folder(tmp_path: Path, monkeypat
 def test_a_run_that_is_not_there_says_where_it_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(otel_ml.OtelMLError, match=r"looked for .*metrics\.jsonl"):
         otel_ml.read(tmp_path)
+
+
+def test_names_are_found_as_they_were_written(tmp_path: Path) -> None:
+    folder = write(tmp_path, row(1, 0, **{"损失/训练 (%)": 3.0}))
+
+    assert otel_ml.read(folder)["损失/训练 (%)"] == ([0], [3.0])
+
+
+def test_a_run_that_went_on_after_names_stayed_as_they_were_written_has_one_series(tmp_path: Path) -> None:
+    older = {"training_loss-f372ad93": 3.0, "mfu___-8ae227af": 0.5, "plain": 1.0}
+    folder = write(tmp_path, row(1, 0, **older), row(2, 1, **older), row(3, 1, **{"training loss": 2.0, "plain": 1.0}))
+
+    assert otel_ml.read(folder) == {
+        "mfu___-8ae227af": ([0, 1], [0.5, 0.5]),
+        "plain": ([0, 1], [1.0, 1.0]),
+        "training loss": ([0, 1], [3.0, 2.0]),
+    }

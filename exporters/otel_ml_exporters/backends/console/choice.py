@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
+
+from otel_ml.wire.names import matches
 
 __all__ = ["interesting", "significant"]
 
@@ -41,7 +42,7 @@ def interesting(names: Iterable[str], patterns: Sequence[str] = ()) -> list[str]
 
 
 def _first(patterns: Sequence[str], name: str) -> int:
-    return next((at for at, pattern in enumerate(patterns) if fnmatchcase(name, pattern)), len(patterns))
+    return next((at for at, pattern in enumerate(patterns) if matches(name, pattern)), len(patterns))
 
 
 def _rank(name: str) -> int:

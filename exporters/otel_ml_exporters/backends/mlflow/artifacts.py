@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from otel_ml.wire.names import sanitised
+from otel_ml.wire.readable import as_path, unique_path
+from otel_ml_exporters.backends.mlflow.names import fitting
 from otel_ml_exporters.records import Artifact, Audio, HistogramValue, Image, JsonValue, Table, Text
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Files:
         if record.step is None:
             self._put(_path("images", record, "png"), record.png)
             return
-        key = _short(sanitised(record.name)).replace("/", "~")
+        key = _short(as_path(record.name).replace("+", "_").replace("/", "~"))
         same = uuid.uuid5(uuid.NAMESPACE_OID, f"{self._run_id}/{record.seq}")
         stem = f"images/{key}+step+{record.step}+timestamp+{round(record.time * 1000)}+{same}"
         self._put(f"{stem}.png", record.png)
@@ -89,8 +90,9 @@ class Files:
 
     def artifact(self, record: Artifact) -> None:
         """Store `artifacts/<name>/<path in it>`, or a `.reference.json` where the file is not on this machine."""
-        path = f"artifacts/{sanitised(record.name)}/{_inside(record.path_in)}"
+        path = f"artifacts/{unique_path(record.name)}/{_inside(record.path_in)}"
         described = {
+            "name": record.name,
             "type": record.type,
             "path": record.path_in,
             "uri": record.uri,
@@ -103,7 +105,7 @@ class Files:
             self._put(path, record.local)
         else:
             self._put(f"{path}.reference.json", json.dumps(described).encode())
-        tag = f"otel_ml.artifact/{sanitised(record.name)}"[:250].rstrip("/")
+        tag = fitting(f"otel_ml.artifact/{unique_path(record.name)}")
         self._client.set_tag(self._run_id, tag, json.dumps(described)[:_MAX_TAG_VALUE])
 
     def _put(self, path: str, content: bytes | Path) -> None:
@@ -119,19 +121,21 @@ class Files:
 
 def _path(kind: str, record: Text | Table | Image | Audio | HistogramValue, ending: str) -> str:
     step = "none" if record.step is None else str(record.step)
-    return f"{kind}/{sanitised(record.name)}/{sanitised(record.axis)}_{step}_{record.seq}.{ending}"
+    axis = as_path(record.axis).replace("/", "~")
+    return f"{kind}/{as_path(record.name)}/{axis}_{step}_{record.seq}.{ending}"
 
 
 def _inside(path_in: str) -> str:
-    """Return a relative path without `.` and `..`."""
+    """Return a relative path without `.` and `..`, of parts that MLflow takes in an address."""
     parts = [part for part in PurePosixPath(path_in).parts if part not in {"/", ".", ".."}]
-    return "/".join(parts) or "file"
+    return "/".join(map(unique_path, parts)) or "file"
 
 
 def _short(key: str) -> str:
-    if len(key) <= _MAX_IMAGE_KEY:
+    data = key.encode()
+    if len(data) <= _MAX_IMAGE_KEY:
         return key
-    return f"{key[: _MAX_IMAGE_KEY - 9]}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+    return f"{data[: _MAX_IMAGE_KEY - 9].decode('utf-8', 'ignore')}-{hashlib.sha256(data).hexdigest()[:8]}"
 
 
 def _cell(value: JsonValue) -> Any:

@@ -16,11 +16,13 @@ Ordering:
 Non-finite values:
     NaN is stored as NaN, ±Inf as ±1.797e308.
 Names:
-    As published. One that MLflow refuses is written with `_` for what it does not take, cut to 250 characters, and
-    with a number where another one has that key; the tags `otel_ml.names.<n>` say what it was. An experiment's name is
-    cut to 500 characters. A metric that two axes have is `<name>/over_<axis>` on the second one; a final value whose
-    name is also a metric is `summary/<name>`; the tags `otel_ml.axes.<n>` say which metrics are not on the axis `step`.
-    Parameters are flattened with dots. A tag `key:value` of the run is the tag `key`; any other is key and value.
+    As published: letters of any language, digits, spaces and `_-./:`. One that MLflow refuses is written with words
+    for what it does not take (`%` is `percent`), cut to 250 characters, and with a number where another one has that
+    key; in a store of files `a/b` beside the metric `a` is `a.b`. The tags `otel_ml.names.<n>`, of parameters
+    `otel_ml.param_names.<n>`, say what it was. An experiment's name is cut to 500 characters. A metric that two axes
+    have is `<name>/over_<axis>` on the second one; a final value whose name is also a metric is `summary/<name>`; the
+    tags `otel_ml.axes.<n>` say which metrics are not on the axis `step`. Parameters are flattened with dots. A tag
+    `key:value` of the run is the tag `key`; any other is key and value.
 """
 
 from __future__ import annotations
@@ -35,14 +37,11 @@ from otel_ml_exporters.backends.mlflow.names import experiment_name
 from otel_ml_exporters.backends.mlflow.session import Session
 from otel_ml_exporters.backends.mlflow.tracking import database_of, load_mlflow, open_run, run_page, tracking_uri
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, translated
-from otel_ml_exporters.exporter import Exporter, every_problems
+from otel_ml_exporters.exporter import Exporter, every_problems, renamed
 from otel_ml_exporters.open_file import identity
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
 
 __all__ = ["MlflowExporter"]
-
-_SHOWN = 5
-"""Names that are shown of those MLflow does not take."""
 
 
 class MlflowExporter(Exporter):
@@ -136,11 +135,8 @@ class MlflowExporter(Exporter):
     def notice(self) -> str | None:
         """Which names MLflow does not take, when the first one has come."""
         if self._renamed is None and self._session is not None and self._session.mapped:
-            shown = [f"{name!r} is {key!r}" for name, key in list(self._session.mapped.items())[:_SHOWN]]
-            self._renamed = (
-                f"mlflow: some names are not what MLflow takes, and are written readably: {', '.join(shown)}. The tags "
-                "otel_ml.names.0, … have all of them."
-            )
+            where = "The tags otel_ml.names.0, … and otel_ml.param_names.0, … have"
+            self._renamed = renamed("mlflow", self._session.mapped, where)
         return self._renamed or self._cut
 
     @property

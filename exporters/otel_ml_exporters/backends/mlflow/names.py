@@ -8,10 +8,15 @@ import re
 from collections.abc import Iterable, Mapping
 from itertools import count
 
-__all__ = ["NAMES", "Names", "experiment_name", "fitting"]
+from otel_ml.wire.readable import readable
+
+__all__ = ["NAMES", "PARAM_NAMES", "Names", "experiment_name", "fitting"]
 
 NAMES = "otel_ml.names"
 """Tags `otel_ml.names.0`, `.1`, …: `{"key in MLflow": "name as it was recorded"}`, of those that differ."""
+
+PARAM_NAMES = "otel_ml.param_names"
+"""The same of parameters."""
 
 MAX_LENGTH = 250
 """`mlflow.utils.validation.MAX_ENTITY_KEY_LENGTH`."""
@@ -29,12 +34,12 @@ def fitting(name: str) -> str:
     """Return a name that MLflow takes: `name` where it does.
 
     Examples:
-        >>> fitting("loss"), fitting("val/AR@100"), fitting("/abs//x"), fitting("../up")
-        ('loss', 'val/AR_100', 'abs/x', '__/up')
+        >>> fitting("val loss: 损失"), fitting("val/AR@100"), fitting("mfu(%)"), fitting("/abs//x"), fitting("../up")
+        ('val loss: 损失', 'val/AR_at_100', 'mfu_percent', 'abs/x', 'up')
     """
-    short = "/".join(filter(None, _FORBIDDEN.sub("_", name).split("/")))[:MAX_LENGTH].rstrip("/")
-    clean = "/".join(part.replace(".", "_") if part in {".", ".."} else part for part in short.split("/"))
-    return _ABOVE.sub("__", clean) or "_"
+    parts = [part for part in readable(name, _FORBIDDEN).split("/") if part not in {"", ".", ".."}]
+    short = "/".join(parts)[:MAX_LENGTH].rstrip("/")
+    return _ABOVE.sub("__", short) or "_"
 
 
 def experiment_name(name: str) -> str:
@@ -51,17 +56,21 @@ def experiment_name(name: str) -> str:
 
 
 class Names:
-    """Gives every metric a key that MLflow takes, and keeps the tags that say what it was called.
+    """Gives every metric, or parameter, a key that MLflow takes, and keeps the tags that say what it was called.
 
     Args:
         tags: the run's, as stored.
-        keys: the metrics it has.
+        keys: the metrics, or parameters, it has.
         is_of_files: the store is MLflow's folder of files, in which `a` is a file and `a/b` needs a folder `a`.
+        tag: what the tags begin with.
     """
 
-    def __init__(self, tags: Mapping[str, str], keys: Iterable[str], *, is_of_files: bool = False) -> None:
+    def __init__(
+        self, tags: Mapping[str, str], keys: Iterable[str], *, is_of_files: bool = False, tag: str = NAMES
+    ) -> None:
         self._is_of_files = is_of_files
-        self._parts: list[dict[str, str]] = [json.loads(tags[key]) for key in _numbered(tags)]
+        self._tag = tag
+        self._parts: list[dict[str, str]] = [json.loads(tags[key]) for key in _numbered(tags, tag)]
         self._name = {**{key: key for key in keys}, **{key: name for part in self._parts for key, name in part.items()}}
         self._key = {name: key for key, name in self._name.items()}
         self._folders = {folder for key in self._name for folder in _folders(key)}
@@ -90,7 +99,7 @@ class Names:
     @property
     def unsaid(self) -> dict[str, str]:
         """Tags to write before the points of new metrics."""
-        return {f"{NAMES}.{part}": json.dumps(self._parts[part]) for part in sorted(self._changed)}
+        return {f"{self._tag}.{part}": json.dumps(self._parts[part]) for part in sorted(self._changed)}
 
     def said(self) -> None:
         """Note that `unsaid` is stored."""
@@ -124,5 +133,5 @@ def _folders(key: str) -> list[str]:
     return [key[:at] for at, character in enumerate(key) if character == "/"]
 
 
-def _numbered(tags: Mapping[str, str]) -> list[str]:
-    return sorted((key for key in tags if key.startswith(f"{NAMES}.")), key=lambda key: int(key.rpartition(".")[2]))
+def _numbered(tags: Mapping[str, str], tag: str) -> list[str]:
+    return sorted((key for key in tags if key.startswith(f"{tag}.")), key=lambda key: int(key.rpartition(".")[2]))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from otel_ml.wire.names import sanitised
 from otel_ml_exporters.records import JsonValue
 
 __all__ = ["MAX_PARAM_VALUE", "flattened", "reconciled"]
@@ -30,7 +29,7 @@ def _leaves(prefix: str, params: Mapping[str, JsonValue]) -> Iterator[tuple[str,
         if isinstance(value, Mapping) and value:
             yield from _leaves(key, value)
         else:
-            yield sanitised(key), _text(value)
+            yield key, _text(value)
 
 
 def _text(value: JsonValue) -> str:
@@ -39,10 +38,17 @@ def _text(value: JsonValue) -> str:
     return json.dumps(value, default=str)
 
 
-def reconciled(params: Mapping[str, JsonValue], stored: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+def reconciled(
+    params: Mapping[str, JsonValue], stored: Mapping[str, str], fit: Callable[[str], str] = str
+) -> tuple[dict[str, str], list[str]]:
     """Return the parameters to add to `stored`, and a sentence for each one that could not be kept as given.
 
     MLflow refuses another value for a parameter it holds, so the first value stays.
+
+    Args:
+        params: as they were given.
+        stored: key → value of those that the run has.
+        fit: returns the key of a name, the same each time.
 
     Examples:
         >>> reconciled({"lr": 0.2, "seed": 1}, {"lr": "0.1"})
@@ -50,13 +56,13 @@ def reconciled(params: Mapping[str, JsonValue], stored: Mapping[str, str]) -> tu
     """
     added: dict[str, str] = {}
     conflicts = []
-    for key, given in flattened(params):
-        value = given[:MAX_PARAM_VALUE]
+    for name, given in flattened(params):
+        key, value = fit(name), given[:MAX_PARAM_VALUE]
         if len(given) > MAX_PARAM_VALUE:
-            conflicts.append(f"{key}: cut to {MAX_PARAM_VALUE} of {len(given)} characters")
+            conflicts.append(f"{name}: cut to {MAX_PARAM_VALUE} of {len(given)} characters")
         kept = stored.get(key, added.get(key))
         if kept is None:
             added[key] = value
         elif kept != value:
-            conflicts.append(f"{key}: kept {kept[:100]!r}, not {value[:100]!r}")
+            conflicts.append(f"{name}: kept {kept[:100]!r}, not {value[:100]!r}")
     return added, conflicts

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from otel_ml_exporters.backends.mlflow.artifacts import Files
+from otel_ml_exporters.backends.mlflow.names import PARAM_NAMES, Names
 from otel_ml_exporters.backends.mlflow.params import reconciled
 from otel_ml_exporters.backends.mlflow.points import Points
 from otel_ml_exporters.backends.mlflow.tracking import OpenRun, description
@@ -40,6 +41,7 @@ class Session:
             opened.client, opened.run_id, opened.tags, opened.metric_names, is_of_files=opened.is_of_files
         )
         self._params = dict(opened.params)
+        self._param_names = Names(opened.tags, opened.params, is_of_files=opened.is_of_files, tag=PARAM_NAMES)
         self._tags = dict(opened.tags)
         self._conflicts = opened.tags.get(_PARAM_CONFLICTS, "").splitlines()
         files = Files(opened.client, opened.run_id, opened.tags)
@@ -63,8 +65,8 @@ class Session:
 
     @property
     def mapped(self) -> Mapping[str, str]:
-        """Name → key, of metrics that MLflow does not take as they are."""
-        return self._points.mapped
+        """Name → key, of metrics and parameters that MLflow does not take as they are."""
+        return {**self._points.mapped, **self._param_names.mapped}
 
     def write(self, records: Sequence[Record]) -> None:
         """Write those of `records` that are not stored yet."""
@@ -96,11 +98,13 @@ class Session:
             self._client.set_terminated(self._run_id, record.status.upper(), round(record.time * 1000))
 
     def _log_params(self, record: Params) -> None:
-        from mlflow.entities import Param
+        from mlflow.entities import Param, RunTag
 
-        added, conflicts = reconciled(record.params, self._params)
+        added, conflicts = reconciled(record.params, self._params, self._param_names.key)
         params = [Param(key, value) for key, value in added.items()]
-        self._client.log_batch(self._run_id, params=params, synchronous=True)
+        tags = [RunTag(key, value) for key, value in self._param_names.unsaid.items()]
+        self._client.log_batch(self._run_id, params=params, tags=tags, synchronous=True)
+        self._param_names.said()
         self._params.update(added)
         unsaid = [line for line in conflicts if line not in self._conflicts]
         if unsaid:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from otel_ml.exceptions import ConfigError, MissingDependencyError
 from otel_ml.redaction import redacted
-from otel_ml.wire.names import sanitised
+from otel_ml.wire.readable import unique_path
 from otel_ml_exporters.backends.mlflow.names import experiment_name
 from otel_ml_exporters.backends.mlflow.tags import tags_of
 from otel_ml_exporters.errors import RetryableExportError
@@ -242,7 +242,7 @@ def _experiment(client: MlflowClient, run: RunInfo, uri: str) -> str:
     from mlflow.exceptions import MlflowException
 
     # Without a server nobody else decides where files go: beside the database.
-    local = str(_root(run) / "mlflow-artifacts" / sanitised(run.experiment)) if uri.startswith("sqlite:") else None
+    local = str(_root(run) / "mlflow-artifacts" / unique_path(run.experiment)) if uri.startswith("sqlite:") else None
     name = experiment_name(run.experiment)
     found = client.get_experiment_by_name(name)
     if found is None:

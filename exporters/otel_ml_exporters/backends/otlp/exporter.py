@@ -39,7 +39,8 @@ class OtlpExporter(Exporter):
     name, time and attributes is that point. Scalars only.
     **Ordering**: by `seq`. An amendment is a further point at its step, with the attribute `ml.amendment`.
     **Non-finite values**: NaN and ±Inf, as doubles; what the backend makes of them is its own.
-    **Names**: as published.
+    **Names**: as published, which is as they were written. Prometheus has `_` for what is no letter of ASCII or digit,
+    unless it is told to take UTF-8: there `a b` and `a/b` are one.
     """
 
     max_batch = 512

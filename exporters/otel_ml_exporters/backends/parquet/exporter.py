@@ -33,7 +33,7 @@ class ParquetExporter(Exporter):
     unfinished one is removed. Scalars only: what is no number at a step is not stored.
     **Ordering**: by `seq`. An amendment is a row with `amendment` true; the row with the largest `seq` holds.
     **Non-finite values**: NaN and ±Inf, as doubles; nothing is ever null.
-    **Names**: as published.
+    **Names**: as published, which is as they were written.
     """
 
     max_batch = 4096

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
-from otel_ml_exporters.backends.swanlab.keys import amended_key, identifier, metric_key
+from otel_ml_exporters.backends.swanlab.keys import NAMES, Names, amended_key, identifier, metric_key
 from otel_ml_exporters.backends.swanlab.messages import Messages
 from otel_ml_exporters.backends.swanlab.run_file import Mark, RunFile
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, on_disk
-from otel_ml_exporters.exporter import Exporter, every_problems
+from otel_ml_exporters.exporter import Exporter, every_problems, renamed
 from otel_ml_exporters.records import (
     Image,
     JsonValue,
@@ -40,8 +40,10 @@ class SwanlabExporter(Exporter):
     `<name>/amended`, a restarted job's attempt is `<name>/attempt_<n>`, and values without a step are
     `<name>/over_time`, whose steps are seconds.
     **Non-finite values**: NaN and ±Inf, as doubles; in the config as texts.
-    **Names**: as published; those that begin or end with `.` or `/` get `metric/` in front and lose the end. Projects
-    and run ids with characters that SwanLab refuses get a replacement that ends in a hash.
+    **Names**: as published; those that begin or end with `.` or `/`, or have more than 448 characters, get `metric/` in
+    front and lose these ends, and a number where another one has that key. The config's `otel_ml/names` says what each
+    was, and it is said once. Projects and run ids with characters that SwanLab refuses get a replacement that ends in a
+    hash.
     """
 
     def __init__(self, *, every: int = 1) -> None:
@@ -50,6 +52,7 @@ class SwanlabExporter(Exporter):
         self.every = every
         self._writer: _Writer | None = None
         self._folder: Path | None = None
+        self._renamed: str | None = None
         self._closed = False
 
     @property
@@ -61,6 +64,13 @@ class SwanlabExporter(Exporter):
     def url(self) -> str | None:
         """The folder for `swanlab sync`."""
         return None if self._folder is None else str(self._folder)
+
+    @property
+    def notice(self) -> str | None:
+        """Which names SwanLab does not take, when the first one has come."""
+        if self._renamed is None and self._writer is not None and self._writer.names.mapped:
+            self._renamed = renamed("swanlab", self._writer.names.mapped, f"The config's {NAMES} has")
+        return self._renamed
 
     def start(self, run: RunInfo) -> None:
         """Open the run's file, cut off what a killed predecessor left torn.
@@ -114,10 +124,13 @@ class _Writer:
 
     def __init__(self, run: RunInfo, messages: Messages, file: RunFile) -> None:
         self._messages = messages
+        self._started_at = run.started_at
         self.file = file
         file.open()
         if not file.mark.number:
             file.append([messages.start(run)], Mark(number=1))
+        known = file.mark.params.get(NAMES)
+        self.names = Names(known if isinstance(known, Mapping) else {})
         self._handlers: Mapping[type, Callable[..., Mark]] = {
             StepRecord: self._step,
             Summary: self._summary,
@@ -141,6 +154,9 @@ class _Writer:
             handler = self._handlers.get(type(record))
             if handler is not None:
                 mark = handler(record, mark, out)
+        names = {key: name for name, key in self.names.mapped.items()}
+        if names != mark.params.get(NAMES, {}):
+            mark = self._configured({NAMES: names}, self._started_at, mark, out)
         self.file.append(out, replace(mark, seq=new[-1].seq))
 
     def close(self, status: RunStatus | None) -> None:
@@ -153,7 +169,7 @@ class _Writer:
         amended = dict(mark.amended)
         number = mark.number
         for name, value in record.values.items():
-            key = metric_key(name, record)
+            key = metric_key(self.names.key(name), record)
             if record.amendment:
                 key, amended = amended_key(key, record.step, amended)
             out.append(self._messages.scalar(number, key, record.step, record.time, float(value)))
@@ -163,18 +179,20 @@ class _Writer:
     def _summary(self, record: Summary, mark: Mark, out: list[bytes]) -> Mark:
         for at, (name, value) in enumerate(record.values.items()):
             # SwanLab keeps the first value of a step; a summary that is given again is a later one.
-            out.append(
-                self._messages.scalar(mark.number + at, f"summary/{name}", record.seq, record.time, float(value))
-            )
+            key = f"summary/{self.names.key(name)}"
+            out.append(self._messages.scalar(mark.number + at, key, record.seq, record.time, float(value)))
         return replace(mark, number=mark.number + len(record.values))
 
     def _params(self, record: Params, mark: Mark, out: list[bytes]) -> Mark:
-        params = {**mark.params, **{key: _plain(value) for key, value in record.params.items()}}
-        out.append(self._messages.config(params, record.time))
+        return self._configured({key: _plain(value) for key, value in record.params.items()}, record.time, mark, out)
+
+    def _configured(self, added: Mapping[str, object], time: float, mark: Mark, out: list[bytes]) -> Mark:
+        params = {**mark.params, **added}
+        out.append(self._messages.config(params, time))
         return replace(mark, params=params)
 
     def _media(self, record: Text | Image, mark: Mark, out: list[bytes]) -> Mark:
-        out.append(self._messages.media(mark.number, record.name, record))
+        out.append(self._messages.media(mark.number, self.names.key(record.name), record))
         return replace(mark, number=mark.number + 1)
 
 

@@ -5,18 +5,59 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from itertools import count
 
 from otel_ml_exporters.records import StepRecord
 
-__all__ = ["amended_key", "identifier", "metric_key"]
+__all__ = ["NAMES", "Names", "amended_key", "identifier", "metric_key"]
 
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_+.\-]")
 _OWN = "__swanlab__"
 """SwanLab's own metrics begin so; it leaves out others that do."""
 
 
-def metric_key(name: str, record: StepRecord) -> str:
-    """Return the metric of a value: as published, and apart where another value of that name has the same step.
+NAMES = "otel_ml/names"
+"""Entry of the config: `{"key in SwanLab": "name as it was recorded"}`, of those that differ."""
+
+_MAX_KEY = 512
+_ROOM = 64
+"""Characters for what tells a key from others: an attempt, an amendment, a number."""
+
+
+class Names:
+    """Gives every name a key that SwanLab takes.
+
+    Args:
+        keys: key → name, of those that differed so far.
+
+    Attributes:
+        mapped: name → key, of those that differ.
+    """
+
+    def __init__(self, keys: Mapping[str, str]) -> None:
+        self.mapped = {name: key for key, name in keys.items()}
+
+    def key(self, name: str) -> str:
+        """Return the key of a name, the same each time.
+
+        Examples:
+            >>> names = Names({})
+            >>> [names.key(name) for name in ("mAP@[0.5:0.95]", "./loss", "loss/", "metric")]
+            ['mAP@[0.5:0.95]', 'metric/loss', 'metric/loss_2', 'metric']
+        """
+        is_own = name.startswith(_OWN)
+        if name == name.strip("./") and not is_own and len(name) <= _MAX_KEY - _ROOM:
+            return name
+        if name not in self.mapped:
+            wanted = f"metric/{name.strip('./')}"[: _MAX_KEY - _ROOM].rstrip("./")
+            numbered = (wanted if number == 1 else f"{wanted}_{number}" for number in count(1))
+            taken = set(self.mapped.values())
+            self.mapped[name] = next(key for key in numbered if key not in taken)
+        return self.mapped[name]
+
+
+def metric_key(key: str, record: StepRecord) -> str:
+    """Return the metric of a value: its key, and apart where another value of that name has the same step.
 
     Examples:
         >>> metric_key("loss", StepRecord(9, "trainer", "step", 3, 1, 0.0, {}))
@@ -24,8 +65,6 @@ def metric_key(name: str, record: StepRecord) -> str:
         >>> metric_key("loss", StepRecord(9, "trainer", "time", 3, 0, 0.0, {}))
         'loss/over_time'
     """
-    key = f"metric/{name}" if name.startswith(_OWN) or name != name.strip("./") else name
-    key = key.rstrip("./") or "metric"
     if record.axis == "time":
         key = f"{key}/over_time"
     return f"{key}/attempt_{record.attempt}" if record.attempt else key

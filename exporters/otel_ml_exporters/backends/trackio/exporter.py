@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from otel_ml.exceptions import ConfigError, OtelMLError
-from otel_ml_exporters.backends.trackio.rows import media_row, step_row, summary_row
+from otel_ml_exporters.backends.trackio.rows import media_row, renamed_in, step_row, summary_row
 from otel_ml_exporters.backends.trackio.storage import Row, Storage
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, RetryableExportError
-from otel_ml_exporters.exporter import Exporter, every_problems
+from otel_ml_exporters.exporter import Exporter, every_problems, renamed
 from otel_ml_exporters.records import (
     Audio,
     HistogramValue,
@@ -26,6 +26,9 @@ from otel_ml_exporters.records import (
 )
 
 __all__ = ["TrackioExporter"]
+
+NAMES = "otel_ml/names"
+"""Entry of the config: `{"key in Trackio": "name as it was recorded"}`, of those that differ."""
 
 _MEDIA = (Text, Table, Image, Audio, HistogramValue)
 
@@ -43,7 +46,8 @@ class TrackioExporter(Exporter):
     **Non-finite values**: NaN and ±Inf, which Trackio stores as the texts "NaN", "Infinity", "-Infinity" and reads as
     numbers.
     **Names**: as published; `project`, `run`, `timestamp`, `step`, `time`, `metrics` and what begins with `__` become
-    `metric/<name>`. Projects with characters that Trackio drops get a replacement that ends in a hash.
+    `metric/<name>`; the config's `otel_ml/names` says what each was, and it is said once. Projects with characters
+    that Trackio drops get a replacement that ends in a hash.
     """
 
     max_delay = 0.5
@@ -54,7 +58,16 @@ class TrackioExporter(Exporter):
         self.every = every
         self._storage: Storage | None = None
         self._position = 0
+        self._mapped: dict[str, str] = {}
+        self._renamed: str | None = None
         self._closed = False
+
+    @property
+    def notice(self) -> str | None:
+        """Which names Trackio does not take, when the first one has come."""
+        if self._renamed is None and self._mapped:
+            self._renamed = renamed("trackio", self._mapped, f"The config's {NAMES} has")
+        return self._renamed
 
     @property
     def place(self) -> str | None:
@@ -91,8 +104,19 @@ class TrackioExporter(Exporter):
             raise PermanentExportError("trackio: export before start. Call start(run) first.", slug="exporter-order")
         with _translated():
             rows = [row for record in records if (row := _row(record, storage)) is not None]
+            is_new = self._note(records, storage)
             if rows:
-                storage.write(rows, params=any(isinstance(record, Params) for record in records))
+                storage.write(rows, params=is_new or any(isinstance(record, Params) for record in records))
+
+    def _note(self, records: Sequence[Record], storage: Storage) -> bool:
+        """Keep what was not called by its name; return whether any of it is new."""
+        known = len(self._mapped)
+        for record in records:
+            self._mapped |= renamed_in(record)
+        if len(self._mapped) == known:
+            return False
+        storage.params[NAMES] = {**storage.params.get(NAMES, {}), **{key: name for name, key in self._mapped.items()}}
+        return True
 
     def shutdown(self, timeout: float, status: RunStatus | None) -> None:
         """Do nothing more: every earlier call of `export` has stored its rows, and Trackio has no status."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from otel_ml_exporters.backends.trackio.storage import Row, Storage
-from otel_ml_exporters.records import Audio, HistogramValue, Image, JsonValue, StepRecord, Summary, Table, Text
+from otel_ml_exporters.records import Audio, HistogramValue, Image, JsonValue, Record, StepRecord, Summary, Table, Text
 
-__all__ = ["AMENDMENT", "ATTEMPT", "MAX_BINS", "Media", "media_row", "step_row", "summary_row"]
+__all__ = ["AMENDMENT", "ATTEMPT", "MAX_BINS", "Media", "media_row", "renamed_in", "step_row", "summary_row"]
 
 ATTEMPT = "otel_ml/attempt"
 AMENDMENT = "otel_ml/amendment"
@@ -30,6 +30,20 @@ def metric_key(name: str) -> str:
         ('train/loss', 'metric/step', 'metric/__x')
     """
     return f"metric/{name}" if name in _RESERVED or name.startswith("__") else name
+
+
+def renamed_in(record: Record) -> dict[str, str]:
+    """Return name → key of what Trackio does not take in a record, as it is.
+
+    Examples:
+        >>> renamed_in(StepRecord(7, "trainer", "step", 3, 0, 1.5, {"mfu (%)": 0.25, "step": 2.0}))
+        {'step': 'metric/step'}
+    """
+    if isinstance(record, StepRecord):
+        names: Iterable[str] = record.values
+    else:
+        names = [record.name] if isinstance(record, Media) else ()
+    return {name: key for name in names if (key := metric_key(name)) != name}
 
 
 def step_row(record: StepRecord) -> Row:

@@ -14,8 +14,11 @@ Ordering:
 Non-finite values:
     NaN and ±Inf are stored as such; in config and summary as the texts "NaN", "Infinity", "-Infinity".
 Names:
-    As published; `_step`, `_timestamp`, `_runtime`, `_wandb` become `metric/<name>`. Run, project and artifact names
-    with characters that W&B refuses get a replacement that ends in a hash.
+    As published; `_step`, `_timestamp`, `_runtime`, `_wandb` become `metric/<name>`, and `*` is `star` with a hash: W&B
+    takes it for all names that begin so. Names of images, texts, tables and sounds are cut where they are too long for
+    the file that W&B makes. The config's `otel_ml/names` says what each was, and it is said once. Run, project and
+    artifact names with characters that W&B refuses get a replacement that ends in a hash; the artifact's metadata have
+    the `name`.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from otel_ml_exporters.backends.wandb.connection import MODES
 from otel_ml_exporters.backends.wandb.core import kill_core
 from otel_ml_exporters.backends.wandb.errors import export_error
 from otel_ml_exporters.backends.wandb.opening import OpenRun, Options, load_wandb, open_run, tags_of
-from otel_ml_exporters.backends.wandb.session import Session
+from otel_ml_exporters.backends.wandb.session import NAMES, Session
 from otel_ml_exporters.backends.wandb.transaction_log import LogTail
 from otel_ml_exporters.errors import (
     ExporterClosedError,
@@ -40,7 +43,7 @@ from otel_ml_exporters.errors import (
     RetryableExportError,
     translated,
 )
-from otel_ml_exporters.exporter import Exporter, every_problems
+from otel_ml_exporters.exporter import Exporter, every_problems, renamed
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
 
 __all__ = ["WandbExporter"]
@@ -89,6 +92,7 @@ class WandbExporter(Exporter):
         self._session: Session | None = None
         self._tail: LogTail | None = None
         self._awaited: tuple[int, float] | None = None
+        self._renamed: str | None = None
         self._closed = False
 
     def start(self, run: RunInfo) -> None:
@@ -199,8 +203,10 @@ class WandbExporter(Exporter):
 
     @property
     def notice(self) -> str | None:
-        """Why the run is offline, if it is."""
-        return self._opened.notice if self._opened else None
+        """Why the run is offline, if it is; then which names W&B does not take, when the first one has come."""
+        if self._renamed is None and self._session is not None and self._session.mapped:
+            self._renamed = renamed("wandb", self._session.mapped, f"The config's {NAMES} has")
+        return self._renamed or (self._opened.notice if self._opened else None)
 
 
 def _await_the_end(tail: LogTail, deadline: float) -> None:

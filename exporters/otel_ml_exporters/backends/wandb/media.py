@@ -50,7 +50,7 @@ def artifact(files: Sequence[Artifact], *, continued: bool) -> Any:
     made = wandb.Artifact(
         identifier(first.name, 128),
         identifier(first.type or "artifact", 128),
-        metadata={"step": first.step, "files": described},
+        metadata={"name": first.name, "step": first.step, "files": described},
         incremental=continued,
     )
     for file in files:

@@ -6,9 +6,17 @@ import hashlib
 import re
 from collections.abc import Collection
 
-__all__ = ["identifier", "row_key", "row_keys"]
+from otel_ml.wire.readable import readable, unique_path
+
+__all__ = ["MAX_ARTIFACT", "identifier", "media_key", "param_key", "row_key", "row_keys", "table_limit"]
 
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_.\-]")
+_STAR = re.compile(r"[*]")
+_MAX_PART, _MAX_PATH = 150, 500
+
+MAX_ARTIFACT = 128
+"""Characters of an artifact's name, and of a project's."""
+
 _OWN_KEYS = frozenset({"_step", "_timestamp", "_runtime", "_wandb"})
 
 
@@ -23,20 +31,53 @@ def identifier(text: str, limit: int = 64) -> str:
     """
     if text and len(text) <= limit and not _FORBIDDEN.search(text):
         return text
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{_FORBIDDEN.sub('-', text)[: limit - 9]}-{digest}"
+    return f"{_FORBIDDEN.sub('-', text)[: limit - 9]}-{_digest(text)}"
 
 
 def row_key(name: str) -> str:
-    """Return a metric's key in a history row; W&B overwrites its own four.
+    """Return a metric's key in a history row: W&B overwrites its own four, and takes `*` for all that begin so.
 
     Examples:
-        >>> row_key("train/loss"), row_key("_step")
-        ('train/loss', 'metric/_step')
+        >>> row_key("mfu (%)"), row_key("_step"), row_key("lr*wd")
+        ('mfu (%)', 'metric/_step', 'lr_star_wd-a5db3324')
     """
+    if "*" in name:
+        return f"{readable(name, _STAR)}-{_digest(name)}"
     return f"metric/{name}" if name in _OWN_KEYS else name
 
 
 def row_keys(names: Collection[str]) -> Collection[str]:
     """Return the keys of metrics in a history row, in the order of `names`."""
-    return names if _OWN_KEYS.isdisjoint(names) else [row_key(name) for name in names]
+    as_they_are = _OWN_KEYS.isdisjoint(names) and "*" not in "".join(names)
+    return names if as_they_are else [row_key(name) for name in names]
+
+
+def param_key(name: str) -> str:
+    """Return a parameter's key in the config, in which W&B has one of its own."""
+    return f"param/{name}" if name == "_wandb" else name
+
+
+def media_key(name: str, limit: int = _MAX_PATH) -> str:
+    """Return the key of what W&B keeps in a file, or in an artifact, which it calls after the key.
+
+    Examples:
+        >>> media_key("samples [top-1]"), len(media_key("sample" * 60)), media_key("sample" * 60, 20)
+        ('samples [top-1]', 159, 'samplesampl-c74c9132')
+    """
+    key = row_key(name)
+    is_path = len(key) <= limit and all(map(_is_part, key.split("/")))
+    path = key if is_path else unique_path(name)
+    return path if len(path) <= limit else f"{path[: limit - 9].rstrip('/')}-{_digest(name)}"
+
+
+def table_limit(run_id: str) -> int:
+    """Return how many characters the key of a table may have: W&B makes an artifact `run-<id>-<key>` of it."""
+    return MAX_ARTIFACT - len(f"run-{run_id}-")
+
+
+def _is_part(part: str) -> bool:
+    return part not in {"", ".", ".."} and len(part.encode()) <= _MAX_PART
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]

@@ -10,7 +10,7 @@ from typing import Any
 
 from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml_exporters.backends.wandb.media import artifact, media
-from otel_ml_exporters.backends.wandb.names import row_key
+from otel_ml_exporters.backends.wandb.names import media_key, param_key, row_key, table_limit
 from otel_ml_exporters.backends.wandb.rows import (
     AMENDMENT,
     ATTEMPT,
@@ -34,9 +34,11 @@ from otel_ml_exporters.records import (
     Text,
 )
 
-__all__ = ["Session"]
+__all__ = ["NAMES", "Session"]
 
 _WINDOWS = axis_key(TIME_AXIS)
+NAMES = "otel_ml/names"
+"""Entry of the config: `{"key in W&B": "name as it was recorded"}`, of those that differ."""
 
 
 class Session:
@@ -50,6 +52,7 @@ class Session:
     Attributes:
         done: `seq` of the last record handed over.
         last_row: `_step` of the last row handed over.
+        mapped: name → key, of those that W&B does not take as they are.
     """
 
     def __init__(self, run: Any, position: int, names: int) -> None:
@@ -57,6 +60,7 @@ class Session:
         self._names = names
         self.done = position
         self.last_row = 0
+        self.mapped: dict[str, str] = {}
         self._axes: set[str] = set()
         self._drawn_over: dict[str, str] = {}
         self._metrics: set[str] = set()
@@ -94,7 +98,10 @@ class Session:
 
     def _log_step(self, record: StepRecord) -> None:
         values = step_values(record)
+        known = len(self._metrics)
         surplus = self._admit(values)
+        if len(self._metrics) > known:
+            self._note(zip(record.values, values, strict=True))
         for key in surplus:
             del values[key]
         self._bind(record.axis, values)
@@ -120,11 +127,21 @@ class Session:
 
     def _log_media(self, record: Text | Table | Image | Audio | HistogramValue) -> None:
         with tempfile.TemporaryDirectory(prefix="otel-ml-") as folder:
-            row = {row_key(record.name): media(record, Path(folder)), "_timestamp": record.time}
+            limits = [table_limit(self._run.id)] if isinstance(record, Table) else []
+            key = media_key(record.name, *limits)
+            self._note([(record.name, key)])
+            row = {key: media(record, Path(folder)), "_timestamp": record.time}
             if record.step is not None:
                 self._bind(record.axis, ())
                 row[axis_key(record.axis)] = record.step
             self._log_row(row, record.seq)
+
+    def _note(self, keys: Iterable[tuple[str, str]]) -> None:
+        """Keep what was not called by its name, here and in the run's config."""
+        new = {name: key for name, key in keys if name != key and name not in self.mapped}
+        if new:
+            self.mapped |= new
+            self._run.config.update({NAMES: {key: name for name, key in self.mapped.items()}}, allow_val_change=True)
 
     def _log_row(self, row: Mapping[str, Any], seq: int) -> None:
         self._run.log(row, step=seq, commit=True)
@@ -132,10 +149,11 @@ class Session:
 
     def _log_params(self, record: Params) -> None:
         self._run.config.update(
-            plain({row_key(key): value for key, value in record.params.items()}), allow_val_change=True
+            plain({param_key(key): value for key, value in record.params.items()}), allow_val_change=True
         )
 
     def _log_summary(self, record: Summary) -> None:
+        self._note((name, row_key(name)) for name in record.values)
         self._run.summary.update(plain({row_key(key): value for key, value in record.values.items()}))
 
     def _log_artifact(self, name: tuple[str, int | None], files: Sequence[Artifact]) -> None:

@@ -49,6 +49,16 @@ def test_a_glob_defines_all_names_that_match(recorded):
     assert reduction(batch, "loss") == "mean"
 
 
+def test_a_name_with_brackets_is_no_glob(recorded):
+    define_metric("acc[top-1]", reduce="max")
+    define_metric("p[*]", reduce="sum")
+    log({"acc[top-1]": 1.0, "acct": 1.0, "p[0]": 1.0, "p*": 1.0})
+
+    batch = recorded.collect()
+    found = [reduction(batch, name) for name in ("acc[top-1]", "acct", "p[0]", "p*")]
+    assert found == ["max", "mean", "sum", "mean"]
+
+
 def test_an_exact_name_beats_a_glob(recorded):
     define_metric("*", reduce="sum")
     define_metric("loss", reduce="max")

@@ -139,6 +139,17 @@ def test_an_image_is_a_file_and_its_name_stays_in_the_folder_of_media(tmp_path: 
     assert (tmp_path / "media").resolve() in path.parents
 
 
+@pytest.mark.parametrize("names", [["a", "a-1.png/b"], ["a-2.png/b", "a"]], ids=["file first", "folder first"])
+def test_no_name_of_an_image_stands_in_the_way_of_another_one(tmp_path: Path, names: list[str]) -> None:
+    exporter = started(tmp_path)
+
+    exporter.export([Image(at, 1.0, name, "step", 3, name.encode(), 4, 2) for at, name in enumerate(names, start=1)])
+    exporter.shutdown(1.0, None)
+
+    found = {line["name"]: (tmp_path / line["path"]).read_text() for line in lines(tmp_path / "metrics.jsonl")}
+    assert found == {name: name for name in names}
+
+
 def test_a_folder_that_cannot_be_written_to_is_said_and_may_be_tried_again(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("a file where the folder should be")
 

@@ -161,6 +161,30 @@ def test_show_plots_several_metrics_by_glob(otel_ml: Run, tmp_path: Path) -> Non
     assert any("\u2800" < character <= "\u28ff" for character in out)
 
 
+NAMED = ["acc[top-1]", "acct", "损失/训练 (%)", "mfu___-8ae227af"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ("acc[top-1]", ["acc[top-1]"]),
+        ("acc*", ["acc[top-1]", "acct"]),
+        ("损失/训练 (%)", ["损失/训练 (%)"]),
+        ("mfu(%)", ["mfu___-8ae227af"]),
+    ],
+    ids=["brackets", "glob", "any letters", "a run of before names stayed as they were written"],
+)
+def test_show_finds_a_metric_by_the_name_that_was_written(
+    otel_ml: Run, tmp_path: Path, asked: str, shown: list[str]
+) -> None:
+    write_run(tmp_path, "01abc", [StepRecord(1, "trainer", "step", 1, 0, 1.0, dict.fromkeys(NAMED, 1.0))])
+
+    status, out, _ = otel_ml("show", "01abc", asked, "--csv")
+
+    assert status == 0
+    assert out.splitlines()[1:] == [f"step,{name},1,1.0" for name in shown]
+
+
 def test_show_csv_gives_exact_values(otel_ml: Run, tmp_path: Path) -> None:
     write_run(tmp_path, "01abc", digits_records(steps=3))
 

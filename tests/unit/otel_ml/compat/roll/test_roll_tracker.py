@@ -47,7 +47,7 @@ def the_point(captured: Capture, name: str) -> Point:
         ("actor/approxkl", "actor/approxkl", "mean"),
     ],
 )
-def test_a_key_names_its_reduction_and_the_published_name_is_clean(
+def test_a_key_names_its_reduction_and_the_published_name_has_none(
     captured: Capture, tracker: Tracker, key: str, name: str, reduction: str
 ) -> None:
     tracker.log({key: [1.0, 2.0, 4.0]}, step=3)

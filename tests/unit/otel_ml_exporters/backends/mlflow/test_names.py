@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from mlflow.utils import validation
 from otel_ml_exporters.backends.mlflow import MlflowExporter
 from otel_ml_exporters.backends.mlflow.names import Names, experiment_name, fitting
 from otel_ml_exporters.errors import PermanentExportError
-from otel_ml_exporters.records import RunInfo, StepRecord
+from otel_ml_exporters.records import Params, RunInfo, StepRecord
 
 NAMES = st.text(min_size=1, max_size=300) | st.text(alphabet="a/.@:_ 2", min_size=1, max_size=12)
 
@@ -80,11 +81,11 @@ def test_names_that_mlflow_refuses_are_there_readably_with_what_they_were_and_sa
     client = MlflowClient(uri)
     experiment = client.get_experiment_by_name(experiment_name(name))
     [found] = client.search_runs([experiment.experiment_id])
-    assert found.data.metrics == {"val/AR_100": 5.0, "loss_": 1.0, "损失": 2.0, "x" * 250: 3.0}
+    assert found.data.metrics == {"val/AR_at_100": 5.0, "loss_percent": 1.0, "损失": 2.0, "x" * 250: 3.0}
     assert experiment.tags["otel_ml.experiment_name"] == name
-    assert '"val/AR_100": "val/AR@100"' in found.data.tags["otel_ml.names.0"]
+    assert '"val/AR_at_100": "val/AR@100"' in found.data.tags["otel_ml.names.0"]
     assert "more than the 500 characters" in str(cut)
-    assert "'val/AR@100' is 'val/AR_100'" in str(exporter.notice)
+    assert "'val/AR@100' is 'val/AR_at_100'" in str(exporter.notice)
     assert run.experiment == name
 
 
@@ -107,6 +108,27 @@ def test_a_store_of_files_takes_a_metric_and_others_below_its_name(
     client = MlflowClient((tmp_path / "mlruns").as_uri())
     [found] = client.search_runs([client.get_experiment_by_name("exp").experiment_id])
     assert found.data.metrics == {"prep": 1.0, "prep.weights": 5.0, "a/b": 3.0, "a_2": 4.0}
+
+
+def test_parameters_have_names_as_metrics_have_them_in_a_store_of_files_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    uri = (tmp_path / "mlruns").as_uri()
+    params = {"lr": 1, "lr/decay": 2, "学习率": 3, "dropout (%)": {"layer 1": 4}, "p" * 300: 5, "../up": 6}
+    for seq in (1, 2):  # the second time after a restart
+        exporter, _ = opened(tmp_path, uri=uri)
+        exporter.export([Params(seq, float(seq), params)])
+        exporter.shutdown(5.0, None)
+
+    client = MlflowClient(uri)
+    [found] = client.search_runs([client.get_experiment_by_name("exp").experiment_id])
+    assert found.data.params == {
+        "lr": "1", "lr.decay": "2", "学习率": "3", "dropout percent.layer 1": "4", "p" * 250: "5", "up": "6",
+    }  # fmt: skip
+    assert json.loads(found.data.tags["otel_ml.param_names.0"])["dropout percent.layer 1"] == "dropout (%).layer 1"
+    assert "otel_ml.param_conflicts" not in found.data.tags
+    assert "'lr/decay' is 'lr.decay'" in str(exporter.notice)
 
 
 def test_of_a_row_that_the_store_refuses_the_refused_values_are_named(

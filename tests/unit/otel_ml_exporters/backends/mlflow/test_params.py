@@ -5,6 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from otel_ml_exporters.backends.mlflow.names import Names
 from otel_ml_exporters.backends.mlflow.params import MAX_PARAM_VALUE, flattened, reconciled
 
 nested = st.recursive(
@@ -15,7 +16,7 @@ nested = st.recursive(
 
 @given(st.dictionaries(st.text(), nested, max_size=5))
 def test_whatever_is_given_becomes_keys_and_values_that_mlflow_takes(params: dict[str, object]) -> None:
-    added, _ = reconciled(params, {})
+    added, _ = reconciled(params, {}, Names({}, []).key)
 
     assert all(0 < len(key) <= 250 and "//" not in key and key[0] != "/" for key in added)
     assert all(len(value) <= MAX_PARAM_VALUE for value in added.values())

@@ -8,7 +8,7 @@ def test_a_tag_with_a_colon_is_a_key_and_its_value() -> None:
 
 
 def test_a_tag_without_a_key_is_its_own() -> None:
-    assert tags_of(["baseline", ":x", ""]) == {"baseline": "baseline", "_x-37469d44": ":x"}
+    assert tags_of(["baseline", ":x", ""]) == {"baseline": "baseline", ":x": ":x"}
 
 
 def test_of_tags_with_one_key_none_is_lost() -> None:

@@ -1,0 +1,67 @@
+"""How a run's metrics are called: as they were written on the ranks."""
+
+from __future__ import annotations
+
+import pytest
+
+from otel_ml_exporters.records import StepRecord, Summary, Text
+from tests.strategies import Rank, Service
+
+WRITTEN = ["training loss", "损失/训练", "mfu(%)", "mAP@[0.5:0.95]", "prep", "prep/weights", " x ", "../up", "n" * 600]
+
+
+def published(service: Service) -> dict[str, float]:
+    rows = [record.values for record in service.records if isinstance(record, StepRecord) and record.axis == "step"]
+    return {name: value for row in rows for name, value in row.items() if "otel_ml/" not in name}
+
+
+def test_a_metric_is_published_as_it_was_written_and_nothing_is_said() -> None:
+    service, ranks = Service(), [Rank(rank, world_size=2) for rank in range(2)]
+
+    service.take(*[rank.step(0, {name: float(rank.writer.rank) for name in WRITTEN}) for rank in ranks])
+
+    assert published(service) == dict.fromkeys(WRITTEN, 0.5)
+    assert service.notices == []
+
+
+def test_further_reductions_ranks_and_attributes_are_appended_to_it() -> None:
+    service, rank = Service(), Rank(0, world_size=1)
+
+    service.take(
+        rank.record(0, {"mfu (%)": [1.0, 3.0]}, "mean,max"),
+        rank.record(0, {"wait [s]": 2.0}, "rank"),
+        rank.record(0, {"solved": 1.0}, attributes=(("task", "数学 (easy)"),)),
+        rank.done(0),
+    )
+
+    assert published(service) == {
+        "mfu (%)": 2.0, "mfu (%)/max": 3.0, "wait [s]/rank_0": 2.0, "solved/task/数学 (easy)": 1.0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("two\nlines\x1b[31m", "two\\nlines\\x1b[31m"), ("n" * 1001, "n" * 991 + "-")]
+)
+def test_what_cannot_be_published_as_it_is_is_said_once_for_all(name: str, wanted: str) -> None:
+    service, rank = Service(), Rank(0, world_size=1)
+
+    for step in range(3):
+        service.take(rank.step(step, {name: 1.0, f"{name}, too": 2.0}))
+    service.restart()
+    service.take(rank.step(3, {f"{name}, new": 1.0}))
+    service.take(rank.event("ml.text", "x", 3, name=name), rank.event("ml.summary", {name: 1.0}))
+
+    assert len(published(service)) == 3
+    assert any(shown.startswith(wanted) for shown in published(service))
+    [said] = service.notices
+    assert "otel-ml explain name-changed" in said
+    assert "\n" not in said
+
+
+def test_texts_and_final_values_are_called_as_they_were_written() -> None:
+    service, rank = Service(), Rank(0, world_size=1)
+
+    service.take(rank.event("ml.text", "x", 0, name="样本 (1)"), rank.event("ml.summary", {"acc [%]": 1.0}))
+
+    assert [record.name for record in service.records if isinstance(record, Text)] == ["样本 (1)"]
+    assert [dict(record.values) for record in service.records if isinstance(record, Summary)] == [{"acc [%]": 1.0}]
