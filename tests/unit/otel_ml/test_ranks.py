@@ -22,7 +22,9 @@ def test_a_process_of_no_launcher_is_rank_0_of_1() -> None:
 
 
 def test_torchrun_says_rank_restarts_and_hosts() -> None:
-    assert detect(TORCHRUN) == Place(5, 8, 1, "torchrun", "", False, 2, 2, host=1)
+    assert detect(TORCHRUN) == Place(
+        5, 8, 1, "torchrun", "", False, 2, 2, host=1, variable="TORCHELASTIC_RUN_ID"
+    )
 
 
 def test_torchruns_own_job_id_is_used_unless_it_is_none() -> None:
@@ -55,19 +57,21 @@ def test_open_mpi() -> None:
         "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "prterun-node7-123@1",
     }  # fmt: skip
 
-    assert detect(environ) == Place(2, 4, 0, "mpi", "prterun-node7-123-1", False, 2, host=1)
+    assert detect(environ) == Place(
+        2, 4, 0, "mpi", "prterun-node7-123-1", False, 2, host=1, variable="OMPI_COMM_WORLD_RANK"
+    )
 
 
 def test_hydra_of_mpich_and_intel() -> None:
     assert detect({"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "4"}) == Place(
-        1, 4, 1, "mpi"
+        1, 4, 1, "mpi", variable="PMI_RANK"
     )
 
 
 def test_torchs_plain_variables() -> None:
     environ = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
 
-    assert detect(environ) == Place(3, 4, 1, "environment", hosts=2, host=1)
+    assert detect(environ) == Place(3, 4, 1, "environment", hosts=2, host=1, variable="RANK")
 
 
 @pytest.mark.parametrize("rank", ["", "x", "-1", "1.5"])
