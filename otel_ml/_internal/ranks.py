@@ -171,7 +171,7 @@ def _is_slurms(environ: Environ, rank: int, world_size: int) -> bool:
 
 
 def submitit(environ: Environ) -> Place | None:
-    """submitit's local executor; its jobs on SLURM are steps of SLURM."""
+    """The local executor of submitit; its jobs on SLURM are steps of SLURM."""
     rank, world_size = _number(environ, "SUBMITIT_LOCAL_GLOBALID"), _size(environ, "SUBMITIT_LOCAL_NTASKS")
     if rank is None or world_size is None or environ.get("SUBMITIT_EXECUTOR") != "local":
         return None
