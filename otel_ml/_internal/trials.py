@@ -68,5 +68,5 @@ def trial() -> str:
     try:
         return next((found for detector in DETECTORS if (found := detector())), "")
     except Exception as error:  # noqa: BLE001 (interfaces of others, some of which they do not promise)
-        guard.say("trial", f"It cannot be told which trial this is: {type(error).__name__}: {error}.")
+        guard.say("unknown-trial", f"It cannot be told which trial this is: {type(error).__name__}: {error}.")
         return ""

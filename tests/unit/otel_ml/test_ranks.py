@@ -22,9 +22,7 @@ def test_a_process_of_no_launcher_is_rank_0_of_1() -> None:
 
 
 def test_torchrun_says_rank_restarts_and_hosts() -> None:
-    assert detect(TORCHRUN) == Place(
-        5, 8, 1, "torchrun", "", False, 2, 2, host=1, variable="TORCHELASTIC_RUN_ID"
-    )
+    assert detect(TORCHRUN) == Place(5, 8, 1, "torchrun", "", False, 2, 2, host=1, variable="TORCHELASTIC_RUN_ID")
 
 
 def test_torchruns_own_job_id_is_used_unless_it_is_none() -> None:
