@@ -6,20 +6,23 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 
 from otel_ml._internal import trials
-from otel_ml._internal.ranks import DETECTORS
+from otel_ml._internal.ranks import DETECTORS, slurm
 
 __all__ = ["launchers", "searches"]
 
 IMPORTED = {
-    "ray": "`ray.get_runtime_context()`, the workers' context of Ray Train",
-    "dask": "the worker's name",
+    "ray": "`RANK`, `WORLD_SIZE`, `LOCAL_RANK`; `ray.get_runtime_context()` and Ray Train's context of the worker",
+    "dask": "`RANK`, `WORLD_SIZE`, `LOCAL_RANK`; the worker's name",
     "torch_group": "the default process group: rank and size",
 }
 """What is asked where the package is imported; what is not in the environment."""
 
 
+_WORDS = {"SUBMITIT_EXECUTOR": "local"}
+
+
 class Noting(Mapping[str, str]):
-    """An environment in which every variable is 1; it knows which were read."""
+    """An environment in which every variable is a number of its own; it knows which were read."""
 
     def __init__(self) -> None:
         self.read: list[str] = []
@@ -27,7 +30,7 @@ class Noting(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         if name not in self.read:
             self.read.append(name)
-        return "1"
+        return _WORDS.get(name) or str(self.read.index(name) + 1)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.read)
@@ -53,5 +56,6 @@ def _first_line(detector: Callable[..., object]) -> str:
 def _read_by(detector: Callable[..., object]) -> str:
     noting = Noting()
     detector(noting)
-    variables = ", ".join(f"`{name}`" for name in noting.read)
+    own = [name for name in noting.read if detector is slurm or not name.startswith("SLURM_")]
+    variables = ", ".join([*(f"`{name}`" for name in own), *(["SLURM's"] if len(own) < len(noting.read) else [])])
     return "; ".join(part for part in (variables, IMPORTED.get(detector.__name__, "")) if part)
