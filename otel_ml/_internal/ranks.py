@@ -246,6 +246,14 @@ def torch_env(environ: Environ) -> Place | None:
     )
 
 
+def lightning(environ: Environ) -> Place | None:
+    """Lightning's own launcher: it starts the script again for each other rank, and sets no `RANK`; on the first node."""
+    rank, world_size = _number(environ, "LOCAL_RANK"), _size(environ, "WORLD_SIZE")
+    if rank is None or world_size is None or _number(environ, "NODE_RANK") != 0:
+        return None
+    return Place(rank=rank, world_size=world_size, local_rank=rank, launcher="lightning", variable="LOCAL_RANK")
+
+
 def torch_group(environ: Environ) -> Place | None:
     """The default process group of `torch.distributed`, where it was begun already."""
     module = sys.modules.get("torch.distributed")
@@ -274,6 +282,7 @@ DETECTORS: tuple[Callable[[Environ], Place | None], ...] = (
     ray,
     dask,
     torch_env,
+    lightning,
     torch_group,
 )
 """In order: the first that recognises its launcher wins. What is started within something else comes before it."""

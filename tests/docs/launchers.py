@@ -18,7 +18,7 @@ IMPORTED = {
 """What is asked where the package is imported; what is not in the environment."""
 
 
-_WORDS = {"SUBMITIT_EXECUTOR": "local"}
+_WORDS = {"SUBMITIT_EXECUTOR": "local", "NODE_RANK": "0"}
 
 
 class Noting(Mapping[str, str]):

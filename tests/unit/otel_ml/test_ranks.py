@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import os
 import sys
 import types
 
 import pytest
 
+from otel_ml._internal.identity import Parent, identify
 from otel_ml._internal.ranks import Place, detect
+from otel_ml.config import Config
 
 TORCHRUN = {
     "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2",
@@ -70,6 +73,17 @@ def test_torchs_plain_variables() -> None:
     environ = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
 
     assert detect(environ) == Place(3, 4, 1, "environment", hosts=2, host=1, variable="RANK")
+
+
+def test_a_script_that_lightning_starts_again_is_another_rank_not_a_child_of_the_first() -> None:
+    environ = {"NODE_RANK": "0", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
+    parent = str(Parent("instance", os.getppid(), 0, "trainer"))
+
+    place = detect(environ)
+    identity = identify(Config.from_env({**environ, "OTEL_ML_PARENT": parent}), environ)
+
+    assert (place.rank, place.world_size) == (1, 2)
+    assert identity.parent is None
 
 
 @pytest.mark.parametrize("rank", ["", "x", "-1", "1.5"])

@@ -157,13 +157,13 @@ def test_what_accelerate_logs_is_in_the_run(otel_ml_capture: Capture) -> None:
 
 @pytest.mark.parametrize("given", ["", "search"])
 def test_each_trial_of_a_search_is_a_run_also_where_one_id_is_given_to_all(
-    otel_ml_capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
     from transformers import TrainerState
 
     if given:
         monkeypatch.setenv("OTEL_ML_EXPERIMENT_ID", given)
-    callback = OtelMLCallback()
+    callback = OtelMLCallback(exporters="jsonl")
     trained = trainer(tmp_path / "out", callback)
     runs = []
     for number in range(3):
@@ -171,6 +171,7 @@ def test_each_trial_of_a_search_is_a_run_also_where_one_id_is_given_to_all(
         callback.on_train_begin(trained.args, state, trained.control)
         assert callback.run is not None
         runs.append(callback.run)
+    otel_ml.shutdown()
 
     assert len({run.id for run in runs}) == 3
     assert [run.name for run in runs] == ["rate-0", "rate-1", "rate-2"]
