@@ -247,7 +247,7 @@ def torch_env(environ: Environ) -> Place | None:
 
 
 def lightning(environ: Environ) -> Place | None:
-    """Lightning's own launcher: it starts the script again for each other rank, and sets no `RANK`; on the first node."""
+    """Lightning's own launcher, on the first node: it starts the script again for each other rank, without a `RANK`."""
     rank, world_size = _number(environ, "LOCAL_RANK"), _size(environ, "WORLD_SIZE")
     if rank is None or world_size is None or _number(environ, "NODE_RANK") != 0:
         return None

@@ -52,6 +52,7 @@ CASES = (
     ),
     Case("torchrun, two agents", f"for i in 1 2; do {TWO_AGENTS} --rdzv-id a {JOB} & done; wait"),
     Case("`torch.multiprocessing.spawn`", f"{PYTHON} -m tests.launchers.programs.spawned {{folder}}/store"),
+    Case('Lightning, `strategy="ddp"`', f"{PYTHON} {PROGRAMS}/lightning_ddp.py"),
     Case("SLURM: `srun`", f"srun -N2 -n2 {PYTHON} {JOB}"),
     Case("SLURM: `srun`, ranks in shells", f"srun -n2 {IN_SHELLS}"),
     Case("SLURM: two programs in the shell of `srun`", f"srun -n1 bash -c '{PYTHON} {JOB}; {PYTHON} {JOB}'", 2, 1),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,13 +43,29 @@ def launch(case: Case, folder: Path, environ: Mapping[str, str]) -> list[Found]:
     work.mkdir(parents=True)
     mine = {**environ, "OTEL_ML_DIR": str(runs), "PYTHONPATH": str(ROOT), "RAY_TRAIN_V2_ENABLED": "1", **_QUIET}
     command = case.command.format(folder=work, port=free_port())
-    done = subprocess.run(
-        ["bash", "-c", command], env=mine, cwd=work, capture_output=True, text=True, timeout=240, check=False
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    _run(command, mine, work, runs)
     eventually(lambda: not _left(runs), timeout=60)
     return [_found(path) for path in sorted(runs.glob("*/*/metrics.jsonl"))]
 
+
+def _run(command: str, environ: Mapping[str, str], work: Path, runs: Path) -> None:
+    """Run a line of bash to its end; what has not ended in time is killed, as Ray's processes outlive their parent."""
+    out = work.with_name("out")
+    with out.open("wb") as file:
+        process = subprocess.Popen(["bash", "-c", command], env=environ, cwd=work, stdout=file, stderr=file)
+        try:
+            code = process.wait(MOST_S)
+        except subprocess.TimeoutExpired:
+            code = f"none after {MOST_S} s"
+            for pid in {*_left(runs), str(process.pid)}:
+                with suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            process.wait()
+    assert code == 0, f"{command}: exit status {code}\n{out.read_text(errors='replace')}"
+
+
+MOST_S = 300
+"""Seconds; a search of Ray Tune on two busy cores takes one of them a minute."""
 
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "OTEL_ML_ALLOWED_LATENESS": "5000", "OMP_NUM_THREADS": "1"}
 
