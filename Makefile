@@ -1,7 +1,7 @@
 # Every target sets up what it needs. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check e2e collector browser bench chaos night races endurance fuzz audit docs full clean
+.PHONY: help setup demo test check e2e collector browser launchers bench chaos night races endurance fuzz audit docs full clean
 
 PYTHON ?= python3
 SEED   ?= 1
@@ -34,10 +34,10 @@ demo: $(NATIVE)  ## The main job: real training on 5 processes, one run in Tenso
 	otel-ml demo
 
 test: $(NATIVE)  ## Unit, property, contract, integration, examples, packaging, every block of the docs
-	python -m pytest -m "not e2e and not chaos and not browser and not full" -n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
+	python -m pytest -m "not e2e and not chaos and not browser and not launchers and not full" -n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
 
 races: $(NATIVE)  ## The same while every thread is late at random; SEED=2 is another chance
-	PYTHONPATH=$(CURDIR)/tests/lagging LAG_SEED=$(SEED) python -m pytest -m "not e2e and not chaos and not browser and not full" -n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
+	PYTHONPATH=$(CURDIR)/tests/lagging LAG_SEED=$(SEED) python -m pytest -m "not e2e and not chaos and not browser and not launchers and not full" -n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
 
 check: $(NATIVE)  ## ruff, mypy --strict, import-linter, typing as a user writes it, C without warnings, docs build
 	ruff check .
@@ -58,6 +58,10 @@ e2e: $(NATIVE) collector  ## Real processes, the real Collector, real backends, 
 browser: $(NATIVE)  ## TensorBoard, MLflow and the documentation in Chromium; pictures in build/screenshots
 	.ci/browser
 	python -m pytest -m browser tests/browser
+
+launchers: $(NATIVE)  ## SLURM, Open MPI, MPICH, torchrun, Ray, submitit, Dask, Hydra: a run for each start; needs root and apt-get
+	.ci/launchers
+	python -m tests.launchers --write
 
 bench: $(NATIVE)  ## Measure everything, compare, and write docs/performance.md: 20 minutes; BENCH=--quick: 3
 	python -m tests.benchmarks --write $(BENCH)

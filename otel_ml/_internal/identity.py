@@ -12,7 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from otel_ml import env
+from otel_ml._internal.ancestors import launcher_process, may_span_hosts
 from otel_ml._internal.boot import boot_time
+from otel_ml._internal.group_store import agreed_id
 from otel_ml._internal.ranks import Place, detect
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import boot_id
@@ -104,7 +107,7 @@ def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = N
     starter = parent = Parent.parse(config.parent)
     if parent is not None and (parent.pid not in parents or (parent.rank, parent.role) != (place.rank, config.role)):
         parent = None  # a grandchild through a launcher, or a process with a place of its own: a writer like any other
-    run_id = config.id or launcher_id(place, ppid, before)
+    run_id = _given_id(config, environ, place) or launcher_id(place, ppid, before)
     # The launcher counts restarts of what it started; a run continued by id may have had other lives before.
     attempt = None if config.id else place.attempt
     return Identity(
@@ -131,25 +134,52 @@ def _local_rank(config: Config, detected: Place) -> int:
     return detected.local_rank
 
 
+def _given_id(config: Config, environ: Mapping[str, str], place: Place) -> str:
+    """Return the id that was said; a trial's own, where the environment says it to all trials of the job."""
+    if config.id and place.trial and environ.get(env.EXPERIMENT_ID.name) == config.id:
+        return config.id if config.id.endswith(f"-{place.trial}") else f"{config.id}-{place.trial}"
+    return config.id
+
+
 def launcher_id(place: Place, ppid: int, before: int) -> str:
     """Return an id that all processes of one launch agree on and the next launch does not repeat.
 
-    Across hosts only the launcher's own id is common to all; there a launcher's named job that is run
-    twice continues the run, as its name says.
+    Across hosts only the launcher's own id is common to all, and what is in the store of `torch.distributed`; there a
+    launcher's named job that is run twice continues the run, as its name says.
     """
     if place.is_alone:
         return new_id()
-    return f"{_launch_id(place, ppid)}-{before + 1}" if before else _launch_id(place, ppid)
+    which = (place.trial, str(before + 1) if before else "")
+    return "-".join(part for part in (_launch_id(place, ppid, before), *which) if part)
 
 
-def _launch_id(place: Place, ppid: int) -> str:
-    if place.job and (place.is_unique or place.hosts > 1):
+def _launch_id(place: Place, ppid: int, before: int) -> str:
+    launcher = launcher_process(ppid, place.variable)
+    if place.job and _is_enough(place, launcher):
         return place.job
-    started_ns = _started_ns(ppid)
-    derived = hashlib.sha256(f"{boot_id()}\0{ppid}\0{started_ns}\0{place.job}".encode()).digest()
+    agreed = None if place.launcher in _SEEN_BY_RANKS and place.hosts == 1 else agreed_id(new_id(), before)
+    return agreed or _derived_id(place, launcher if place.world_size > 1 or place.task is None else os.getpid())
+
+
+_SEEN_BY_RANKS = frozenset({"torchrun", "mpi", "submitit"})
+"""Launchers of which there is one process on a host; it stays when ranks are started again, and their group is not."""
+
+
+def _derived_id(place: Place, pid: int) -> str:
+    started_ns = _started_ns(pid)
+    derived = hashlib.sha256(f"{boot_id()}\0{pid}\0{started_ns}\0{place.job}".encode()).digest()
     if place.job:
         return f"{place.job}-{derived.hex()[:8]}"
     return new_id(started_ns, derived)
+
+
+def _is_enough(place: Place, launcher: int) -> bool:
+    """Whether the launcher's id of the job is one start's: not where it may have begun others, one after the other."""
+    if place.hosts > 1 or may_span_hosts(launcher):
+        return True
+    if place.task is None:
+        return place.is_unique
+    return place.task == (launcher if place.launcher == "torchrun" else os.getpid())
 
 
 def _started_ns(pid: int) -> int:

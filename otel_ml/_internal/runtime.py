@@ -34,6 +34,7 @@ from otel_ml._internal.set_variables import SetVariables
 from otel_ml._internal.spool import Spool
 from otel_ml._internal.step import set_step
 from otel_ml._internal.tracing import Tracing
+from otel_ml._internal.trials import trial
 from otel_ml._internal.unknown_settings import misspelt
 from otel_ml._internal.wake import is_asked_for
 from otel_ml._internal.worker import Status, Worker
@@ -84,6 +85,8 @@ class Runtime:
         with self._lock:
             if self._is_asleep and (place := of_a_writer(arguments)):
                 self._take_place(place)
+            if self._is_of_another_trial():
+                self.shutdown(EXIT_TIMEOUT)
             if self._run is None or not self._is_running():
                 self._begin(arguments)
             elif self._is_implicit and self._changes(arguments):
@@ -94,6 +97,11 @@ class Runtime:
                 log_params(params)
             assert self._run is not None
             return self._run
+
+    def _is_of_another_trial(self) -> bool:
+        """Whether the process does another trial of a search than the one whose run is active: nobody has ended it."""
+        now = trial() if self._identity is not None else ""
+        return self._identity is not None and now not in {"", self._identity.place.trial}
 
     def _begin(self, arguments: Mapping[str, Any]) -> None:
         config = checked(arguments)

@@ -37,7 +37,7 @@ SRUN = """#!/usr/bin/env bash
 # A stand-in for SLURM's, for one node: starts one process, or as many as --ntasks-per-node says in the script.
 export SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=1 SLURM_NODEID=0
 case "$*" in
-  --overlap*) shift 2; exec "$@" ;;
+  --overlap*) while [[ $1 == --* ]]; do shift; done; exec "$@" ;;
 esac
 for rank in 0 1; do SLURM_PROCID=$rank SLURM_LOCALID=$rank "$@" & tasks="${tasks:-} $!"; done
 for task in $tasks; do wait "$task" || exit 1; done

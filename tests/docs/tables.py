@@ -15,6 +15,7 @@ from otel_ml_exporters.telemetry import CATALOGUE
 from tests.benchmarks import report
 from tests.docs.bounds import markdown as bounds
 from tests.docs.features import sections as features
+from tests.docs.launchers import launchers, searches
 from tests.docs.messages import catalogue
 from tests.e2e.jobs import ROOT
 
@@ -70,6 +71,8 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "messages": catalogue,
     **report.SECTIONS,
     "bounds": bounds,
+    "launchers": launchers,
+    "searches": searches,
     **features(),
     **{name: (lambda name=name: guarantees(name)) for name in BUILT_IN},
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import otel_ml
+from otel_ml import env
 from otel_ml.integrations.huggingface.values import log_values
 from otel_ml.integrations.package import PackageError
 
@@ -43,7 +45,8 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
 
     What the Trainer logs it has reduced already: it is published from rank 0 only. The timers `train_step` and
     `optimizer`, and what `otel_ml.log()` is given in the model or the loss, count on all ranks. A step is the one that
-    the Trainer counts when it is done: the first is 1. The run ends with the process, or at `otel_ml.shutdown()`.
+    the Trainer counts when it is done: the first is 1. The run ends with the process, or at `otel_ml.shutdown()`; each
+    trial of `hyperparameter_search()` is a run, named as the search names it.
 
     Args:
         experiment: as for `otel_ml.init()`, whose other arguments may follow.
@@ -56,6 +59,8 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         self._checkpoints = checkpoints
         self._run: otel_ml.Run | None = None
         self._timings: list[Any] = []
+        self._trial: str | None = None
+        self._trials = 0
 
     @property
     def run(self) -> otel_ml.Run | None:
@@ -63,8 +68,10 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         return self._run
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        """Begin the run; parameters from rank 0."""
+        """Begin the run, in a search one for each trial; parameters from rank 0."""
         del control
+        self._leave_trial()
+        self._trial = state.trial_name or str(self._trials) if state.is_hyper_param_search else None
         self._begin(args)
         if state.is_world_process_zero:
             otel_ml.log_params(args.to_sanitized_dict())
@@ -130,12 +137,25 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         self._stop()
         otel_ml.flush()
 
+    def _leave_trial(self) -> None:
+        """End the run of the trial before."""
+        if self._trial is not None:
+            otel_ml.shutdown()
+            self._run, self._trials = None, self._trials + 1
+
     def _begin(self, args: Any) -> otel_ml.Run:
         if self._run is None:
             # Transformers once made the output folder the run's name; that is no name.
             name = args.run_name if args.run_name != args.output_dir else None
-            self._run = otel_ml.init(**{"name": name, **self._arguments})
+            self._run = otel_ml.init(**{"name": name, **self._arguments, **self._of_the_trial()})
         return self._run
+
+    def _of_the_trial(self) -> Mapping[str, Any]:
+        """Return what makes the run another than those of the other trials, also where all were given one id."""
+        if self._trial is None:
+            return {}
+        given = self._arguments.get("id") or os.environ.get(env.EXPERIMENT_ID.name)
+        return {"name": self._trial, **({"id": f"{given}-{self._trial}"} if given else {})}
 
     def _start(self, name: str) -> None:
         timing = otel_ml.timed(name)

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import os
 import sys
 import types
 
 import pytest
 
+from otel_ml._internal.identity import Parent, identify
 from otel_ml._internal.ranks import Place, detect
+from otel_ml.config import Config
 
 TORCHRUN = {
     "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2",
@@ -22,7 +25,7 @@ def test_a_process_of_no_launcher_is_rank_0_of_1() -> None:
 
 
 def test_torchrun_says_rank_restarts_and_hosts() -> None:
-    assert detect(TORCHRUN) == Place(5, 8, 1, "torchrun", "", False, 2, 2, host=1)
+    assert detect(TORCHRUN) == Place(5, 8, 1, "torchrun", "", False, 2, 2, host=1, variable="TORCHELASTIC_RUN_ID")
 
 
 def test_torchruns_own_job_id_is_used_unless_it_is_none() -> None:
@@ -55,19 +58,32 @@ def test_open_mpi() -> None:
         "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "prterun-node7-123@1",
     }  # fmt: skip
 
-    assert detect(environ) == Place(2, 4, 0, "mpi", "prterun-node7-123-1", False, 2, host=1)
+    assert detect(environ) == Place(
+        2, 4, 0, "mpi", "prterun-node7-123-1", False, 2, host=1, variable="OMPI_COMM_WORLD_RANK"
+    )
 
 
 def test_hydra_of_mpich_and_intel() -> None:
     assert detect({"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "4"}) == Place(
-        1, 4, 1, "mpi"
+        1, 4, 1, "mpi", variable="PMI_RANK"
     )
 
 
 def test_torchs_plain_variables() -> None:
     environ = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
 
-    assert detect(environ) == Place(3, 4, 1, "environment", hosts=2, host=1)
+    assert detect(environ) == Place(3, 4, 1, "environment", hosts=2, host=1, variable="RANK")
+
+
+def test_a_script_that_lightning_starts_again_is_another_rank_not_a_child_of_the_first() -> None:
+    environ = {"NODE_RANK": "0", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
+    parent = str(Parent("instance", os.getppid(), 0, "trainer"))
+
+    place = detect(environ)
+    identity = identify(Config.from_env({**environ, "OTEL_ML_PARENT": parent}), environ)
+
+    assert (place.rank, place.world_size) == (1, 2)
+    assert identity.parent is None
 
 
 @pytest.mark.parametrize("rank", ["", "x", "-1", "1.5"])

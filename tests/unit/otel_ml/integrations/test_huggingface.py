@@ -153,3 +153,26 @@ def test_what_accelerate_logs_is_in_the_run(otel_ml_capture: Capture) -> None:
     assert ("ml.table", "rows", 1) in shown
     assert [item for item in shown if item[0] == "ml.text"] == [("ml.text", "phase", step) for step in range(3)]
     assert tracker.tracker is None
+
+
+@pytest.mark.parametrize("given", ["", "search"])
+def test_each_trial_of_a_search_is_a_run_also_where_one_id_is_given_to_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    from transformers import TrainerState
+
+    if given:
+        monkeypatch.setenv("OTEL_ML_EXPERIMENT_ID", given)
+    callback = OtelMLCallback(exporters="jsonl")
+    trained = trainer(tmp_path / "out", callback)
+    runs = []
+    for number in range(3):
+        state = TrainerState(is_hyper_param_search=True, trial_name=f"rate-{number}")
+        callback.on_train_begin(trained.args, state, trained.control)
+        assert callback.run is not None
+        runs.append(callback.run)
+    otel_ml.shutdown()
+
+    assert len({run.id for run in runs}) == 3
+    assert [run.name for run in runs] == ["rate-0", "rate-1", "rate-2"]
+    assert all(run.id.startswith(given) for run in runs)

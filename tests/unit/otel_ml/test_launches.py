@@ -1,0 +1,169 @@
+"""A launch is one start: what is in the environment twice is not the same run twice, and what is in parts is one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from otel_ml._internal.ranks import detect
+
+PROGRAM = "from otel_ml._internal.identity import identify; from otel_ml.config import Config; import os; " + (
+    "print(identify(Config.from_env(os.environ), os.environ).run_id)"
+)
+STEP = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}
+TORCHRUN = {"RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
+
+
+def ids(shell: str, **variables: str) -> list[str]:
+    """Return the run ids of the programs that a script starts; `$P` is one that prints its id."""
+    environ = {**os.environ, "PROGRAM": PROGRAM, "P": f"{sys.executable} -c", **variables}
+    done = subprocess.run(["bash", "-c", shell], env=environ, capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.split()
+
+
+def test_every_program_of_an_interactive_slurm_shell_is_a_run() -> None:
+    first, second = ids('$P "$PROGRAM"; $P "$PROGRAM"', **STEP, SLURM_TASK_PID="1")
+
+    assert first != second
+    assert {first.rpartition("-")[0], second.rpartition("-")[0]} == {"slurm-77.0"}
+
+
+def test_the_one_task_that_slurm_starts_itself_keeps_its_run_when_it_is_requeued() -> None:
+    start = 'SLURM_TASK_PID=$BASHPID exec $P "$PROGRAM"'
+
+    assert ids(f"({start}); ({start})", **STEP) == ["slurm-77.0", "slurm-77.0"]
+
+
+def test_tasks_that_slurm_starts_in_shells_of_their_own_are_one_run() -> None:
+    found = ids(
+        'for r in 0 1; do SLURM_PROCID=$r SLURM_TASK_PID=$r bash -c "$P \\"\\$PROGRAM\\"; true"; done',
+        **{**STEP, "SLURM_STEP_NUM_TASKS": "2"},
+    )
+
+    assert found == ["slurm-77.0", "slurm-77.0"]
+
+
+def test_two_torchruns_of_one_slurm_shell_are_two_runs() -> None:
+    agents = 'for i in 1 2; do bash -c "TORCHELASTIC_RUN_ID=none $P \\"\\$PROGRAM\\"; true"; done'
+
+    assert len(set(ids(agents, **STEP, SLURM_TASK_PID="1", RANK="0", WORLD_SIZE="2"))) == 2
+
+
+@pytest.mark.parametrize("variable", ["OMPI_COMM_WORLD", "PMI"])
+def test_ranks_of_mpi_in_shells_of_their_own_are_one_run(variable: str) -> None:
+    found = ids(
+        f'for r in 0 1; do {variable}_RANK=$r {variable}_SIZE=2 bash -c "$P \\"\\$PROGRAM\\"; true"; done',
+    )
+
+    assert len(found) == 2
+    assert len(set(found)) == 1
+
+
+def test_ranks_by_hand_in_shells_of_their_own_are_one_run_and_the_next_ones_another() -> None:
+    ranks = 'bash -c \'for r in 0 1; do RANK=$r WORLD_SIZE=2 bash -c "$P \\"\\$PROGRAM\\"; true"; done; true\''
+
+    found = ids(f"{ranks}; {ranks}")
+
+    assert found[0] == found[1] != found[2] == found[3]
+
+
+def test_two_slurm_jobs_with_one_rendezvous_id_are_two_runs() -> None:
+    named = {**STEP, **TORCHRUN, "TORCHELASTIC_RUN_ID": "100", "GROUP_WORLD_SIZE": "2"}
+
+    assert [detect({**named, "SLURM_JOB_ID": job}).job for job in ("77", "78")] == ["slurm-77-100", "slurm-78-100"]
+
+
+def test_agents_of_one_launch_in_steps_of_their_own_are_one_run() -> None:
+    steps = [{**STEP, **TORCHRUN, "GROUP_WORLD_SIZE": "2", "SLURM_STEP_ID": step} for step in ("0", "1")]
+
+    assert {detect(step).job for step in steps} == {"slurm-77"}
+
+
+def test_an_elastic_job_has_one_id_however_many_agents_have_come() -> None:
+    elastic = 'bash -c "TORCHELASTIC_RUN_ID=job77 $P \\"\\$PROGRAM\\"; true" agent'
+    variables = {"RANK": "0", "WORLD_SIZE": "2"}
+
+    one = ids(f"{elastic} --nnodes 1:2", **variables, GROUP_WORLD_SIZE="1")
+    two = ids(f"{elastic} --nnodes=1:2", **variables, GROUP_WORLD_SIZE="2")
+    by_variable = ids(elastic, **variables, PET_NNODES="1:2")
+
+    assert one == two == by_variable == ["job77"]
+    assert ids(f"{elastic} --nnodes 1:1", **variables) != ["job77"]
+
+
+def test_mpirun_within_a_slurm_step_says_the_ranks() -> None:
+    place = detect({**STEP, "PMI_RANK": "1", "PMI_SIZE": "4"})
+
+    assert (place.launcher, place.rank, place.world_size) == ("mpi", 1, 4)
+
+
+def test_srun_that_speaks_mpis_protocol_is_slurm() -> None:
+    assert detect({**STEP, "SLURM_STEP_NUM_TASKS": "4", "PMI_RANK": "0", "PMI_SIZE": "4"}).launcher == "slurm"
+
+
+def test_the_shell_of_salloc_is_one_process_whatever_the_job_has() -> None:
+    assert detect({**STEP, "SLURM_NTASKS": "16"}).world_size == 1
+
+
+def test_submitits_local_executor_says_the_ranks() -> None:
+    place = detect(
+        {
+            "SUBMITIT_EXECUTOR": "local",
+            "SUBMITIT_LOCAL_JOB_ID": "4711",
+            "SUBMITIT_LOCAL_NTASKS": "4",
+            "SUBMITIT_LOCAL_GLOBALID": "3",
+            "SUBMITIT_LOCAL_LOCALID": "3",
+        }
+    )
+
+    assert (place.launcher, place.rank, place.world_size, place.local_rank, place.job) == (
+        "submitit",
+        3,
+        4,
+        3,
+        "submitit-4711",
+    )
+
+
+SPAWNED = """
+import json, os, sys
+import torch.distributed as dist
+from torch import multiprocessing
+import otel_ml
+
+def work(rank, folder, before):
+    if before:
+        os.environ.update(before)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    ids = []
+    for _ in range(2):
+        with otel_ml.init("spawned", exporters="jsonl") as run:
+            ids.append([run.id, run.rank])
+    with open(f"{folder}/{rank}.json", "w") as file:
+        json.dump(ids, file)
+    dist.barrier()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    multiprocessing.spawn(work, args=(sys.argv[1], json.loads(sys.argv[2])), nprocs=2)
+"""
+
+
+@pytest.mark.parametrize("told", [{}, {"SLURM_TASK_PID": "1", **STEP}], ids=["by nobody", "by srun of their parent"])
+def test_spawned_ranks_agree_on_each_run_in_the_store_of_their_group(tmp_path: Path, told: Mapping[str, str]) -> None:
+    program = tmp_path / "spawned.py"
+    program.write_text(textwrap.dedent(SPAWNED))
+    subprocess.run([sys.executable, program, tmp_path, json.dumps(told)], check=True, timeout=110, cwd=tmp_path)
+
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+
+    assert [rank for _, rank in first + second] == [0, 0, 1, 1]
+    assert [run for run, _ in first] == [run for run, _ in second]
+    assert first[0][0] != first[1][0]
