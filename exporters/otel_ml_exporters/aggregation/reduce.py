@@ -173,11 +173,16 @@ def _spread(results: Sequence[Reduced], table: Table, across: str, place: int) -
         if not table.moments[number]:
             continue
         value, result = Value(*table.series[number], place, 0.0), results[unit]
-        if table.exact:
+        if table.exact or _are_single_values(table, rows):
             if len(rows):
                 _spread_exact(result, value, table.rows.stats[rows, SUM], across)
         elif (distribution := _distribution(table, rows)) is not None:
             _spread_buckets(result, value, distribution, across)
+
+
+def _are_single_values(table: Table, rows: Ints) -> bool:
+    """Whether nothing has buckets, because there is nothing to share out: gauges of other SDKs."""
+    return not any(table.buckets) and bool((table.rows.stats[rows, COUNT] == 1).all())
 
 
 def _distribution(table: Table, rows: Ints) -> Distribution | None:
