@@ -79,13 +79,24 @@ def reduce_units(reduction: Reduction, units: Sequence[Sequence[Piece]]) -> list
 def _plain(across: str, folded: Floats, table: Table) -> Found:
     if across in _EXTREMES:
         return _extreme_rank(across, table.rows)
-    values, present = _ACROSS[across](folded)
+    values, present = _picked(across, folded, table.rows)
     present &= folded[:, COUNT] > 0
     chosen = np.flatnonzero(present)
     return zip(chosen.tolist(), values[chosen].tolist(), strict=True)
 
 
 Picked = tuple[Floats, npt.NDArray[np.bool_]]
+
+
+def _picked(across: str, folded: Floats, rows: Rows) -> Picked:
+    """Return the value of each column, also of values whose sum, or sum of squares, is beyond the largest double."""
+    values, present = _ACROSS[across](folded)
+    if across not in _SCALABLE or np.isfinite(values).all():
+        return values, present
+    smaller = rows._replace(stats=rows.stats * _SMALLER * _SMALLER_SQUARE)
+    again, _ = _ACROSS[across](fold_rows(smaller, {_NEEDS[across]}))
+    with np.errstate(over="ignore"):
+        return np.where(np.isfinite(values), values, again / _FACTOR), present
 
 
 def _sent(folded: Floats, column: int) -> Picked:
@@ -114,6 +125,11 @@ _ACROSS: dict[str, Callable[[Floats], Picked]] = {
 }
 _NEEDS = {"mean": WSUM, "min": MIN, "max": MAX, "std": M2}
 """The statistic a reduction needs besides count and sum."""
+_SCALABLE = frozenset({"mean", "std"})
+_FACTOR = 2.0**-600
+_SMALLER = np.array([1, *[_FACTOR] * 4, 1, _FACTOR])
+_SMALLER_SQUARE = np.array([1, 1, 1, 1, _FACTOR, 1, 1])
+"""What the seven statistics become where all values are so much smaller; the factor's square is no double."""
 _EXTREMES = {"argmax": (MAX, np.argmax), "argmin": (MIN, np.argmin)}
 
 
@@ -144,7 +160,7 @@ def _ordered(table: Table, across: str) -> Found:
 
 def _each_rank(results: Sequence[Reduced], table: Table, place: int) -> None:
     rows, column, rank = table.by_rank()
-    means, present = mean_of(folded := fold_rows(rows, {WSUM}))
+    means, present = _picked("mean", folded := fold_rows(rows, {WSUM}), rows)
     present &= folded[:, COUNT] > 0
     for row in np.flatnonzero(present).tolist():
         unit, number = divmod(int(column[row]), table.width)
@@ -161,7 +177,7 @@ def _combined_within(table: Table, within: str) -> Table:
         return table.of_values(rows, values, present)
     per_writer = table.by_writer()
     folded = fold_rows(per_writer.rows, {_NEEDS[within]} if within in _NEEDS else ())
-    values, present = _ACROSS[within](folded)
+    values, present = _picked(within, folded, per_writer.rows)
     present = present & (folded[:, COUNT] > 0)
     return table.of_values(per_writer.outer, values, present)
 
