@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otel_ml.wire.reduction import Reduction, is_quantile, quantile_of
-from otel_ml_exporters.aggregation.fold import COUNT, M2, MAX, MIN, SUM, WSUM, Rows, fold_rows, layers, mean_of
+from otel_ml_exporters.aggregation.fold import COUNT, M2, MAX, MIN, SUM, WSUM, Rows, fold_rows, layers, mean_of, weighed
 from otel_ml_exporters.aggregation.observation import Attributes
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.quantiles import FULL_SCALE, Distribution, Part, merged, nearest_rank
@@ -57,6 +57,8 @@ class Reduced:
 def reduce_units(reduction: Reduction, units: Sequence[Sequence[Piece]]) -> list[Reduced]:
     """Reduce the pieces of each unit: all of `reduction`, and laid out as `tabulate` asks for."""
     table = tabulate(reduction, units)
+    if reduction == _DEVIATION:
+        table = table._replace(rows=weighed(table.rows))
     if reduction.within is not None:
         table = _combined_within(table, reduction.within)
     folded = fold_rows(table.rows, {_NEEDS[across] for across in reduction.across if across in _NEEDS})
@@ -125,6 +127,8 @@ _ACROSS: dict[str, Callable[[Floats], Picked]] = {
 }
 _NEEDS = {"mean": WSUM, "min": MIN, "max": MAX, "std": M2}
 """The statistic a reduction needs besides count and sum."""
+_DEVIATION = Reduction(("std",))
+"""The one reduction besides a mean that weights have a part in: beside others it is that of all records (ADR 0037)."""
 _SCALABLE = frozenset({"mean", "std"})
 _FACTOR = 2.0**-600
 _SMALLER = np.array([1, *[_FACTOR] * 4, 1, _FACTOR])
