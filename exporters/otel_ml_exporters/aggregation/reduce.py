@@ -95,8 +95,7 @@ def _picked(across: str, folded: Floats, rows: Rows) -> Picked:
     values, present = _ACROSS[across](folded)
     if across not in _SCALABLE or np.isfinite(values).all():
         return values, present
-    smaller = rows._replace(stats=rows.stats * _SMALLER * _SMALLER_SQUARE)
-    again, _ = _ACROSS[across](fold_rows(smaller, {_NEEDS[across]}))
+    again, _ = _ACROSS[across](fold_rows(_smaller(rows), {_NEEDS[across]}))
     with np.errstate(over="ignore"):
         return np.where(np.isfinite(values), values, again / _FACTOR), present
 
@@ -115,6 +114,19 @@ def _std(folded: Floats) -> Picked:
 
 def _always(column: int) -> Callable[[Floats], Picked]:
     return lambda folded: (folded[:, column], np.ones(len(folded), dtype=bool))
+
+
+def _smaller(rows: Rows) -> Rows:
+    """Return rows of values that are so much smaller that their squares do not overflow."""
+    with np.errstate(invalid="ignore"):
+        stats = rows.stats * _SMALLER * _SMALLER_SQUARE
+        low, high = stats[:, MIN], stats[:, MAX]
+        # A writer's own sums may be beyond the largest double; of two values the extremes say all.
+        are_two = (stats[:, COUNT] == 2) & np.isfinite(low) & np.isfinite(high)
+        overflowed = are_two & ~(np.isfinite(stats[:, SUM]) & np.isfinite(stats[:, M2]))
+        stats[overflowed, SUM] = (low + high)[overflowed]
+        stats[overflowed, M2] = np.square(high - low)[overflowed] / 2
+    return rows._replace(stats=stats)
 
 
 _ACROSS: dict[str, Callable[[Floats], Picked]] = {

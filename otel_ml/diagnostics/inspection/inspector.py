@@ -31,8 +31,9 @@ class Inspector:
     the device, and no collective is made: ranks merge in the service.
 
     Weights, and their gradients, are those of the moment at which one of torch's optimizers is first about to change
-    them: what the step's passes have used. Where there is no such optimizer they are those of the step's end. A pass without gradients counts only while the model has made none with them: validation is not mixed
-    into training, and a model that generates is seen all the same.
+    them: what the step's passes have used. Where there is no such optimizer they are those of the step's end. A pass
+    without gradients counts only while the model has made none with them: validation is not mixed into training, and a
+    model that generates is seen all the same.
 
     Args:
         model: a `torch.nn.Module`; its layers are `model.named_modules()`.

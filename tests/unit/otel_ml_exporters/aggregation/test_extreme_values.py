@@ -39,6 +39,19 @@ def test_the_deviation_of_huge_values_is_finite(values: tuple[float, ...], std: 
     assert reduced(*values, reduce="std") == pytest.approx(std, rel=1e-15)
 
 
+@pytest.mark.parametrize(
+    ("records", "mean", "std"), [([HUGE, -HUGE], 0.0, HUGE), ([HUGE, HUGE], HUGE, 0.0), ([-HUGE, 0.0], -HUGE / 2, None)]
+)
+def test_two_huge_values_of_one_rank_have_a_mean_and_a_deviation(
+    records: list[float], mean: float, std: float | None
+) -> None:
+    service, rank = Service(), Rank(0)
+
+    service.take(rank.record(0, {"x": records}, "mean,std"), rank.done(0), rank.bye())
+
+    assert service.rows()[0] == pytest.approx({"x": mean, "x/std": HUGE / 2 if std is None else std}, rel=1e-15)
+
+
 @pytest.mark.parametrize("reduce", ["mean", "std"])
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
 def test_values_that_are_not_finite_are_still_shown(reduce: str, odd: float) -> None:
