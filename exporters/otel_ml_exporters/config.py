@@ -16,7 +16,7 @@ from otel_ml_exporters import env
 from otel_ml_exporters.config_file import FileSettings, read_config_file
 from otel_ml_exporters.exporter_makers import exporter_makers
 from otel_ml_exporters.receiver.addresses import is_loopback
-from otel_ml_exporters.receiver.aliases import Aliases
+from otel_ml_exporters.receiver.aliases import ALIASED, may_have_alias
 from otel_ml_exporters.receiver.tokens import tokens_in
 
 __all__ = ["EmbeddedRun", "Limits", "ScrapedSeries", "ServiceConfig", "TlsFiles", "default_exporters"]
@@ -310,17 +310,17 @@ def _scraped(said: FileSettings, file: Path | None, problems: list[str]) -> Scra
 
 def _aliases(said: FileSettings, file: Path | None, problems: list[str]) -> Mapping[str, str]:
     found = {key: value for key, value in said.aliases.items() if value is not None}
-    wrong = {key: value for key, value in found.items() if not isinstance(value, str) or not value}
-    problems += [
-        f"{file}: aliases.{key}: expected the name of an attribute, such as 'dl.rank', got {value!r}."
-        for key, value in wrong.items()
-    ]
-    try:
-        Aliases(found)
-    except ValueError as error:
-        problems.append(f"{file}: aliases: {error}")
-        return {}
-    return {} if wrong else found
+    for key, value in found.items():
+        if not may_have_alias(key):
+            known = ", ".join(ALIASED)
+            problems.append(
+                f"{file}: aliases.{key}: is no setting. Known: {known}, topology.<dim>, topology.<dim>.size."
+            )
+        elif not isinstance(value, str) or not value:
+            problems.append(
+                f"{file}: aliases.{key}: expected the name of an attribute, such as 'dl.rank', got {value!r}."
+            )
+    return found
 
 
 def _tls(said: FileSettings, file: Path | None, problems: list[str]) -> TlsFiles | None:

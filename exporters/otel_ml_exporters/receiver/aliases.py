@@ -11,7 +11,7 @@ from typing import Any
 from otel_ml.wire import attributes as wire
 from otel_ml_exporters.records import JsonValue
 
-__all__ = ["ALIASED", "Aliases"]
+__all__ = ["ALIASED", "Aliases", "may_have_alias"]
 
 ALIASED: Mapping[str, str] = {
     "experiment": wire.EXPERIMENT_ID,
@@ -31,23 +31,19 @@ ALIASED: Mapping[str, str] = {
 _TOPOLOGY = "topology."
 
 
+def may_have_alias(name: str) -> bool:
+    """Whether `aliases` in `otel-ml.yaml` may have this name."""
+    return name in ALIASED or name.startswith(_TOPOLOGY)
+
+
 class Aliases:
     """Knows which attributes of others mean which of ours.
 
     Args:
         named: what `ALIASED` calls an attribute → the key that the program uses.
-
-    Raises:
-        ValueError: with the names that are none.
     """
 
     def __init__(self, named: Mapping[str, str]) -> None:
-        unknown = [name for name in named if name not in ALIASED and not name.startswith(_TOPOLOGY)]
-        if unknown:
-            raise ValueError(
-                f"{', '.join(map(repr, unknown))} cannot have an alias. Known: {', '.join(ALIASED)}, "
-                f"{_TOPOLOGY}<dim>, {_TOPOLOGY}<dim>{wire.TOPOLOGY_SIZE_SUFFIX}."
-            )
         self._ours = {key: ALIASED.get(name, f"ml.{name}") for name, key in named.items()}
 
     def resource(self, found: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:

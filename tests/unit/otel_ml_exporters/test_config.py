@@ -214,7 +214,7 @@ def test_names_of_other_programs_come_from_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("aliases: {rnk: dl.rank}", "aliases: 'rnk' cannot have an alias."),
+        ("aliases: {rnk: dl.rank}", "aliases.rnk: is no setting. Known: experiment, "),
         ("aliases: {rank: 5}", "aliases.rank: expected the name of an attribute, such as 'dl.rank', got 5."),
         ("aliases: dl.rank", "aliases: expected keys and values, got 'dl.rank'."),
         ("scraped: {alow: ['vllm/*']}", "Did you mean 'allow'?"),

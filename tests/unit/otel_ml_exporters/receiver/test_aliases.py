@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from otel_ml_exporters.aggregation.observation import ForeignPoints, Observation
-from otel_ml_exporters.receiver.aliases import Aliases
 from otel_ml_exporters.receiver.decode import Decoder
 from tests.otlp import FakeWriter, foreign
 
@@ -55,8 +52,3 @@ def test_writers_of_ours_are_left_as_they_are() -> None:
 
     assert [type(one) for one in aliased] == [type(one) for one in plain]
     assert aliased[0].writer.rank == 0
-
-
-def test_a_name_that_can_have_no_alias_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"'stp' cannot have an alias\. Known: experiment, .*, step, "):
-        Aliases({"stp": "dl.iteration"})
