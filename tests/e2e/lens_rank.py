@@ -1,45 +1,31 @@
-"""One rank with an OpenTelemetry SDK that sends what NVIDIA's NeMo Lens 0.1.0 sends, which needs Python 3.13.
-
-Its resource has `nemo.run.id`, `dl.rank` and `dl.world_size`; the step is `dl.iteration`, on spans and on points.
-"""
+"""One rank with NVIDIA's NeMo Lens, which needs Python 3.13, and no otel_ml: `lens_rank.py RANK WORLD_SIZE STEPS`."""
 
 from __future__ import annotations
 
+import os
 import sys
-
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-STEPS = 8
+from importlib import import_module
 
 
-def main(rank: int, world_size: int) -> None:
-    resource = Resource.create(
-        {
-            "service.name": "nemo",
-            "service.instance.id": f"lens-rank{rank}",
-            "nemo.run.id": "lens",
-            "dl.rank": rank,
-            "dl.world_size": world_size,
-        }
-    )
-    meters = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter(), 200)], resource)
-    tracers = TracerProvider(resource=resource)
-    tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    tracer, meter = tracers.get_tracer("nemo.lens"), meters.get_meter("nemo.lens")
+def main(rank: int, world_size: int, steps: int) -> None:
+    os.environ |= {
+        "NEMO_LENS_ENABLED": "true",
+        "NEMO_LENS_EXPORT_STRATEGY": "all_ranks",
+        "NEMO_LENS_RUN_ID": "lens",
+        "NEMO_LENS_SPAN_GROUPS": "all",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        "OTEL_METRIC_EXPORT_INTERVAL": "200",
+    }
+    lens = import_module("nemo.lens")
+    handle = lens.setup_telemetry(lens.NemoLensConfig.from_env(), rank=rank, world_size=world_size)
+    meter = lens.get_meter("megatron")
     loss, tokens = meter.create_gauge("dl.loss"), meter.create_counter("tokens")
-    for iteration in range(STEPS):
-        with tracer.start_as_current_span("train_step", attributes={"dl.iteration": iteration}):
+    for iteration in range(steps):
+        with lens.managed_span("step", "train_step", **{"dl.iteration": iteration}):
             loss.set(float(rank + iteration), {"dl.iteration": iteration})
             tokens.add(100, {"dl.iteration": iteration})
-    tracers.shutdown()
-    meters.shutdown()
+    handle.shutdown()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(*map(int, sys.argv[1:]))

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import otel_ml
-from tests.e2e import lens_rank
 from tests.e2e.jobs import environment, processes, until
-from tests.e2e.lens_rank import STEPS
 from tests.examples.test_plain_opentelemetry import service
 
+STEPS = 8
+RANK = Path(__file__).with_name("lens_rank.py" if sys.version_info >= (3, 13) else "lens_like_rank.py")
 ALIASES = "aliases: {experiment: nemo.run.id, rank: dl.rank, world_size: dl.world_size, step: dl.iteration}\n"
 
 
@@ -25,7 +25,7 @@ def test_ranks_with_nemo_lens_are_one_run_with_one_value_a_step(tmp_path: Path) 
 
     with service(tmp_path, "--config", str(config)) as endpoint:
         env = environment(OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
-        ranks = [([sys.executable, lens_rank.__file__, str(rank), "2"], env) for rank in range(2)]
+        ranks = [([sys.executable, str(RANK), str(rank), "2", str(STEPS)], env) for rank in range(2)]
         with processes(ranks, tmp_path) as running:
             assert [rank.wait(60) for rank in running] == [0, 0]
         until(lambda: shown(tmp_path) == wanted, seconds=30)

@@ -56,6 +56,7 @@ REDUCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "max": max,
     "count": len,
     "std": statistics.pstdev,
+    "p50": statistics.median_low,
 }
 
 
