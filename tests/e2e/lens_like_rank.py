@@ -1,4 +1,4 @@
-"""One rank with an OpenTelemetry SDK that sends what NVIDIA's NeMo Lens 0.1.0 sends: `lens_rank.py` where Python is older.
+"""One rank with an OpenTelemetry SDK that sends what NVIDIA's NeMo Lens 0.1 does: `lens_rank.py` for older Pythons.
 
 Its resource has `nemo.run.id`, `dl.rank` and `dl.world_size`; the step is `dl.iteration`, on spans and on points.
 """
