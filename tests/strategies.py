@@ -67,13 +67,13 @@ def stats_of(values: Sequence[float], weights: Sequence[float] | None = None) ->
         [value] = values
         return [1, value, value, value, (value - value) ** 2, math.nan, math.nan]
     data = np.array(values, dtype=float)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         mean = data.mean()
         m2 = float(((data - mean) ** 2).sum())
     wsum = wxsum = math.nan
     if weights is not None:
         wsum, wxsum = float(np.sum(weights)), float(np.dot(weights, data))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         return [len(data), float(data.sum()), float(data.min()), float(data.max()), m2, wsum, wxsum]
 
 

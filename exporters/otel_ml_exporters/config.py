@@ -16,6 +16,7 @@ from otel_ml_exporters import env
 from otel_ml_exporters.config_file import FileSettings, read_config_file
 from otel_ml_exporters.exporter_makers import exporter_makers
 from otel_ml_exporters.receiver.addresses import is_loopback
+from otel_ml_exporters.receiver.aliases import ALIASED, may_have_alias
 from otel_ml_exporters.receiver.tokens import tokens_in
 
 __all__ = ["EmbeddedRun", "Limits", "ScrapedSeries", "ServiceConfig", "TlsFiles", "default_exporters"]
@@ -92,6 +93,7 @@ class ServiceConfig:
         allowed_lateness_s: how long a step waits for a rank that is quiet.
         end_silence_s: a run of which nobody was heard for this long has ended.
         top_ranks: so many of the slowest and of the fastest ranks of each timer are published.
+        aliases: what otel_ml calls an attribute → the key by which other programs send it.
         tls: certificates of both receivers, or None.
         embedded: set in embedded mode.
         problems: sentences about variables that are not used as they are: of a job's environment, in embedded mode.
@@ -113,6 +115,7 @@ class ServiceConfig:
     end_silence_s: float = env.END_SILENCE.default / 1000
     top_ranks: int = env.TOP_RANKS.default
     scraped: ScrapedSeries = field(default_factory=ScrapedSeries)
+    aliases: Mapping[str, str] = field(default_factory=dict)
     tls: TlsFiles | None = None
     embedded: EmbeddedRun | None = None
     problems: tuple[str, ...] = ()
@@ -195,6 +198,7 @@ class ServiceConfig:
             "end_silence_s": source.value(env.END_SILENCE, "end_silence", default=silence_default) / 1000,
             "top_ranks": source.value(env.TOP_RANKS, "top_ranks"),
             "scraped": _scraped(said, file, problems),
+            "aliases": _aliases(said, file, problems),
             "tls": _tls(said, file, problems),
             "embedded": embedded,
             "problems": tuple(f"{problem} Its default is used." for problem in of_the_job),
@@ -302,6 +306,21 @@ def _scraped(said: FileSettings, file: Path | None, problems: list[str]) -> Scra
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
         problems.append(f"{file}: scraped.max_series: expected a whole number of at least 1, got {most!r}.")
     return ScrapedSeries() if problems else ScrapedSeries(**found)
+
+
+def _aliases(said: FileSettings, file: Path | None, problems: list[str]) -> Mapping[str, str]:
+    found = {key: value for key, value in said.aliases.items() if value is not None}
+    for key, value in found.items():
+        if not may_have_alias(key):
+            known = ", ".join(ALIASED)
+            problems.append(
+                f"{file}: aliases.{key}: is no setting. Known: {known}, topology.<dim>, topology.<dim>.size."
+            )
+        elif not isinstance(value, str) or not value:
+            problems.append(
+                f"{file}: aliases.{key}: expected the name of an attribute, such as 'dl.rank', got {value!r}."
+            )
+    return found
 
 
 def _tls(said: FileSettings, file: Path | None, problems: list[str]) -> TlsFiles | None:

@@ -17,7 +17,7 @@ REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _LIMITS = ("dir_max", "queue_max", "open_max", "retained_max", "late_max", "series_max")
 _TIMES = ("allowed_lateness", "end_silence")
 _VALUES = ("dir", "journal_dir", *_LIMITS, *_TIMES, "top_ranks", "token", "token_file")
-_TOP = ("exporters", *_VALUES, "tokens", "listen", "scraped")
+_TOP = ("exporters", *_VALUES, "tokens", "listen", "scraped", "aliases")
 _LISTEN = ("http", "grpc", "tls")
 _SCRAPED = ("allow", "deny", "max_series")
 _TLS = ("certificate", "key", "client_ca")
@@ -36,6 +36,7 @@ class FileSettings:
     values: Mapping[str, str] = field(default_factory=dict)
     tls: Mapping[str, str] = field(default_factory=dict)
     scraped: Mapping[str, Any] = field(default_factory=dict)
+    aliases: Mapping[str, Any] = field(default_factory=dict)
     tokens: Sequence[str] = ()
 
 
@@ -66,6 +67,7 @@ def read_config_file(path: Path, environ: Mapping[str, str], problems: list[str]
         values={key: str(value) for key, value in values.items() if value is not None},
         tls={key: str(value) for key, value in tls.items() if value is not None},
         scraped=reader.mapping(top.get("scraped"), "scraped", _SCRAPED),
+        aliases=reader.mapping(top.get("aliases"), "aliases", None),
         tokens=reader.texts(top.get("tokens"), "tokens"),
     )
 

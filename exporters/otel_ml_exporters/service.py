@@ -146,6 +146,7 @@ class Service:
             self._has_room,
             self._held_back,
             refusals=self._refusals,
+            aliases=config.aliases,
         )
         is_known = self._tokens.are_demanded or bool(config.tls and config.tls.client_ca)
         self._routes = Routes(

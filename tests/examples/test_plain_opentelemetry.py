@@ -16,12 +16,14 @@ from tests.ports import free_port
 
 
 @contextmanager
-def service(cwd: Path) -> Iterator[str]:
-    """Run `otel-ml serve`; yield its HTTP endpoint once it answers."""
+def service(cwd: Path, *arguments: str) -> Iterator[str]:
+    """Run `otel-ml serve` with further arguments; yield its HTTP endpoint once it answers."""
     http, grpc = free_port(), free_port()
     listen = {"OTEL_ML_LISTEN_HTTP": f"127.0.0.1:{http}", "OTEL_ML_LISTEN_GRPC": f"127.0.0.1:{grpc}"}
     env = environment(OTEL_ML_END_SILENCE=2000, **listen)
-    with processes([([sys.executable, "-m", "otel_ml_exporters", "serve", "--to", "jsonl"], env)], cwd) as [process]:
+    with processes([([sys.executable, "-m", "otel_ml_exporters", "serve", "--to", "jsonl", *arguments], env)], cwd) as [
+        process
+    ]:
         until(lambda: answers(http, process), seconds=30)
         yield f"http://127.0.0.1:{http}"
 

@@ -80,6 +80,28 @@ def test_std_is_that_of_the_population_and_does_not_cancel(records: Records) -> 
     assert result == pytest.approx(float(reference), rel=1e-6, abs=1e-6)
 
 
+@given(records=st.lists(st.lists(finite, min_size=1, max_size=20), min_size=1, max_size=6))
+@QUICK
+def test_std_of_parts_that_weigh_what_they_hold_is_that_of_the_whole(records: Records) -> None:
+    spreads = [(statistics.fmean(values), statistics.pstdev(values)) for values in records]
+    told = [[mean + deviation, mean - deviation] for mean, deviation in spreads]
+    weights = [[len(values) / 2] * 2 for values in records]
+
+    result = one(told, "std", weights=weights)
+
+    assert result == pytest.approx(statistics.pstdev(everything(records)), rel=1e-6, abs=1e-6)
+
+
+@given(records=ranks_of, data=st.data())
+@QUICK
+def test_std_beside_a_mean_is_that_of_all_records(records: Records, data: st.DataObject) -> None:
+    weights = [[float(data.draw(st.integers(1, 9))) for _ in values] for values in records]
+
+    result = reduced(pieces_of(records, "mean,std", weights=weights))
+
+    assert result[1, None] == pytest.approx(statistics.pstdev(everything(records)), abs=1e-9)
+
+
 @given(records=st.lists(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=4), min_size=1, max_size=8))
 @QUICK
 def test_sums_are_sequential_in_rank_order(records: Records) -> None:

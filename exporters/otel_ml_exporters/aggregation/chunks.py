@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ from otel_ml_exporters.aggregation.piece import Piece, Shape, Source
 from otel_ml_exporters.aggregation.points import Buckets, Partials, Points, stats_of, sums_of, times_of
 
 __all__ = ["bucket_of", "decode_pieces", "encode_units"]
+
+T = TypeVar("T")
 
 _VALUES, _NAN, _SUM, _ONE = "v", "n", "s", "1"
 
@@ -58,6 +60,7 @@ def _encode(form: Sequence[tuple[int, str]], units: Sequence[Sequence[Piece]]) -
         kept = times[:, :, :1] if shared else times
         for number, pieces in enumerate(units):
             members = [pieces[place] for place in places]
+            meters = _if_any([piece.meter for piece in members])
             headers[number].append(
                 {
                     "shape": shape,
@@ -66,7 +69,8 @@ def _encode(form: Sequence[tuple[int, str]], units: Sequence[Sequence[Piece]]) -
                     "seqs": [piece.seq for piece in members],
                     "columns": columns,
                     "shared": shared,
-                    "buckets": _stored([piece.partials.buckets for piece in members]),
+                    "buckets": _if_any([piece.partials.buckets for piece in members]),
+                    **({"meters": meters} if meters else {}),
                 }
             )
             bodies[number] += [column[:, number].tobytes() for column in values]
@@ -101,11 +105,12 @@ def decode_pieces(data: bytes, shape: Callable[[int], Shape], source: Callable[[
         kept = floats(rows, 2 if header["shared"] else 2 * width).view(np.int64).reshape(rows, -1, 2)
         times = np.broadcast_to(kept, (rows, width, 2)).copy()
         reduction = Reduction.parse(header["reduction"])
-        for row, (number, seq) in enumerate(zip(header["writers"], header["seqs"], strict=True)):
+        meters = header.get("meters") or [None] * rows
+        for row, (number, seq, meter) in enumerate(zip(header["writers"], header["seqs"], meters, strict=True)):
             partials = Partials(
                 form.series, stats[row], times[row], _buckets(header["buckets"] and header["buckets"][row])
             )
-            yield Piece(source(number), seq, reduction, form, partials, partials.newest_ns)
+            yield Piece(source(number), seq, reduction, form, partials, partials.newest_ns, meter)
 
 
 def _columns(points: Sequence[Points], size: tuple[int, int, int]) -> tuple[str, Sequence[npt.NDArray[np.float64]]]:
@@ -117,8 +122,8 @@ def _columns(points: Sequence[Points], size: tuple[int, int, int]) -> tuple[str,
     return columns, [stats[..., column] for column, mode in enumerate(columns) if mode == _VALUES]
 
 
-def _stored(buckets: list[tuple[Buckets | None, ...] | None]) -> list[tuple[Buckets | None, ...] | None] | None:
-    return buckets if any(entry is not None for entry in buckets) else None
+def _if_any(entries: list[T]) -> list[T] | None:
+    return entries if any(entry is not None for entry in entries) else None
 
 
 def _mode(stats: npt.NDArray[np.float64], column: int) -> str:

@@ -13,7 +13,21 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["COUNT", "M2", "MAX", "MIN", "STATS", "SUM", "WSUM", "WXSUM", "Rows", "fold_rows", "layers", "mean_of"]
+__all__ = [
+    "COUNT",
+    "M2",
+    "MAX",
+    "MIN",
+    "STATS",
+    "SUM",
+    "WSUM",
+    "WXSUM",
+    "Rows",
+    "fold_rows",
+    "layers",
+    "mean_of",
+    "weighed",
+]
 
 COUNT, SUM, MIN, MAX, M2, WSUM, WXSUM = range(7)
 """Columns of `Partials.stats`."""
@@ -136,6 +150,19 @@ def _weights(block: Floats, count: Floats, total: Floats) -> tuple[Floats, Float
     products: Floats = np.add.accumulate(weighted, axis=0)[-1]
     nowhere = unsent.all(axis=0)
     return np.where(nowhere, np.nan, weights), np.where(nowhere, np.nan, products)
+
+
+def weighed(rows: Rows) -> Rows:
+    """Return rows that count as much as they weigh: each record of one has the mean weight of its records."""
+    weight, count = rows.stats[:, WSUM], rows.stats[:, COUNT]
+    has_weight = ~np.isnan(weight) & (count > 0)
+    if not has_weight.any():
+        return rows
+    stats = rows.stats.copy()
+    stats[:, M2] = _m2(stats[None])[0]
+    stats[has_weight, M2] *= (weight / np.maximum(count, 1))[has_weight]
+    stats[has_weight, COUNT], stats[has_weight, SUM] = weight[has_weight], rows.stats[has_weight, WXSUM]
+    return rows._replace(stats=stats)
 
 
 def mean_of(folded: Floats) -> tuple[Floats, npt.NDArray[np.bool_]]:

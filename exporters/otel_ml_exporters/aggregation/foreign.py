@@ -15,6 +15,7 @@ from otel_ml_exporters.aggregation.fold import COUNT, MAX, SUM
 from otel_ml_exporters.aggregation.identities import Place, PointIdentities
 from otel_ml_exporters.aggregation.lanes import Tally
 from otel_ml_exporters.aggregation.observation import (
+    ForeignKind,
     ForeignPoint,
     ForeignPoints,
     Kind,
@@ -104,9 +105,10 @@ class Foreign:
         partials = partials if len(rows) == count else partials.some(rows)
         newest = partials.newest_ns
         shape = run.shapes.of(partials.series)
-        reduction = sent.reduction or _REDUCTIONS[sent.kind]
+        reduction = _of_increases(sent.kind, sent.reduction or _REDUCTIONS[sent.kind])
+        meter = sent.scope if sent.kind == "gauge" else None
         # Points have no running number: their time puts them in order.
-        piece = Piece(writer.source, newest, reduction, shape, partials, newest)
+        piece = Piece(writer.source, newest, reduction, shape, partials, newest, meter)
         self._steps.points(writer, sent, piece, axis, sent.step)
 
     def _new_rows(self, writer: WriterState, sent: ForeignPoints, axis: str, tally: Tally) -> list[int]:
@@ -133,17 +135,20 @@ class Foreign:
         if sent.kind != "gauge":
             return [False] * len(partials.series)
         place = Place(writer.number, sent.scope, axis)
-        found = self._samples.repeated(place, shape, sent.step, partials.newest_ns, partials.stats[:, SUM])
-        closed = self._steps.is_closed(writer, axis, sent.step)
-        return [closed and repeated for repeated in found.tolist()]
+        closed = self._steps.closed(writer, axis, sent.step)
+        values = partials.stats[:, SUM]
+        found = self._samples.repeated(place, shape, sent.step, partials.newest_ns, values, closed or ())
+        return [closed is not None and repeated for repeated in found.tolist()]
 
     def _is_sent_again(self, writer: WriterState, point: ForeignPoint, axis: str) -> bool:
         if point.step is None or not (point.kind == "gauge" or _is_level(point)):
             return False
         shape = self._run.shapes.of(point.partials.series)
         place = Place(writer.number, point.scope, axis)
-        found = self._samples.repeated(place, shape, point.step, point.time_ns, point.partials.stats[:, SUM])
-        return bool(found[0]) and self._steps.is_closed(writer, axis, point.step)
+        closed = self._steps.closed(writer, axis, point.step)
+        values = point.partials.stats[:, SUM]
+        found = self._samples.repeated(place, shape, point.step, point.time_ns, values, closed or ())
+        return closed is not None and bool(found[0])
 
     def _is_admitted(self, point: ForeignPoint, tally: Tally) -> bool:
         if point.step is not None:
@@ -191,17 +196,22 @@ class Foreign:
         shape = self._run.shapes.of((SeriesKey(name, point.attributes, kind),))
         times = np.array([[point.time_ns, point.time_ns]], dtype=np.int64)
         buckets = None if fresh.buckets is None else (fresh.buckets,)
-        reduction = _of_level(point) if _is_level(point) else asked or _REDUCTIONS[point.kind]
+        reduction = self._reduction(point, asked)
         partials = Partials(shape.series, stats, times, buckets)
+        meter = None if kind != "order" or _is_added_up(point) else point.scope
         # Points have no running number: their time puts them in order.
-        return Piece(writer.source, point.time_ns, reduction, shape, partials, point.time_ns)
+        return Piece(writer.source, point.time_ns, reduction, shape, partials, point.time_ns, meter)
+
+    @staticmethod
+    def _reduction(point: ForeignPoint, asked: Reduction | None) -> Reduction:
+        if _is_level(point):
+            return _of_level(point)
+        return _of_increases(point.kind, asked or _REDUCTIONS[point.kind])
 
     def _fresh(self, writer: WriterState, point: ForeignPoint) -> Fresh | None:
-        if _is_level(point):
-            # Samples may be averaged; what says where a process stands has to know all of its meters.
-            is_last = _of_level(point).within == "last"
-            return self.streams.level(writer.number, point) if is_last else whole_of(point)
-        if point.temporality != "cumulative" or point.kind == "gauge":
+        if _is_added_up(point):
+            return self.streams.level(writer.number, point)
+        if point.temporality != "cumulative" or point.kind == "gauge" or _is_level(point):
             return whole_of(point)
         return self.streams.increase(writer.number, point)
 
@@ -213,12 +223,23 @@ def _is_level(point: ForeignPoint) -> bool:
     return point.kind == "sum" and point.temporality == "cumulative" and not point.monotonic
 
 
+def _is_added_up(point: ForeignPoint) -> bool:
+    """Whether what says where a process stands has to know all of its meters; of others each meter counts."""
+    return _is_level(point) and _of_level(point).within == "last"
+
+
 def _of_level(point: ForeignPoint) -> Reduction:
     """Return the reduction of a level: its sum is over processes, never over the exports of one."""
     asked = point.reduction
     if asked is None:
         return _LEVEL
     return replace(asked, within="last") if asked.sums_all else asked
+
+
+def _of_increases(kind: ForeignKind, asked: Reduction) -> Reduction:
+    """Return the reduction of a counter: what a process adds in a step is one value, however often it exports."""
+    is_alone = kind == "sum" and asked.within is None and asked.across != ("sum",)
+    return replace(asked, within="sum") if is_alone else asked
 
 
 def _per_second(stats: npt.NDArray[np.float64], seconds: float) -> npt.NDArray[np.float64]:

@@ -54,7 +54,12 @@ class Shape:
 
 
 class Piece(NamedTuple):
-    """A fragment, or what of it is not a duplicate; `newest_ns` is the time of its newest record."""
+    """A fragment, or what of it is not a duplicate; `newest_ns` is the time of its newest record.
+
+    Attributes:
+        meter: which meter (instrumentation scope) of another SDK sampled these values: of each series the newest
+            sample of a step counts. None where all records count.
+    """
 
     source: Source
     seq: int
@@ -62,6 +67,7 @@ class Piece(NamedTuple):
     shape: Shape
     partials: Points
     newest_ns: int
+    meter: str | None = None
 
     @property
     def size(self) -> int:

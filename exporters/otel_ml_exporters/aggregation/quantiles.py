@@ -13,10 +13,13 @@ from typing import NamedTuple
 
 from otel_ml_exporters.aggregation.observation import Buckets
 
-__all__ = ["FULL_SCALE", "Distribution", "Part", "difference", "merged", "nearest_rank"]
+__all__ = ["FULL_SCALE", "Distribution", "Part", "difference", "merged", "narrowed", "nearest_rank"]
 
 FULL_SCALE = 6
 """What our own writers send; less means that the data was too wide, and quantiles are coarser."""
+
+_ROUNDING = 1e-12
+"""Of a bound: a sender may have put a value that lies on one into the bucket beside it."""
 
 _TOLERANCE = 1e-9
 """Of a rank: shares of a bucket with other bounds add up to a whole number but for rounding."""
@@ -158,7 +161,8 @@ class Part(NamedTuple):
 
 
 def merged(parts: Sequence[Part]) -> Distribution:
-    """Merge several points at the lowest scale among them."""
+    """Merge several points at the lowest scale among them; what one knows of its extremes narrows its buckets."""
+    parts = [part._replace(buckets=narrowed(part.buckets, part.low, part.high)) for part in parts]
     scale = min(part.buckets.scale for part in parts)
     positive: dict[int, float] = {}
     negative: dict[int, float] = {}
@@ -168,17 +172,67 @@ def merged(parts: Sequence[Part]) -> Distribution:
         zero += buckets.zero_count
         _pour(positive, buckets.positive_offset, buckets.positive, shift)
         _pour(negative, buckets.negative_offset, buckets.negative, shift)
-    unknown = any(math.isnan(part.low) or math.isnan(part.high) for part in parts)
+    lows, highs = [part.low for part in parts], [part.high for part in parts]
     return Distribution(
         scale=scale,
         zero=zero,
         positive=positive,
         negative=negative,
-        low=math.nan if unknown else min(part.low for part in parts),
-        high=math.nan if unknown else max(part.high for part in parts),
+        low=math.nan if any(map(math.isnan, lows)) else min(lows),
+        high=math.nan if any(map(math.isnan, highs)) else max(highs),
         total=sum(part.total for part in parts),
         records=round(sum(part.records for part in parts)),
     )
+
+
+def narrowed(buckets: Buckets, low: float, high: float) -> Buckets:
+    """Return the buckets with all that lies beyond the extremes in those of the extremes.
+
+    A bucket of another SDK may be wide (0 to 5 s), and its records are spread over all of it.
+
+    Args:
+        buckets: of a point.
+        low: no record is smaller; NaN where nothing is known.
+        high: no record is larger; NaN where nothing is known.
+
+    Examples:
+        >>> narrowed(Buckets(0, 0, 0, (1, 1, 1), 0, ()), math.nan, 1.5)
+        Buckets(scale=0, zero_count=0.0, positive_offset=0, positive=(3,), negative_offset=0, negative=())
+    """
+    least = _place(low - abs(low) * _ROUNDING, buckets.scale) if math.isfinite(low) else _LEAST
+    largest = _place(high + abs(high) * _ROUNDING, buckets.scale) if math.isfinite(high) else _LARGEST
+    places = _counts(buckets)
+    if not places or (least <= min(places) and max(places) <= largest):
+        return buckets
+    kept: dict[_Place, float] = {}
+    for place, count in places.items():
+        inside = min(max(place, least), largest)
+        kept[inside] = kept.get(inside, 0) + count
+    sides = [{sign * index: count for (of, index), count in kept.items() if of == sign} for sign in (1, -1)]
+    positive, negative = ((min(side, default=0), tuple(side.get(i, 0) for i in _span(side))) for side in sides)
+    return Buckets(buckets.scale, kept.get(_ZERO, 0.0), *positive, *negative)
+
+
+_Place = tuple[int, int]
+"""Sign and index of a bucket, such that buckets ascend with what is in them."""
+_LEAST, _ZERO, _LARGEST = (-2, 0), (0, 0), (2, 0)
+
+
+def _place(value: float, scale: int) -> _Place:
+    if value == 0:
+        return _ZERO
+    index = math.ceil(math.log2(abs(value)) * 2.0**scale) - 1
+    return (1, index) if value > 0 else (-1, -index)
+
+
+def _counts(buckets: Buckets) -> dict[_Place, float]:
+    found: dict[_Place, float] = {_ZERO: buckets.zero_count} if buckets.zero_count else {}
+    for sign, offset, counts in (
+        (1, buckets.positive_offset, buckets.positive),
+        (-1, buckets.negative_offset, buckets.negative),
+    ):
+        found |= {(sign, sign * index): count for index, count in enumerate(counts, offset) if count}
+    return found
 
 
 def difference(whole: Buckets, before: Buckets) -> Buckets:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otel_ml.wire.reduction import Reduction, is_quantile, quantile_of
-from otel_ml_exporters.aggregation.fold import COUNT, M2, MAX, MIN, SUM, WSUM, Rows, fold_rows, layers, mean_of
+from otel_ml_exporters.aggregation.fold import COUNT, M2, MAX, MIN, SUM, WSUM, Rows, fold_rows, layers, mean_of, weighed
 from otel_ml_exporters.aggregation.observation import Attributes
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.quantiles import FULL_SCALE, Distribution, Part, merged, nearest_rank
@@ -57,6 +57,8 @@ class Reduced:
 def reduce_units(reduction: Reduction, units: Sequence[Sequence[Piece]]) -> list[Reduced]:
     """Reduce the pieces of each unit: all of `reduction`, and laid out as `tabulate` asks for."""
     table = tabulate(reduction, units)
+    if reduction == _DEVIATION:
+        table = table._replace(rows=weighed(table.rows))
     if reduction.within is not None:
         table = _combined_within(table, reduction.within)
     folded = fold_rows(table.rows, {_NEEDS[across] for across in reduction.across if across in _NEEDS})
@@ -79,13 +81,23 @@ def reduce_units(reduction: Reduction, units: Sequence[Sequence[Piece]]) -> list
 def _plain(across: str, folded: Floats, table: Table) -> Found:
     if across in _EXTREMES:
         return _extreme_rank(across, table.rows)
-    values, present = _ACROSS[across](folded)
+    values, present = _picked(across, folded, table.rows)
     present &= folded[:, COUNT] > 0
     chosen = np.flatnonzero(present)
     return zip(chosen.tolist(), values[chosen].tolist(), strict=True)
 
 
 Picked = tuple[Floats, npt.NDArray[np.bool_]]
+
+
+def _picked(across: str, folded: Floats, rows: Rows) -> Picked:
+    """Return the value of each column, also of values whose sum, or sum of squares, is beyond the largest double."""
+    values, present = _ACROSS[across](folded)
+    if across not in _SCALABLE or np.isfinite(values).all():
+        return values, present
+    again, _ = _ACROSS[across](fold_rows(_smaller(rows), {_NEEDS[across]}))
+    with np.errstate(over="ignore"):
+        return np.where(np.isfinite(values), values, again / _FACTOR), present
 
 
 def _sent(folded: Floats, column: int) -> Picked:
@@ -104,6 +116,19 @@ def _always(column: int) -> Callable[[Floats], Picked]:
     return lambda folded: (folded[:, column], np.ones(len(folded), dtype=bool))
 
 
+def _smaller(rows: Rows) -> Rows:
+    """Return rows of values that are so much smaller that their squares do not overflow."""
+    with np.errstate(invalid="ignore"):
+        stats = rows.stats * _SMALLER * _SMALLER_SQUARE
+        low, high = stats[:, MIN], stats[:, MAX]
+        # A writer's own sums may be beyond the largest double; of two values the extremes say all.
+        are_two = (stats[:, COUNT] == 2) & np.isfinite(low) & np.isfinite(high)
+        overflowed = are_two & ~(np.isfinite(stats[:, SUM]) & np.isfinite(stats[:, M2]))
+        stats[overflowed, SUM] = (low + high)[overflowed]
+        stats[overflowed, M2] = np.square(high - low)[overflowed] / 2
+    return rows._replace(stats=stats)
+
+
 _ACROSS: dict[str, Callable[[Floats], Picked]] = {
     "mean": mean_of,
     "sum": _always(SUM),
@@ -114,6 +139,13 @@ _ACROSS: dict[str, Callable[[Floats], Picked]] = {
 }
 _NEEDS = {"mean": WSUM, "min": MIN, "max": MAX, "std": M2}
 """The statistic a reduction needs besides count and sum."""
+_DEVIATION = Reduction(("std",))
+"""The one reduction besides a mean that weights have a part in: beside others it is that of all records (ADR 0037)."""
+_SCALABLE = frozenset({"mean", "std"})
+_FACTOR = 2.0**-600
+_SMALLER = np.array([1, *[_FACTOR] * 4, 1, _FACTOR])
+_SMALLER_SQUARE = np.array([1, 1, 1, 1, _FACTOR, 1, 1])
+"""What the seven statistics become where all values are so much smaller; the factor's square is no double."""
 _EXTREMES = {"argmax": (MAX, np.argmax), "argmin": (MIN, np.argmin)}
 
 
@@ -144,7 +176,7 @@ def _ordered(table: Table, across: str) -> Found:
 
 def _each_rank(results: Sequence[Reduced], table: Table, place: int) -> None:
     rows, column, rank = table.by_rank()
-    means, present = mean_of(folded := fold_rows(rows, {WSUM}))
+    means, present = _picked("mean", folded := fold_rows(rows, {WSUM}), rows)
     present &= folded[:, COUNT] > 0
     for row in np.flatnonzero(present).tolist():
         unit, number = divmod(int(column[row]), table.width)
@@ -161,7 +193,7 @@ def _combined_within(table: Table, within: str) -> Table:
         return table.of_values(rows, values, present)
     per_writer = table.by_writer()
     folded = fold_rows(per_writer.rows, {_NEEDS[within]} if within in _NEEDS else ())
-    values, present = _ACROSS[within](folded)
+    values, present = _picked(within, folded, per_writer.rows)
     present = present & (folded[:, COUNT] > 0)
     return table.of_values(per_writer.outer, values, present)
 
@@ -173,11 +205,16 @@ def _spread(results: Sequence[Reduced], table: Table, across: str, place: int) -
         if not table.moments[number]:
             continue
         value, result = Value(*table.series[number], place, 0.0), results[unit]
-        if table.exact:
+        if table.exact or _are_single_values(table, rows):
             if len(rows):
                 _spread_exact(result, value, table.rows.stats[rows, SUM], across)
         elif (distribution := _distribution(table, rows)) is not None:
             _spread_buckets(result, value, distribution, across)
+
+
+def _are_single_values(table: Table, rows: Ints) -> bool:
+    """Whether nothing has buckets, because there is nothing to share out: gauges of other SDKs."""
+    return not any(table.buckets) and bool((table.rows.stats[rows, COUNT] == 1).all())
 
 
 def _distribution(table: Table, rows: Ints) -> Distribution | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from otel_ml.wire.attributes import DEFAULT_AXIS, RESERVED_PREFIX, TIME_AXIS
 from otel_ml.wire.names import published_name
 from otel_ml_exporters.aggregation.ahead import fold_with_next
@@ -56,10 +58,13 @@ class Steps:
         if not writer.native:
             lane.pass_step(step - 1, self._run.active)
 
-    def is_closed(self, writer: WriterState, axis: str, step: int) -> bool:
-        """Whether a step is closed where this writer delivers."""
+    def closed(self, writer: WriterState, axis: str, step: int) -> Sequence[Piece] | None:
+        """Return what is kept of a step that is closed where this writer delivers; None where it is not closed."""
         number = writer.lanes.get(axis)
-        return number is not None and self._run.lanes.all[number].has_closed(step)
+        if number is None or not (lane := self._run.lanes.all[number]).has_closed(step):
+            return None
+        unit = lane.retained.get(step)
+        return () if unit is None else unit.pieces
 
     def manifest(self, writer: WriterState, manifest: Manifest) -> None:
         """Note that a writer is done with a step."""

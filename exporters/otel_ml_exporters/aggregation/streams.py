@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from otel_ml_exporters.aggregation.fold import COUNT, M2, MAX, MIN, SUM
 from otel_ml_exporters.aggregation.observation import Attributes, Buckets, ForeignPoint
-from otel_ml_exporters.aggregation.quantiles import difference
+from otel_ml_exporters.aggregation.quantiles import difference, narrowed
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.json_text import plain_json
 
@@ -211,7 +211,9 @@ def _difference(point: ForeignPoint, whole: Fresh, before: Stream) -> Fresh:
         stats[0, M2] = 0.0
     if whole.buckets is None or before.buckets is None:
         return Fresh(stats, whole.buckets)
-    return Fresh(stats, difference(whole.buckets, before.buckets))
+    # What came since lies between the extremes of all, too.
+    low, high = whole.stats[0, MIN : MAX + 1].tolist()
+    return Fresh(stats, narrowed(difference(whole.buckets, before.buckets), low, high))
 
 
 def _extremes(point: ForeignPoint, before: Stream) -> tuple[float, float]:

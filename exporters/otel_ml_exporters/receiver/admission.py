@@ -7,11 +7,11 @@ it is stored: its bytes are then in the journal, on the disk.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
 
-from otel_ml_exporters.receiver.decode import Decoded, Decoder, Signal
+from otel_ml_exporters.receiver.decode import NO_ALIASES, Decoded, Decoder, Signal
 from otel_ml_exporters.receiver.refusals import Refusals
 from otel_ml_exporters.telemetry import Telemetry
 
@@ -41,6 +41,7 @@ class Admission:
         has_room: tells whether the runs of a request are known, or there is room for them.
         held_back: tells why a run of a request is not taken now; "" where all are.
         limit: bytes of requests that are acknowledged, or about to be, and not decided.
+        aliases: attributes of others that are read as ours.
         refusals: told whose points of no run are rejected.
     """
 
@@ -52,6 +53,7 @@ class Admission:
         has_room: Callable[[Iterable[str]], bool] = lambda experiments: True,
         held_back: Callable[[Iterable[str]], str] = lambda experiments: "",
         refusals: Refusals | None = None,
+        aliases: Mapping[str, str] = NO_ALIASES,
     ) -> None:
         self._store = store
         self._has_room = has_room
@@ -59,7 +61,7 @@ class Admission:
         self._refusals = refusals or Refusals()
         self._telemetry = telemetry
         self._limit = limit
-        self._decoder = Decoder()
+        self._decoder = Decoder(aliases)
         # Guards _held: transports add, the engine's thread subtracts.
         self._lock = threading.Lock()
         self._held = 0

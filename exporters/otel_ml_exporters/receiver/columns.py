@@ -115,7 +115,7 @@ def _moments(columns: Columns, series: SeriesKey, point: Any, values: Mapping[st
     if count == 1 and point.HasField("sum"):
         low = high = total  # a sender may leave out min and max of a single value
     else:
-        total = total if point.HasField("sum") else _NAN
+        total = total if point.HasField("sum") or not count else _NAN  # nothing adds up to 0, said or not
         low = point.min if point.HasField("min") else _NAN
         high = point.max if point.HasField("max") else _NAN
     m2, wsum, wxsum = _extras(values) if values else _NO_EXTRAS

@@ -26,6 +26,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import ScopeMetrics
 from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans
 
 from otel_ml_exporters.aggregation.observation import Observation, Writer
+from otel_ml_exporters.receiver.aliases import Aliases
 from otel_ml_exporters.receiver.events import decode_events
 from otel_ml_exporters.receiver.otlp_json import parse_json
 from otel_ml_exporters.receiver.parts import Part, parts
@@ -36,11 +37,12 @@ from otel_ml_exporters.receiver.spans import decode_spans
 from otel_ml_exporters.receiver.timers import Timers
 from otel_ml_exporters.receiver.unread import Unread
 
-__all__ = ["SIGNALS", "Decoded", "Decoder", "Signal", "response"]
+__all__ = ["NO_ALIASES", "SIGNALS", "Decoded", "Decoder", "Signal", "response"]
 
 _log = logging.getLogger(__name__)
 
 Signal = Literal["metrics", "traces", "logs"]
+NO_ALIASES: Mapping[str, str] = {}
 SIGNALS: tuple[Signal, ...] = ("metrics", "traces", "logs")
 
 
@@ -60,10 +62,15 @@ class Decoded(NamedTuple):
 
 
 class Decoder:
-    """Decodes requests of all three signals."""
+    """Decodes requests of all three signals.
 
-    def __init__(self) -> None:
-        self._writers = Writers()
+    Args:
+        aliases: attributes of others that are read as ours.
+    """
+
+    def __init__(self, aliases: Mapping[str, str] = NO_ALIASES) -> None:
+        self._aliases = Aliases(aliases)
+        self._writers = Writers(self._aliases)
         self._metrics = MetricsDecoder()
         self._messages = Unread(self._metrics_of)
         self._fast: Mapping[Signal, Callable[[Writer, bytes], Sequence[Observation] | None]] = {
@@ -124,7 +131,9 @@ class Decoder:
         return decoded
 
     def _metrics_of(self, writer: Writer, message: bytes) -> list[Observation]:
-        return self._metrics.scope(writer, ScopeMetrics.FromString(message), Rejections())
+        scope = ScopeMetrics.FromString(message)
+        self._aliases.rename(scope)
+        return self._metrics.scope(writer, scope, Rejections())
 
     def _add(self, decoded: Decoded, writer: Writer | Unacceptable, scope: Any) -> list[Observation]:
         """Decode a scope; return its observations where all of it could be used."""
@@ -134,6 +143,7 @@ class Decoder:
         if isinstance(writer, Unacceptable):
             rejections.add(writer.reason, _PARTS[signal][2](scope), slug="bad-resource")
             return []
+        self._aliases.rename(scope)
         found = self._found(signal, writer, scope, rejections)
         if found:
             decoded.observations.setdefault(writer.experiment, []).extend(found)

@@ -32,6 +32,9 @@ __all__ = ["ForeignDecoder", "Sender"]
 _KNOWN = 65_536
 """Sets of attributes remembered: more series than a run takes without a word."""
 
+_NO_RECORDED_VALUE = 1
+"""Flag of a point that has no value, whatever its other fields are (OTLP, `DataPointFlags`)."""
+
 _LONGEST_KNOWN = 1024
 """Characters of a set that is remembered."""
 
@@ -98,6 +101,8 @@ class ForeignDecoder:
                 continue
             form = _form(metric, field)
             for point in points:
+                if point.flags & _NO_RECORDED_VALUE:
+                    continue  # says that a series has ended, or that a scrape failed
                 try:
                     self._point(sender, form, point, scope, groups, found)
                 except (ValueError, WireError) as error:

@@ -10,6 +10,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from otel_ml.wire import attributes as wire
 from otel_ml_exporters.aggregation.observation import Writer
+from otel_ml_exporters.receiver.aliases import Aliases
 from otel_ml_exporters.receiver.rejection import Unacceptable, sender_of
 from otel_ml_exporters.receiver.values import LONGEST_NAME, as_text, attributes
 from otel_ml_exporters.records import JsonValue
@@ -40,7 +41,8 @@ _NO_EXPERIMENT = (
 class Writers:
     """Finds the writer of a resource; equal resources give the same object."""
 
-    def __init__(self) -> None:
+    def __init__(self, aliases: Aliases) -> None:
+        self._aliases = aliases
         self._known: dict[bytes, Writer | Unacceptable] = {}
         self._encoded: dict[bytes, Writer | Unacceptable] = {}
 
@@ -65,7 +67,7 @@ class Writers:
         found = self._known.get(key)
         if found is not None:
             return found
-        found = _writer(attributes(resource.attributes))
+        found = _writer(self._aliases.resource(attributes(resource.attributes)))
         if len(key) <= _CACHED_BYTES:
             if len(self._known) >= _CACHED:
                 self._known.clear()

@@ -131,7 +131,10 @@ class Norms:
 
     @harmless
     def record_parameters(self) -> None:
-        """Record `param/…` of all parameters."""
+        """Record `param/…` of all parameters, as they are now.
+
+        Called before `optimizer.step()` they are those that the step has used, as `inspect/<layer>/weight/…` are.
+        """
         if not self._record_alike("param", [parameter for _, parameter in self._named]):
             self._record("param", self._named)
 

@@ -21,7 +21,7 @@ from otel_ml.exceptions import ConfigError
 __all__ = ["Inspector"]
 
 _OF_PARAMETERS = frozenset({"weight", "wgrad"})
-"""Tensors that are looked at when a step ends; the others are seen as they come by."""
+"""Tensors that are looked at before they change, or when a step ends; the others are seen as they come by."""
 
 
 class Inspector:
@@ -30,9 +30,10 @@ class Inspector:
     Call `step()` at the end of every step: what micro-batches of the step showed is one value then. Nothing waits for
     the device, and no collective is made: ranks merge in the service.
 
-    Gradients of weights are those that one of torch's optimizers is about to use, and where there is none those of the
-    step's end. A pass without gradients counts only while the model has made none with them: validation is not mixed
-    into training, and a model that generates is seen all the same.
+    Weights, and their gradients, are those of the moment at which one of torch's optimizers is first about to change
+    them: what the step's passes have used. Where there is no such optimizer they are those of the step's end. A pass
+    without gradients counts only while the model has made none with them: validation is not mixed into training, and a
+    model that generates is seen all the same.
 
     Args:
         model: a `torch.nn.Module`; its layers are `model.named_modules()`.
@@ -89,7 +90,7 @@ class Inspector:
 
     @harmless
     def step(self) -> None:
-        """End a step: record what it showed, and look at weights and their gradients."""
+        """End a step: record what it showed, and look at weights and gradients that no optimizer has come by."""
         index = self._step()
         # A program that sets its steps has them current; else this counts, and says which one it means.
         step = None if _is_stepping() else index
@@ -161,8 +162,8 @@ class Inspector:
         if by_pass:
             yield hook_passes(model, self._begin_pass)
             yield from (self._hook(watched) for watched in by_pass)
-        if any(watched.rule.tensor == "wgrad" for watched in self._watched):
-            handle = hook_updates(self._look_at_gradients)
+        if any(watched.rule.tensor in _OF_PARAMETERS for watched in self._watched):
+            handle = hook_updates(self._look_before_update)
             weakref.finalize(self, handle.remove)
             yield handle
 
@@ -191,19 +192,25 @@ class Inspector:
         # The first pass of a reentrant checkpoint is without gradients, and a layer may be called without its model.
         return self._is_learning or not self._has_learned or torch.is_grad_enabled()
 
-    def _look_at_gradients(self, updated: frozenset[int]) -> None:
-        """See the gradients of the weights that an optimizer is about to change."""
+    def _look_before_update(self, updated: frozenset[int]) -> None:
+        """See the weights that an optimizer is about to change, and their gradients."""
         index = self._step()
         for watched in self._watched:
             weight: Any = getattr(watched.module, "weight", None)
-            if watched.rule.tensor == "wgrad" and id(weight) in updated and watched.rule.schedule.includes(index):
+            if id(weight) not in updated or not watched.rule.schedule.includes(index):
+                continue
+            if watched.rule.tensor == "wgrad":
                 _see(watched, weight.grad)
+            elif watched.rule.tensor == "weight" and not watched.is_seen:  # a later update has other weights
+                _see(watched, weight)
 
     def _look_at_weights(self, watched: Watched) -> None:
         weight = getattr(watched.module, "weight", None)
-        if watched.rule.tensor == "weight":
+        if watched.is_seen:
+            return
+        if watched.rule.tensor == "weight":  # nobody has changed it, or an optimizer that is none of torch's
             _see(watched, weight)
-        elif watched.rule.tensor == "wgrad" and not watched.is_seen:  # by an optimizer that is none of torch's
+        elif watched.rule.tensor == "wgrad":
             _see(watched, getattr(weight, "grad", None))
 
     def _held(self, watched: Watched) -> tuple[int, int]:

@@ -101,8 +101,8 @@ class TensorState:
     def _std(self, copies: int, parts: int) -> Value:
         del copies, parts
         deviation = (self.m2 / self.count).sqrt()
-        # mean ± deviation of each rank: their pooled deviation is that of all elements, for ranks with as many each.
-        return Value(deviation, _stacked(self.mean + deviation, self.mean - deviation), None, ("std",))
+        # mean ± deviation of each rank, as heavy as it has elements: their pooled deviation is that of all elements.
+        return Value(deviation, _stacked(self.mean + deviation, self.mean - deviation), self.count / 2, ("std",))
 
     def _l1_norm(self, copies: int, parts: int) -> Value:
         del parts

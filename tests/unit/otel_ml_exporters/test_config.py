@@ -207,9 +207,16 @@ def test_a_setting_of_the_file_without_a_value_says_nothing(tmp_path: Path) -> N
     assert load(tmp_path, "scraped: {allow: , max_series: 7}").scraped == ScrapedSeries(max_series=7)
 
 
+def test_names_of_other_programs_come_from_the_file(tmp_path: Path) -> None:
+    assert load(tmp_path, "aliases: {rank: dl.rank, axis: }").aliases == {"rank": "dl.rank"}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("aliases: {rnk: dl.rank}", "aliases.rnk: is no setting. Known: experiment, "),
+        ("aliases: {rank: 5}", "aliases.rank: expected the name of an attribute, such as 'dl.rank', got 5."),
+        ("aliases: dl.rank", "aliases: expected keys and values, got 'dl.rank'."),
         ("scraped: {alow: ['vllm/*']}", "Did you mean 'allow'?"),
         ("scraped: {deny: 'vllm/*'}", "scraped.deny: expected a list of globs, such as ['vllm/*'], got 'vllm/*'."),
         ("scraped: {deny: 5}", "scraped.deny: expected a list of globs, such as ['vllm/*'], got 5."),

@@ -20,7 +20,8 @@ class OtlpExporter(Exporter):
     """Sends every value of a closed step as a gauge point to an OTLP/HTTP endpoint (protobuf).
 
     The point's attributes are `ml.step`, `ml.step.axis`, `ml.attempt`, `ml.seq`, and `ml.amendment` where it corrects
-    an earlier one; its resource has `service.name` (the role), `ml.run.id`, `ml.run.name` and `ml.experiment.name`.
+    an earlier one. Its resource has `service.name` (the role), `service.instance.id` (the run's id: each run is a
+    series of Prometheus), `ml.run.id`, `ml.run.name` and `ml.experiment.name`.
 
     What is not given is taken from `OTEL_EXPORTER_OTLP_METRICS_…`, else from `OTEL_EXPORTER_OTLP_…`.
 

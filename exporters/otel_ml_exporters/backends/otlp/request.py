@@ -35,6 +35,7 @@ def encoded(run: RunInfo, records: Sequence[StepRecord]) -> ExportMetricsService
 def _describe(resource: ResourceMetrics, run: RunInfo, role: str) -> None:
     described = {
         "service.name": role,
+        "service.instance.id": run.id,  # what Prometheus tells senders apart by; it leaves out what it does not know
         "ml.run.id": run.id,
         "ml.run.name": run.name,
         "ml.experiment.name": run.experiment,

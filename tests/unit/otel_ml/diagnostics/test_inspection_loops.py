@@ -10,6 +10,7 @@ import torch
 from torch.optim.optimizer import _global_optimizer_pre_hooks
 
 import otel_ml
+from otel_ml.diagnostics.dynamics import Norms
 from otel_ml.diagnostics.inspection import Inspector
 from otel_ml.testing import Capture, otel_ml_capture
 
@@ -183,3 +184,58 @@ def test_a_model_that_never_learns_is_seen_all_the_same(otel_ml_capture: Capture
     found = {(point.name, point.step): point.value for point in otel_ml_capture.points}
     assert found["inspect/0/activation/max", 1] == 3.0
     assert {step for _, step in found} == {0, 1}
+
+
+def shown_weights(capture: Capture, step: int) -> dict[str, float]:
+    """Return the L1 norms of weights at a step."""
+    otel_ml.flush()
+    norms = [point for point in capture.points if point.name.endswith("weight/l1_norm") and point.step == step]
+    return {point.name.split("/")[1]: point.value for point in norms}
+
+
+@pytest.mark.parametrize("updates", [1, 3])
+def test_weights_are_those_that_the_steps_passes_have_used(otel_ml_capture: Capture, updates: int) -> None:
+    net, used = network(), []
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    inspector = inspected(net, "weight")
+
+    for _ in otel_ml.steps(range(2)):
+        used.append({name: net[int(name)].weight.detach().abs().sum().item() for name in ("0", "2")})
+        for _ in range(updates):
+            optimizer.zero_grad()
+            backward(net)
+            optimizer.step()
+        inspector.step()
+
+    assert [shown_weights(otel_ml_capture, step) for step in range(2)] == [pytest.approx(weights) for weights in used]
+
+
+def test_a_weight_that_no_optimizer_changes_is_shown_too(otel_ml_capture: Capture) -> None:
+    net = network()
+    optimizer = torch.optim.SGD(net[2].parameters(), lr=0.1)
+    inspector = inspected(net, "weight")
+
+    otel_ml.set_step(0)
+    before = {name: net[int(name)].weight.detach().abs().sum().item() for name in ("0", "2")}
+    backward(net)
+    optimizer.step()
+    inspector.step()
+
+    assert shown_weights(otel_ml_capture, 0) == pytest.approx(before)
+
+
+def test_weights_and_the_norm_of_parameters_are_of_one_moment(otel_ml_capture: Capture) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(2, 1, bias=False))
+    optimizer, norms = torch.optim.SGD(net.parameters(), lr=0.1), Norms(net)
+    rules = {"stats": ["l2_norm"], "tensors": ["weight"]}
+    inspector = Inspector(net, {"all": {"layers": LINEAR, "LogTensorStats": rules}})
+
+    otel_ml.set_step(0)
+    backward(net)
+    norms.record_parameters()
+    optimizer.step()
+    inspector.step()
+
+    otel_ml.flush()
+    found = {point.name: point.max for point in otel_ml_capture.points}
+    assert found["inspect/0/weight/l2_norm"] == pytest.approx(found["param/norm"])

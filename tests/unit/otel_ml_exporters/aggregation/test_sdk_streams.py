@@ -6,65 +6,15 @@ from collections.abc import Callable, Mapping
 
 import pytest
 from opentelemetry import metrics
-from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.metrics import Meter
-from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider, UpDownCounter
-from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
+from opentelemetry.sdk.metrics import Histogram
+from opentelemetry.sdk.metrics.export import AggregationTemporality
 from opentelemetry.sdk.metrics.view import Aggregation, ExponentialBucketHistogramAggregation
-from opentelemetry.sdk.resources import Resource
 
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.aggregation.streams import MAX_METERS
-from otel_ml_exporters.receiver.decode import Decoder
-from tests.strategies import START, Service
-
-CUMULATIVE, DELTA = AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA
-
-Where = Mapping[str, str | int]
-
-
-class Sdk:
-    """A program with the OpenTelemetry SDK; `export` is what its periodic reader does."""
-
-    def __init__(
-        self,
-        rank: int = 0,
-        *,
-        temporality: AggregationTemporality = CUMULATIVE,
-        aggregation: Mapping[type, Aggregation] | None = None,
-    ) -> None:
-        kinds: dict[type, AggregationTemporality] = dict.fromkeys((Counter, Histogram, UpDownCounter), temporality)
-        self._reader = InMemoryMetricReader(kinds, dict(aggregation or {}))
-        resource = Resource.create(
-            {
-                "ml.experiment.id": "exp",
-                "service.name": "trainer",
-                "service.instance.id": f"sdk-{rank}",
-                "ml.rank": rank,
-            }
-        )
-        self._provider = MeterProvider([self._reader], resource=resource, shutdown_on_exit=False)
-        self._decoder = Decoder()
-
-    def meter(self, name: str, version: str | None = None, attributes: Where | None = None) -> Meter:
-        return self._provider.get_meter(name, version, attributes=dict(attributes or {}))
-
-    def export(self, service: Service) -> None:
-        """Send everything, a second after the last time; all points have the times that the service's clock shows."""
-        service.wait(1)
-        data = self._reader.get_metrics_data()
-        assert data is not None
-        request = encode_metrics(data)
-        for scope in request.resource_metrics[0].scope_metrics:
-            for metric in scope.metrics:
-                for point in getattr(metric, metric.WhichOneof("data")).data_points:
-                    point.start_time_unix_nano, point.time_unix_nano = round(START * 1e9), round(service.now * 1e9)
-        for observations in self._decoder.protobuf("metrics", request.SerializeToString()).observations.values():
-            service.take(observations)
-
-
-def at(step: int, reduction: str) -> Where:
-    return {"ml.step": step, "ml.reduction": reduction}
+from tests.sdk import CUMULATIVE, DELTA, Sdk, at
+from tests.strategies import Service
 
 
 def _counter(meter: Meter) -> metrics.Counter:
@@ -338,3 +288,62 @@ def test_the_extremes_of_a_window_are_known_where_they_are_those_of_the_streams_
         {"latency": pytest.approx(11 / 3), "latency/min": 2.0},
         {"latency": 6.5},
     ]
+
+
+@pytest.mark.parametrize("exports", [1, 9])
+@pytest.mark.parametrize("temporality", [CUMULATIVE, DELTA])
+def test_the_mean_of_gauges_is_over_ranks_not_over_exports(temporality: AggregationTemporality, exports: int) -> None:
+    service, ranks = Service(), [Sdk(0, temporality=temporality), Sdk(1, temporality=temporality)]
+    rates = [_gauge(rank.meter("a")) for rank in ranks]
+
+    for _ in range(exports):
+        rates[0].set(2.0, {"ml.step": 0})
+        ranks[0].export(service)
+    rates[1].set(5.0, {"ml.step": 0})
+    ranks[1].export(service)
+
+    assert ended(service) == {0: {"rate": 3.5}}
+
+
+@pytest.mark.parametrize("exports", [1, 5])
+def test_what_is_observed_in_a_window_is_what_each_process_said_last(exports: int) -> None:
+    service, ranks = Service(), [Sdk(0), Sdk(1)]
+    for rank, sdk in enumerate(ranks):
+        sdk.meter("a").create_observable_gauge("load", [lambda _, load=float(rank): [metrics.Observation(load)]])
+
+    for _ in range(exports):
+        ranks[0].export(service)
+    ranks[1].export(service)
+
+    assert set(map(tuple, (row.items() for row in _windows(service)))) == {(("load", 0.5),)}
+
+
+def test_quantiles_of_gauges_are_those_of_what_each_rank_said_last() -> None:
+    service, ranks = Service(), [Sdk(rank) for rank in range(5)]
+
+    for rank, sdk in enumerate(ranks):
+        rate = _gauge(sdk.meter("a"))
+        for value in (100.0, float(rank)):
+            rate.set(value, at(0, "p50,max"))
+            sdk.export(service)
+
+    assert ended(service) == {0: {"rate": 2.0, "rate/max": 4.0}}
+
+
+def test_a_gauge_that_is_sent_again_of_closed_steps_is_no_news_to_a_service_that_was_started_again() -> None:
+    service, sdk = Service(), Sdk()
+    rate = _gauge(sdk.meter("a"))
+
+    for step in range(6):
+        rate.set(0.5 * step, at(step, "mean"))
+        sdk.export(service)
+        service.restart()
+
+    assert ended(service) == {step: {"rate": 0.5 * step} for step in range(6)}
+    assert service.engine.status.counts.ignored == 10  # all but the value itself, and once more while its step is open
+    assert service.amendments == 0
+
+
+def _windows(service: Service) -> list[dict[str, float]]:
+    service.wait(400)
+    return list(service.rows(axis="time").values())

@@ -41,12 +41,24 @@ def test_a_point_says_its_step_and_its_resource_the_run(server: OtlpServer) -> N
     assert path == "/v1/metrics"
     assert {name.lower(): text for name, text in headers.items()}["api-key"] == "k"
     assert attributes_of(resource.resource.attributes) == {
-        "service.name": "trainer", "ml.run.id": "run", "ml.run.name": "run", "ml.experiment.name": "digits",
+        "service.name": "trainer", "service.instance.id": "run",
+        "ml.run.id": "run", "ml.run.name": "run", "ml.experiment.name": "digits",
     }  # fmt: skip
     assert attributes_of(point.attributes) == {
         "ml.step": 3, "ml.step.axis": "step", "ml.attempt": 1, "ml.seq": 7, "ml.amendment": True,
     }  # fmt: skip
     assert (point.as_double, point.time_unix_nano) == (0.5, 1_700_000_007_000_000_000)
+
+
+def test_two_runs_are_two_series_where_only_job_and_instance_become_labels(server: OtlpServer) -> None:
+    for run in ("first", "second"):
+        exporter = OtlpExporter(endpoint=server.url)
+        exporter.start(run_info(Path("unused"), run))
+        exporter.export([step(1, 0, {"loss": 0.5})])
+
+    resources = [attributes_of(message.resource_metrics[0].resource.attributes) for _, _, message in server.requests]
+    labels = [(resource["service.name"], resource["service.instance.id"]) for resource in resources]
+    assert labels == [("trainer", "first"), ("trainer", "second")]
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])

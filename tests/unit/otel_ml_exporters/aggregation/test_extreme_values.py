@@ -1,0 +1,104 @@
+"""Values near the largest double, and quantiles of wide buckets of which the extremes are known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from opentelemetry.sdk.metrics import Histogram
+from opentelemetry.sdk.metrics.view import Aggregation, ExplicitBucketHistogramAggregation
+
+from tests.sdk import Sdk
+from tests.strategies import Rank, Service
+
+HUGE = 1.7e308
+WIDE: dict[type, Aggregation] = {Histogram: ExplicitBucketHistogramAggregation([5.0, 100.0])}
+
+
+def reduced(*values: float, reduce: str) -> float:
+    """Return what a service makes of one value of each rank."""
+    service, ranks = Service(), [Rank(number) for number in range(len(values))]
+    for rank, value in zip(ranks, values, strict=True):
+        service.take(rank.step(0, {"x": value}, reduce))
+    service.take(*(rank.bye() for rank in ranks))
+    return service.rows()[0]["x"]
+
+
+@pytest.mark.parametrize("reduce", ["mean", "sum>mean", "mean>mean"])
+@pytest.mark.parametrize(
+    ("values", "mean"), [((HUGE, HUGE), HUGE), ((-HUGE,) * 3, -HUGE), ((HUGE, -HUGE), 0.0), ((HUGE, HUGE, 2.0), None)]
+)
+def test_the_mean_of_huge_values_is_finite(values: tuple[float, ...], mean: float | None, reduce: str) -> None:
+    expected = HUGE / 3 * 2 if mean is None else mean
+
+    assert reduced(*values, reduce=reduce) == pytest.approx(expected, rel=1e-15)
+
+
+@pytest.mark.parametrize(("values", "std"), [((HUGE, -HUGE), HUGE), ((HUGE, HUGE), 0.0), ((1e200, -1e200), 1e200)])
+def test_the_deviation_of_huge_values_is_finite(values: tuple[float, ...], std: float) -> None:
+    assert reduced(*values, reduce="std") == pytest.approx(std, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("records", "mean", "std"), [([HUGE, -HUGE], 0.0, HUGE), ([HUGE, HUGE], HUGE, 0.0), ([-HUGE, 0.0], -HUGE / 2, None)]
+)
+def test_two_huge_values_of_one_rank_have_a_mean_and_a_deviation(
+    records: list[float], mean: float, std: float | None
+) -> None:
+    service, rank = Service(), Rank(0)
+
+    service.take(rank.record(0, {"x": records}, "mean,std"), rank.done(0), rank.bye())
+
+    assert service.rows()[0] == pytest.approx({"x": mean, "x/std": HUGE / 2 if std is None else std}, rel=1e-15)
+
+
+@pytest.mark.parametrize("reduce", ["mean", "std"])
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_values_that_are_not_finite_are_still_shown(reduce: str, odd: float) -> None:
+    found = reduced(HUGE, odd, HUGE, reduce=reduce)
+
+    assert math.isnan(found) if reduce == "std" else found == odd or (math.isnan(found) and math.isnan(odd))
+
+
+def test_a_quantile_lies_between_the_extremes_of_each_rank() -> None:
+    service, ranks = Service(), [Sdk(rank, aggregation=WIDE) for rank in range(2)]
+    for rank, sdk in enumerate(ranks):
+        latency = sdk.meter("a").create_histogram("latency")
+        for _ in range(10):
+            latency.record((0.06, 50.0)[rank], {"ml.step": 0, "ml.reduction": "p25,p50,p75,min,max"})
+        sdk.export(service)
+    service.wait(400)
+
+    row = service.rows()[0]
+    assert (row["latency/min"], row["latency/max"]) == (0.06, 50.0)
+    assert (row["latency"], row["latency/p50"], row["latency/p75"]) == pytest.approx((0.06, 0.06, 50.0), rel=0.006)
+
+
+def test_a_quantile_of_a_window_lies_between_the_extremes_of_the_streams_life() -> None:
+    service, sdk = Service(), Sdk(aggregation=WIDE)
+    latency = sdk.meter("a").create_histogram("latency")
+
+    for _ in range(3):
+        for value in (0.06, 0.07, 0.08):
+            latency.record(value, {"ml.reduction": "p50,p99"})
+        sdk.export(service)
+        service.wait(9)
+    service.wait(400)
+
+    rows = list(service.rows(axis="time").values())
+    assert len(rows) == 3
+    assert all(0.06 * 0.99 <= value <= 0.08 * 1.006 for row in rows for value in row.values())
+
+
+def test_a_rank_that_does_not_know_its_least_value_still_knows_its_largest() -> None:
+    service, sdk = Service(), Sdk(aggregation=WIDE)
+    latency = sdk.meter("a").create_histogram("latency")
+
+    for value in (0.5, 0.75):
+        latency.record(value, {"ml.reduction": "max,p100"})
+        latency.record(value, {"ml.reduction": "max,p100"})
+        sdk.export(service)
+        service.wait(9)
+    service.wait(400)
+
+    assert [row["latency/p100"] for row in service.rows(axis="time").values()] == [0.5, 0.75]
