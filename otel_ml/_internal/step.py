@@ -7,7 +7,7 @@ from contextlib import suppress
 from contextvars import Token
 from time import time_ns
 
-from otel_ml._internal.axes import NOW, STEPS, Axis, Step, current_step
+from otel_ml._internal.axes import NOW, STEPS, Axis, Step, current_step, in_stage
 from otel_ml._internal.device import is_on_device
 from otel_ml._internal.guard import guard
 from otel_ml._internal.native import native
@@ -136,14 +136,23 @@ def step(index: int, axis: str = DEFAULT_AXIS) -> StepBlock | _NoBlock:
 
 
 def step_for(index: object, axis: object, call: str, values: int) -> Step | None:
-    """Return the step that `step=` and `axis=` of a call with so many values mean; None (counted, said) if none."""
+    """Return the step that `step=` and `axis=` of a call with so many values mean; None (counted, said) if none.
+
+    Inside a stage it is the step as the stage sees it; a call that names its axis says where its values go.
+    """
     if axis is not None and (not isinstance(axis, str) or not axis):
         guard.drop("bad_step", bad_axis(axis, call), values)
         return None
     if index is None:
-        return current_step() if axis is None else STEPS.current(axis)
+        return current_step() if axis is None else _as_named(STEPS.current(axis))
     found = step_of(index)
     if found is None:
         guard.drop("bad_step", bad_step(index, call), values, kind_of_bad_step(index, call))
         return None
-    return STEPS.at(DEFAULT_AXIS if axis is None else axis, found)
+    return in_stage(STEPS.at(DEFAULT_AXIS, found)) if axis is None else _as_named(STEPS.at(axis, found))
+
+
+def _as_named(step: Step) -> Step:
+    """Return a step whose axis a call names: of the stage nothing but that it is not recorded counts."""
+    staged = in_stage(step)
+    return staged if staged.stage is not None and staged.stage.name is None else step
