@@ -10,6 +10,7 @@ import pytest
 from otel_ml._internal.axes import NOW
 from otel_ml._internal.definition import define_metric
 from otel_ml._internal.events import log_text
+from otel_ml._internal.guard import guard
 from otel_ml._internal.log import log, record
 from otel_ml._internal.meter import get_meter
 from otel_ml._internal.recorder import recorder
@@ -201,9 +202,12 @@ def test_after_the_last_stage_the_current_step_is_as_fast_to_find_as_before(reco
     assert NOW.step.index == 2
 
 
-def test_a_stage_that_has_no_name_is_said_and_changes_nothing(recorded, capfd):
+def test_a_stage_that_has_no_name_is_said_and_changes_nothing(recorded):
+    said: list[str] = []
+    guard.connect(said.append)
     set_step(1)
     with stage(7):  # type: ignore[arg-type]
         log({"a": 1.0})
 
     assert sums(recorded.collect()) == {("a", 1): 1.0}
+    assert said[0].startswith("stage(): expected a name such as 'eval', got 7.")

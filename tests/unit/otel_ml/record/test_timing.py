@@ -188,3 +188,74 @@ def test_timers_in_threads_lose_nothing(recorded):
         thread.join()
 
     assert counts(recorded.collect(), "time/t") == {None: 8000}
+
+
+def test_threads_that_use_the_same_timer_measure_each_their_own_time(recorded):
+    set_step(1)
+    first_began, second_began, first_stopped = (threading.Event() for _ in range(3))
+
+    def first():
+        timer("b", within="max").start()
+        first_began.set()
+        second_began.wait(10)
+        timer("b").stop()
+        first_stopped.set()
+
+    def second():
+        first_began.wait(10)
+        time.sleep(0.1)  # what the first one measures, and the second does not
+        timer("b").start()
+        second_began.set()
+        first_stopped.wait(10)
+        timer("b").stop()
+
+    threads = [threading.Thread(target=work) for work in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    [point] = points(recorded.collect(), "time/b")
+    assert point.raw.count == 2
+    assert point.raw.max >= 0.1 > point.raw.min
+
+
+def test_tasks_that_use_the_same_timer_measure_each_their_own_time(recorded):
+    async def work(before: asyncio.Event, begun: asyncio.Event, end: asyncio.Event, stopped: asyncio.Event) -> None:
+        await before.wait()
+        timer("b").start()
+        begun.set()
+        await end.wait()
+        timer("b").stop()
+        stopped.set()
+
+    async def both() -> None:
+        go, first, second, stopped, over = (asyncio.Event() for _ in range(5))
+        tasks = [
+            asyncio.create_task(work(go, first, second, stopped)),
+            asyncio.create_task(work(later := asyncio.Event(), second, stopped, over)),
+        ]
+        go.set()
+        await first.wait()
+        await asyncio.sleep(0.1)
+        later.set()
+        await asyncio.gather(*tasks)
+
+    set_step(1)
+    timer("b", within="max")
+    asyncio.run(both())
+
+    [point] = points(recorded.collect(), "time/b")
+    assert point.raw.max >= 0.1 > point.raw.min
+
+
+def test_a_timer_that_another_thread_started_can_be_stopped(recorded):
+    set_step(1)
+    thread = threading.Thread(target=timer("b").start)
+    thread.start()
+    thread.join()
+    timer("b").stop()
+
+    [point] = points(recorded.collect(), "time/b")
+    assert point.raw.count == 1
+    assert recorder.dropped == {}
