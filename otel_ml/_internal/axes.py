@@ -12,7 +12,7 @@ from otel_ml.wire.attributes import DEFAULT_AXIS
 if TYPE_CHECKING:
     from otel_ml._internal.pending import Pending
     from otel_ml._internal.stage import Stage
-    from otel_ml._internal.step import StepBlock
+    from otel_ml._internal.step import At, StepBlock
 
 __all__ = ["NOW", "STEPS", "Axis", "Step", "Steps", "current_step", "in_stage"]
 
@@ -146,7 +146,7 @@ class Steps:
         self.none = Step(None, None, self.generation)
         self.process = self.none
         self.boundaries = 0
-        self.blocks: ContextVar[StepBlock | None] = ContextVar("otel_ml_step", default=None)
+        self.blocks: ContextVar[StepBlock | At | None] = ContextVar("otel_ml_step", default=None)
         # Reentrant: a signal handler may set a step while the main thread is doing so.
         self.lock = threading.RLock()
         self.blocks_used = self.asked = self.staged = False
@@ -289,8 +289,8 @@ class Steps:
         self.process = step
         NOW.step = None if self.asked else step
 
-    def count_stages(self, more: int) -> None:
-        """Know that a stage was entered (1) or left (-1): what is current is as fast to tell as before after the last.
+    def count_asking(self, more: int) -> None:
+        """Know that a context that has to be asked was entered (1) or left (-1): after the last all is as fast as before.
 
         A stage that was entered before a fork is left in a child that does not know it.
         """

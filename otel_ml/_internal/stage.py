@@ -40,14 +40,14 @@ class Stage:
             STEPS.at(DEFAULT_AXIS, self.step)
         self._variable = STEPS.stage
         self._token: Token[Stage | None] = self._variable.set(self)
-        STEPS.count_stages(1)
+        STEPS.count_asking(1)
         return self
 
     def __exit__(self, *_: object) -> None:
         # Left in another context than entered: that one is gone.
         with suppress(ValueError):
             self._variable.reset(self._token)
-        STEPS.count_stages(-1)
+        STEPS.count_asking(-1)
 
     def seen(self, step: Step) -> Step:
         """Return `step` as it is seen from here: what is recorded in it is of the stage."""

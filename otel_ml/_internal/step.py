@@ -14,7 +14,7 @@ from otel_ml._internal.native import native
 from otel_ml._internal.shown import shown
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
-__all__ = ["StepBlock", "bad_axis", "bad_step", "kind_of_bad_step", "set_step", "step", "step_for", "step_of"]
+__all__ = ["At", "StepBlock", "bad_axis", "bad_step", "kind_of_bad_step", "set_step", "step", "step_for", "step_of"]
 
 
 class StepBlock:
@@ -30,13 +30,32 @@ class StepBlock:
         self.variable = STEPS.blocks
         self.outer = self.variable.get()
         self.step = STEPS.open(self, self.axis, self.index)
-        self.token: Token[StepBlock | None] = self.variable.set(self)
+        self.token: Token[StepBlock | At | None] = self.variable.set(self)
 
     def __exit__(self, *_: object) -> None:
         # Left in another context than entered (an async generator closed by the event loop): that one is gone.
         with suppress(ValueError):
             self.variable.reset(self.token)
         STEPS.close(self.step)
+
+
+class At:
+    """`with At(step):` what this context records belongs to a step that it was in before, also one that has ended."""
+
+    __slots__ = ("outer", "step", "token", "variable")
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+
+    def __enter__(self) -> None:
+        self.variable = STEPS.blocks
+        self.outer = self.variable.get()
+        self.token = self.variable.set(self)
+        STEPS.count_asking(1)
+
+    def __exit__(self, *_: object) -> None:
+        self.variable.reset(self.token)
+        STEPS.count_asking(-1)
 
 
 class _NoBlock:
