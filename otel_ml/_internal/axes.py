@@ -31,7 +31,9 @@ class Step:
         spans: timers begun in it that kept their span.
         pending: what the next collection will encode; guarded by the fold lock.
         generation: of the process, see `Steps.generation`.
-        base, stage: of a step as a stage of the program sees it: the step itself, and the stage; else None.
+        base: of a step as a stage of the program sees it, the step itself; of no step at all, the step of the default
+            axis that was left last: what is recorded after it belongs there.
+        stage: the stage that sees it so.
     """
 
     __slots__ = (
@@ -208,8 +210,9 @@ class Steps:
                 if not step.blocks:
                     self._end(step)
                 self.boundaries += 1
+                self._leave(step)
                 if self.process is step:
-                    self._use(self._remaining())
+                    self._use(self._remaining() or self.none)
 
     def at(self, axis_name: str, index: int) -> Step:
         """Return the step of a `log(step=)`; moves the current one only where nothing else does."""
@@ -244,6 +247,9 @@ class Steps:
                 step.axis.open.pop(step, None)
                 if step.axis.current is not step:
                     self._end(step)
+                if self.process.index is None:
+                    self._leave(step)
+                    self._use(self.none)
             self.boundaries += 1
 
     def current(self, axis_name: str) -> Step:
@@ -256,15 +262,21 @@ class Steps:
         axis = self.axes.get(axis_name)
         return (axis.current if axis is not None else None) or self.none
 
-    def _remaining(self) -> Step:
-        """Return the step of the axis `step` where it has one, else of the axis set last that has one."""
+    def _leave(self, step: Step) -> None:
+        """Know what is current after a step, where nothing else is: no step, whose records belong to it (ADR 0034)."""
+        if step.axis is not None and step.axis.name == DEFAULT_AXIS:
+            self.none = Step(None, None, self.generation)
+            self.none.base = step
+
+    def _remaining(self) -> Step | None:
+        """Return the step of the axis `step` where it has one, else of the axis set last that has one, else None."""
         set_by_user = [axis for axis in self.axes.values() if axis.name == DEFAULT_AXIS or axis.explicit]
         newest = max(
             (axis for axis in set_by_user if axis.current is not None),
             key=lambda axis: (axis.name == DEFAULT_AXIS, axis.entered),
             default=None,
         )
-        return (newest.current if newest is not None else None) or self.none
+        return newest.current if newest is not None else None
 
     def _default_axis_unset(self) -> bool:
         default = self.axes.get(DEFAULT_AXIS)

@@ -124,7 +124,8 @@ _Options = tuple[Any, Any, Any, Any, Any]
 
 def _as_prefixed(step: Step) -> Step:
     """Return the step of values with a prefix of their own: they say what they are of, in a stage too."""
-    return step if step.base is None or (step.stage is not None and step.stage.name is None) else step.base
+    is_staged = step.base is not None and step.stage is not None and step.stage.name is not None
+    return step.base if is_staged and step.base is not None else step
 
 
 def _meant(call: str, values: object, step: object, unknown: Mapping[str, object]) -> Mapping[str, Any]:

@@ -160,13 +160,15 @@ class Recorder:
         FOLDER.drop_deferred()
 
     def _encode(self, step: Step, pending: Pending, scopes: list[bytes], holds: list[Holds]) -> None:
-        if step.base is None or step.stage is None:
-            self._encode_at(step, pending, scopes, holds)
+        place = step.base or step
+        place = place.base or place
+        if step.stage is None:
+            self._encode_at(place, pending, scopes, holds)
         elif step.stage.name is None:
             FOLDER.recorded -= pending.records
         else:
             for part in parts_of(pending, step.stage):
-                self._encode_at(step.base, part, scopes, holds)
+                self._encode_at(place, part, scopes, holds)
 
     def _encode_at(self, step: Step, pending: Pending, scopes: list[bytes], holds: list[Holds]) -> None:
         axis = step.axis.name if step.axis is not None else None

@@ -30,7 +30,7 @@ def test_steps_sets_and_ends_the_steps_of_a_loop(recorded):
     assert counts(batch, "x") == {0: 1, 1: 1, 2: 1}
     assert counts(batch, "time/step") == {0: 1, 1: 1, 2: 1}
     assert counts(batch, "time/data") == {0: 1, 1: 1, 2: 1}
-    assert counts(batch, "after") == {None: 1}
+    assert counts(batch, "after") == {2: 1}
 
 
 @pytest.mark.feature("M32", "yes", "`steps(loader, start=step)`")
@@ -55,7 +55,7 @@ def test_after_an_inner_loop_values_are_of_the_outer_loops_step(recorded):
     assert counts(batch, "loss") == dict.fromkeys(range(6), 1)
     assert sums(batch)["val", 0] == 0.0
     assert sums(batch)["val", 1] == 1.0
-    assert counts(batch, "after") == {None: 1}
+    assert counts(batch, "after") == {5: 1}
 
 
 def test_after_a_loop_the_axis_that_was_set_last_says_which_step_it_is(recorded):
@@ -98,7 +98,7 @@ def test_leaving_a_loop_early_ends_its_step(recorded):
 
     batch = recorded.collect()
     assert counts(batch, "time/step") == {0: 1}
-    assert counts(batch, "after") == {None: 1}
+    assert counts(batch, "after") == {0: 1}
 
 
 def test_steps_of_an_async_loop_are_those_of_a_loop(recorded):
@@ -121,7 +121,7 @@ def test_steps_of_an_async_loop_are_those_of_a_loop(recorded):
     assert counts(batch, "x") == {5: 1, 6: 1, 7: 1}
     assert counts(batch, "time/step") == {5: 1, 6: 1, 7: 1}
     assert counts(batch, "time/data") == {5: 1, 6: 1, 7: 1}
-    assert counts(batch, "after") == {None: 1}
+    assert counts(batch, "after") == {7: 1}
 
 
 def test_an_async_loop_is_passed_through_while_recording_is_off(recorded):
