@@ -68,7 +68,7 @@ class Collector:
         self._own: dict[str, MetricAccumulator] = {}
         self._own_since = 0.0
         self._newest = 0
-        self._waits = False
+        self._waits = self._leads = False
         self._step: int | None = None
         self._flushed: deque[int] = deque(maxlen=MAX_FLUSHES)
         self._flushes = 0
@@ -79,7 +79,17 @@ class Collector:
         self.modes = frozenset(modes) or self.modes
         self._step = global_step
         self._waits = True
+        self._leads = current_step().index is None
+        self._lead(global_step)
         self._at_exit()
+
+    def _lead(self, step: int) -> None:
+        """Be in the step that the next flush is expected to name, where the program itself says none.
+
+        So the step before is complete with its flush, and actors that know nothing of steps follow.
+        """
+        if self._leads:
+            otel_ml.set_step(step)
 
     def place(self) -> Place:
         """Return where the process is now."""
@@ -136,6 +146,7 @@ class Collector:
         for metric in held:
             publish(metric, self.modes, global_step)
         self._step = global_step + 1
+        self._lead(self._step)
         return _states_of(own)
 
     def finish(self) -> None:
