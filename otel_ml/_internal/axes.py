@@ -302,7 +302,7 @@ class Steps:
         NOW.step = None if self.asked else step
 
     def count_asking(self, more: int) -> None:
-        """Know that a context that has to be asked was entered (1) or left (-1): after the last all is as fast as before.
+        """Know that a context that has to be asked was entered (1) or left (-1): after the last all is fast again.
 
         A stage that was entered before a fork is left in a child that does not know it.
         """

@@ -13,7 +13,9 @@ from otel_ml.wire.attributes import DEFAULT_AXIS
 
 __all__ = ["Outside", "Stage", "forget_stages", "parts_of"]
 
-_SAYS_ITS_STAGE = re.compile(r"(eval|evaluation|val|valid|validation|test|predict|prediction)([/_.\- ]|$)", re.IGNORECASE)
+_SAYS_ITS_STAGE = re.compile(
+    r"(eval|evaluation|val|valid|validation|test|predict|prediction)([/_.\- ]|$)", re.IGNORECASE
+)
 """Names of people who keep stages apart themselves."""
 
 

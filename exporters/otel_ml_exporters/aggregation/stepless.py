@@ -128,7 +128,7 @@ class Stepless:
             self._to_window(lane, window, width, part, sent)
 
     def flush(self) -> None:
-        """At the end of the run, put what still waits beside the row that it belongs to, or the last one that closed."""
+        """At the end of the run, put what still waits beside the row that it belongs to, or the last that closed."""
         for lane in self._waiting_lanes():
             role = lane.track.role
             for step in list(lane.open):
@@ -201,7 +201,7 @@ class Stepless:
         for lane in self._waiting_lanes():
             has_clock = (lane.track.role, DEFAULT_AXIS) in self._run.lanes.tracks
             for step, unit in lane.open.items():
-                if step == _OF_ROLE and has_clock or step - 1 in self._inside:
+                if (step == _OF_ROLE and has_clock) or step - 1 in self._inside:
                     continue
                 yield lane, unit, unit.opened + patience * (1 if has_clock else HOLDS_BEFORE_CLOCK)
 

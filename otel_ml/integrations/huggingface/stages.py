@@ -1,4 +1,4 @@
-"""Which stage a Trainer of `transformers` is in: its callbacks are told when an evaluation is over, not that it begins."""
+"""Which stage a Trainer of `transformers` is in: its callbacks hear that an evaluation is over, not that it begins."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ __all__ = ["Stepping", "follow", "step_of"]
 
 
 class Stepping(CALLBACK):  # type: ignore[misc] # which of two packages it comes from is known at run time
-    """Sets the step to the one under which Lightning logs, so that `otel_ml.log()` in `training_step()` counts there."""
+    """Sets the step to the one under which Lightning logs: `otel_ml.log()` in `training_step()` counts there."""
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """What is recorded from here on belongs to this batch's step."""
@@ -37,7 +37,7 @@ def follow(trainer: Any) -> None:
 
 
 def _run(trainer: Any, loop: Any) -> Any:
-    """Run a loop that is no training, in its stage. Hooks come too late and leave too early for what others do there."""
+    """Run a loop that is no training in its stage. Hooks come too late and leave too early for others' hooks."""
     with Stage(_stage_of(trainer), step_of(trainer)):
         return type(loop).run(loop)
 

@@ -16,8 +16,9 @@ class OtelMLTiming(Stepping):
     """Times `data`, `batch` and its phases `forward`, `backward`, `optimizer`, and `validation`.
 
     It also sets the step to the one under which Lightning logs, so that `otel_ml.log()` in `training_step()` counts
-    there; in validation, test and prediction it is `eval/…`, `test/…`, `predict/…`. Each is a timer: the slowest rank's total of the step. With gradient accumulation the batches of a step add
-    up. `optimizer` begins after the gradients are there, and ends with the batch.
+    there; in validation, test and prediction it is `eval/…`, `test/…`, `predict/…`. Each is a timer: the slowest
+    rank's total of the step. With gradient accumulation the batches of a step add up. `optimizer` begins after the
+    gradients are there, and ends with the batch.
 
     Args:
         device: `"cuda"` measures on the CUDA stream, by events; else what the host spends.

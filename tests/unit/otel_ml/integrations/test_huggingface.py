@@ -216,7 +216,10 @@ def test_what_a_trainer_logs_without_its_stage_in_an_evaluation_is_not_trainings
     trained.train()
 
     # One step later: it is logged before the step that the Trainer counts is done.
-    assert where(otel_ml_capture, "width") == {**{("train/width", step): 1.0 for step in range(4)}, ("eval/width", 4): 9.0}
+    assert where(otel_ml_capture, "width") == {
+        **{("train/width", step): 1.0 for step in range(4)},
+        ("eval/width", 4): 9.0,
+    }
 
 
 def test_a_trainer_without_the_callback_evaluates_in_no_stage(otel_ml_capture: Capture, tmp_path: Path) -> None:
@@ -232,7 +235,11 @@ def test_a_trainer_without_the_callback_evaluates_in_no_stage(otel_ml_capture: C
 
 def test_a_list_is_its_mean_and_not_its_last_element(otel_ml_capture: Capture, tmp_path: Path) -> None:
     trained = trainer(tmp_path / "out", OtelMLCallback())
-    trained.compute_metrics = lambda _: {"per_class": [0.9, 0.1], "tensor": torch.tensor([1, 4]), "array": np.array([2, 4])}
+    trained.compute_metrics = lambda _: {
+        "per_class": [0.9, 0.1],
+        "tensor": torch.tensor([1, 4]),
+        "array": np.array([2, 4]),
+    }
 
     trained.evaluate()
 

@@ -334,9 +334,7 @@ def test_validation_alone_is_at_the_step_under_which_lightning_logs(line: Module
 
 
 def test_itwinais_logger_tells_the_stages_apart_too(line: ModuleType, otel_ml_capture: Capture) -> None:
-    fitted = line.trainer(
-        logger=ItwinaiLogger(LoggersCollection([]), skip_finalize=True), enable_checkpointing=False
-    )
+    fitted = line.trainer(logger=ItwinaiLogger(LoggersCollection([]), skip_finalize=True), enable_checkpointing=False)
     run = otel_ml.init()
 
     fitted.fit(shared(line), line.loader(), line.loader())
