@@ -8,13 +8,14 @@ static struct {
     PyObject *acquire, *release, *forget_oldest; /* names */
     Py_ssize_t kept;
     struct {
-        Py_ssize_t axes, blocks_used, boundaries, generation, lock, process;
+        Py_ssize_t asked, axes, boundaries, generation, lock, process, staged;
     } of_steps;
     struct {
         Py_ssize_t current, entered, explicit, latest, steps;
     } of_axis;
     struct {
-        Py_ssize_t axis, blocks, ended, ended_ns, generation, index, last_ns, pending, points, said, spans, waiting;
+        Py_ssize_t axis, base, blocks, ended, ended_ns, generation, index, last_ns, pending, points, said, spans, stage,
+            waiting;
     } of_step;
     struct {
         Py_ssize_t off, step;
@@ -26,17 +27,18 @@ static PyObject *set_step(PyObject *module, PyObject *const *arguments, Py_ssize
 
 static PyObject *set_step_function(PyObject *module, PyObject *arguments)
 {
-    static const char *const of_steps[] = {"axes", "blocks_used", "boundaries", "generation", "lock", "process", NULL};
+    static const char *const of_steps[] = {"asked", "axes",    "boundaries", "generation",
+                                           "lock",  "process", "staged",     NULL};
     static const char *const of_axis[] = {"current", "entered", "explicit", "latest", "steps", NULL};
-    static const char *const of_step[] = {"axis",    "blocks",  "ended",  "ended_ns", "generation", "index", "last_ns",
-                                          "pending", "points",  "said",   "spans",    "waiting",    NULL};
+    static const char *const of_step[] = {"axis",    "base",    "blocks", "ended", "ended_ns", "generation", "index", "last_ns",
+                                          "pending", "points",  "said",   "spans", "stage",    "waiting",    NULL};
     static const char *const of_now[] = {"off", "step", NULL};
     PyObject *slow, *owner, *now, *step_type, *axis_type, *default_axis, *time_ns;
     Py_ssize_t kept;
     if (!PyArg_ParseTuple(arguments, "OOOO!OUOn", &slow, &owner, &now, &PyType_Type, &step_type, &axis_type,
                           &default_axis, &time_ns, &kept))
         return NULL;
-    if (slots_of((PyObject *)Py_TYPE(owner), &steps.of_steps.axes, of_steps) < 0 ||
+    if (slots_of((PyObject *)Py_TYPE(owner), &steps.of_steps.asked, of_steps) < 0 ||
         slots_of(axis_type, &steps.of_axis.current, of_axis) < 0 || slots_of(step_type, &steps.of_step.axis, of_step) < 0 ||
         slots_of((PyObject *)Py_TYPE(now), &steps.of_now.off, of_now) < 0)
         return NULL;
@@ -73,7 +75,9 @@ static PyObject *new_step(PyObject *axis, PyObject *index)
     set_slot(step, steps.of_step.index, Py_NewRef(index));
     set_slot(step, steps.of_step.generation, Py_NewRef(slot(steps.steps, steps.of_steps.generation)));
     set_slot(step, steps.of_step.ended, Py_NewRef(Py_True));
-    set_slot(step, steps.of_step.pending, Py_NewRef(Py_None));
+    Py_ssize_t nones[] = {steps.of_step.base, steps.of_step.pending, steps.of_step.stage};
+    for (size_t i = 0; i < sizeof nones / sizeof *nones; i++)
+        set_slot(step, nones[i], Py_NewRef(Py_None));
     return step;
 }
 
@@ -140,7 +144,7 @@ static int set(PyObject *axes, PyObject *axis, PyObject *name, PyObject *index)
     set_slot(steps.steps, steps.of_steps.boundaries, more);
     set_slot(axis, steps.of_axis.entered, Py_NewRef(more));
     if (PyUnicode_Compare(name, steps.default_axis) == 0 || is_default_unset(axes)) {
-        int is_asked = slot(steps.steps, steps.of_steps.blocks_used) == Py_True;
+        int is_asked = slot(steps.steps, steps.of_steps.asked) == Py_True;
         set_slot(steps.steps, steps.of_steps.process, Py_NewRef(step));
         set_slot(steps.now, steps.of_now.step, Py_NewRef(is_asked ? Py_None : step));
     }
@@ -215,7 +219,7 @@ static PyObject *enter(PyObject *axis, PyObject *index)
     PyObject *step = step_of(axis, index);
     if (step == NULL || is_there(axis, step))
         return step;
-    int is_asked = slot(steps.steps, steps.of_steps.blocks_used) == Py_True;
+    int is_asked = slot(steps.steps, steps.of_steps.asked) == Py_True;
     if (move(axis, step, index) < 0) {
         Py_DECREF(step);
         return NULL;
@@ -229,7 +233,8 @@ PyObject *step_at(PyObject *index)
 {
     int overflow = 0;
     PyObject *axes = slot(steps.steps, steps.of_steps.axes);
-    if (!PyLong_CheckExact(index) || PyLong_AsLongLongAndOverflow(index, &overflow) < 0 || overflow || axes == NULL)
+    if (!PyLong_CheckExact(index) || PyLong_AsLongLongAndOverflow(index, &overflow) < 0 || overflow || axes == NULL ||
+        slot(steps.steps, steps.of_steps.staged) != Py_False)
         return NULL;
     PyObject *axis = PyDict_GetItemWithError(axes, steps.default_axis);
     if (axis == NULL || !is_exactly(axis, steps.axis_type))

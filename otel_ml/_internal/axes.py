@@ -11,9 +11,10 @@ from otel_ml.wire.attributes import DEFAULT_AXIS
 
 if TYPE_CHECKING:
     from otel_ml._internal.pending import Pending
-    from otel_ml._internal.step import StepBlock
+    from otel_ml._internal.stage import Stage
+    from otel_ml._internal.step import At, StepBlock
 
-__all__ = ["NOW", "STEPS", "Axis", "Step", "Steps", "current_step"]
+__all__ = ["NOW", "STEPS", "Axis", "Step", "Steps", "current_step", "in_stage"]
 
 
 class Step:
@@ -30,11 +31,14 @@ class Step:
         spans: timers begun in it that kept their span.
         pending: what the next collection will encode; guarded by the fold lock.
         generation: of the process, see `Steps.generation`.
+        base: of a step as a stage of the program sees it, the step itself; of no step at all, the step of the default
+            axis that was left last: what is recorded after it belongs there.
+        stage: the stage that sees it so.
     """
 
     __slots__ = (
-        "axis", "blocks", "ended", "ended_ns", "generation", "index", "last_ns",
-        "pending", "points", "said", "spans", "waiting",
+        "axis", "base", "blocks", "ended", "ended_ns", "generation", "index", "last_ns",
+        "pending", "points", "said", "spans", "stage", "waiting",
     )  # fmt: skip
 
     def __init__(self, axis: Axis | None, index: int | None, generation: int) -> None:
@@ -50,6 +54,8 @@ class Step:
         self.waiting = 0
         self.spans = 0
         self.pending: Pending | None = None
+        self.base: Step | None = None
+        self.stage: Stage | None = None
 
     def __repr__(self) -> str:
         return f"Step({self.axis.name if self.axis else None!r}, {self.index})"
@@ -93,7 +99,7 @@ class Now:
     Attributes:
         off: recording does nothing.
         level: timers above it cost a lookup; -1 while recording is off.
-        step: the process-wide step, or None where a context has to be asked (`step()` was used).
+        step: the process-wide step, or None where a context has to be asked (`step()` was used, or a stage is open).
     """
 
     __slots__ = ("level", "off", "step")
@@ -114,10 +120,15 @@ class Steps:
         wanted: what `set_step()` was told while recording was off, per axis.
         boundaries: grows whenever a step is entered or left.
         generation: grows at a fork: steps of the parent mean nothing to its child.
+        asked: a context has to be asked which step is current: `blocks_used`, or a stage is open.
+        blocks_used: `step()` was used.
+        stage: the innermost stage of a context.
+        staged: a stage is open somewhere in the process.
     """
 
     __slots__ = (
-        "axes", "blocks", "blocks_used", "boundaries", "generation", "lock", "none", "process", "wanted",
+        "asked", "axes", "blocks", "blocks_used", "boundaries", "generation", "lock", "none", "process", "stage",
+        "staged", "stages", "wanted",
     )  # fmt: skip
 
     KEPT = 4096
@@ -137,10 +148,12 @@ class Steps:
         self.none = Step(None, None, self.generation)
         self.process = self.none
         self.boundaries = 0
-        self.blocks: ContextVar[StepBlock | None] = ContextVar("otel_ml_step", default=None)
+        self.blocks: ContextVar[StepBlock | At | None] = ContextVar("otel_ml_step", default=None)
         # Reentrant: a signal handler may set a step while the main thread is doing so.
         self.lock = threading.RLock()
-        self.blocks_used = False
+        self.blocks_used = self.asked = self.staged = False
+        self.stage: ContextVar[Stage | None] = ContextVar("otel_ml_stage", default=None)
+        self.stages = 0
         self.wanted: dict[object, object] = {}
         NOW.step = self.none
 
@@ -186,7 +199,7 @@ class Steps:
             axis.entered = self.boundaries
             if axis_name == DEFAULT_AXIS or self._default_axis_unset():
                 self.process = step
-                NOW.step = None if self.blocks_used else step
+                NOW.step = None if self.asked else step
 
     def end(self, axis_name: str) -> None:
         """Leave the current step of the axis: what is current then is what another axis says, or nothing."""
@@ -197,8 +210,9 @@ class Steps:
                 if not step.blocks:
                     self._end(step)
                 self.boundaries += 1
+                self._leave(step)
                 if self.process is step:
-                    self._use(self._remaining())
+                    self._use(self._remaining() or self.none)
 
     def at(self, axis_name: str, index: int) -> Step:
         """Return the step of a `log(step=)`; moves the current one only where nothing else does."""
@@ -215,7 +229,7 @@ class Steps:
         """Enter a block."""
         axis = self.axis(axis_name)
         with self.lock:
-            self.blocks_used = axis.explicit = True
+            self.blocks_used = self.asked = axis.explicit = True
             NOW.step = None
             step = self.step(axis, index)
             step.blocks += 1
@@ -233,6 +247,9 @@ class Steps:
                 step.axis.open.pop(step, None)
                 if step.axis.current is not step:
                     self._end(step)
+                if self.process.index is None:
+                    self._leave(step)
+                    self._use(self.none)
             self.boundaries += 1
 
     def current(self, axis_name: str) -> Step:
@@ -245,15 +262,21 @@ class Steps:
         axis = self.axes.get(axis_name)
         return (axis.current if axis is not None else None) or self.none
 
-    def _remaining(self) -> Step:
-        """Return the step of the axis `step` where it has one, else of the axis set last that has one."""
+    def _leave(self, step: Step) -> None:
+        """Know what is current after a step, where nothing else is: no step, whose records belong to it (ADR 0034)."""
+        if step.axis is not None and step.axis.name == DEFAULT_AXIS:
+            self.none = Step(None, None, self.generation)
+            self.none.base = step
+
+    def _remaining(self) -> Step | None:
+        """Return the step of the axis `step` where it has one, else of the axis set last that has one, else None."""
         set_by_user = [axis for axis in self.axes.values() if axis.name == DEFAULT_AXIS or axis.explicit]
         newest = max(
             (axis for axis in set_by_user if axis.current is not None),
             key=lambda axis: (axis.name == DEFAULT_AXIS, axis.entered),
             default=None,
         )
-        return (newest.current if newest is not None else None) or self.none
+        return newest.current if newest is not None else None
 
     def _default_axis_unset(self) -> bool:
         default = self.axes.get(DEFAULT_AXIS)
@@ -276,7 +299,18 @@ class Steps:
 
     def _use(self, step: Step) -> None:
         self.process = step
-        NOW.step = None if self.blocks_used else step
+        NOW.step = None if self.asked else step
+
+    def count_asking(self, more: int) -> None:
+        """Know that a context that has to be asked was entered (1) or left (-1): after the last all is fast again.
+
+        A stage that was entered before a fork is left in a child that does not know it.
+        """
+        with self.lock:
+            self.stages = max(0, self.stages + more)
+            self.staged = self.stages > 0
+            self.asked = self.blocks_used or self.staged
+            NOW.step = None if self.asked else self.process
 
 
 STEPS = Steps()
@@ -285,7 +319,15 @@ STEPS = Steps()
 def current_step() -> Step:
     """Return the step a record without `step=` belongs to; `STEPS.none` where there is none.
 
-    The innermost block decides; else axis `step` where it is set; else the axis set last.
+    The innermost block decides; else axis `step` where it is set; else the axis set last. Inside a stage it is the
+    step as the stage sees it.
     """
     block = STEPS.blocks.get()
-    return STEPS.process if block is None else block.step
+    step = STEPS.process if block is None else block.step
+    return in_stage(step) if STEPS.staged else step
+
+
+def in_stage(step: Step) -> Step:
+    """Return `step` as the stage of this context sees it; itself where there is none."""
+    stage = STEPS.stage.get()
+    return step if stage is None else stage.seen(step)

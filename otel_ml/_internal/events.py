@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from otel_ml._internal import artifacts, media
 from otel_ml._internal.arrays import ArrayLike
+from otel_ml._internal.axes import Step
 from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.file_reader import Read
 from otel_ml._internal.guard import guard, never_raises
@@ -146,8 +147,10 @@ def _checked_name(name: object, call: str) -> str | None:
 def _located(name: str, index: int | None, axis: str | None, call: str) -> dict[str, object] | None:
     """Return the attributes name, and step and axis where they are known; None (counted, said) for a bad step."""
     step = step_for(index, axis, call, 1)
-    if step is None:
-        return None
+    return None if step is None else _at(step, name)
+
+
+def _at(step: Step, name: str) -> dict[str, object]:
     attributes: dict[str, object] = {keys.NAME: name}
     if step.axis is not None and step.index is not None:
         attributes[keys.STEP] = step.index
@@ -166,9 +169,11 @@ def _log_made(
     if not _is_on() or _checked_name(name, call) is None:
         return
     time_ns = time.time_ns()
-    attributes = _located(name, step, axis, call)
-    if attributes is None:
+    at = step_for(step, axis, call, 1)
+    stage = None if at is None else at.stage
+    if at is None or (stage is not None and stage.name is None):
         return
+    attributes = _at(at, name if stage is None else stage.named(name))
     try:
         make = prepare()
     except Exception as error:

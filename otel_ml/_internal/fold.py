@@ -120,7 +120,7 @@ class Folder:
             if values is None:
                 waiting.append(record)
                 continue
-            step.waiting -= 1
+            (step.base or step).waiting -= 1
             if values:
                 RECORDS.extend((series, step, values, time_ns))
         self.deferred = waiting
@@ -128,7 +128,7 @@ class Folder:
     def drop_deferred(self) -> None:
         """Give up on device values that never came; the lock is held by the caller."""
         for _, step, _, _ in self.deferred:
-            step.waiting -= 1
+            (step.base or step).waiting -= 1
             guard.dropped["device_not_done"] += 1
         self.deferred = []
 
@@ -185,7 +185,7 @@ class Folder:
                 "The device is so far behind that its newest values are not recorded (device_backlog).",
             )
             return
-        step.waiting += 1
+        (step.base or step).waiting += 1
         self.deferred.append((series, step, value, time_ns))
 
     def bound(self, spool_bytes: int) -> None:

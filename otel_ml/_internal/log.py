@@ -81,7 +81,7 @@ def log(
             given = step_for(step, axis, "log()", len(values))
             if given is None:
                 return
-            target = given
+            target = given if prefix is None else _as_prefixed(given)
             options = (prefix, reduce, within, over, attributes)
             table = _table(options)
         now = time_ns()
@@ -120,6 +120,12 @@ def record(
 
 
 _Options = tuple[Any, Any, Any, Any, Any]
+
+
+def _as_prefixed(step: Step) -> Step:
+    """Return the step of values with a prefix of their own: they say what they are of, in a stage too."""
+    is_staged = step.base is not None and step.stage is not None and step.stage.name is not None
+    return step.base if is_staged and step.base is not None else step
 
 
 def _meant(call: str, values: object, step: object, unknown: Mapping[str, object]) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ from time import perf_counter_ns
 from typing import Any, Generic, TypeVar
 
 from otel_ml._internal.axes import NOW, STEPS
+from otel_ml._internal.counting import Unasked, first_number
 from otel_ml._internal.guard import guard
 from otel_ml._internal.step import bad_axis, bad_step, step_of
 from otel_ml._internal.timing import Timing, timing_of, watch_named
@@ -32,7 +33,7 @@ class StepLoop(Generic[T]):
         if NOW.off:
             yield from self._iterable
             return
-        loop = _Counted(self._axis, self._start)
+        loop = _Counted(self._axis, self._start, first_number(self._iterable))
         iterator = iter(self._iterable)
         try:
             while True:
@@ -41,7 +42,7 @@ class StepLoop(Generic[T]):
                     item = next(iterator)
                 except StopIteration:
                     return
-                loop.begin()
+                loop.begin(item)
                 try:
                     yield item
                 finally:
@@ -54,7 +55,7 @@ class StepLoop(Generic[T]):
             async for item in self._iterable:
                 yield item
             return
-        loop = _Counted(self._axis, self._start)
+        loop = _Counted(self._axis, self._start, None)
         iterator = aiter(self._iterable)
         try:
             while True:
@@ -63,7 +64,7 @@ class StepLoop(Generic[T]):
                     item = await anext(iterator)
                 except StopAsyncIteration:
                     return
-                loop.begin()
+                loop.begin(item)
                 try:
                     yield item
                 finally:
@@ -75,9 +76,12 @@ class StepLoop(Generic[T]):
 class _Counted:
     """The steps of one loop: which is next, and what is measured in it."""
 
-    def __init__(self, axis: str, start: int | None) -> None:
+    def __init__(self, axis: str, start: int | None, number: int | None) -> None:
         self._axis = axis
-        self._index = STEPS.axis(axis).latest + 1 if start is None else start
+        following = STEPS.axis(axis).latest + 1
+        # What counts from further on says where it is; from below, as a second epoch does, it only counts.
+        self._index = max(following, number or 0) if start is None else start
+        self._unasked = Unasked(following) if start is None and number is None else None
         self._whole: Timing | None = None
         self._waits_since = 0
 
@@ -85,8 +89,10 @@ class _Counted:
         """The next item is being fetched."""
         self._waits_since = perf_counter_ns()
 
-    def begin(self) -> None:
+    def begin(self, item: object) -> None:
         """It is there: its step begins."""
+        if self._unasked is not None and not self._unasked.look(item):
+            self._unasked = None
         STEPS.set(self._axis, self._index)
         self._whole = _begun("step", self._waits_since)
         _stop(_begun("data", self._waits_since))
@@ -123,9 +129,13 @@ def steps(
     Sets the step before the loop's body and ends it after; records `time/data` (waiting for the item)
     and `time/step` (that and the body). The steps of a second loop follow those of the first.
 
+    What counts by one from further on than the last step, such as `range(60, 70)`, `enumerate(loader, 60)`,
+    `itertools.count(60)`, a list of consecutive numbers, or any of these under tqdm, says itself which step it is.
+
     Args:
         iterable: the data loader; sync or async.
-        start: the first step, where training is continued; by default the one after the last on `axis`.
+        start: the first step, where training is continued; by default the number at which `iterable` begins to count,
+            or the one after the last on `axis`.
         axis: the axis to count on.
     """
     first = None if start is None else step_of(start)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from otel_ml._internal.buckets import ExponentialBuckets
@@ -122,6 +122,15 @@ class Pending:
         for row, rows in self.rows.items():
             self._merge(zip(row.series, zip(*rows, strict=True) if isinstance(rows, list) else rows, strict=True))
         self.groups, self.rows = {}, {}
+
+    def part(self, chosen: Mapping[Series, Series]) -> Pending:
+        """Return what was reduced of some of the series, under others."""
+        part = Pending(self.first_ns)
+        part.last_ns = self.last_ns
+        for name in ("moments", "m2", "buckets", "order", "weights"):
+            held = getattr(self, name)
+            setattr(part, name, {other: held[series] for series, other in chosen.items() if series in held})
+        return part
 
     def _merge(self, groups: Iterable[tuple[Series, float | Sequence[float]]]) -> None:
         moments = self.moments

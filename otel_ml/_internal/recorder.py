@@ -22,6 +22,7 @@ from otel_ml._internal.manifest import is_done
 from otel_ml._internal.native import native
 from otel_ml._internal.pending import Pending
 from otel_ml._internal.sequence import Sequence
+from otel_ml._internal.stage import forget_stages, parts_of
 from otel_ml._internal.step import set_step
 from otel_ml.wire.attributes import BOOT_TIME, EVENTS, MANIFEST, POINTS, POSITION, RECORDED, VALUES
 
@@ -159,6 +160,17 @@ class Recorder:
         FOLDER.drop_deferred()
 
     def _encode(self, step: Step, pending: Pending, scopes: list[bytes], holds: list[Holds]) -> None:
+        place = step.base or step
+        place = place.base or place
+        if step.stage is None:
+            self._encode_at(place, pending, scopes, holds)
+        elif step.stage.name is None:
+            FOLDER.recorded -= pending.records
+        else:
+            for part in parts_of(pending, step.stage):
+                self._encode_at(place, part, scopes, holds)
+
+    def _encode_at(self, step: Step, pending: Pending, scopes: list[bytes], holds: list[Holds]) -> None:
         axis = step.axis.name if step.axis is not None else None
         self.sent.values += pending.values
         sent = 0
@@ -233,6 +245,7 @@ class Recorder:
         DEFINITIONS.new_lock()
         guard.forget()
         spans.forget()
+        forget_stages()
         self.sequence.restart()
         self._unsaid.clear()
         self._position_ns = self._totals_ns = 0

@@ -7,14 +7,14 @@ from contextlib import suppress
 from contextvars import Token
 from time import time_ns
 
-from otel_ml._internal.axes import NOW, STEPS, Axis, Step, current_step
+from otel_ml._internal.axes import NOW, STEPS, Axis, Step, current_step, in_stage
 from otel_ml._internal.device import is_on_device
 from otel_ml._internal.guard import guard
 from otel_ml._internal.native import native
 from otel_ml._internal.shown import shown
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
-__all__ = ["StepBlock", "bad_axis", "bad_step", "kind_of_bad_step", "set_step", "step", "step_for", "step_of"]
+__all__ = ["At", "StepBlock", "bad_axis", "bad_step", "kind_of_bad_step", "set_step", "step", "step_for", "step_of"]
 
 
 class StepBlock:
@@ -30,13 +30,32 @@ class StepBlock:
         self.variable = STEPS.blocks
         self.outer = self.variable.get()
         self.step = STEPS.open(self, self.axis, self.index)
-        self.token: Token[StepBlock | None] = self.variable.set(self)
+        self.token: Token[StepBlock | At | None] = self.variable.set(self)
 
     def __exit__(self, *_: object) -> None:
         # Left in another context than entered (an async generator closed by the event loop): that one is gone.
         with suppress(ValueError):
             self.variable.reset(self.token)
         STEPS.close(self.step)
+
+
+class At:
+    """`with At(step):` what this context records belongs to a step that it was in before, also one that has ended."""
+
+    __slots__ = ("outer", "step", "token", "variable")
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+
+    def __enter__(self) -> None:
+        self.variable = STEPS.blocks
+        self.outer = self.variable.get()
+        self.token = self.variable.set(self)
+        STEPS.count_asking(1)
+
+    def __exit__(self, *_: object) -> None:
+        self.variable.reset(self.token)
+        STEPS.count_asking(-1)
 
 
 class _NoBlock:
@@ -136,14 +155,23 @@ def step(index: int, axis: str = DEFAULT_AXIS) -> StepBlock | _NoBlock:
 
 
 def step_for(index: object, axis: object, call: str, values: int) -> Step | None:
-    """Return the step that `step=` and `axis=` of a call with so many values mean; None (counted, said) if none."""
+    """Return the step that `step=` and `axis=` of a call with so many values mean; None (counted, said) if none.
+
+    Inside a stage it is the step as the stage sees it; a call that names its axis says where its values go.
+    """
     if axis is not None and (not isinstance(axis, str) or not axis):
         guard.drop("bad_step", bad_axis(axis, call), values)
         return None
     if index is None:
-        return current_step() if axis is None else STEPS.current(axis)
+        return current_step() if axis is None else _as_named(STEPS.current(axis))
     found = step_of(index)
     if found is None:
         guard.drop("bad_step", bad_step(index, call), values, kind_of_bad_step(index, call))
         return None
-    return STEPS.at(DEFAULT_AXIS if axis is None else axis, found)
+    return in_stage(STEPS.at(DEFAULT_AXIS, found)) if axis is None else _as_named(STEPS.at(axis, found))
+
+
+def _as_named(step: Step) -> Step:
+    """Return a step whose axis a call names: of the stage nothing but that it is not recorded counts."""
+    staged = in_stage(step)
+    return staged if staged.stage is not None and staged.stage.name is None else step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from time import perf_counter_ns
 from types import TracebackType
@@ -319,37 +320,58 @@ def _decorated(function: Any, level: int, reduce: Reduce, within: str | None, *,
 class Timer:
     """`timer("forward")`: started and stopped by hand, for code that no block fits around.
 
-    What runs between is not nested under its span. Started again before it was stopped, it measures twice.
+    What runs between is not nested under its span. Started again before it was stopped, it measures twice. Threads and
+    tasks that use the same timer measure each their own time.
     """
 
     __slots__ = ("_running", "_watch")
 
     def __init__(self, watch: Watch | None) -> None:
         self._watch = watch
-        self._running: list[Timing | None] = []
+        self._running: dict[Timing | _Unmeasured, None] = {}
 
     def start(self) -> None:
         """Begin to measure."""
         watch = self._watch
-        if watch is None or watch.level > NOW.level:
-            self._running.append(None)
-            return
-        timing = timing_of(watch).__enter__()
-        if timing.span_id:
-            # It may stop in another context: nothing nests under it.
-            leave(timing)
-        self._running.append(timing)
+        timing: Timing | _Unmeasured = _Unmeasured()
+        if watch is not None and watch.level <= NOW.level:
+            timing = timing_of(watch).__enter__()
+            if timing.span_id:
+                # It may stop in another context: nothing nests under it.
+                leave(timing)
+        self._running[timing] = None
+        _STARTED.set(((self, timing), *[pair for pair in _STARTED.get() if pair[0].is_running(pair[1])]))
 
     def stop(self) -> None:
-        """Stop the measurement begun last, and record it."""
-        try:
-            timing = self._running.pop()
-        except IndexError:
+        """Stop what this thread or task began last and record it; where it began none, what another one did."""
+        timing = self._taken()
+        if timing is None:
             name = self._watch.name if self._watch is not None else "?"
             guard.wrong("bad-timer", f"Timer {name!r:.80} was stopped and not started. Call start() first.")
-            return
-        if timing is not None:
+        elif isinstance(timing, Timing):
             timing.__exit__(None, None, None)
+
+    def is_running(self, timing: Timing | _Unmeasured) -> bool:
+        """Whether a measurement was not stopped yet."""
+        return timing in self._running
+
+    def _taken(self) -> Timing | _Unmeasured | None:
+        mine = [timing for timer, timing in _STARTED.get() if timer is self]
+        for timing in (*mine, *reversed(list(self._running))):
+            with suppress(KeyError):  # stopped already, perhaps by another thread just now
+                del self._running[timing]
+                return timing
+        return None
+
+
+class _Unmeasured:
+    """What a timer above the level has begun."""
+
+    __slots__ = ()
+
+
+_STARTED: ContextVar[tuple[tuple[Timer, Timing | _Unmeasured], ...]] = ContextVar("otel_ml_started", default=())
+"""What timers have begun in a context, the newest first."""
 
 
 _TIMERS: dict[str, Timer] = {}

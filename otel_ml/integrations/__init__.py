@@ -1,1 +1,1 @@
-"""One module per framework, on the public API only; the framework is imported inside."""
+"""One module per framework, on the public API only; the framework is imported inside. `stages`: for own loops."""

@@ -92,6 +92,7 @@ class Engine:
             self._snapshot.restore(state)
             self._steps.late.restore()
             self._steps.contest.restore()
+            self._steps.stepless.restore()
 
     def observe(self, observation: Observation, now: float) -> None:
         """Take one observation; cheap, closes nothing."""
@@ -143,9 +144,7 @@ class Engine:
         patience = run.settings.allowed_lateness_s
         active = [lane.due for lane in run.lanes if lane.due is not None]
         active += [writer.gap_since + patience for writer in run.writers if writer.gap_since is not None]
-        late = self._steps.late.due()
-        if late is not None:
-            active.append(late)
+        active += [due for due in (self._steps.late.due(), self._steps.stepless.due()) if due is not None]
         moments = [run.clock.when(moment) for moment in active]
         moments += [self._ending.due(), self._steps.contest.due()]
         return min((moment for moment in moments if moment is not None), default=None)
@@ -215,7 +214,7 @@ class Engine:
         if run.origin_ns is None:
             run.origin_ns = int(piece.partials.times.min())
         if fragment.axis is None or fragment.step is None:
-            self._steps.stepless.add(piece, writer.writer.role, fragment)
+            self._steps.stepless.add(piece, writer, fragment)
         else:
             self._steps.points(writer, fragment, piece, fragment.axis, fragment.step)
 
@@ -269,6 +268,7 @@ class Engine:
             return
         track = run.lanes.track(writer.writer.role, position.axis)
         if track.axis == DEFAULT_AXIS:
+            self._steps.stepless.inside(writer)
             attempt = run.attempts.newest if writer.attempt is None else writer.attempt
             run.training.note(track.role, attempt, position.step, position.time_ns)
 

@@ -68,6 +68,7 @@ class Unit:
         due: active time at which a window of the axis `time` closes; None for steps.
         excused: writers that are not waited for any more at this step.
         missing: after closing: members of which points are still expected.
+        newest_ns: time of its newest record.
         exported: after closing: published name → value, as exporters got it.
         histograms: after closing: published name → records in it.
         late_since: active time since when a late change waits to be exported.
@@ -91,6 +92,7 @@ class Unit:
         "manifests",
         "missing",
         "named",
+        "newest_ns",
         "number",
         "opened",
         "pieces",
@@ -108,6 +110,7 @@ class Unit:
         self.opened = opened
         self.pieces: list[Piece] = []
         self.folded: Folded | None = None
+        self.newest_ns = 0
         self.points: dict[int, int] = {}
         self.manifests: dict[int, tuple[int, int]] = {}
         self.first_done: float | None = None
@@ -129,6 +132,7 @@ class Unit:
         self.pieces.append(piece)
         self.folded = None
         self.size += piece.size
+        self.newest_ns = max(self.newest_ns, piece.newest_ns)
         piece.shape.users += 1
 
     @property
@@ -252,6 +256,11 @@ class Lane:
         """Take the oldest open unit out."""
         self.watch = self.due = None
         return self.open.pop(self.order.pop(0))
+
+    def remove(self, step: int) -> Unit:
+        """Take an open unit out, wherever it is."""
+        self.order.remove(step)
+        return self.open.pop(step)
 
     def pass_step(self, step: int, active: float) -> None:
         """Note that a writer is past `step`: units up to it have a first done writer now."""

@@ -17,7 +17,7 @@ from otel_ml_exporters.aggregation.placing import Placing
 from otel_ml_exporters.aggregation.progress import Progress
 from otel_ml_exporters.aggregation.rows import emit_histograms, emit_values, row_of
 from otel_ml_exporters.aggregation.run_state import RunState
-from otel_ml_exporters.aggregation.stepless import Stepless
+from otel_ml_exporters.aggregation.stepless import WAITING_AXIS, Stepless
 from otel_ml_exporters.aggregation.writer_state import WriterState
 
 __all__ = ["Steps"]
@@ -43,6 +43,8 @@ class Steps:
         if writer.replaced_at is not None:
             self.placing.heard_again(writer)
         lane = self.placing.lane(writer, axis, step, piece.seq)
+        if axis == DEFAULT_AXIS:
+            self.stepless.entered(writer, lane, step)
         if lane.is_fenced(step):
             self._run.supersede(lane, [piece])
             return
@@ -108,6 +110,7 @@ class Steps:
         """Close whatever may close."""
         run = self._run
         self.placing.settle()
+        self.stepless.settle()
         due = [lane.number for lane in run.lanes if lane.due is not None and lane.due <= run.active]
         while dirty := run.lanes.dirty.union(due):
             due = []
@@ -162,7 +165,7 @@ class Steps:
         run.open_bytes -= unit.size
         self.contest.replace_dead(lane, unit)
         if track.axis == DEFAULT_AXIS:
-            for piece in self.stepless.taken(track.role):
+            for piece in self.stepless.taken(track.role, unit):
                 unit.add(piece)
         unit.missing = set(holders) | unit.excused
         redone = any(
@@ -230,6 +233,9 @@ class Steps:
         unit = lane.oldest
         if unit is None:
             self._run.open_bytes = 0
+            return
+        if lane.track.axis == WAITING_AXIS:
+            self.stepless.relieve(lane)
             return
         self._run.output.say(
             "open-steps-memory",

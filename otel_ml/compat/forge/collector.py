@@ -6,11 +6,14 @@ import atexit
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import otel_ml
+from otel_ml._internal.axes import Step, current_step
+from otel_ml._internal.step import At
 from otel_ml.compat.forge.accumulators import (
     MetricAccumulator,
     SampleAccumulator,
@@ -25,7 +28,7 @@ from otel_ml.compat.forge.switches import are_metrics_off
 from otel_ml.compat.tracking.run_of_the_job import has_run
 from otel_ml.once import say
 
-__all__ = ["COLLECTOR", "MODES_VARIABLE", "Collector", "MetricCollector", "publish_merged"]
+__all__ = ["COLLECTOR", "MODES_VARIABLE", "Collector", "MetricCollector", "Place", "publish_merged"]
 
 MODES_VARIABLE = "FORGE_LOGGING_MODES"
 """How processes that never see the configuration know its modes; see `child_env()`."""
@@ -33,8 +36,23 @@ MODES_VARIABLE = "FORGE_LOGGING_MODES"
 WINDOW_S = 10.0
 """Where nobody flushes, tables of samples and values of users' reductions are written this often."""
 
+MAX_FLUSHES = 1_000
+"""Flushes whose step is remembered, for times of a device that is behind."""
+
 MAX_HELD = 100_000
 """Values that wait for a flush; those after are recorded at once, at the step after the last flush."""
+
+
+class Place(NamedTuple):
+    """Where a process is: what is measured from here on belongs here, also when it is known later.
+
+    Attributes:
+        step: the current one.
+        flushes: how many there have been.
+    """
+
+    step: Step
+    flushes: int
 
 
 class Collector:
@@ -50,8 +68,10 @@ class Collector:
         self._own: dict[str, MetricAccumulator] = {}
         self._own_since = 0.0
         self._newest = 0
-        self._waits = False
+        self._waits = self._leads = False
         self._step: int | None = None
+        self._flushed: deque[int] = deque(maxlen=MAX_FLUSHES)
+        self._flushes = 0
         self.modes = modes_from(os.environ.get(MODES_VARIABLE, "")) or frozenset({LoggingMode.GLOBAL_REDUCE})
 
     def begin(self, modes: Iterable[LoggingMode], global_step: int) -> None:
@@ -59,7 +79,30 @@ class Collector:
         self.modes = frozenset(modes) or self.modes
         self._step = global_step
         self._waits = True
+        self._leads = current_step().index is None
+        self._lead(global_step)
         self._at_exit()
+
+    def _lead(self, step: int) -> None:
+        """Be in the step that the next flush is expected to name, where the program itself says none.
+
+        So the step before is complete with its flush, and actors that know nothing of steps follow.
+        """
+        if self._leads:
+            otel_ml.set_step(step)
+
+    def place(self) -> Place:
+        """Return where the process is now."""
+        return Place(current_step(), self._flushes)
+
+    def push_at(self, place: Place, metric: Metric) -> None:
+        """Take a value that belongs where the process was: what only the device could tell, later."""
+        passed = self._flushes - place.flushes
+        if self._waits and 0 < passed <= len(self._flushed):
+            publish(metric, self.modes, self._flushed[-passed])
+        else:
+            with At(place.step):
+                self.push(metric)
 
     def push(self, metric: Metric) -> None:
         """Take a value; never raises, never waits. Where there is no run it is dropped, and that is said once."""
@@ -98,9 +141,12 @@ class Collector:
         with self._lock:
             held, self._held = self._held, []
             own, self._own, self._own_since = self._own, {}, 0.0
+            self._flushed.append(global_step)
+            self._flushes += 1
         for metric in held:
             publish(metric, self.modes, global_step)
         self._step = global_step + 1
+        self._lead(self._step)
         return _states_of(own)
 
     def finish(self) -> None:

@@ -11,10 +11,10 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, TypeVar
 
+from otel_ml.compat.forge.collector import COLLECTOR
 from otel_ml.compat.forge.device_marks import DEVICE_MARKS, device_mark
 from otel_ml.compat.forge.memory import MemorySpan
-from otel_ml.compat.forge.metric import Reduce
-from otel_ml.compat.forge.recording import record_metric
+from otel_ml.compat.forge.metric import Metric, Reduce
 from otel_ml.compat.forge.switches import are_metrics_off, are_perf_metrics_off, timer_wanted
 from otel_ml.once import say
 
@@ -54,6 +54,7 @@ class Tracer:
         self._memory = MemorySpan(prefix) if track_memory else None
         self._timer = timer
         self._marks: list[tuple[str, _Mark]] = []
+        self._place = COLLECTOR.place()
 
     def start(self) -> None:
         """Begin; nothing is measured where DISABLE_PERF_METRICS or FORGE_DISABLE_METRICS is set."""
@@ -64,6 +65,7 @@ class Tracer:
         elif self._memory is not None:
             self._memory.begin()
         self._marks = [("", self._mark())]
+        self._place = COLLECTOR.place()
 
     def step(self, step_name: str) -> None:
         """What ran since the start, or since the step before, was step `step_name`."""
@@ -73,7 +75,7 @@ class Tracer:
             self._say_wrong(f"at step {step_name!r}, and not started", "Call start() first")
 
     def stop(self) -> None:
-        """End, and record; on the device's clock once the device has come here."""
+        """End, and record; on the device's clock once the device has come here, at the step in which it began."""
         marks, self._marks = self._marks, []
         if not marks:
             if not (are_perf_metrics_off() or are_metrics_off()):
@@ -83,9 +85,10 @@ class Tracer:
             self._memory.end()
         last = self._mark(like=marks[0][1])
         if last.event is None:
-            self._record(marks, last)
+            self._record(marks, last, COLLECTOR.push)
         else:
-            DEVICE_MARKS.when_done(last.event, lambda: self._record(marks, last))
+            push = functools.partial(COLLECTOR.push_at, self._place)
+            DEVICE_MARKS.when_done(last.event, lambda: self._record(marks, last, push))
 
     def _mark(self, like: _Mark | None = None) -> _Mark:
         is_gpu = timer_wanted(self._timer) == "gpu" if like is None else like.event is not None
@@ -98,14 +101,11 @@ class Tracer:
             )
         return _Mark(perf_counter_ns(), event)
 
-    def _record(self, marks: list[tuple[str, _Mark]], last: _Mark) -> None:
-        for (_, before), (name, after) in pairwise(marks):
-            self._both(f"{self.prefix}/{name}/duration", after.seconds_since(before))
-        self._both(f"{self.prefix}/total_duration", last.seconds_since(marks[0][1]))
-
-    def _both(self, name: str, seconds: float) -> None:
-        record_metric(f"{name}_avg_s", seconds, Reduce.MEAN)
-        record_metric(f"{name}_max_s", seconds, Reduce.MAX)
+    def _record(self, marks: list[tuple[str, _Mark]], last: _Mark, push: Callable[[Metric], None]) -> None:
+        times = [(f"{name}/duration", after.seconds_since(before)) for (_, before), (name, after) in pairwise(marks)]
+        for name, seconds in (*times, ("total_duration", last.seconds_since(marks[0][1]))):
+            push(Metric(f"{self.prefix}/{name}_avg_s", seconds, Reduce.MEAN))
+            push(Metric(f"{self.prefix}/{name}_max_s", seconds, Reduce.MAX))
 
     def _say_wrong(self, what: str, do: str) -> None:
         say("compat-forge", f"Tracer {self.prefix!r} was {what}. {do}.")

@@ -8,6 +8,8 @@ from typing import Any, Literal
 from otel_ml.compat.itwinai.logger import Logger
 from otel_ml.integrations.lightning.checkpoints import Checkpoints
 from otel_ml.integrations.lightning.framework import LOGGER, global_rank
+from otel_ml.integrations.lightning.stages import follow
+from otel_ml.integrations.stages import outside
 
 __all__ = ["ItwinaiLogger"]
 
@@ -65,13 +67,21 @@ class ItwinaiLogger(LOGGER):  # type: ignore[misc] # which of two packages it co
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log what Lightning has reduced."""
         if global_rank() == 0:
-            for name, value in metrics.items():
-                self.experiment.log(value, name, kind="metric", step=step)
+            with outside():
+                for name, value in metrics.items():
+                    self.experiment.log(value, name, kind="metric", step=step)
 
     def log_hyperparams(self, params: Any, *_: Any, **__: Any) -> None:
         """Log hyper-parameters: a dictionary or a Namespace."""
         if global_rank() == 0:
             self.experiment.save_hyperparameters(params if isinstance(params, Mapping) else vars(params))
+
+    def log_graph(self, model: Any, input_array: Any = None) -> None:
+        """Follow the trainer: Lightning calls it before it begins."""
+        del input_array
+        trainer = getattr(model, "_trainer", None)
+        if trainer is not None:
+            follow(trainer)
 
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
         """Keep the checkpoint that was saved, now or at the end, see `log_model`."""

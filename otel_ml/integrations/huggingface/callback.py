@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import otel_ml
 from otel_ml import env
+from otel_ml.integrations.huggingface.stages import follow_trainers, stage_named
 from otel_ml.integrations.huggingface.values import log_values
 from otel_ml.integrations.package import PackageError
+from otel_ml.integrations.stages import outside
 
 try:
-    from transformers import TrainerCallback
+    from transformers import Trainer, TrainerCallback
 except ImportError as error:
     raise PackageError("OtelMLCallback", "transformers") from error
 
@@ -23,21 +26,27 @@ FINAL = ("train_runtime", "train_samples_per_second", "train_steps_per_second", 
 """What the Trainer says of a whole training; a summary, as in its W&B callback."""
 
 
-def published(logs: Mapping[str, Any]) -> dict[str, Any]:
+def published(logs: Mapping[str, Any], stage: str = "train") -> dict[str, Any]:
     """Return what was logged under the names that the Trainer's W&B and TensorBoard callbacks give.
+
+    Args:
+        logs: name → value.
+        stage: what the Trainer does: of a name that does not say it.
 
     Examples:
         >>> published({"loss": 0.5, "eval_loss": 0.7, "test_accuracy": 0.9})
         {'train/loss': 0.5, 'eval/loss': 0.7, 'test/accuracy': 0.9}
+        >>> published({"reward": 0.5}, "eval")
+        {'eval/reward': 0.5}
     """
-    return {_published(name): value for name, value in logs.items()}
+    return {_published(name, stage): value for name, value in logs.items()}
 
 
-def _published(name: str) -> str:
-    for stage in ("eval", "test"):
-        if name.startswith(f"{stage}_"):
-            return f"{stage}/{name.removeprefix(f'{stage}_')}"
-    return f"train/{name}"
+def _published(name: str, stage: str) -> str:
+    for known in ("eval", "test", stage):
+        if name.startswith(f"{known}_") and known != "train":
+            return f"{known}/{name.removeprefix(f'{known}_')}"
+    return f"{stage}/{name}"
 
 
 class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' types are not looked at
@@ -45,8 +54,9 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
 
     What the Trainer logs it has reduced already: it is published from rank 0 only. The timers `train_step` and
     `optimizer`, and what `otel_ml.log()` is given in the model or the loss, count on all ranks. A step is the one that
-    the Trainer counts when it is done: the first is 1. The run ends with the process, or at `otel_ml.shutdown()`; each
-    trial of `hyperparameter_search()` is a run, named as the search names it.
+    the Trainer counts when it is done: the first is 1. While the Trainer evaluates or predicts, what `otel_ml.log()` is
+    given is `eval/…` or `test/…`. The run ends with the process, or at `otel_ml.shutdown()`; each trial of
+    `hyperparameter_search()` is a run, named as the search names it.
 
     Args:
         experiment: as for `otel_ml.init()`, whose other arguments may follow.
@@ -61,11 +71,23 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         self._timings: list[Any] = []
         self._trial: str | None = None
         self._trials = 0
+        self._stage = "train"
 
     @property
     def run(self) -> otel_ml.Run | None:
         """The run, once training, evaluation or prediction has begun."""
         return self._run
+
+    @contextmanager
+    def evaluating(self, trainer: Any, prefix: str) -> Iterator[None]:
+        """Be in an evaluation or a prediction whose metrics begin with `prefix`."""
+        self._begin(trainer.args)
+        before, self._stage = self._stage, prefix
+        try:
+            with stage_named(prefix, trainer.state.global_step):
+                yield
+        finally:
+            self._stage = before
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Begin the run, in a search one for each trial; parameters from rank 0."""
@@ -112,14 +134,17 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         final = {name: value for name, value in logs.items() if is_final and name in FINAL}
         if final:
             run.summary(published(final))
-        log_values(published({k: v for k, v in logs.items() if k not in final}), state.global_step)
+        values = {name: value for name, value in logs.items() if name not in final}
+        with outside():
+            log_values(published(values, self._stage), state.global_step)
 
     def on_predict(self, args: Any, state: Any, control: Any, metrics: Mapping[str, Any], **more: Any) -> None:
         """Record the metrics of a prediction, from rank 0."""
         del control, more
         self._begin(args)
         if state.is_world_process_zero and metrics:
-            log_values(published(metrics), state.global_step)
+            with outside():
+                log_values(published(metrics, self._stage), state.global_step)
 
     def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Keep the checkpoint, from rank 0."""
@@ -165,3 +190,6 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
     def _stop(self) -> None:
         while self._timings:
             self._timings.pop().__exit__(None, None, None)
+
+
+follow_trainers(Trainer, OtelMLCallback)

@@ -9,7 +9,9 @@ from typing import Any, Literal
 import otel_ml
 from otel_ml.integrations.lightning.checkpoints import Checkpoints
 from otel_ml.integrations.lightning.framework import LOGGER, global_rank
+from otel_ml.integrations.lightning.stages import follow
 from otel_ml.integrations.rows import Rows
+from otel_ml.integrations.stages import outside
 from otel_ml.once import guard
 
 __all__ = ["OtelMLLogger"]
@@ -21,8 +23,9 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
     """Lightning's logger for otel_ml: `Trainer(logger=OtelMLLogger("digits"))`.
 
     The run begins here, on every rank, so that the processes Lightning starts join it. What Lightning logs is reduced
-    already, and published from rank 0 only; `otel_ml.log()` and timers count on all ranks. The run ends with the
-    process, or at `otel_ml.shutdown()`: `fit()` may be followed by `test()`.
+    already, and published from rank 0 only; `otel_ml.log()` and timers count on all ranks, at the step under which
+    Lightning logs: in validation as `eval/…`, in test and prediction as `test/…` and `predict/…`, and not in the sanity
+    check. The run ends with the process, or at `otel_ml.shutdown()`: `fit()` may be followed by `test()`.
 
     Args:
         experiment: as for `otel_ml.init()`, whose other arguments may follow.
@@ -103,7 +106,8 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
         if global_rank() == 0:
             self._join()
             at = self._rows.step_of(metrics, step)
-            otel_ml.log(metrics, step=at, prefix=self._prefix, within="last")
+            with outside():
+                otel_ml.log(metrics, step=at, prefix=self._prefix, within="last")
 
     def log_hyperparams(self, params: Any, *_: Any, **more: Any) -> None:
         """Record hyper-parameters: a dictionary, a Namespace, a dataclass."""
@@ -114,8 +118,14 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
                 otel_ml.log_params(more)
 
     def log_graph(self, model: Any, input_array: Any = None) -> None:
-        """Record the model's modules as a text; a drawn graph is not kept, which is said once."""
+        """Record the model's modules as a text; a drawn graph is not kept, which is said once.
+
+        Lightning calls it before it begins: the trainer is followed from here on.
+        """
         del input_array
+        trainer = getattr(model, "_trainer", None)
+        if trainer is not None:
+            follow(trainer)
         if global_rank() == 0:
             self._join()
             otel_ml.log_text("model", f"```text\n{model}\n```")

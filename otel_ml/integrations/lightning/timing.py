@@ -6,17 +6,19 @@ from time import perf_counter
 from typing import Any
 
 import otel_ml
-from otel_ml.integrations.lightning.framework import CALLBACK
+from otel_ml.integrations.lightning.stages import Stepping, follow
+from otel_ml.integrations.stages import outside
 
 __all__ = ["OtelMLTiming"]
 
 
-class OtelMLTiming(CALLBACK):  # type: ignore[misc] # which of two packages it comes from is known at run time
+class OtelMLTiming(Stepping):
     """Times `data`, `batch` and its phases `forward`, `backward`, `optimizer`, and `validation`.
 
     It also sets the step to the one under which Lightning logs, so that `otel_ml.log()` in `training_step()` counts
-    there. Each is a timer: the slowest rank's total of the step. With gradient accumulation the batches of a step add
-    up. `optimizer` begins after the gradients are there, and ends with the batch.
+    there; in validation, test and prediction it is `eval/…`, `test/…`, `predict/…`. Each is a timer: the slowest
+    rank's total of the step. With gradient accumulation the batches of a step add up. `optimizer` begins after the
+    gradients are there, and ends with the batch.
 
     Args:
         device: `"cuda"` measures on the CUDA stream, by events; else what the host spends.
@@ -30,6 +32,11 @@ class OtelMLTiming(CALLBACK):  # type: ignore[misc] # which of two packages it c
         self._waiting_since = perf_counter()
         self._validation: Any = None
 
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Know when the trainer evaluates."""
+        del pl_module, stage
+        follow(trainer)
+
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Wait for the first batch."""
         del trainer, pl_module
@@ -37,8 +44,7 @@ class OtelMLTiming(CALLBACK):  # type: ignore[misc] # which of two packages it c
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """The batch is there; the forward pass begins."""
-        del pl_module, batch, batch_idx
-        otel_ml.set_step(trainer.fit_loop.epoch_loop._batches_that_stepped)  # noqa: SLF001 (the step it logs under)
+        super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
         # Recorded when the batch is there: waiting for it belongs to its own step, not to the one before.
         otel_ml.record("time/data", perf_counter() - self._waiting_since, within="sum", reduce="max")
         self._batch = self._started("batch", device=self._device)
@@ -74,8 +80,10 @@ class OtelMLTiming(CALLBACK):  # type: ignore[misc] # which of two packages it c
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Validation begins."""
-        del trainer, pl_module
-        self._validation = self._started("validation")
+        del pl_module
+        if not trainer.sanity_checking:
+            with outside():
+                self._validation = self._started("validation")
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Validation is over."""

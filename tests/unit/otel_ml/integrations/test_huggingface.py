@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -176,3 +177,95 @@ def test_each_trial_of_a_search_is_a_run_also_where_one_id_is_given_to_all(
     assert len({run.id for run in runs}) == 3
     assert [run.name for run in runs] == ["rate-0", "rate-1", "rate-2"]
     assert all(run.id.startswith(given) for run in runs)
+
+
+def recording_its_loss(trained: Trainer) -> Trainer:
+    """Let the loss record its own value, whatever it is asked for: the usual idiom of a shared step."""
+    loss = trained.compute_loss
+
+    def recording(*arguments: Any, **more: Any) -> Any:
+        found = loss(*arguments, **more)
+        otel_ml.log({"calls": 1.0}, reduce="sum")
+        return found
+
+    trained.compute_loss = recording
+    return trained
+
+
+def where(capture: Capture, suffix: str) -> dict[tuple[str, int | None], float]:
+    return {(point.name, point.step): point.value for point in capture.points if point.name.endswith(suffix)}
+
+
+def test_what_the_program_records_in_an_evaluation_is_apart_from_training(
+    otel_ml_capture: Capture, tmp_path: Path
+) -> None:
+    callback = OtelMLCallback()
+    trained = recording_its_loss(trainer(tmp_path / "out", callback, eval_strategy="steps", eval_steps=2))
+    trained.args.per_device_eval_batch_size = 4
+
+    trained.train()
+    trained.predict(rows(4))
+
+    training = {("calls", step): 1.0 for step in range(1, STEPS + 1)}
+    assert where(otel_ml_capture, "calls") == {
+        **training,
+        ("eval/calls", 2): 1.0,
+        ("eval/calls", 4): 1.0,
+        ("test/calls", 4): 1.0,
+    }
+
+
+def test_each_data_set_that_is_evaluated_is_a_stage_of_its_own(otel_ml_capture: Capture, tmp_path: Path) -> None:
+    trained = recording_its_loss(trainer(tmp_path / "out", OtelMLCallback()))
+    trained.eval_dataset = {"math": rows(2), "code": rows(4)}
+
+    trained.evaluate()
+
+    assert set(where(otel_ml_capture, "calls")) == {("eval/math/calls", 0), ("eval/code/calls", 0)}
+    assert set(where(otel_ml_capture, "_loss")) == {("eval/math_loss", 0), ("eval/code_loss", 0)}
+
+
+def test_what_a_trainer_logs_without_its_stage_in_an_evaluation_is_not_trainings(
+    otel_ml_capture: Capture, tmp_path: Path
+) -> None:
+    trained = trainer(tmp_path / "out", OtelMLCallback(), eval_strategy="steps", eval_steps=4)
+    loss = trained.compute_loss
+
+    def logging(*arguments: Any, **more: Any) -> Any:
+        trained.log({"width": 1.0 if trained.model.training else 9.0})
+        return loss(*arguments, **more)
+
+    trained.compute_loss = logging
+    trained.train()
+
+    # One step later: it is logged before the step that the Trainer counts is done.
+    assert where(otel_ml_capture, "width") == {
+        **{("train/width", step): 1.0 for step in range(4)},
+        ("eval/width", 4): 9.0,
+    }
+
+
+def test_a_trainer_without_the_callback_evaluates_in_no_stage(otel_ml_capture: Capture, tmp_path: Path) -> None:
+    callback = OtelMLCallback()
+    trained = recording_its_loss(trainer(tmp_path / "out", callback))
+    trained.remove_callback(callback)
+    otel_ml.set_step(3)
+
+    trained.evaluate()
+
+    assert set(where(otel_ml_capture, "calls")) == {("calls", 3)}
+
+
+def test_a_list_is_its_mean_and_not_its_last_element(otel_ml_capture: Capture, tmp_path: Path) -> None:
+    trained = trainer(tmp_path / "out", OtelMLCallback())
+    trained.compute_metrics = lambda _: {
+        "per_class": [0.9, 0.1],
+        "tensor": torch.tensor([1, 4]),
+        "array": np.array([2, 4]),
+    }
+
+    trained.evaluate()
+
+    assert otel_ml_capture.values("eval/per_class") == [0.5]
+    assert otel_ml_capture.values("eval/tensor") == [2.5]
+    assert otel_ml_capture.values("eval/array") == [3.0]

@@ -232,3 +232,115 @@ def test_a_context_that_the_program_created_is_left_to_it(otel_ml_capture: Captu
         assert (logger.name, logger.version, logger.save_dir) == (inner.experiment_id, inner.run_id, "mllogs")
         logger.finalize("success")
         assert inner.is_initialized
+
+
+def shared(line: ModuleType) -> Any:
+    """Return a module whose steps share what they record, as most are written."""
+
+    class Shared(line.Line):
+        def shared(self, value: float) -> None:
+            otel_ml.log({"mse": value})
+
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            self.shared(1.0)
+            return super().training_step(batch, batch_idx)
+
+        def validation_step(self, batch: Any, batch_idx: int) -> None:
+            self.shared(50.0)
+            super().validation_step(batch, batch_idx)
+
+        def test_step(self, batch: Any, batch_idx: int) -> None:
+            self.shared(70.0)
+
+        def predict_step(self, batch: Any, batch_idx: int) -> None:
+            self.shared(90.0)
+
+    return Shared()
+
+
+def mse(capture: Capture) -> dict[tuple[str, int | None], float]:
+    """Return the mean of each name and step."""
+    return {
+        (point.name, point.step): point.value / point.count for point in capture.points if point.name.endswith("mse")
+    }
+
+
+@pytest.mark.parametrize("timing", [True, False], ids=["with OtelMLTiming", "the logger alone"])
+def test_what_a_shared_step_records_is_of_the_stage_it_is_called_in(
+    line: ModuleType, otel_ml_capture: Capture, timing: bool
+) -> None:
+    callbacks = [line.OtelMLTiming()] if timing else []
+    fitted = line.trainer(
+        logger=line.OtelMLLogger(log_model=False), callbacks=callbacks, enable_checkpointing=False, val_check_interval=3
+    )
+    module = shared(line)
+
+    fitted.fit(module, line.loader(), line.loader())
+    fitted.test(module, line.loader(), verbose=False)
+    fitted.predict(module, line.loader())
+
+    assert mse(otel_ml_capture) == {
+        **{("mse", step): 1.0 for step in range(line.BATCHES)},
+        ("eval/mse", 2): 50.0,
+        ("test/mse", line.BATCHES - 1): 70.0,
+        ("predict/mse", line.BATCHES - 1): 90.0,
+    }
+    assert {point.step for point in otel_ml_capture.points if point.name == "val_loss"} == {2}
+
+
+def test_the_sanity_check_is_not_recorded(line: ModuleType, otel_ml_capture: Capture) -> None:
+    fitted = line.lightning.Trainer(
+        accelerator="cpu",
+        devices=1,
+        max_epochs=1,
+        limit_val_batches=2,
+        logger=line.OtelMLLogger(log_model=False),
+        callbacks=[line.OtelMLTiming()],
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+
+    fitted.fit(shared(line), line.loader(), line.loader())
+
+    evaluated = [point for point in otel_ml_capture.points if point.name in {"eval/mse", "time/validation"}]
+    assert sorted((point.name, point.step, point.count) for point in evaluated) == [
+        ("eval/mse", line.BATCHES - 1, 2),
+        ("time/validation", line.BATCHES - 1, 1),
+    ]
+    assert [point for point in otel_ml_capture.points if point.step is None] == []
+
+
+def test_a_validation_that_fails_leaves_its_stage(line: ModuleType, otel_ml_capture: Capture) -> None:
+    class Failing(line.Line):
+        def validation_step(self, batch: Any, batch_idx: int) -> None:
+            raise ValueError
+
+    fitted = line.trainer(logger=line.OtelMLLogger(log_model=False), enable_checkpointing=False)
+
+    with pytest.raises(ValueError, match=""):
+        fitted.validate(Failing(), line.loader(), verbose=False)
+    otel_ml.log({"after": 1.0}, step=3)
+
+    assert otel_ml_capture.values("after") == [1.0]
+
+
+def test_validation_alone_is_at_the_step_under_which_lightning_logs(line: ModuleType, otel_ml_capture: Capture) -> None:
+    fitted = line.trainer(logger=line.OtelMLLogger(log_model=False), enable_checkpointing=False)
+
+    fitted.validate(shared(line), line.loader(), verbose=False)
+
+    assert mse(otel_ml_capture) == {("eval/mse", 0): 50.0}
+
+
+def test_itwinais_logger_tells_the_stages_apart_too(line: ModuleType, otel_ml_capture: Capture) -> None:
+    fitted = line.trainer(logger=ItwinaiLogger(LoggersCollection([]), skip_finalize=True), enable_checkpointing=False)
+    run = otel_ml.init()
+
+    fitted.fit(shared(line), line.loader(), line.loader())
+
+    assert run is not None
+    assert mse(otel_ml_capture) == {
+        **{("mse", step): 1.0 for step in range(line.BATCHES)},
+        ("eval/mse", line.BATCHES - 1): 50.0,
+    }

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 
+import numpy as np
 import pytest
+from tqdm import tqdm
 
+from otel_ml._internal.guard import guard
 from otel_ml._internal.log import log
 from otel_ml._internal.loop import steps
 from otel_ml._internal.recorder import recorder
@@ -26,7 +30,7 @@ def test_steps_sets_and_ends_the_steps_of_a_loop(recorded):
     assert counts(batch, "x") == {0: 1, 1: 1, 2: 1}
     assert counts(batch, "time/step") == {0: 1, 1: 1, 2: 1}
     assert counts(batch, "time/data") == {0: 1, 1: 1, 2: 1}
-    assert counts(batch, "after") == {None: 1}
+    assert counts(batch, "after") == {2: 1}
 
 
 @pytest.mark.feature("M32", "yes", "`steps(loader, start=step)`")
@@ -51,7 +55,7 @@ def test_after_an_inner_loop_values_are_of_the_outer_loops_step(recorded):
     assert counts(batch, "loss") == dict.fromkeys(range(6), 1)
     assert sums(batch)["val", 0] == 0.0
     assert sums(batch)["val", 1] == 1.0
-    assert counts(batch, "after") == {None: 1}
+    assert counts(batch, "after") == {5: 1}
 
 
 def test_after_a_loop_the_axis_that_was_set_last_says_which_step_it_is(recorded):
@@ -94,7 +98,7 @@ def test_leaving_a_loop_early_ends_its_step(recorded):
 
     batch = recorded.collect()
     assert counts(batch, "time/step") == {0: 1}
-    assert counts(batch, "after") == {None: 1}
+    assert counts(batch, "after") == {0: 1}
 
 
 def test_steps_of_an_async_loop_are_those_of_a_loop(recorded):
@@ -117,7 +121,7 @@ def test_steps_of_an_async_loop_are_those_of_a_loop(recorded):
     assert counts(batch, "x") == {5: 1, 6: 1, 7: 1}
     assert counts(batch, "time/step") == {5: 1, 6: 1, 7: 1}
     assert counts(batch, "time/data") == {5: 1, 6: 1, 7: 1}
-    assert counts(batch, "after") == {None: 1}
+    assert counts(batch, "after") == {7: 1}
 
 
 def test_an_async_loop_is_passed_through_while_recording_is_off(recorded):
@@ -158,3 +162,83 @@ def test_steps_is_as_long_as_its_loader_and_lets_its_exceptions_through(recorded
     assert len(steps([1, 2, 3])) == 3
     with pytest.raises(OSError, match="disk"):
         list(steps(broken()))
+
+
+@pytest.mark.parametrize(
+    "counting",
+    [
+        range(60, 63),
+        [60, 61, 62],
+        (60, 61, 62),
+        np.arange(60, 63),
+        tqdm(range(60, 63), disable=True),
+        tqdm(enumerate("abc", 60), disable=True),
+    ],
+    ids=["range", "list", "tuple", "numpy", "tqdm of range", "tqdm of enumerate"],
+)
+def test_what_counts_from_further_on_says_itself_which_step_it_is(recorded, counting):
+    for _ in steps(counting):
+        log({"x": 1.0})
+
+    assert counts(recorded.collect(), "x") == {60: 1, 61: 1, 62: 1}
+
+
+def test_what_is_numbered_or_counted_without_an_end_says_which_step_it_is(recorded):
+    for _ in steps(enumerate("ab", 60)):
+        log({"x": 1.0})
+    for number in steps(itertools.count(70)):
+        log({"x": 1.0})
+        if number == 71:
+            break
+
+    assert counts(recorded.collect(), "x") == {60: 1, 61: 1, 70: 1, 71: 1}
+
+
+def test_a_second_epoch_that_counts_from_one_again_follows_the_first(recorded):
+    for _ in range(2):
+        for _ in steps(range(1, 4)):
+            log({"x": 1.0})
+
+    assert counts(recorded.collect(), "x") == dict.fromkeys(range(1, 7), 1)
+
+
+def test_start_says_more_than_what_is_counted(recorded):
+    for _ in steps(range(60, 62), start=7):
+        log({"x": 1.0})
+
+    assert counts(recorded.collect(), "x") == {7: 1, 8: 1}
+
+
+@pytest.mark.parametrize("data", [[5, 3, 9], range(60, 90, 10), [60, 61.0], [True, False], "ab", [], range(0)])
+def test_whole_numbers_that_do_not_count_are_not_the_step(recorded, data):
+    for _ in steps(data):
+        log({"x": 1.0})
+
+    assert list(counts(recorded.collect(), "x")) == list(range(len(data)))
+
+
+@pytest.mark.parametrize("kind", [lambda: (n for n in range(60, 63)), lambda: zip(range(60, 63), "abc", strict=True)])
+def test_numbers_that_look_like_steps_and_are_not_taken_are_said(recorded, kind):
+    said: list[str] = []
+    guard.connect(said.append)
+    for _ in steps(kind()):
+        log({"x": 1.0})
+
+    assert list(counts(recorded.collect(), "x")) == [0, 1, 2]
+    [sentence] = said
+    assert "yields 60, 61, …, and its steps are 0, 1, … If those numbers are the steps, pass start=60." in sentence
+
+
+def test_a_loader_that_yields_whole_numbers_is_not_accused(recorded):
+    said: list[str] = []
+    guard.connect(said.append)
+
+    class Loader:
+        def __iter__(self):
+            return iter([17, 4, 255])
+
+    for _ in steps(Loader()):
+        log({"x": 1.0})
+
+    assert list(counts(recorded.collect(), "x")) == [0, 1, 2]
+    assert said == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from otel_ml_exporters.aggregation.observation import ForeignPoint, Observation
 from otel_ml_exporters.aggregation.settings import EngineSettings
-from otel_ml_exporters.aggregation.stepless import NO_STEP
 from otel_ml_exporters.receiver.decode import Decoder
 from tests.otlp import foreign
 from tests.strategies import START, Rank, Service, cumulative, writer
@@ -113,30 +112,6 @@ def test_an_up_down_counter_is_a_level() -> None:
     service.wait(40, Rank(9))
 
     assert service.rows(axis="time", role="vllm") == {0: {"vllm/queue": 3.0}}
-
-
-def test_a_record_without_a_step_goes_into_the_next_row_of_its_role() -> None:
-    service, rank = Service(), Rank(0)
-    service.take(rank.step(0, {"x": 1.0}))
-
-    service.take(rank.record(None, {"push_weights_s": 2.0}))
-    service.take(rank.step(1, {"x": 1.0}))
-    service.take(rank.record(None, {"push_weights_s": 3.0}), rank.bye())
-
-    assert service.rows() == {0: {"x": 1.0}, 1: {"x": 1.0, "push_weights_s": 2.5}}
-    assert service.notices == []
-
-
-def test_without_a_step_clock_records_go_to_windows_of_a_second_and_that_is_said_once() -> None:
-    service, rank = Service(), Rank(0)
-
-    for second in (0, 0, 1, 5):
-        service.now = rank.clock = START + second
-        service.take(rank.record(None, {"x": float(second)}))
-    service.take(rank.bye())
-
-    assert service.rows(axis="time") == {0: {"x": 0.0}, 1: {"x": 1.0}, 5: {"x": 5.0}}
-    assert service.notices == [f"{NO_STEP} (otel-ml explain no-step)"]
 
 
 def test_a_receiver_that_sees_a_stream_for_the_first_time_says_nothing_of_its_past() -> None:

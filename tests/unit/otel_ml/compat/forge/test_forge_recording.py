@@ -451,3 +451,21 @@ def test_a_reduction_that_fails_or_is_none_stops_neither_training_nor_the_flush(
     assert {point.name for point in captured.points} == {"loss"}
     assert caplog.text.count("'odd' is not recorded") == 1
     assert "'latency' is not recorded: its reduction failed with ValueError" in caplog.text
+
+
+def test_the_process_that_flushes_is_in_the_step_of_the_next_flush(captured: Capture) -> None:
+    COLLECTOR.begin((), 4)
+    otel_ml.log({"before": 1.0})
+    COLLECTOR.flush(4)
+    otel_ml.log({"after": 1.0})
+
+    assert {point.name: point.step for point in captured.points} == {"before": 4, "after": 5}
+
+
+def test_a_step_that_the_program_sets_itself_is_not_moved_by_a_flush(captured: Capture) -> None:
+    otel_ml.set_step(40)
+    COLLECTOR.begin((), 4)
+    COLLECTOR.flush(4)
+    otel_ml.log({"x": 1.0})
+
+    assert [point.step for point in captured.points] == [40]

@@ -12,7 +12,7 @@ import pytest
 import otel_ml
 from otel_ml.compat.forge import Tracer, trace
 from otel_ml.compat.forge.collector import COLLECTOR
-from otel_ml.compat.forge.device_marks import DeviceMarks
+from otel_ml.compat.forge.device_marks import DEVICE_MARKS, DeviceMarks
 from otel_ml.once import forget_said
 from otel_ml.testing import Capture, capture
 from tests.e2e.jobs import until
@@ -159,3 +159,66 @@ def test_nothing_is_left_of_a_tracer_that_was_never_stopped(captured: Capture) -
     abandoned()
 
     assert not captured.points
+
+
+class TimedEvent(Event):
+    """An event of a device that is behind; each is half a second after the one before."""
+
+    def elapsed_time(self, other: Event) -> float:
+        del other
+        return 500.0
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[TimedEvent]]:
+    made: list[TimedEvent] = []
+
+    def mark() -> TimedEvent:
+        made.append(TimedEvent())
+        return made[-1]
+
+    monkeypatch.setattr("otel_ml.compat.forge.tracer.device_mark", mark)
+    yield made
+    for event in made:
+        event.is_done = True
+    assert DEVICE_MARKS.settle(20.0)
+
+
+def the_device_catches_up(events: list[TimedEvent]) -> None:
+    for event in events:
+        event.is_done = True
+    assert DEVICE_MARKS.settle(20.0)
+
+
+def steps(captured: Capture) -> dict[int | None, float]:
+    return {point.step: point.value for point in captured.points if point.name == "forward/total_duration_max_s"}
+
+
+def test_a_time_of_the_device_belongs_to_the_step_in_which_it_began(
+    captured: Capture, events: list[TimedEvent]
+) -> None:
+    with trace("forward", timer="gpu"):
+        pass
+    otel_ml.set_step(1)
+    the_device_catches_up(events)
+    otel_ml.log({"after": 1.0})
+
+    assert steps(captured) == {0: 0.5}
+    assert [point.step for point in captured.points if point.name == "after"] == [1]
+
+
+def test_a_time_of_the_device_belongs_to_the_flush_before_which_it_began(
+    captured: Capture, events: list[TimedEvent]
+) -> None:
+    COLLECTOR.begin((), 10)
+    with trace("forward", timer="gpu"):
+        pass
+    COLLECTOR.flush(10)
+    with trace("forward", timer="gpu"):
+        pass
+    COLLECTOR.flush(20)
+    COLLECTOR.flush(30)
+    the_device_catches_up(events)
+    COLLECTOR.flush(40)
+
+    assert steps(captured) == {10: 0.5, 20: 0.5}

@@ -1,0 +1,58 @@
+"""Which stage a Trainer of `transformers` is in: its callbacks hear that an evaluation is over, not that it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import wraps
+from inspect import signature
+from typing import Any, Protocol
+
+from otel_ml._internal.stage import Stage
+
+__all__ = ["Follower", "follow_trainers", "stage_named"]
+
+
+class Follower(Protocol):
+    """A callback that wants to know when its Trainer evaluates."""
+
+    def evaluating(self, trainer: Any, prefix: str) -> AbstractContextManager[object]:
+        """Return what an evaluation whose metrics begin with `prefix` is run in."""
+
+
+def stage_named(prefix: str, step: int) -> Stage:
+    """Return the stage of an evaluation, by what its metrics begin with; of several data sets each has its own.
+
+    Examples:
+        >>> stage_named("eval", 0).name, stage_named("eval_math", 0).name, stage_named("test", 0).name
+        ('eval', 'eval/math', 'test')
+    """
+    kind, _, data_set = prefix.partition("_")
+    return Stage(f"{kind}/{data_set}" if kind in {"eval", "test"} and data_set else prefix, step)
+
+
+def follow_trainers(trainer: type, follower: type[Follower]) -> None:
+    """Let callbacks of the class `follower` know when a `trainer` evaluates or predicts, its subclasses' included.
+
+    Trainers without such a callback are not concerned. All three: a subclass may have its own of any of them.
+    """
+    for name in ("evaluate", "predict", "evaluation_loop"):
+        method = getattr(trainer, name)
+        if not hasattr(method, "__wrapped__"):
+            setattr(trainer, name, _followed(method, follower))
+
+
+def _followed(method: Callable[..., Any], follower: type[Follower]) -> Callable[..., Any]:
+    names = signature(method)
+
+    @wraps(method)
+    def followed(self: Any, *arguments: Any, **named: Any) -> Any:
+        callback = next((one for one in self.callback_handler.callbacks if isinstance(one, follower)), None)
+        if callback is None:
+            return method(self, *arguments, **named)
+        bound = names.bind(self, *arguments, **named)
+        bound.apply_defaults()
+        with callback.evaluating(self, bound.arguments["metric_key_prefix"]):
+            return method(self, *arguments, **named)
+
+    return followed
