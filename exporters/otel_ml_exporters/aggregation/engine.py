@@ -108,6 +108,10 @@ class Engine:
         run.writers.dirty.add(writer.number)
         self._takers[type(observation)](writer, observation)
 
+    def note_rejected(self, items: int) -> None:
+        """Note how many items of the run, in all, arrived and will never be accepted."""
+        self._run.rejected = items
+
     def _hear(self, writer: WriterState, observation: Observation, now: float) -> None:
         run = self._run
         if isinstance(observation, _OF_OTHERS) and run.native:

@@ -24,6 +24,12 @@ EVENTS_GIVEN_UP = ("events_spool_full", "events_and_spans")
 _NAMED = 5
 """Ranks that a sentence names."""
 
+_EVENTS = "Texts, tables, images, files or parameters"
+_DO = (
+    "What is missing counts as lost (events_never_arrived) unless it still comes. Look at what is between the job and the "
+    "service: a Collector without a pipeline for logs acknowledges and drops them."
+)
+
 
 class _Losses(NamedTuple):
     """Of what a writer sent: what it knows to be lost, what it cannot know, in values; and log records."""
@@ -111,7 +117,10 @@ def _shares(values: int, by_reason: Mapping[str, int]) -> dict[str, int]:
 
 def say_missing(run: RunState, writer: WriterState) -> None:
     """Say once, while the run goes on, that something of a writer does not arrive."""
-    if run.is_missing_said or not _losses(writer, at_end=False).never_arrived:
+    losses = _losses(writer, at_end=False)
+    if losses.events and not run.rejected:
+        run.output.say("events-never-arrived", f"{_EVENTS} do not arrive: more of them was sent than was received. {_DO}")
+    if run.is_missing_said or not losses.never_arrived or _is_explained(run, [writer], at_end=False):
         return
     run.is_missing_said = True
     run.output.say(
@@ -124,17 +133,37 @@ def say_missing(run: RunState, writer: WriterState) -> None:
 
 def say_missing_at_end(run: RunState) -> None:
     """Say how much of the run never arrived, once it is over."""
+    _say_missing_events(run)
     missing = {writer: _losses(writer, at_end=True).never_arrived for writer in run.writers}
     concerned = [writer for writer, values in missing.items() if values]
-    if not concerned:
+    if not concerned or _is_explained(run, concerned, at_end=True):
         return
-    names = ", ".join(_name(writer) for writer in concerned[:_NAMED])
-    more = f" and {len(concerned) - _NAMED:,} others" if len(concerned) > _NAMED else ""
     run.output.say(
         "never-arrived",
-        f"{sum(missing.values()):,} of {sum(map(recorded_by, concerned)):,} values of {names}{more} never arrived"
+        f"{sum(missing.values()):,} of {sum(map(recorded_by, concerned)):,} values of {_names(concerned)} never arrived"
         f"{_steps(concerned)}: something between them and the service acknowledged them and did not pass them on.",
     )
+
+
+def _say_missing_events(run: RunState) -> None:
+    missing = {writer: _losses(writer, at_end=True).events for writer in run.writers}
+    concerned = [writer for writer, events in missing.items() if events]
+    if concerned and sum(missing.values()) > run.rejected:
+        run.output.say(
+            "events-never-arrived",
+            f"{sum(missing.values()):,} {_EVENTS.lower()} of {_names(concerned)} never arrived: "
+            "something between them and the service acknowledged them and did not pass them on.",
+        )
+
+
+def _is_explained(run: RunState, writers: list[WriterState], *, at_end: bool) -> bool:
+    """Whether the service itself rejected as much as is missing: that was said, and nobody in between is to blame."""
+    return sum(writer.ledger.missing(at_end=at_end).points for writer in writers) <= run.rejected
+
+
+def _names(writers: list[WriterState]) -> str:
+    more = f" and {len(writers) - _NAMED:,} others" if len(writers) > _NAMED else ""
+    return ", ".join(map(_name, writers[:_NAMED])) + more
 
 
 def _name(writer: WriterState) -> str:

@@ -107,6 +107,34 @@ def test_a_lost_event_is_no_lost_value_and_is_counted() -> None:
     service.wait(400)
 
     assert lost(service) == {"events_never_arrived": 1}
+    [notice] = [notice for notice in service.notices if "(otel-ml explain events-never-arrived)" in notice]
+    assert "1 texts, tables, images, files or parameters of rank 0 of trainer never arrived" in notice
+
+
+def test_events_that_a_hop_drops_are_said_while_the_run_goes_on_and_once_for_all_ranks() -> None:
+    service, ranks = Service(), [Rank(rank, world_size=2) for rank in range(2)]
+    for rank in ranks:
+        rank.event("ml.text", "lost")
+        service.take(rank.step(0, {"x": 1.0}), rank.says_totals(0))
+    service.wait(11, *ranks)
+
+    assert lost(service) == {"events_never_arrived": 2}
+    assert len([notice for notice in service.notices if "(otel-ml explain events-never-arrived)" in notice]) == 1
+
+
+@pytest.mark.parametrize("rejected", [1, 0])
+def test_points_that_the_service_rejected_itself_are_blamed_on_nobody_in_between(rejected: int) -> None:
+    service, rank = Service(), Rank(0)
+    rank.step(0, {"x": 1.0})
+    service.take(rank.step(1, {"x": 1.0}), rank.says_totals(1))
+    service.engine.note_rejected(rejected)
+    service.wait(11, rank)
+
+    assert lost(service) == {NEVER_ARRIVED: 1}
+    assert any("do not arrive" in notice for notice in service.notices) == (not rejected)
+    service.take(rank.bye())
+    service.wait(400)
+    assert any("never arrived" in notice for notice in service.notices) == (not rejected)
 
 
 @pytest.mark.parametrize("reduce", ["last", "first", "last,first", "mean,last", "p50,last", "sum", "last>mean"])
