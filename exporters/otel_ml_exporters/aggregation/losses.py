@@ -134,6 +134,7 @@ def say_missing(run: RunState, writer: WriterState) -> None:
 def say_missing_at_end(run: RunState) -> None:
     """Say how much of the run never arrived, once it is over."""
     _say_missing_events(run)
+    _say_unknown(run)
     missing = {writer: _losses(writer, at_end=True).never_arrived for writer in run.writers}
     concerned = [writer for writer, values in missing.items() if values]
     if not concerned or _is_explained(run, concerned, at_end=True):
@@ -154,6 +155,30 @@ def _say_missing_events(run: RunState) -> None:
             f"{sum(missing.values()):,} {_EVENTS.lower()} of {_names(concerned)} never arrived: "
             "something between them and the service acknowledged them and did not pass them on.",
         )
+
+
+def _say_unknown(run: RunState) -> None:
+    """Say of processes that were killed what cannot be counted: they did not live to say what was in it."""
+    untold = {writer: _untold(writer) for writer in run.writers if writer.native and writer.goodbye is None}
+    concerned = [writer for writer, messages in untold.items() if messages]
+    if concerned:
+        run.output.say(
+            "never-arrived",
+            f"{sum(untold.values()):,} messages of {_names(concerned)} never arrived, though later ones did. What was in "
+            "them nobody knows: the process ended before it said how much it had sent. Values of the run may be missing.",
+        )
+
+
+def _untold(writer: WriterState) -> int:
+    """Return running numbers that are missing among those after the newest totals."""
+    ledger, missing = writer.ledger, 0
+    if ledger.begins_anew:
+        return 0
+    end = max(ledger.said[0], *ledger.said_ahead, 0)
+    for first, last in writer.received:
+        missing += max(0, first - end - 1)
+        end = max(end, last)
+    return missing
 
 
 def _is_explained(run: RunState, writers: list[WriterState], *, at_end: bool) -> bool:

@@ -122,6 +122,30 @@ def test_events_that_a_hop_drops_are_said_while_the_run_goes_on_and_once_for_all
     assert len([notice for notice in service.notices if "(otel-ml explain events-never-arrived)" in notice]) == 1
 
 
+def test_of_a_killed_process_that_never_said_its_totals_it_is_said_that_something_is_missing() -> None:
+    service, rank = Service(), Rank(0)
+    service.take(rank.step(0, {"x": 1.0}))
+    rank.step(1, {"x": 1.0})  # never arrives
+    service.take(rank.step(2, {"x": 1.0}))
+    service.wait(400)
+
+    assert service.engine.status.state == "killed"
+    [notice] = [notice for notice in service.notices if "never arrived" in notice]
+    assert "2 messages of rank 0 of trainer never arrived" in notice  # its points, and that it is done with the step
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_killed_process_of_which_all_arrived_that_it_sent_is_missed_nothing(restarts: bool) -> None:
+    service, rank = Service(), Rank(0)
+    service.take(rank.step(0, {"x": 1.0}), rank.says_totals(0), rank.step(1, {"x": 1.0}), rank.event("ml.text", "x"))
+    if restarts:
+        service.restart()
+    service.take(rank.step(2, {"x": 1.0}))
+    service.wait(400)
+
+    assert not any("never arrived" in notice for notice in service.notices)
+
+
 @pytest.mark.parametrize("rejected", [1, 0])
 def test_points_that_the_service_rejected_itself_are_blamed_on_nobody_in_between(rejected: int) -> None:
     service, rank = Service(), Rank(0)
