@@ -167,7 +167,9 @@ def _folder(name: str, problems: list[str]) -> Path:
         return folder.absolute()
     except FileNotFoundError:
         home = Path("/", os.path.expanduser("~"))  # noqa: PTH111 (Path's own raises where there is none)
-        problems.append(f"{env.DIR.name}: the working directory was removed, and {str(folder)!r} with it. {home} is used.")
+        problems.append(
+            f"{env.DIR.name}: the working directory was removed, and {str(folder)!r} with it. {home} is used."
+        )
         return home / folder
 
 

@@ -77,7 +77,13 @@ def test_a_service_says_everything_that_is_broken_at_once(environ: dict[str, str
     assert served.returncode != 0
     assert "Traceback" not in served.stderr
     said = " ".join(served.stderr.split())
-    for what in ("ValueError: no key", "AttributeError", "RuntimeError: not on this machine", "set ACME_KEY", "'nosuch'"):
+    for what in (
+        "ValueError: no key",
+        "AttributeError",
+        "RuntimeError: not on this machine",
+        "set ACME_KEY",
+        "'nosuch'",
+    ):
         assert what in said
 
 

@@ -26,8 +26,8 @@ _NAMED = 5
 
 _EVENTS = "Texts, tables, images, files or parameters"
 _DO = (
-    "What is missing counts as lost (events_never_arrived) unless it still comes. Look at what is between the job and the "
-    "service: a Collector without a pipeline for logs acknowledges and drops them."
+    "What is missing counts as lost (events_never_arrived) unless it still comes. Look at what is between the job and "
+    "the service: a Collector without a pipeline for logs acknowledges and drops them."
 )
 
 
@@ -119,7 +119,9 @@ def say_missing(run: RunState, writer: WriterState) -> None:
     """Say once, while the run goes on, that something of a writer does not arrive."""
     losses = _losses(writer, at_end=False)
     if losses.events and not run.rejected:
-        run.output.say("events-never-arrived", f"{_EVENTS} do not arrive: more of them was sent than was received. {_DO}")
+        run.output.say(
+            "events-never-arrived", f"{_EVENTS} do not arrive: more of them was sent than was received. {_DO}"
+        )
     if run.is_missing_said or not losses.never_arrived or _is_explained(run, [writer], at_end=False):
         return
     run.is_missing_said = True
@@ -164,8 +166,8 @@ def _say_unknown(run: RunState) -> None:
     if concerned:
         run.output.say(
             "never-arrived",
-            f"{sum(untold.values()):,} messages of {_names(concerned)} never arrived, though later ones did. What was in "
-            "them nobody knows: the process ended before it said how much it had sent. Values of the run may be missing.",
+            f"{sum(untold.values()):,} messages of {_names(concerned)} never arrived, though later ones did. What was "
+            "in them nobody knows: the process ended before it said how much it had sent. Values may be missing.",
         )
 
 

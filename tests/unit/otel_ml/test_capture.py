@@ -43,7 +43,9 @@ def test_packages_are_told_by_their_headers_whatever_their_descriptions_say(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(file)
     (tmp_path / "latin-1.0.dist-info").mkdir()
-    (tmp_path / "latin-1.0.dist-info" / "METADATA").write_bytes("Name: latin\nVersion: 1.0\nAuthor: Jürgen\n".encode("latin-1"))
+    (tmp_path / "latin-1.0.dist-info" / "METADATA").write_bytes(
+        "Name: latin\nVersion: 1.0\nAuthor: Jürgen\n".encode("latin-1")
+    )
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
 
     *_, packages = captured("trainer")

@@ -146,6 +146,27 @@ def test_a_killed_process_of_which_all_arrived_that_it_sent_is_missed_nothing(re
     assert not any("never arrived" in notice for notice in service.notices)
 
 
+def test_an_event_that_arrives_after_the_totals_that_count_it_is_not_called_missing() -> None:
+    service, rank = Service(), Rank(0)
+    overtaken = rank.event("ml.text", "late")
+    service.take(rank.step(0, {"x": 1.0}), rank.says_totals(0), overtaken)
+
+    assert not service.notices
+
+
+def test_what_a_goodbye_says_that_its_writer_gave_up_is_blamed_on_nobody_before_it_is_read() -> None:
+    service, rank = Service(), Rank(0)
+    rank.record(0, {"x": 1.0})  # dropped by its spool
+    dropped = {"spool_full": 1}
+    service.take(rank.step(1, {"x": 1.0}))
+    service.wait(11, rank)
+    service.take(rank.bye(dropped=dropped, given_up=dropped))
+    service.wait(400)
+
+    assert lost(service) == {"spool_full": 1}
+    assert not any("arrive" in notice for notice in service.notices)
+
+
 @pytest.mark.parametrize("rejected", [1, 0])
 def test_points_that_the_service_rejected_itself_are_blamed_on_nobody_in_between(rejected: int) -> None:
     service, rank = Service(), Rank(0)

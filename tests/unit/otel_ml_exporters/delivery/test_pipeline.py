@@ -310,7 +310,9 @@ def test_an_exporter_that_cannot_start_is_started_again_until_it_can(driver: Dri
     assert exporter.run == driver.run
 
 
-@pytest.mark.parametrize(("position", "stored", "expected"), [(None, 3, [4, 5]), (2, 3, [3, 4, 5]), (4, 3, [5]), (-1, 3, [1, 2, 3, 4, 5])])
+@pytest.mark.parametrize(
+    ("position", "stored", "expected"), [(None, 3, [4, 5]), (2, 3, [3, 4, 5]), (4, 3, [5]), (-1, 3, [1, 2, 3, 4, 5])]
+)
 def test_the_backends_own_position_counts_more_than_ours(
     driver: Driver, position: int | None, stored: int, expected: list[int]
 ) -> None:
