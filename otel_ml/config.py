@@ -159,10 +159,18 @@ def _mode(mode: str, endpoint: Endpoint, problems: list[str]) -> str:
 
 def _folder(name: str, problems: list[str]) -> Path:
     try:
-        return Path(name).expanduser().absolute()
+        folder = Path(name).expanduser()
     except RuntimeError:
         problems.append(f"{env.DIR.name}: there is no home folder for {name!r}. Its default is used.")
-        return Path(env.DIR.default).absolute()
+        folder = Path(env.DIR.default)
+    try:
+        return folder.absolute()
+    except FileNotFoundError:
+        home = Path("/", os.path.expanduser("~"))  # noqa: PTH111 (Path's own raises where there is none)
+        problems.append(
+            f"{env.DIR.name}: the working directory was removed, and {str(folder)!r} with it. {home} is used."
+        )
+        return home / folder
 
 
 def _as_utf8(text: str) -> str:

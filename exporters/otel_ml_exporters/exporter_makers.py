@@ -71,7 +71,7 @@ def exporter_makers(exporters: Mapping[str, Mapping[str, Any]]) -> tuple[Mapping
                 unknown.add(name)
         except (MissingDependencyError, TypeError) as error:
             problems[name] = (str(error),)
-        except Exception as error:  # noqa: BLE001 (code of others, which is imported and called here for the first time)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (code of others, which is imported and called here for the first time)
             sentence = f"exporters.{name}: {shown_failure(error)}. Leave it out, or update its package."
             problems[name] = (explained(sentence, "exporter-broken"),)
     return makers, LeftOut(problems, frozenset(unknown))

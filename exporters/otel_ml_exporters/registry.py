@@ -100,7 +100,7 @@ def check_installed(name: str) -> None:
         raise MissingDependencyError(f"Exporter {kind!r}", package=package, extra=kind)
 
 
-def shown_failure(error: Exception) -> str:
+def shown_failure(error: BaseException) -> str:
     """Return what an exporter's own code raised while it was loaded or made, for a person.
 
     Examples:

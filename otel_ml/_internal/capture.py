@@ -66,8 +66,15 @@ def _program() -> Mapping[str, object]:
     return {
         "command": " ".join(redacted_arguments(sys.orig_argv)),
         "python": sys.version.split()[0],
-        "working_directory": str(Path.cwd()),
+        "working_directory": _working_directory(),
     }
+
+
+def _working_directory() -> str:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return "(removed)"
 
 
 def _git() -> Mapping[str, object]:
@@ -95,7 +102,10 @@ def _run_git(*arguments: str) -> str:
 def _packages() -> Iterator[str]:
     """Yield `name==version` of all that is installed, without parsing the description of each as an e-mail."""
     for item in distributions():
-        text = item.read_text("METADATA") or item.read_text("PKG-INFO") or item.read_text("") or ""
+        try:
+            text = item.read_text("METADATA") or item.read_text("PKG-INFO") or item.read_text("") or ""
+        except (OSError, UnicodeDecodeError):  # not UTF-8, or gone meanwhile: the others are told
+            continue
         found = dict(_NAME_AND_VERSION.findall(text.partition("\n\n")[0]))
         if len(found) == 2:
             yield f"{found['Name']}=={found['Version']}"

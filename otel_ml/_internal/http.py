@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from otel_ml._internal.answer import Answer
 from otel_ml._internal.credentials import Credentials
+from otel_ml._internal.descriptor import above_standard
 from otel_ml._internal.http_answer import HttpAnswer, answer_of
 from otel_ml._internal.proxy import FindProxy, Proxy, directly
 from otel_ml._internal.target import Target
@@ -159,7 +160,7 @@ class HttpTransport:
             return self._socket
         self.close()
         first = target if proxy is None else proxy.target
-        connection = socket.create_connection((first.host, first.port), timeout=_left(deadline))
+        connection = _above_standard(socket.create_connection((first.host, first.port), timeout=_left(deadline)))
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if proxy is not None:
@@ -258,6 +259,15 @@ class HttpTransport:
         if not part:
             raise ConnectionResetError("The peer closed the connection.")
         self._received += part
+
+
+def _above_standard(connection: socket.socket) -> socket.socket:
+    if connection.fileno() > 2:
+        return connection
+    timeout = connection.gettimeout()
+    moved = socket.socket(fileno=above_standard(connection.detach()))
+    moved.settimeout(timeout)
+    return moved
 
 
 def _left(deadline: float) -> float:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from otel_ml._internal.descriptor import above_standard
 from otel_ml._internal.give_way import give_way
 from otel_ml._internal.guard import Say
 from otel_ml.wire.spool import FRAME, HEADER, SUFFIX, Frame, Kind, encode_frame
@@ -69,7 +70,8 @@ class FileSegment:
     def __init__(self, path: Path, resource: bytes) -> None:
         self._path = path
         self.size = 0
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self._file = above_standard(os.open(path, flags, 0o600))
         try:
             self._begin(resource)
         except BaseException:  # a full disk, once a second: neither the descriptor nor the name is left behind

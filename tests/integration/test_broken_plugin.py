@@ -28,7 +28,7 @@ class Broken(Exporter):
         pass
 """
 
-BROKEN = ["constructor", "class", "module"]
+BROKEN = ["constructor", "class", "module", "leaves"]
 
 JOB = """
 import otel_ml, sys
@@ -46,9 +46,11 @@ def environ(tmp_path: Path) -> dict[str, str]:
     described.mkdir(parents=True)
     (package / "acme.py").write_text(MODULE)
     (package / "acme_raises.py").write_text("raise RuntimeError('not on this machine')")
+    (package / "acme_leaves.py").write_text("raise SystemExit('set ACME_KEY')")
     (described / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
     (described / "entry_points.txt").write_text(
         "[otel_ml.exporters]\nconstructor = acme:Broken\nclass = acme:Nobody\nmodule = acme_raises:X\n"
+        "leaves = acme_leaves:X\n"
     )
     found = environment()
     return {**found, "PYTHONPATH": os.pathsep.join([str(package), found["PYTHONPATH"]])}
@@ -66,6 +68,7 @@ def test_the_list_of_exporters_says_which_are_broken(environ: dict[str, str], tm
     assert '"name": "jsonl", "state": "installed"' in listed.stdout
     assert "RuntimeError: not on this machine" in listed.stdout
     assert "AttributeError" in listed.stdout
+    assert "SystemExit: set ACME_KEY" in listed.stdout
 
 
 def test_a_service_says_everything_that_is_broken_at_once(environ: dict[str, str], tmp_path: Path) -> None:
@@ -74,7 +77,13 @@ def test_a_service_says_everything_that_is_broken_at_once(environ: dict[str, str
     assert served.returncode != 0
     assert "Traceback" not in served.stderr
     said = " ".join(served.stderr.split())
-    for what in ("ValueError: no key", "AttributeError", "RuntimeError: not on this machine", "'nosuch'"):
+    for what in (
+        "ValueError: no key",
+        "AttributeError",
+        "RuntimeError: not on this machine",
+        "set ACME_KEY",
+        "'nosuch'",
+    ):
         assert what in said
 
 

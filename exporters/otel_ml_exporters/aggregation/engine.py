@@ -109,6 +109,10 @@ class Engine:
         run.writers.dirty.add(writer.number)
         self._takers[type(observation)](writer, observation)
 
+    def note_rejected(self, items: int) -> None:
+        """Note how many items of the run, in all, arrived and will never be accepted."""
+        self._run.rejected = items
+
     def _hear(self, writer: WriterState, observation: Observation, now: float) -> None:
         run = self._run
         if isinstance(observation, _OF_OTHERS) and run.native:
@@ -274,8 +278,12 @@ class Engine:
 
     def _goodbye(self, writer: WriterState, goodbye: Goodbye) -> None:
         writer.ledger.hear(goodbye.seq, goodbye.totals, self._furthest(writer))
-        if self._once(writer, goodbye.seq, DEFAULT_AXIS):
+        writer.native = self._run.native = True
+        fresh = writer.receive(goodbye.seq)
+        if fresh:  # before what waited for it is settled: it says what of that the writer gave up itself
             writer.goodbye = goodbye
+        self._settle(writer)
+        if fresh:
             if not writer.born_at:  # it recorded nothing, and this is its only sign of life
                 writer.lived(goodbye.time_ns, self._run.now)
             self._ending.last_goodbye = self._run.now
@@ -290,9 +298,11 @@ class Engine:
 
     def _event(self, writer: WriterState, event: Event) -> None:
         if event.seq is not None:
-            fresh = self._once(writer, event.seq, DEFAULT_AXIS)
-            if fresh:
+            writer.native = self._run.native = True
+            fresh = writer.receive(event.seq)
+            if fresh:  # before what waited for it is settled: it is not missing
                 writer.ledger.take(event.seq, ONE_EVENT, writer.floor)
+            self._settle(writer)
         else:
             identity = (writer.number, event.kind, event.time_ns, event.axis, event.step, repr(event.body))
             fresh = self._run.recent.add(identity, self._run.now)

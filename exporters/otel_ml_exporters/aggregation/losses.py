@@ -24,6 +24,12 @@ EVENTS_GIVEN_UP = ("events_spool_full", "events_and_spans")
 _NAMED = 5
 """Ranks that a sentence names."""
 
+_EVENTS = "Texts, tables, images, files or parameters"
+_DO = (
+    "What is missing counts as lost (events_never_arrived) unless it still comes. Look at what is between the job and "
+    "the service: a Collector without a pipeline for logs acknowledges and drops them."
+)
+
 
 class _Losses(NamedTuple):
     """Of what a writer sent: what it knows to be lost, what it cannot know, in values; and log records."""
@@ -111,7 +117,12 @@ def _shares(values: int, by_reason: Mapping[str, int]) -> dict[str, int]:
 
 def say_missing(run: RunState, writer: WriterState) -> None:
     """Say once, while the run goes on, that something of a writer does not arrive."""
-    if run.is_missing_said or not _losses(writer, at_end=False).never_arrived:
+    losses = _losses(writer, at_end=False)
+    if losses.events and not run.rejected:
+        run.output.say(
+            "events-never-arrived", f"{_EVENTS} do not arrive: more of them was sent than was received. {_DO}"
+        )
+    if run.is_missing_said or not losses.never_arrived or _is_explained(run, [writer], at_end=False):
         return
     run.is_missing_said = True
     run.output.say(
@@ -124,17 +135,62 @@ def say_missing(run: RunState, writer: WriterState) -> None:
 
 def say_missing_at_end(run: RunState) -> None:
     """Say how much of the run never arrived, once it is over."""
+    _say_missing_events(run)
+    _say_unknown(run)
     missing = {writer: _losses(writer, at_end=True).never_arrived for writer in run.writers}
     concerned = [writer for writer, values in missing.items() if values]
-    if not concerned:
+    if not concerned or _is_explained(run, concerned, at_end=True):
         return
-    names = ", ".join(_name(writer) for writer in concerned[:_NAMED])
-    more = f" and {len(concerned) - _NAMED:,} others" if len(concerned) > _NAMED else ""
     run.output.say(
         "never-arrived",
-        f"{sum(missing.values()):,} of {sum(map(recorded_by, concerned)):,} values of {names}{more} never arrived"
+        f"{sum(missing.values()):,} of {sum(map(recorded_by, concerned)):,} values of {_names(concerned)} never arrived"
         f"{_steps(concerned)}: something between them and the service acknowledged them and did not pass them on.",
     )
+
+
+def _say_missing_events(run: RunState) -> None:
+    missing = {writer: _losses(writer, at_end=True).events for writer in run.writers}
+    concerned = [writer for writer, events in missing.items() if events]
+    if concerned and sum(missing.values()) > run.rejected:
+        run.output.say(
+            "events-never-arrived",
+            f"{sum(missing.values()):,} {_EVENTS.lower()} of {_names(concerned)} never arrived: "
+            "something between them and the service acknowledged them and did not pass them on.",
+        )
+
+
+def _say_unknown(run: RunState) -> None:
+    """Say of processes that were killed what cannot be counted: they did not live to say what was in it."""
+    untold = {writer: _untold(writer) for writer in run.writers if writer.native and writer.goodbye is None}
+    concerned = [writer for writer, messages in untold.items() if messages]
+    if concerned:
+        run.output.say(
+            "never-arrived",
+            f"{sum(untold.values()):,} messages of {_names(concerned)} never arrived, though later ones did. What was "
+            "in them nobody knows: the process ended before it said how much it had sent. Values may be missing.",
+        )
+
+
+def _untold(writer: WriterState) -> int:
+    """Return running numbers that are missing among those after the newest totals."""
+    ledger, missing = writer.ledger, 0
+    if ledger.begins_anew:
+        return 0
+    end = max(ledger.said[0], *ledger.said_ahead, 0)
+    for first, last in writer.received:
+        missing += max(0, first - end - 1)
+        end = max(end, last)
+    return missing
+
+
+def _is_explained(run: RunState, writers: list[WriterState], *, at_end: bool) -> bool:
+    """Whether the service itself rejected as much as is missing: that was said, and nobody in between is to blame."""
+    return sum(writer.ledger.missing(at_end=at_end).points for writer in writers) <= run.rejected
+
+
+def _names(writers: list[WriterState]) -> str:
+    more = f" and {len(writers) - _NAMED:,} others" if len(writers) > _NAMED else ""
+    return ", ".join(map(_name, writers[:_NAMED])) + more
 
 
 def _name(writer: WriterState) -> str:

@@ -39,6 +39,7 @@ class RunState:
         superseded: values of an older attempt or of an incarnation that was replaced; `too_late`: of steps whose fold
             state was gone.
         events: log records taken.
+        rejected: items that the service will never accept, each said and counted: they arrived, and are no gap.
         native: a writer of ours was heard.
         is_missing_said: a person was told that something does not arrive.
         open_bytes: memory of units that are not closed.
@@ -70,6 +71,7 @@ class RunState:
         self.superseded = 0
         self.too_late = 0
         self.events = 0
+        self.rejected = 0
         self.native = False
         self.is_missing_said = False
         self.left_out: dict[str, int] = {}

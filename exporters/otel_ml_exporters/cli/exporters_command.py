@@ -41,7 +41,7 @@ def _state(name: str) -> tuple[str, str]:
         promise = guarantee(exporter_class(name))
     except MissingDependencyError as error:
         return f"pip install 'otel-ml[{error.extra}]'", ""
-    except Exception as error:  # noqa: BLE001 (a plug-in's own code; the others are listed)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (a plug-in's own code; the others are listed)
         return f"broken: {shown_failure(error)}", ""
     if package is None:
         return "installed", promise

@@ -196,17 +196,26 @@ class Pipeline:
         except RestartExporterError as error:
             self._failed(error, state="retrying")
             self._go_back(is_gone=isinstance(error, StoreGoneError))
-            return self._deadline is None or self._clock() < self._deadline
+            return self._has_time()
+        except _StoppedError:
+            raise
+        except BaseException as error:  # noqa: BLE001 (what else a plug-in raises, in `position` or a property: begin anew)
+            self._failed(error, state="failed")
+            self._go_back(is_gone=False)
+            return self._has_time()
         finally:
             self._shut_down(exporter, ended)
         return False
+
+    def _has_time(self) -> bool:
+        return self._deadline is None or self._clock() < self._deadline
 
     def _start_exporter(self) -> Exporter:
         while True:
             try:
                 exporter, run = self._make(), self._run
                 exporter.start(run)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 (any failure to start is retried; the others go on)
+            except BaseException as error:  # noqa: BLE001 (any failure to start is retried; the others go on)
                 state = "retrying" if isinstance(error, RetryableExportError) else "failed"
                 self._failed(error, state=state)
                 self._pause(getattr(error, "retry_after", None))
@@ -222,6 +231,8 @@ class Pipeline:
         if newest and isinstance(newest[-1], RunStatus):
             self._last_status = newest[-1]  # it may be that nothing is left to do but to end
         position = exporter.position()
+        if position is not None:
+            position = max(0, position)  # -1 is how some say that there is nothing yet
         self._certain = position
         if position is not None and not self._is_gone:
             self._set(delivered=min(position, self._source.last_seq))
@@ -248,7 +259,7 @@ class Pipeline:
             records = self._fill(records, exporter)
         if records:
             self._deliver(exporter, records)
-            return self._deadline is None or self._clock() < self._deadline
+            return self._has_time()
         if self._deadline is not None:
             return False
         self._wake.wait(_IDLE_S)
@@ -266,7 +277,7 @@ class Pipeline:
                 self._failed(error, state="retrying")
                 self._pause(error.retry_after)
                 continue
-            except (Exception, SystemExit) as error:  # noqa: BLE001 (tags must not hold the records up)
+            except BaseException as error:  # noqa: BLE001 (tags must not hold the records up)
                 reason = error.sentence if isinstance(error, OtelMLError) else repr(error)
                 _log.warning("Exporter %s did not take tags or notes: %s", self.name, reason)
                 self._say("exporter-notice", f"Exporter {self.name!r} did not take tags or notes: {reason}")
@@ -328,7 +339,7 @@ class Pipeline:
         while True:
             _look_after(exporter)  # also between two tries: without its folder it would fail for ever
             try:
-                exporter.export(records)
+                exporter.export([*records])  # its own list: it may sort or empty it
                 if self._certain is None:
                     # It cannot tell how far it got: its mark must not be ahead of what survives a kill.
                     exporter.force_flush(_FLUSH_S)
@@ -340,7 +351,7 @@ class Pipeline:
             except PermanentExportError as error:
                 self._recovered()
                 return Refusal(error.sentence, error.names)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 (a plug-in's defect: tried again, then records are lost)
+            except BaseException as error:  # noqa: BLE001 (a plug-in's defect: tried again, then records are lost)
                 surprises += 0 if is_passing(error) else 1
                 reason = f"unexpected {type(error).__name__}: {error}"
                 if surprises > (self._retry.surprises if is_last_word and reason not in self._given_up else 0):
@@ -385,7 +396,7 @@ class Pipeline:
             exporter.force_flush(self._left())
         except RestartExporterError:
             raise
-        except Exception as error:  # noqa: BLE001 (shutting down tries once more)
+        except BaseException as error:  # noqa: BLE001 (shutting down tries once more)
             self._failed(error, state="retrying")
 
     def _left(self) -> float:
@@ -397,7 +408,7 @@ class Pipeline:
         try:
             exporter.force_flush(left)
             exporter.shutdown(left, ended)
-        except Exception as error:  # noqa: BLE001 (the last call; what it did not store is behind its position)
+        except BaseException as error:  # noqa: BLE001 (the last call; what it did not store is behind its position)
             self._failed(error, state="stopped")
 
     def _failed(self, error: BaseException, *, state: str, is_passing: bool = True) -> None:

@@ -123,6 +123,7 @@ class ExperimentRun:
         self.trouble = Trouble(f"Run {experiment}")
         self._rejected_kinds: set[tuple[str, str]] = set()
         self.rejected = int(self.outbox.facts.get("rejected", "0"))
+        self._engine.note_rejected(self.rejected)
         self._unwritten: tuple[Outcome, list[str], str] | None = None
         self._unstored: Commit | None = None
         self._said: deque[str] = deque()
@@ -176,6 +177,7 @@ class ExperimentRun:
         if entry <= self._consumed:
             return
         self.rejected += sum(rejected.values())
+        self._engine.note_rejected(self.rejected)
         for each in rejected:
             self._say_rejected(each)
         for observation in observations:

@@ -42,8 +42,26 @@ def test_packages_are_told_by_their_headers_whatever_their_descriptions_say(
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(file)
+    (tmp_path / "latin-1.0.dist-info").mkdir()
+    (tmp_path / "latin-1.0.dist-info" / "METADATA").write_bytes(
+        "Name: latin\nVersion: 1.0\nAuthor: Jürgen\n".encode("latin-1")
+    )
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
 
     *_, packages = captured("trainer")
 
     assert packages.body == b"New.Name==2.0\nold==1.0\nolder==0.9\n"
+
+
+def test_a_working_directory_that_was_removed_takes_nothing_else_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    params, *_, packages = captured("trainer")
+
+    assert params.body["otel_ml"]["working_directory"] == "(removed)"
+    assert b"pytest==" in packages.body

@@ -153,6 +153,21 @@ def test_the_folder_is_absolute() -> None:
     assert Config.from_env({}).dir == Path.cwd() / "otel-ml-runs"
 
 
+def test_where_the_working_directory_was_removed_runs_are_below_the_home_folder_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    config = Config.from_env({})
+
+    assert config.dir == tmp_path / "otel-ml-runs"
+    assert any("the working directory was removed" in problem for problem in config.problems)
+
+
 def test_an_id_that_is_not_utf_8_is_the_same_one_to_all_who_see_it() -> None:
     config = Config.from_env(environ={"OTEL_ML_EXPERIMENT_ID": "id-\udcff", "OTEL_ML_RUN_NAME": "name-\udcfe"})
 

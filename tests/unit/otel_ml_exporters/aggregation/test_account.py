@@ -107,6 +107,79 @@ def test_a_lost_event_is_no_lost_value_and_is_counted() -> None:
     service.wait(400)
 
     assert lost(service) == {"events_never_arrived": 1}
+    [notice] = [notice for notice in service.notices if "(otel-ml explain events-never-arrived)" in notice]
+    assert "1 texts, tables, images, files or parameters of rank 0 of trainer never arrived" in notice
+
+
+def test_events_that_a_hop_drops_are_said_while_the_run_goes_on_and_once_for_all_ranks() -> None:
+    service, ranks = Service(), [Rank(rank, world_size=2) for rank in range(2)]
+    for rank in ranks:
+        rank.event("ml.text", "lost")
+        service.take(rank.step(0, {"x": 1.0}), rank.says_totals(0))
+    service.wait(11, *ranks)
+
+    assert lost(service) == {"events_never_arrived": 2}
+    assert len([notice for notice in service.notices if "(otel-ml explain events-never-arrived)" in notice]) == 1
+
+
+def test_of_a_killed_process_that_never_said_its_totals_it_is_said_that_something_is_missing() -> None:
+    service, rank = Service(), Rank(0)
+    service.take(rank.step(0, {"x": 1.0}))
+    rank.step(1, {"x": 1.0})  # never arrives
+    service.take(rank.step(2, {"x": 1.0}))
+    service.wait(400)
+
+    assert service.engine.status.state == "killed"
+    [notice] = [notice for notice in service.notices if "never arrived" in notice]
+    assert "2 messages of rank 0 of trainer never arrived" in notice  # its points, and that it is done with the step
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_killed_process_of_which_all_arrived_that_it_sent_is_missed_nothing(restarts: bool) -> None:
+    service, rank = Service(), Rank(0)
+    service.take(rank.step(0, {"x": 1.0}), rank.says_totals(0), rank.step(1, {"x": 1.0}), rank.event("ml.text", "x"))
+    if restarts:
+        service.restart()
+    service.take(rank.step(2, {"x": 1.0}))
+    service.wait(400)
+
+    assert not any("never arrived" in notice for notice in service.notices)
+
+
+def test_an_event_that_arrives_after_the_totals_that_count_it_is_not_called_missing() -> None:
+    service, rank = Service(), Rank(0)
+    overtaken = rank.event("ml.text", "late")
+    service.take(rank.step(0, {"x": 1.0}), rank.says_totals(0), overtaken)
+
+    assert not service.notices
+
+
+def test_what_a_goodbye_says_that_its_writer_gave_up_is_blamed_on_nobody_before_it_is_read() -> None:
+    service, rank = Service(), Rank(0)
+    rank.record(0, {"x": 1.0})  # dropped by its spool
+    dropped = {"spool_full": 1}
+    service.take(rank.step(1, {"x": 1.0}))
+    service.wait(11, rank)
+    service.take(rank.bye(dropped=dropped, given_up=dropped))
+    service.wait(400)
+
+    assert lost(service) == {"spool_full": 1}
+    assert not any("arrive" in notice for notice in service.notices)
+
+
+@pytest.mark.parametrize("rejected", [1, 0])
+def test_points_that_the_service_rejected_itself_are_blamed_on_nobody_in_between(rejected: int) -> None:
+    service, rank = Service(), Rank(0)
+    rank.step(0, {"x": 1.0})
+    service.take(rank.step(1, {"x": 1.0}), rank.says_totals(1))
+    service.engine.note_rejected(rejected)
+    service.wait(11, rank)
+
+    assert lost(service) == {NEVER_ARRIVED: 1}
+    assert any("do not arrive" in notice for notice in service.notices) == (not rejected)
+    service.take(rank.bye())
+    service.wait(400)
+    assert any("never arrived" in notice for notice in service.notices) == (not rejected)
 
 
 @pytest.mark.parametrize("reduce", ["last", "first", "last,first", "mean,last", "p50,last", "sum", "last>mean"])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import errno
 import random
 import threading
@@ -149,7 +150,7 @@ def test_one_bad_record_does_not_take_the_others_with_it(driver: Driver) -> None
     assert driver.marks[-1] == (20, {"seq 7 is bad": 1})
 
 
-@pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])
+@pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit, asyncio.CancelledError])
 def test_what_an_exporter_raises_unexpectedly_is_retried_a_few_times_and_then_counted(
     driver: Driver, kind: type[BaseException]
 ) -> None:
@@ -168,6 +169,44 @@ def test_what_an_exporter_raises_unexpectedly_is_retried_a_few_times_and_then_co
     )
     assert any("does not take step 2: unexpected" in sentence for sentence in driver.said)
     assert any("otel-ml replay run-1 --to test" in sentence for sentence in driver.said)
+
+
+def test_an_exporter_that_empties_its_batch_takes_nothing_from_the_pipeline(driver: Driver) -> None:
+    class Greedy(RecordingExporter):
+        def export(self, records: Sequence[Record]) -> None:
+            super().export([*records])
+            records.clear()  # type: ignore[attr-defined]
+
+    exporter = Greedy()
+
+    pipeline = driver.drain(exporter, MemorySource(steps(5)))
+
+    assert seqs(exporter) == [1, 2, 3, 4, 5]
+    assert pipeline.status.delivered == 5
+
+
+@pytest.mark.parametrize("answer", [ValueError("no answer"), asyncio.CancelledError(), "seven"])
+def test_an_exporter_that_cannot_tell_its_position_is_said_and_asked_again(driver: Driver, answer: object) -> None:
+    class Forgetful(RecordingExporter):
+        asked = 0
+
+        def position(self) -> int | None:
+            self.asked += 1
+            if self.asked > 2:
+                return super().position()
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer  # type: ignore[return-value]
+
+        def shutdown(self, timeout: float, status: RunStatus | None) -> None:
+            """The same object is started again here."""
+
+    exporter = Forgetful()
+
+    driver.drain(exporter, MemorySource(steps(5)))
+
+    assert seqs(exporter) == [1, 2, 3, 4, 5]
+    assert any("Exporter 'test'" in sentence for sentence in driver.said)
 
 
 @pytest.mark.parametrize("error", [ConnectionRefusedError("no"), TimeoutError(), OSError(errno.ENOSPC, "full")])
@@ -252,7 +291,7 @@ def test_the_mark_of_an_exporter_without_a_position_is_never_ahead_of_what_it_ha
     assert all(mark <= flushed for mark, flushed in marks)
 
 
-@pytest.mark.parametrize("error", [RetryableExportError("no route to host"), SystemExit(3)])
+@pytest.mark.parametrize("error", [RetryableExportError("no route to host"), SystemExit(3), asyncio.CancelledError()])
 def test_an_exporter_that_cannot_start_is_started_again_until_it_can(driver: Driver, error: BaseException) -> None:
     class SlowStarter(RecordingExporter):
         starts = 0
@@ -271,7 +310,9 @@ def test_an_exporter_that_cannot_start_is_started_again_until_it_can(driver: Dri
     assert exporter.run == driver.run
 
 
-@pytest.mark.parametrize(("position", "stored", "expected"), [(None, 3, [4, 5]), (2, 3, [3, 4, 5]), (4, 3, [5])])
+@pytest.mark.parametrize(
+    ("position", "stored", "expected"), [(None, 3, [4, 5]), (2, 3, [3, 4, 5]), (4, 3, [5]), (-1, 3, [1, 2, 3, 4, 5])]
+)
 def test_the_backends_own_position_counts_more_than_ours(
     driver: Driver, position: int | None, stored: int, expected: list[int]
 ) -> None:
@@ -281,9 +322,10 @@ def test_the_backends_own_position_counts_more_than_ours(
 
     exporter = Remembering()
 
-    driver.drain(exporter, MemorySource(steps(5)), delivered=stored)
+    pipeline = driver.drain(exporter, MemorySource(steps(5)), delivered=stored)
 
     assert seqs(exporter) == expected
+    assert pipeline.status.lost == {}
 
 
 def test_an_exporter_is_told_what_a_later_launch_says_about_the_run(driver: Driver) -> None:
