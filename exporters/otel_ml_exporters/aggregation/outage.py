@@ -18,8 +18,10 @@ class Outage:
 
     Examples:
         >>> outage = Outage(2.0)
-        >>> outage.hear(100.0), outage.hear(101.0), outage.hides(99.0, 102.0, LATE_S), outage.hides(100.0, 102.0, LATE_S)
-        (None, None, True, False)
+        >>> outage.hear(100.0), outage.hides(99.0, 102.0, LATE_S), outage.hides(100.0, 102.0, LATE_S)
+        (None, True, False)
+        >>> outage.hear(101.0), outage.hides(99.5, 102.0, LATE_S)
+        (None, True)
         >>> outage.hear(107.0), outage.hides(101.0, 108.0, LATE_S), outage.hides(101.0, 118.0, LATE_S)
         (None, True, False)
     """
