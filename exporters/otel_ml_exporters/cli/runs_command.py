@@ -16,7 +16,7 @@ from otel_ml_exporters.cli.screen import screen
 from otel_ml_exporters.runs.folders import RunFolder, is_there, run_folders, unreadable_folders
 from otel_ml_exporters.runs.follow import UnreadableLineError
 from otel_ml_exporters.runs.history import History, history
-from otel_ml_exporters.runs.source import RunUnreadableError, is_live, records
+from otel_ml_exporters.runs.source import RunUnreadableError, is_live, not_taken, records
 from otel_ml_exporters.runs.unfinished import MARKS, lacking
 
 __all__ = ["command"]
@@ -63,9 +63,10 @@ def command(base: Path, limit: int, as_json: bool) -> None:
 
 
 def _shown(row: Mapping[str, Any]) -> str:
-    """Return a run's status, and which backends do not have all of it."""
+    """Return a run's status, which backends do not have all of it yet, and which never will."""
     behind = f", not all in {', '.join(row['lacking'])}" if row["lacking"] else ""
-    return f"{row['status']}{behind}"
+    refused = "".join(f", {thousands(count)} values not in {name}" for name, count in row["not_taken"].items())
+    return f"{row['status']}{behind}{refused}"
 
 
 def _described(run: RunFolder) -> dict[str, Any]:
@@ -75,6 +76,7 @@ def _described(run: RunFolder) -> dict[str, Any]:
         "experiment": run.experiment,
         "status": _status(run, read),
         "lacking": list(lacking(run)),
+        "not_taken": not_taken(run),
         "steps": read.steps if read is not None else 0,
         "rows": read.rows if read is not None else 0,
         "modified": run.modified,

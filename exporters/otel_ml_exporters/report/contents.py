@@ -13,7 +13,7 @@ from otel_ml.wire.reasons import lost_values
 from otel_ml_exporters.records import HistogramValue, Image, Record, Span, SpanBatch, StepRecord, Table, Text
 from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.runs.history import History, history, is_own
-from otel_ml_exporters.runs.source import records
+from otel_ml_exporters.runs.source import not_taken, records
 
 __all__ = ["Contents", "contents", "read_contents"]
 
@@ -37,6 +37,7 @@ class Contents:
         redone: steps that an attempt did again.
         missing: step records of which a rank was missing.
         energy: (axis, step, attempt) → what was measured of energy then: a step that was done again used it again.
+        not_taken: exporter → values that its backend does not have, and never will.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Contents:
     redone: int = 0
     missing: int = 0
     energy: dict[tuple[str, int, int], dict[str, float]] = field(default_factory=dict)
+    not_taken: dict[str, int] = field(default_factory=dict)
 
     def add(self, record: Record) -> None:
         """Note what `History` does not keep."""
@@ -133,6 +135,7 @@ def read_contents(run: RunFolder) -> Contents:
     read = contents(run.id, run.experiment, records(run))
     if not read.workers:  # while the service has the run open
         read.add(SpanBatch(0, _newest_spans(run.path / "spans.jsonl")))
+    read.not_taken = not_taken(run)
     return read
 
 

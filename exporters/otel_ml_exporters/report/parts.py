@@ -45,6 +45,7 @@ def facts(run: Contents) -> Markup:
             "not known" if run.lost is None else f"{run.lost:,}",
             "failed" if run.lost else "",
         ),
+        *((f"values not in {name}", f"{count:,}", "failed") for name, count in run.not_taken.items()),
         ("values amended", f"{read.amendments:,}", ""),
     ]
     shown = [

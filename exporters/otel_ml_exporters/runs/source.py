@@ -27,6 +27,7 @@ __all__ = [
     "identity_of",
     "is_live",
     "is_over_within",
+    "not_taken",
     "records",
     "requests_after",
 ]
@@ -127,6 +128,12 @@ def facts(run: RunFolder) -> Facts | None:
             return _facts(connection.execute)
     except (sqlite3.DatabaseError, StorageError, VersionError, *UNDECODABLE):
         return None
+
+
+def not_taken(run: RunFolder) -> dict[str, int]:
+    """Return exporter → values that its backend will never have; nothing while a service has the run open."""
+    found = facts(run)
+    return {} if found is None else {mark.name: mark.lost for mark in found.exporters if mark.lost}
 
 
 def _facts(query: Callable[[str], sqlite3.Cursor]) -> Facts:

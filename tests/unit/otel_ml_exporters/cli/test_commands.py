@@ -15,7 +15,7 @@ import pytest
 from otel_ml_exporters.cli import main
 from otel_ml_exporters.records import Audio, HistogramValue, Params, Record, StepRecord, Text
 from otel_ml_exporters.runs.folders import RunFolder
-from otel_ml_exporters.storage.outbox import Outbox
+from otel_ml_exporters.storage.outbox import Commit, Mark, Outbox
 from tests.recorded_run import digits_records, write_run
 
 Run = Callable[..., tuple[int, str, str]]
@@ -96,6 +96,22 @@ def test_runs_counts_steps_of_the_user_not_rows(otel_ml: Run, tmp_path: Path) ->
     assert found == {"01abc": (5, 8), "02rl": (3, 3), "03text": (0, 0)}
     [line] = [line for line in shown.splitlines() if line.startswith("01abc")]
     assert line.split()[3] == "5"
+
+
+def test_runs_and_the_report_say_how_much_a_backend_did_not_take(otel_ml: Run, tmp_path: Path) -> None:
+    run, page = write_run(tmp_path, "01abc", digits_records(steps=5)), tmp_path / "page.html"
+    with closing(Outbox(run.database)) as outbox:
+        outbox.set_mark("mlflow", Mark(5, {"a metric's name": 3, "a key": 1}))
+        outbox.set_mark("jsonl", Mark(5, {}))
+        outbox.commit(Commit())
+
+    _, shown, _ = otel_ml("runs", "--json")
+    _, listed, _ = otel_ml("runs")
+    otel_ml("report", "01abc", "-o", str(page))
+
+    assert json.loads(shown)["not_taken"] == {"mlflow": 4}
+    assert "4 values not in mlflow" in listed
+    assert '<span>values not in mlflow</span><b class="failed">4</b>' in page.read_text()
 
 
 def test_runs_says_what_to_try_where_there_is_none(otel_ml: Run) -> None:
