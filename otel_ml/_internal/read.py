@@ -28,6 +28,7 @@ def read(run: Run | str | PathLike[str]) -> Mapping[str, Series]:
 
     An amendment supersedes the value it amends; of a step done in several attempts, the newest counts. Of a name that
     is on two axes, the axis `step` keeps it, else the one that had it first; on the other it is `<name>/over_<axis>`.
+    A name that is published otherwise than it was written, as in runs of older versions, is found by both.
 
     Args:
         run: a `Run`, its folder, its `metrics.jsonl`, its id below `OTEL_ML_DIR`, or `"latest"`: the run there that
@@ -49,8 +50,30 @@ def read(run: Run | str | PathLike[str]) -> Mapping[str, Series]:
         earlier = newest.pop(ascii_spelling(name), {}) if ascii_spelling(name) != name else {}
         for axis, steps in earlier.items():
             newest[name][axis] = {**steps, **newest[name].get(axis, {})}
-    named = {shown: steps for name, axes in newest.items() for shown, steps in _by_axis(name, axes)}
-    return {name: (sorted(steps), [steps[step][2] for step in sorted(steps)]) for name, steps in sorted(named.items())}
+    found = {shown: steps for name, axes in newest.items() for shown, steps in _by_axis(name, axes)}
+    return _Found(
+        (name, (sorted(steps), [steps[step][2] for step in sorted(steps)])) for name, steps in sorted(found.items())
+    )
+
+
+class _Found(dict[str, Series]):
+    """Series by published name, and by the name that was written where that is published otherwise."""
+
+    def __missing__(self, name: str) -> Series:
+        published = self._published(name)
+        if published == name:
+            raise KeyError(name)
+        return self[published]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and super().__contains__(self._published(name))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return super().get(self._published(name), default)
+
+    def _published(self, name: str) -> str:
+        spellings = (name, sanitised(name), ascii_spelling(name))
+        return next((one for one in spellings if super(_Found, self).__contains__(one)), name)
 
 
 def _by_axis(name: str, axes: Mapping[str, Newest]) -> Iterator[tuple[str, Newest]]:

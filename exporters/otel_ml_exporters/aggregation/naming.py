@@ -58,14 +58,16 @@ def changed(name: str) -> str | None:
     """Return what is to be said of a name that cannot be published as it was written.
 
     Examples:
-        >>> changed("mfu (%)"), changed("x" * 2000)[-93:]
-        (None, 'characters at most; this one has 2,000. Others like it are changed, too. Give a shorter name.')
+        >>> changed("mfu (%)"), changed("x" * 2000)[-64:]
+        (None, 'are kept. Others like it are changed, too. Give it another name.')
     """
     published = sanitised(name)
     if published == name:
         return None
+    why = "it is not one line of text"
+    if len(name) > MAX_LENGTH:
+        why = f"it has {len(name):,} characters, of which {MAX_LENGTH:,} are kept"
     return (
-        f"Metric {name[:_SHOWN]!r} is published as {published[:_SHOWN]!r}: names have no control characters, and "
-        f"{MAX_LENGTH:,} characters at most; this one has {len(name):,}. Others like it are changed, too. Give "
-        "a shorter name."
+        f"Metric {name[:_SHOWN]!r} is published as {published[:_SHOWN]!r}: {why}. Others like it are changed, too. "
+        "Give it another name."
     )

@@ -117,6 +117,21 @@ def test_names_are_found_as_they_were_written(tmp_path: Path) -> None:
     assert otel_ml.read(folder)["损失/训练 (%)"] == ([0], [3.0])
 
 
+def test_a_name_that_is_published_otherwise_is_found_by_what_was_written(tmp_path: Path) -> None:
+    folder = write(tmp_path, row(1, 0, **{"two\\nlines": 1.0, "mfu___-8ae227af": 0.5}))
+
+    found = otel_ml.read(folder)
+
+    assert found["two\nlines"] == found["two\\nlines"] == ([0], [1.0])
+    assert found["mfu(%)"] == found.get("mfu(%)") == found["mfu___-8ae227af"]
+    assert "mfu(%)" in found
+    assert "mfu" not in found
+    assert found.get("mfu") is None
+    assert sorted(found) == ["mfu___-8ae227af", "two\\nlines"]
+    with pytest.raises(KeyError, match="mfu"):
+        found["mfu"]
+
+
 def test_a_run_that_went_on_after_names_stayed_as_they_were_written_has_one_series(tmp_path: Path) -> None:
     older = {"training_loss-f372ad93": 3.0, "mfu___-8ae227af": 0.5, "plain": 1.0}
     folder = write(tmp_path, row(1, 0, **older), row(2, 1, **older), row(3, 1, **{"training loss": 2.0, "plain": 1.0}))
