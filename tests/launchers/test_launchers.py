@@ -10,7 +10,7 @@ import pytest
 from tests.launchers.cases import CASES, Case
 from tests.launchers.launched import environment, launch, oracle
 
-pytestmark = [pytest.mark.launchers, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.launchers, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
