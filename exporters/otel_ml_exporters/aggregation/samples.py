@@ -64,7 +64,9 @@ class Samples:
             before = _newest_in(closed, place, shape)
         newest = before if before is not None and before.time_ns > time_ns else _Newest(time_ns, values.copy())
         self._newest[key] = newest
-        return np.zeros(len(values), bool) if before is None else before.values == values
+        if before is None:
+            return np.zeros(len(values), bool)
+        return (before.values == values) | (np.isnan(before.values) & np.isnan(values))
 
     def _make_room(self) -> None:
         while self._count > _MOST and self._newest:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import pytest
+
 from otel_ml_exporters.aggregation.observation import ForeignPoint, Observation
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.receiver.decode import Decoder
@@ -189,3 +194,22 @@ def test_a_point_that_comes_again_is_known_whatever_comes_with_it() -> None:
 
     assert service.rows(role="") == {3: {"a": 1.0, "b": 1.0, "c": 1.0}}
     assert service.engine.status.counts.duplicate == 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "temporality", "monotonic"),
+    [("gauge", "none", None), ("sum", "cumulative", True), ("sum", "cumulative", False)],
+)
+def test_a_nan_that_is_sent_again_of_closed_steps_is_no_news(
+    kind: str, temporality: str, monotonic: bool | None
+) -> None:
+    service = Service(EngineSettings(retained_steps=2))
+    how: dict[str, Any] = {"kind": kind, "temporality": temporality, "monotonic": monotonic, "reduction": "max"}
+
+    for now in range(6):
+        for step in range(now + 1):
+            service.take([cumulative(SDK, "loss", math.nan, start=START, time=START + now, step=step, **how)])
+    service.wait(400)
+
+    assert [list(map(math.isnan, row.values())) for row in service.rows().values()] == [[True]] * 6
+    assert (service.amendments, service.engine.status.counts.too_late) == (0, 0)
