@@ -17,7 +17,7 @@ static struct {
         Py_ssize_t axis, blocks, ended, ended_ns, generation, index, last_ns, pending, points, said, spans, waiting;
     } of_step;
     struct {
-        Py_ssize_t off, step;
+        Py_ssize_t off, several, step;
     } of_now;
     PyObject *zero;
 } steps;
@@ -30,7 +30,7 @@ static PyObject *set_step_function(PyObject *module, PyObject *arguments)
     static const char *const of_axis[] = {"current", "entered", "explicit", "latest", "steps", NULL};
     static const char *const of_step[] = {"axis",    "blocks",  "ended",  "ended_ns", "generation", "index", "last_ns",
                                           "pending", "points",  "said",   "spans",    "waiting",    NULL};
-    static const char *const of_now[] = {"off", "step", NULL};
+    static const char *const of_now[] = {"off", "several", "step", NULL};
     PyObject *slow, *owner, *now, *step_type, *axis_type, *default_axis, *time_ns;
     Py_ssize_t kept;
     if (!PyArg_ParseTuple(arguments, "OOOO!OUOn", &slow, &owner, &now, &PyType_Type, &step_type, &axis_type,
@@ -148,6 +148,12 @@ static int set(PyObject *axes, PyObject *axis, PyObject *name, PyObject *index)
     return PyErr_Occurred() ? -1 : 0;
 }
 
+/* Whether which run a call is for has to be asked: Python does. */
+static int is_several(void)
+{
+    return slot(steps.now, steps.of_now.several) == Py_True;
+}
+
 /* The axis that a usual call names; NULL where Python has to look. */
 static PyObject *axis_of(PyObject *const *arguments, Py_ssize_t n, PyObject *names)
 {
@@ -183,7 +189,7 @@ static int release(PyObject *lock, int failed)
 
 static PyObject *set_step(PyObject *module, PyObject *const *arguments, Py_ssize_t n, PyObject *names)
 {
-    PyObject *name = slot(steps.now, steps.of_now.off) == Py_False ? axis_of(arguments, n, names) : NULL;
+    PyObject *name = slot(steps.now, steps.of_now.off) == Py_False && !is_several() ? axis_of(arguments, n, names) : NULL;
     PyObject *axes = slot(steps.steps, steps.of_steps.axes);
     PyObject *axis = name == NULL || axes == NULL ? NULL : PyDict_GetItemWithError(axes, name);
     if (axis == NULL || !is_exactly(axis, steps.axis_type)) {
@@ -229,7 +235,7 @@ PyObject *step_at(PyObject *index)
 {
     int overflow = 0;
     PyObject *axes = slot(steps.steps, steps.of_steps.axes);
-    if (!PyLong_CheckExact(index) || PyLong_AsLongLongAndOverflow(index, &overflow) < 0 || overflow || axes == NULL)
+    if (is_several() || !PyLong_CheckExact(index) || PyLong_AsLongLongAndOverflow(index, &overflow) < 0 || overflow || axes == NULL)
         return NULL;
     PyObject *axis = PyDict_GetItemWithError(axes, steps.default_axis);
     if (axis == NULL || !is_exactly(axis, steps.axis_type))

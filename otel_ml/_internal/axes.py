@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import threading
 from contextvars import ContextVar
+from itertools import count
 from time import time_ns
 from typing import TYPE_CHECKING
 
+from otel_ml._internal.here import NOBODY, PROCESS, here
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
 if TYPE_CHECKING:
     from otel_ml._internal.pending import Pending
     from otel_ml._internal.step import StepBlock
 
-__all__ = ["NOW", "STEPS", "Axis", "Step", "Steps", "current_step"]
+__all__ = ["NOW", "STEPS", "Axis", "Step", "Steps", "current_step", "steps_here"]
+
+_GENERATIONS = count(1)
 
 
 class Step:
@@ -29,7 +33,7 @@ class Step:
         waiting: device values not read yet; its manifest waits for them.
         spans: timers begun in it that kept their span.
         pending: what the next collection will encode; guarded by the fold lock.
-        generation: of the process, see `Steps.generation`.
+        generation: whose it is, see `Steps.generation`.
     """
 
     __slots__ = (
@@ -93,14 +97,16 @@ class Now:
     Attributes:
         off: recording does nothing.
         level: timers above it cost a lookup; -1 while recording is off.
+        several: runs are active, and which of them a call is for has to be asked (`here()`).
         step: the process-wide step, or None where a context has to be asked (`step()` was used).
     """
 
-    __slots__ = ("level", "off", "step")
+    __slots__ = ("level", "off", "several", "step")
 
     def __init__(self) -> None:
         self.off = True
         self.level = -1
+        self.several = False
         self.step: Step | None = None
 
 
@@ -108,12 +114,13 @@ NOW = Now()
 
 
 class Steps:
-    """All axes of the process; `STEPS` is the only one.
+    """All axes of a run; those of the only one, or of the first of several, are `STEPS`.
 
     Attributes:
         wanted: what `set_step()` was told while recording was off, per axis.
         boundaries: grows whenever a step is entered or left.
-        generation: grows at a fork: steps of the parent mean nothing to its child.
+        generation: no other run of this process has it, and at a fork it changes: steps of the parent mean nothing to
+            its child.
     """
 
     __slots__ = (
@@ -124,7 +131,6 @@ class Steps:
     """Steps remembered per axis, so that a record at an old one adds to its running total."""
 
     def __init__(self) -> None:
-        self.generation = 0
         self.forget()
 
     def forget(self) -> None:
@@ -132,7 +138,7 @@ class Steps:
         for axis in getattr(self, "axes", {}).values():
             for step in axis.steps.values():
                 step.index, step.axis, step.ended, step.pending = None, None, True, None
-        self.generation += 1
+        self.generation = next(_GENERATIONS)
         self.axes: dict[str, Axis] = {}
         self.none = Step(None, None, self.generation)
         self.process = self.none
@@ -140,9 +146,15 @@ class Steps:
         self.blocks: ContextVar[StepBlock | None] = ContextVar("otel_ml_step", default=None)
         # Reentrant: a signal handler may set a step while the main thread is doing so.
         self.lock = threading.RLock()
-        self.blocks_used = False
+        self.blocks_used = NOW.several
         self.wanted: dict[object, object] = {}
-        NOW.step = self.none
+        NOW.step = None if NOW.several else self.none
+
+    def ask_contexts(self) -> None:
+        """Have every call ask its context which step is current: there may be several runs."""
+        with self.lock:
+            self.blocks_used = True
+            NOW.step = None
 
     def axis(self, name: str) -> Axis:
         """Return the axis, made at first sight."""
@@ -279,7 +291,13 @@ class Steps:
         NOW.step = None if self.blocks_used else step
 
 
-STEPS = Steps()
+NOBODY.steps = Steps()
+STEPS = PROCESS.steps = Steps()
+
+
+def steps_here() -> Steps:
+    """Return the steps of the run that a call is for."""
+    return here().steps if NOW.several else STEPS
 
 
 def current_step() -> Step:
@@ -287,5 +305,6 @@ def current_step() -> Step:
 
     The innermost block decides; else axis `step` where it is set; else the axis set last.
     """
-    block = STEPS.blocks.get()
-    return STEPS.process if block is None else block.step
+    steps = here().steps if NOW.several else STEPS
+    block = steps.blocks.get()
+    return steps.process if block is None else block.step

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from contextlib import nullcontext
 from time import perf_counter_ns
 from typing import Any, Generic, TypeVar
 
-from otel_ml._internal.axes import NOW, STEPS
+from otel_ml._internal.axes import NOW, steps_here
 from otel_ml._internal.guard import guard
+from otel_ml._internal.here import Inside, Scope
 from otel_ml._internal.step import bad_axis, bad_step, step_of
 from otel_ml._internal.timing import Timing, timing_of, watch_named
 from otel_ml.wire.attributes import DEFAULT_AXIS
@@ -24,6 +26,12 @@ class StepLoop(Generic[T]):
         self._iterable: Any = iterable  # what it is not is said by Python, where it is iterated over
         self._start = start
         self._axis = axis
+        self._scope: Scope | None = None
+
+    def of(self, scope: Scope) -> StepLoop[T]:
+        """Return the loop as one of a run, whichever is current where it is iterated over."""
+        self._scope = scope
+        return self
 
     def __len__(self) -> int:
         return len(self._iterable)  # without a length it raises what the iterable raises
@@ -32,7 +40,7 @@ class StepLoop(Generic[T]):
         if NOW.off:
             yield from self._iterable
             return
-        loop = _Counted(self._axis, self._start)
+        loop = _Counted(self._axis, self._start, self._scope)
         iterator = iter(self._iterable)
         try:
             while True:
@@ -54,7 +62,7 @@ class StepLoop(Generic[T]):
             async for item in self._iterable:
                 yield item
             return
-        loop = _Counted(self._axis, self._start)
+        loop = _Counted(self._axis, self._start, self._scope)
         iterator = aiter(self._iterable)
         try:
             while True:
@@ -75,9 +83,11 @@ class StepLoop(Generic[T]):
 class _Counted:
     """The steps of one loop: which is next, and what is measured in it."""
 
-    def __init__(self, axis: str, start: int | None) -> None:
+    def __init__(self, axis: str, start: int | None, scope: Scope | None) -> None:
         self._axis = axis
-        self._index = STEPS.axis(axis).latest + 1 if start is None else start
+        self._scope = scope
+        self._steps = steps_here() if scope is None else scope.steps
+        self._index = self._steps.axis(axis).latest + 1 if start is None else start
         self._whole: Timing | None = None
         self._waits_since = 0
 
@@ -87,9 +97,10 @@ class _Counted:
 
     def begin(self) -> None:
         """It is there: its step begins."""
-        STEPS.set(self._axis, self._index)
-        self._whole = _begun("step", self._waits_since)
-        _stop(_begun("data", self._waits_since))
+        self._steps.set(self._axis, self._index)
+        with nullcontext() if self._scope is None else Inside(self._scope):
+            self._whole = _begun("step", self._waits_since)
+            _stop(_begun("data", self._waits_since))
 
     def end(self) -> None:
         """The loop's body is done with it."""
@@ -98,7 +109,7 @@ class _Counted:
 
     def leave(self) -> None:
         """The loop is over, or left."""
-        STEPS.end(self._axis)
+        self._steps.end(self._axis)
 
 
 def _begun(name: str, begin_ns: int) -> Timing | None:

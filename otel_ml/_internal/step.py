@@ -7,7 +7,7 @@ from contextlib import suppress
 from contextvars import Token
 from time import time_ns
 
-from otel_ml._internal.axes import NOW, STEPS, Axis, Step, current_step
+from otel_ml._internal.axes import NOW, STEPS, Axis, Step, current_step, steps_here
 from otel_ml._internal.device import is_on_device
 from otel_ml._internal.guard import guard
 from otel_ml._internal.native import native
@@ -20,23 +20,24 @@ __all__ = ["StepBlock", "bad_axis", "bad_step", "kind_of_bad_step", "set_step", 
 class StepBlock:
     """`with step(10):`, also across `await`: it belongs to its context, not to its thread."""
 
-    __slots__ = ("axis", "index", "outer", "step", "token", "variable")
+    __slots__ = ("axis", "index", "outer", "step", "steps", "token", "variable")
 
     def __init__(self, index: int, axis: str) -> None:
         self.index = index
         self.axis = axis
+        self.steps = steps_here()
 
     def __enter__(self) -> None:
-        self.variable = STEPS.blocks
+        self.variable = self.steps.blocks
         self.outer = self.variable.get()
-        self.step = STEPS.open(self, self.axis, self.index)
+        self.step = self.steps.open(self, self.axis, self.index)
         self.token: Token[StepBlock | None] = self.variable.set(self)
 
     def __exit__(self, *_: object) -> None:
         # Left in another context than entered (an async generator closed by the event loop): that one is gone.
         with suppress(ValueError):
             self.variable.reset(self.token)
-        STEPS.close(self.step)
+        self.steps.close(self.step)
 
 
 class _NoBlock:
@@ -111,9 +112,9 @@ def set_step(index: int, axis: str = DEFAULT_AXIS) -> None:
         STEPS.wanted[axis] = index
         return
     if type(index) is int and 0 <= index < 2**63 and type(axis) is str and axis:  # the usual case, without two calls
-        STEPS.set(axis, index)
+        steps_here().set(axis, index)
     elif (found := _accepted(index, axis, "set_step()")) is not None:
-        STEPS.set(axis, found)
+        steps_here().set(axis, found)
 
 
 if native is not None:
@@ -141,9 +142,9 @@ def step_for(index: object, axis: object, call: str, values: int) -> Step | None
         guard.drop("bad_step", bad_axis(axis, call), values)
         return None
     if index is None:
-        return current_step() if axis is None else STEPS.current(axis)
+        return current_step() if axis is None else steps_here().current(axis)
     found = step_of(index)
     if found is None:
         guard.drop("bad_step", bad_step(index, call), values, kind_of_bad_step(index, call))
         return None
-    return STEPS.at(DEFAULT_AXIS if axis is None else axis, found)
+    return steps_here().at(DEFAULT_AXIS if axis is None else axis, found)

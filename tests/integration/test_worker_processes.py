@@ -180,7 +180,7 @@ def test_topology_given_later_is_added_and_other_changes_are_reported(server: Ot
         first = otel_ml.init("exp")
         assert otel_ml.init("exp") is first
         assert otel_ml.init("exp", topology={"dp": (1, 2)}) is first
-        assert otel_ml.init("other") is first
+        assert otel_ml.init("exp", tags=["late"]) is first
         otel_ml.log({"x": 1}, step=0)
     """
 
@@ -411,7 +411,7 @@ def test_a_forked_child_with_a_place_stays_in_the_run_of_its_parent(server: Otlp
         otel_ml.log({"x": 1}, step=0)
         pid = os.fork()
         if pid == 0:
-            print(otel_ml.init("other", role="worker", rank=1), flush=True)
+            print(otel_ml.init("exp", exporters="jsonl", role="worker", rank=1), flush=True)
             otel_ml.log({"x": 1}, step=0)
             otel_ml.shutdown()
             os._exit("OTEL_ML_PARENT" in os.environ)
