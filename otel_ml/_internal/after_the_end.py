@@ -14,8 +14,8 @@ from otel_ml.explanation import explained
 __all__ = ["AFTER_THE_END", "AfterTheEnd"]
 
 _SENTENCE = (
-    "Something was recorded after the run had ended: it is not in any run. Call init() to begin a new one, or shutdown() "
-    "after the last record."
+    "Something was recorded after the run had ended: it is not in any run. Call init() to begin a new one, or "
+    "shutdown() after the last record."
 )
 
 
@@ -54,11 +54,11 @@ class AfterTheEnd:
         if not self.is_now:
             return
         self.is_now = False
-        wanted = {
+        wanted: dict[object, object] = {
             axis.name: axis.current.index for axis in STEPS.axes.values() if axis.explicit and axis.current is not None
         }
         STEPS.forget()
-        STEPS.wanted = {**wanted}
+        STEPS.wanted = wanted
         buffer.stay_awake()
         NOW.off = True
 
@@ -72,7 +72,6 @@ class AfterTheEnd:
         say, self._say = self._say, None
         if say is not None:
             say(explained(_SENTENCE, "after-shutdown"))
-
 
     def sum_up(self) -> str | None:
         """Return what is said at the exit of the process, where more than one value came too late."""

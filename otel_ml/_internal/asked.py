@@ -11,7 +11,16 @@ from otel_ml._internal.ranks import Place
 from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
 
-__all__ = ["another_run", "changes", "checked", "exporters_unused", "new_arguments", "of_a_writer", "say_problems", "shown"]
+__all__ = [
+    "another_run",
+    "changes",
+    "checked",
+    "exporters_unused",
+    "new_arguments",
+    "of_a_writer",
+    "say_problems",
+    "shown",
+]
 
 _OF_A_WRITER = frozenset({"role", "rank", "world_size", "tags", "notes", "prefix", "topology"})
 

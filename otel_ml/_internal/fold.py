@@ -252,9 +252,9 @@ class Folder:
 
 
 NO_RUN = (
-    "Something was recorded where no run is current: several runs are active in this process, and this thread has none of "
-    "its own, or one that has ended. It is not in any run (no_run). Record with the methods of a run, run.log(…), or "
-    "start the thread with contextvars.copy_context().run."
+    "Something was recorded where no run is current: several runs are active in this process, and this thread has none "
+    "of its own, or one that has ended. It is not in any run (no_run). Record with the methods of a run, run.log(…), "
+    "or in `with run.use():`."
 )
 """Said of what is nobody's."""
 

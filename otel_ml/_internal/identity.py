@@ -17,7 +17,7 @@ from otel_ml._internal.ranks import Place, detect
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import boot_id
 
-__all__ = ["Identity", "Parent", "has_creator", "identify", "launcher_id", "new_id", "new_instance"]
+__all__ = ["Identity", "Parent", "has_creator", "identify", "launch_mark", "launcher_id", "new_id", "new_instance"]
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -163,6 +163,11 @@ def _launch_id(place: Place, ppid: int) -> str:
     if place.job:
         return f"{place.job}-{derived.hex()[:8]}"
     return new_id(started_ns, derived)
+
+
+def launch_mark(ppid: int) -> str:
+    """Return what tells this launch from an earlier one with the same id, on this host."""
+    return f"{ppid}:{_started_ns(ppid)}"
 
 
 def _started_ns(pid: int) -> int:

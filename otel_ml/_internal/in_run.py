@@ -28,7 +28,7 @@ def in_run(call: Callable[P, T]) -> Callable[Concatenate[Run, P], T | None]:
     """Return a recording call as a method of a run."""
 
     @wraps(call)
-    def method(run: Run, *args: P.args, **kwargs: P.kwargs) -> T | None:
+    def method(run: Run, /, *args: P.args, **kwargs: P.kwargs) -> T | None:
         if run._scope.is_over:  # noqa: SLF001 (its own method)
             refuse(run, call.__name__)
             return None
@@ -46,7 +46,7 @@ def refuse(run: Run, call: str) -> None:
     else:
         guard.drop(
             "after_shutdown",
-            f"{run!r}.{call}() was called after that run had ended: it is not in any run. Call init() to begin a new one.",
+            f"{run!r}.{call}() came after the run had ended: it is not in any run. Call init() to begin a new one.",
             kind=f"after the end: {run.id}",
         )
 

@@ -89,7 +89,7 @@ class RecordSettings:
 
 
 class Recorder:
-    """One of each run. The first is `recorder`, created at import; `configure()` and `enabled` are `init()`'s business."""
+    """One of each run; the first is `recorder`, created at import. `configure()`, `enabled` are `init()`'s business."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
@@ -192,7 +192,8 @@ class Recorder:
             return
         is_first, self._position_ns = not self._position_ns, now_ns
         taken = {BOOT_TIME: boot_time(), **self._totals(now_ns, final=final)}
-        inside = [(axis.name, step.index) for axis in list(self.scope.steps.axes.values()) if (step := axis.inside()) is not None]
+        axes = list(self.scope.steps.axes.values())
+        inside = [(axis.name, step.index) for axis in axes if (step := axis.inside()) is not None]
         places = [(name, index) for name, index in inside if index is not None]
         for name, index in places:
             scopes.append(encoded_gauge(POSITION, name, index, index, now_ns, self.sequence.next(), taken))

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from otel_ml import env
 from otel_ml._internal import buffer
 from otel_ml._internal.after_the_end import AFTER_THE_END
 from otel_ml._internal.asked import (
@@ -31,7 +32,8 @@ from otel_ml._internal.fold import FOLDER
 from otel_ml._internal.guard import guard
 from otel_ml._internal.here import CURRENT, SCOPES, Inside, here
 from otel_ml._internal.identity import Identity, identify, new_instance
-from otel_ml._internal.inherit import child_environ, handed_on, inherited_environ, own_environ
+from otel_ml._internal.inherit import child_environ, handed_on, inherited_environ, own_environ, run_environ
+from otel_ml._internal.launch import Waiting, announce, decided, is_of_several, withdraw
 from otel_ml._internal.link_for import link_for
 from otel_ml._internal.recorder import recorder
 from otel_ml._internal.resource import resource_attributes
@@ -60,6 +62,7 @@ class Runtime:
         self.make_link: LinkMaker = link_for
         self._lock = threading.RLock()  # reentrant: a signal handler may end the run while the main thread starts one
         self._sessions: list[Session] = []
+        self._waiting: Waiting | None = None
         self._runs_without_id = 0
         self._environment = SetVariables()
         self._exit = ExitHooks(self._at_exit, self._at_preemption, self._say_now)
@@ -181,30 +184,56 @@ class Runtime:
         sessions = self._sessions
         if self._pid == os.getpid() and any(session.worker is not None for session in sessions):
             return True
+        if self._waiting is not None:
+            return True
         if any(session.is_ending for session in sessions):
             return False  # which takes as long as its timeout: nobody waits for that to record something
         with self._lock:
             if recorder.enabled:  # and has not ended meanwhile: an end is not the beginning of another run
                 self._start_implicitly()
-        return any(session.worker is not None for session in self._sessions)
+        return self._waiting is not None or any(session.worker is not None for session in self._sessions)
 
     def _start_implicitly(self) -> None:
         session = next(iter(self._sessions), None)
-        if session is None:
-            if is_asked_for():
+        if session is not None:
+            if session.is_asleep:
+                self._run_it(session)
+        elif self._waiting is None and is_of_several(os.environ) and not os.environ.get(env.EXPERIMENT_ID.name):
+            self._wait_for_rank_0()
+        elif self._waiting is None and is_asked_for():
+            self._start_from_environment()
+
+    def _wait_for_rank_0(self) -> None:
+        """Keep what is recorded until rank 0 of the launch, which may be this process, has said which run it is."""
+        if not self._look_for_rank_0():
+            asks = is_asked_for()
+            self._waiting = Waiting(self._look_for_rank_0, self._start_alone, PATIENCE_WITH_RANK_0 if asks else None)
+            self._waiting.start()
+            self._exit.install()
+
+    def _look_for_rank_0(self) -> bool:
+        with self._lock:
+            if not self._sessions and (variables := decided(Config.from_env())) is not None:
+                self._start_from({**os.environ, **variables})
+            return bool(self._sessions)
+
+    def _start_alone(self) -> None:
+        with self._lock:
+            if not self._sessions:
                 self._start_from_environment()
-        elif session.is_asleep:
-            self._run_it(session)
 
     def _sleep(self) -> None:
         recorder.enabled = True
         buffer.sleep(self.wake)
 
     def _start_from_environment(self) -> None:
+        self._start_from(os.environ)
+
+    def _start_from(self, environ: Mapping[str, str]) -> None:
         try:
-            config = Config.from_env()
+            config = Config.from_env(environ)
             say_problems(config)
-            identity = self._identify(config, os.environ)
+            identity = self._identify(config, environ)
             session = self._started(config, identity, {})
             session.is_explicit, session.is_of_process = False, True
             session.is_left_for_init = not config.id and not config.parent and identity.place.is_alone
@@ -218,8 +247,13 @@ class Runtime:
             AFTER_THE_END.leave()
         else:
             FOLDER.share_out(STEPS)
+        if self._waiting is not None:
+            self._waiting.leave()
+            self._waiting = None
         session = Session(config, identity, arguments, self, self.make_link)
         self._run_it(session)
+        if not NOW.several and not config.disabled:
+            announce(config, identity, run_environ(config, identity))
         return session
 
     def _run_it(self, session: Session) -> None:
@@ -377,6 +411,7 @@ class Runtime:
         self._sessions.remove(session)
         SCOPES.active = [scope for scope in SCOPES.active if scope is not session.scope]
         session.scope.is_over = True
+        withdraw(session.config, session.identity)
         self._choose_default()
         is_last = not self._sessions
         if is_last:
@@ -443,6 +478,8 @@ class Runtime:
             return
         if (said := AFTER_THE_END.sum_up()) is not None:
             self._say_now(said)
+        if (waiting := self._waiting) is not None:
+            waiting.end(PATIENCE_AT_EXIT)
         began = time.monotonic()
         for session in list(self._sessions):
             if session.worker is not None or session.is_ending:
@@ -461,6 +498,7 @@ class Runtime:
         """Become a writer of our own: nothing of the parent's threads, locks, sockets and buffers is left."""
         self._lock = threading.RLock()
         self._pid = os.getpid()
+        was_waiting, self._waiting = self._waiting is not None, None
         session, sessions = self.current or next(iter(self._sessions), None), self._sessions
         workers = [other.forget_worker() for other in sessions]
         self._sessions, SCOPES.active, SCOPES.default = [], [], None
@@ -474,6 +512,8 @@ class Runtime:
             if worker is not None:
                 worker.forget()
         if session is None:
+            if was_waiting:
+                self._sleep()
             return
         if (worker := workers[sessions.index(session)]) is not None:
             parent = worker.identity
@@ -495,6 +535,13 @@ class Runtime:
         self._choose_default()
         CURRENT.set(session.scope)
 
+
+PATIENCE_WITH_RANK_0 = 5.0
+"""Seconds that ranks without an `init()` keep what they record in memory, where the environment asks for a run, until
+they begin it without rank 0's."""
+
+PATIENCE_AT_EXIT = 2.0
+"""The same at the exit of a process."""
 
 SHARE_AT_EXIT = 0.5
 """Seconds each of several runs has at least at the exit of the process, whatever those before it took."""

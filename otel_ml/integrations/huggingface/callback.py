@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import otel_ml
+from otel_ml._internal.runtime import RUNTIME
 from otel_ml.integrations.huggingface.values import log_values
 from otel_ml.integrations.package import PackageError
 
@@ -43,7 +44,8 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
 
     What the Trainer logs it has reduced already: it is published from rank 0 only. The timers `train_step` and
     `optimizer`, and what `otel_ml.log()` is given in the model or the loss, count on all ranks. A step is the one that
-    the Trainer counts when it is done: the first is 1. The run ends with the process, or at `otel_ml.shutdown()`.
+    the Trainer counts when it is done: the first is 1. The run ends with the process, or at `otel_ml.shutdown()`: the
+    training after that begins a new one, and so does every trial of `hyperparameter_search()`.
 
     Args:
         experiment: as for `otel_ml.init()`, whose other arguments may follow.
@@ -55,6 +57,8 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         self._arguments: Mapping[str, Any] = {"experiment": experiment, **arguments}
         self._checkpoints = checkpoints
         self._run: otel_ml.Run | None = None
+        self._is_owner = False
+        self._trial: str | None = None
         self._timings: list[Any] = []
 
     @property
@@ -65,6 +69,7 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Begin the run; parameters from rank 0."""
         del control
+        self._leave_trial(state)
         self._begin(args)
         if state.is_world_process_zero:
             otel_ml.log_params(args.to_sanitized_dict())
@@ -131,11 +136,21 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         otel_ml.flush()
 
     def _begin(self, args: Any) -> otel_ml.Run:
-        if self._run is None:
+        if self._run is None or not self._run.is_active:
             # Transformers once made the output folder the run's name; that is no name.
-            name = args.run_name if args.run_name != args.output_dir else None
+            is_name = args.run_name != args.output_dir and not RUNTIME.is_chosen
+            name = self._trial or (args.run_name if is_name else None)
+            self._is_owner = not RUNTIME.is_chosen
             self._run = otel_ml.init(**{"name": name, **self._arguments})
         return self._run
+
+    def _leave_trial(self, state: Any) -> None:
+        """Before a trial of `hyperparameter_search()`: it is a start of its own, as every one before it was."""
+        if not getattr(state, "is_hyper_param_search", False):
+            return
+        self._trial = getattr(state, "trial_name", None) or None
+        if self._run is not None and self._is_owner:
+            self._run.shutdown()
 
     def _start(self, name: str) -> None:
         timing = otel_ml.timed(name)

@@ -22,7 +22,8 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
 
     The run begins here, on every rank, so that the processes Lightning starts join it. What Lightning logs is reduced
     already, and published from rank 0 only; `otel_ml.log()` and timers count on all ranks. The run ends with the
-    process, or at `otel_ml.shutdown()`: `fit()` may be followed by `test()`.
+    process, or at `otel_ml.shutdown()`: `fit()` may be followed by `test()`. What is logged after its end begins
+    a new one.
 
     Args:
         experiment: as for `otel_ml.init()`, whose other arguments may follow.
@@ -63,36 +64,41 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
         return self._join()
 
     def _join(self) -> otel_ml.Run:
-        if self._run is None:
+        if self._run is None or not self._run.is_active:
             self._run = self._joined(global_rank())
+            self._rows = Rows()
         return self._run
+
+    def _known(self) -> otel_ml.Run:
+        """Return the run, also one that has ended: to ask for its name begins no other."""
+        return self._run or self._join()
 
     @property
     def name(self) -> str:
         """Name of the experiment."""
-        return self.experiment.experiment
+        return self._known().experiment
 
     @property
     def version(self) -> str:
         """Id of the run."""
-        return self.experiment.id
+        return self._known().id
 
     @property
     def save_dir(self) -> str | None:
         """Folder of all runs, below which Lightning puts `<name>/<version>/checkpoints`; None without a local one."""
-        folder = self.experiment.dir
+        folder = self._known().dir
         return None if folder is None else str(folder.parents[1])
 
     @property
     def root_dir(self) -> str | None:
         """Folder of the experiment."""
-        folder = self.experiment.dir
+        folder = self._known().dir
         return None if folder is None else str(folder.parent)
 
     @property
     def log_dir(self) -> str | None:
         """Folder of the run."""
-        folder = self.experiment.dir
+        folder = self._known().dir
         return None if folder is None else str(folder)
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
@@ -100,15 +106,15 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
 
         Without a step it is the one that the program is in, else a row of its own.
         """
+        self._join()
         if global_rank() == 0:
-            self._join()
             at = self._rows.step_of(metrics, step)
             otel_ml.log(metrics, step=at, prefix=self._prefix, within="last")
 
     def log_hyperparams(self, params: Any, *_: Any, **more: Any) -> None:
         """Record hyper-parameters: a dictionary, a Namespace, a dataclass."""
+        self._join()
         if global_rank() == 0:
-            self._join()
             otel_ml.log_params(params)
             if more:
                 otel_ml.log_params(more)
@@ -116,8 +122,8 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
     def log_graph(self, model: Any, input_array: Any = None) -> None:
         """Record the model's modules as a text; a drawn graph is not kept, which is said once."""
         del input_array
+        self._join()
         if global_rank() == 0:
-            self._join()
             otel_ml.log_text("model", f"```text\n{model}\n```")
             guard.say(
                 "lightning-graph",
