@@ -25,12 +25,14 @@ from otel_ml._internal.ranks import Place, detect
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import rendezvous_of, write_private
 
-__all__ = ["Waiting", "announce", "decided", "is_of_several", "withdraw"]
+__all__ = ["Waiting", "announce", "decided", "is_of_several"]
 
 LOOK_S = 0.1
 """Seconds between looks for what rank 0 has decided; longer the longer it takes."""
 
 LOOK_AT_MOST_S = 1.0
+
+_SUFFIX = ".launch.json"
 
 
 def is_of_several(environ: Mapping[str, str]) -> bool:
@@ -48,14 +50,16 @@ def announce(config: Config, identity: Identity, variables: Mapping[str, str]) -
         with suppress(OSError):  # nobody waits, or those that do begin without
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_private(path, content)
+    _sweep(rendezvous_of(identity.run_id).folder.parent)
 
 
-def withdraw(config: Config, identity: Identity) -> None:
-    """The run that was announced is over."""
-    if identity.place.rank or identity.place.world_size == 1 or identity.starter is not None:
-        return
-    for path in _files(config, detect(os.environ)):
-        path.unlink(missing_ok=True)
+def _sweep(folder: Path) -> None:
+    """Remove what launches have left that are over: a rank may look for it until the last of its launch has ended."""
+    for path in folder.glob(f"*{_SUFFIX}"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            mark = json.loads(path.read_text())["mark"]
+            if mark != launch_mark(int(mark.partition(":")[0])):
+                path.unlink()
 
 
 def decided(config: Config) -> Mapping[str, str] | None:
@@ -73,8 +77,8 @@ def decided(config: Config) -> Mapping[str, str] | None:
 
 def _files(config: Config, place: Place) -> list[Path]:
     launch = launcher_id(replace(place, rank=0), os.getppid(), 0)
-    here = rendezvous_of(launch).folder.with_suffix(".launch.json")
-    return [here, meeting_file(config, launch).with_suffix(".launch.json")] if place.hosts > 1 else [here]
+    here = rendezvous_of(launch).folder.with_suffix(_SUFFIX)
+    return [here, meeting_file(config, launch).with_suffix(_SUFFIX)] if place.hosts > 1 else [here]
 
 
 class Waiting:

@@ -33,7 +33,7 @@ from otel_ml._internal.guard import guard
 from otel_ml._internal.here import CURRENT, SCOPES, Inside, here
 from otel_ml._internal.identity import Identity, identify, new_instance
 from otel_ml._internal.inherit import child_environ, handed_on, inherited_environ, own_environ, run_environ
-from otel_ml._internal.launch import Waiting, announce, decided, is_of_several, withdraw
+from otel_ml._internal.launch import Waiting, announce, decided, is_of_several
 from otel_ml._internal.link_for import link_for
 from otel_ml._internal.recorder import recorder
 from otel_ml._internal.resource import resource_attributes
@@ -411,7 +411,6 @@ class Runtime:
         self._sessions.remove(session)
         SCOPES.active = [scope for scope in SCOPES.active if scope is not session.scope]
         session.scope.is_over = True
-        withdraw(session.config, session.identity)
         self._choose_default()
         is_last = not self._sessions
         if is_last:

@@ -385,8 +385,10 @@ LAUNCH = """
 """
 
 RANK_0_DECIDES = """
-import os, pathlib, time, otel_ml
+import atexit, os, pathlib, time
 rank = int(os.environ["RANK"])
+atexit.register(lambda: pathlib.Path(f"left_{rank}").touch())  # after otel_ml's own
+import otel_ml
 if rank:
     otel_ml.log({"loss": 10.0 * rank}, step=0)
     pathlib.Path(f"recorded_{rank}").touch()
@@ -396,6 +398,8 @@ else:
     BEGIN
     otel_ml.log({"loss": 0.0}, step=0)
 otel_ml.log({"loss": 10.0 * rank + 1}, step=1)
+while not rank and not all(pathlib.Path(f"left_{i}").exists() for i in (1, 2)):
+    time.sleep(0.01)
 """
 
 
@@ -426,7 +430,7 @@ def test_where_no_rank_begins_a_run_and_nothing_asks_for_one_nothing_is_written(
 
     assert not errors
     assert not list(tmp_path.glob("otel-ml-runs"))
-    assert not [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert not list((tmp_path / "run").rglob("*"))
 
 
 def test_ranks_that_the_environment_asks_to_record_do_so_without_any_init(server: OtlpServer, tmp_path: Path) -> None:
