@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from otel_ml import env
 from otel_ml._internal import buffer
 from otel_ml._internal.after_the_end import AFTER_THE_END
 from otel_ml._internal.asked import (
@@ -20,7 +19,6 @@ from otel_ml._internal.asked import (
     exporters_unused,
     new_arguments,
     of_a_writer,
-    say_problems,
     shown,
 )
 from otel_ml._internal.axes import NOW, STEPS
@@ -30,23 +28,23 @@ from otel_ml._internal.events import EVENTS, log_params
 from otel_ml._internal.exit import ExitHooks
 from otel_ml._internal.fold import FOLDER
 from otel_ml._internal.guard import guard
-from otel_ml._internal.here import CURRENT, SCOPES, Inside, here
+from otel_ml._internal.here import CURRENT, Inside
 from otel_ml._internal.identity import Identity, identify, new_instance
+from otel_ml._internal.implicit_start import ImplicitStart
 from otel_ml._internal.inherit import child_environ, handed_on, inherited_environ, own_environ, run_environ
-from otel_ml._internal.launch import Waiting, announce, decided, is_of_several
+from otel_ml._internal.launch import announce
 from otel_ml._internal.link_for import link_for
 from otel_ml._internal.recorder import recorder
 from otel_ml._internal.resource import resource_attributes
 from otel_ml._internal.run import Run
 from otel_ml._internal.session import EXIT_TIMEOUT, LinkMaker, Session, record_settings, status_of
+from otel_ml._internal.sessions import Sessions
 from otel_ml._internal.set_variables import SetVariables
 from otel_ml._internal.step import set_step
 from otel_ml._internal.tracing import Tracing
 from otel_ml._internal.unknown_settings import misspelt
-from otel_ml._internal.wake import is_asked_for
 from otel_ml._internal.worker import Status
 from otel_ml.config import Config
-from otel_ml.exceptions import OtelMLError
 
 __all__ = ["RUNTIME", "Runtime"]
 
@@ -61,8 +59,8 @@ class Runtime:
     def __init__(self) -> None:
         self.make_link: LinkMaker = link_for
         self._lock = threading.RLock()  # reentrant: a signal handler may end the run while the main thread starts one
-        self._sessions: list[Session] = []
-        self._waiting: Waiting | None = None
+        self._sessions = Sessions()
+        self._implicit = ImplicitStart(self, self._sessions)
         self._runs_without_id = 0
         self._environment = SetVariables()
         self._exit = ExitHooks(self._at_exit, self._at_preemption, self._say_now)
@@ -84,7 +82,7 @@ class Runtime:
             with Inside(session.scope):
                 if params is not None:
                     log_params(params)
-            self._make_current(session)
+            self._sessions.make_current(session)
             return session.run
 
     def begin(self, arguments: Mapping[str, Any]) -> Run:
@@ -95,13 +93,13 @@ class Runtime:
         """
         with self._lock:
             session = self._begin(arguments)
-            self._make_current(session)
+            self._sessions.make_current(session)
             return session.run
 
     def _meant(self, arguments: Mapping[str, Any]) -> Session:
         session = self.current
         if session is None:
-            return self._same(arguments) or self._begin(arguments)
+            return self._sessions.same(arguments) or self._begin(arguments)
         if session.is_asleep and self._is_other(session, arguments):
             self._leave_parents_run(session)
             return self._begin(arguments)
@@ -111,24 +109,19 @@ class Runtime:
         if session.is_left_for_init and changed:
             return self._begin_anew(session, arguments, changed)
         if session.is_explicit and self._is_other(session, arguments):
-            return self._same(arguments) or self._begin(arguments)
+            return self._sessions.same(arguments) or self._begin(arguments)
         self._again(session, arguments, changed)
         return session
 
-    def _same(self, arguments: Mapping[str, Any]) -> Session | None:
-        """Return the run that the same arguments have begun, if it goes on."""
-        given = {key: value for key, value in arguments.items() if value not in (None, ())}
-        return next((session for session in self._running() if given and session.given == given), None)
-
     def _begin(self, arguments: Mapping[str, Any]) -> Session:
-        if self._running():
+        if self._sessions.running:
             self._environment.undo()  # it names one run, and there will be several
         environ = own_environ(arguments, os.environ)
         config = checked(arguments, environ)
-        if config.id and not arguments.get("id") and any(config.id == other.run.id for other in self._running()):
+        if config.id and not arguments.get("id") and any(config.id == other.run.id for other in self._sessions.running):
             config = replace(config, id="")  # the environment's is taken
-        session = self._started(config, self._identify(config, environ), arguments)
-        self._say_misspelt(session)
+        session = self.started(config, self.identified(config, environ), arguments)
+        self.say_misspelt(session)
         if config.is_remote and arguments.get("exporters"):
             guard.say("exporters-unused", exporters_unused(config, arguments["exporters"]))
         return session
@@ -136,8 +129,6 @@ class Runtime:
     def _leave_parents_run(self, session: Session) -> None:
         """In a forked child that begins a run of its own: it was never in its parent's."""
         self._sessions.remove(session)
-        SCOPES.active.remove(session.scope)
-        session.scope.is_over = True
         recorder.forget()
         buffer.stay_awake()
 
@@ -149,7 +140,7 @@ class Runtime:
         if identity.parent is not None:
             return session
         self._leave_parents_run(session)
-        return self._started(config, identity, arguments)
+        return self.started(config, identity, arguments)
 
     def _begin_anew(self, session: Session, arguments: Mapping[str, Any], changed: list[str]) -> Session:
         """End the run that the environment had asked for, and begin the one that the program asks for (ADR 0023)."""
@@ -168,102 +159,60 @@ class Runtime:
         )
         return begun
 
-    def _say_misspelt(self, session: Session) -> None:
+    def say_misspelt(self, session: Session) -> None:
         """Say which variables may mean others: as who speaks for the job, whose processes have the same ones."""
         if session.identity.speaks:
             for sentence in misspelt(os.environ):
                 guard.say("unknown-setting", sentence)
 
-    def _identify(self, config: Config, environ: Mapping[str, str]) -> Identity:
+    def identified(self, config: Config, environ: Mapping[str, str]) -> Identity:
         before = self._runs_without_id
         self._runs_without_id += not config.id
         return identify(config, environ, before=before)
 
     def wake(self) -> bool:
         """Start implicitly where the environment asks for it; return whether there is a run that goes on."""
-        sessions = self._sessions
-        if self._pid == os.getpid() and any(session.worker is not None for session in sessions):
+        if self._pid == os.getpid() and self._has_worker():
             return True
-        if self._waiting is not None:
+        if self._implicit.is_waiting:
             return True
-        if any(session.is_ending for session in sessions):
+        if any(session.is_ending for session in self._sessions):
             return False  # which takes as long as its timeout: nobody waits for that to record something
         with self._lock:
             if recorder.enabled:  # and has not ended meanwhile: an end is not the beginning of another run
                 self._start_implicitly()
-        return self._waiting is not None or any(session.worker is not None for session in self._sessions)
+        return self._implicit.is_waiting or self._has_worker()
+
+    def _has_worker(self) -> bool:
+        return any(session.worker is not None for session in self._sessions)
 
     def _start_implicitly(self) -> None:
-        session = next(iter(self._sessions), None)
-        if session is not None:
-            if session.is_asleep:
-                self._run_it(session)
-        elif self._waiting is None and is_of_several(os.environ) and not os.environ.get(env.EXPERIMENT_ID.name):
-            self._wait_for_rank_0()
-        elif self._waiting is None and is_asked_for():
-            self._start_from_environment()
-
-    def _wait_for_rank_0(self) -> None:
-        """Keep what is recorded until rank 0 of the launch, which may be this process, has said which run it is."""
-        if not self._look_for_rank_0():
-            asks = is_asked_for()
-            self._waiting = Waiting(self._look_for_rank_0, self._start_alone, PATIENCE_WITH_RANK_0 if asks else None)
-            self._waiting.start()
+        self._implicit.start()
+        if self._implicit.is_waiting:
             self._exit.install()
-
-    def _look_for_rank_0(self) -> bool:
-        with self._lock:
-            if not self._sessions and (variables := decided(Config.from_env())) is not None:
-                self._start_from({**os.environ, **variables})
-            return bool(self._sessions)
-
-    def _start_alone(self) -> None:
-        with self._lock:
-            if not self._sessions:
-                self._start_from_environment()
 
     def _sleep(self) -> None:
         recorder.enabled = True
         buffer.sleep(self.wake)
 
-    def _start_from_environment(self) -> None:
-        self._start_from(os.environ)
-
-    def _start_from(self, environ: Mapping[str, str]) -> None:
-        try:
-            config = Config.from_env(environ)
-            say_problems(config)
-            identity = self._identify(config, environ)
-            session = self._started(config, identity, {})
-            session.is_explicit, session.is_of_process = False, True
-            session.is_left_for_init = not config.id and not config.parent and identity.place.is_alone
-            self._say_misspelt(session)
-        except (OtelMLError, OSError) as error:
-            recorder.enabled = False
-            guard.say("nothing-recorded", f"Nothing is recorded: {error}")
-
-    def _started(self, config: Config, identity: Identity, arguments: Mapping[str, object]) -> Session:
+    def started(self, config: Config, identity: Identity, arguments: Mapping[str, object]) -> Session:
         if not self._sessions:
             AFTER_THE_END.leave()
         else:
             FOLDER.share_out(STEPS)
-        if self._waiting is not None:
-            self._waiting.leave()
-            self._waiting = None
+        self._implicit.begun()
         session = Session(config, identity, arguments, self, self.make_link)
-        self._run_it(session)
+        self.run_it(session)
         if not NOW.several and not config.disabled:
             announce(config, identity, run_environ(config, identity))
         return session
 
-    def _run_it(self, session: Session) -> None:
+    def run_it(self, session: Session) -> None:
         config = session.config
         buffer.stay_awake()
         guard.strict = config.strict
         if session not in self._sessions:
-            self._sessions.append(session)
-            SCOPES.active = [*SCOPES.active, session.scope]
-            self._choose_default()
+            self._sessions.add(session)
         if config.disabled:
             session.is_asleep = False
             recorder.enabled = len(self._sessions) > 1
@@ -277,17 +226,6 @@ class Runtime:
             guard.connect(session.worker.say if session.worker is not None else None)
         self._exit.install()
         self._tracing.activate()
-
-    def _choose_default(self) -> None:
-        """Decide what a context without a run of its own records into, where there are several."""
-        SCOPES.default = next((session.scope for session in self._sessions if session.is_of_process), None)
-
-    def _make_current(self, session: Session) -> None:
-        before = CURRENT.get()
-        if before is not session.scope:
-            if session.scope.outer is None and before is not None and before.outer is not session.scope:
-                session.scope.outer = before
-            CURRENT.set(session.scope)
 
     def _again(self, session: Session, arguments: Mapping[str, Any], changed: list[str]) -> None:
         """A second `init()`: the same is nothing, what was missing is added, the rest is reported."""
@@ -313,15 +251,15 @@ class Runtime:
 
     # --- while it runs -------------------------------------------------------------------------------------------
 
-    def _running(self) -> list[Session]:
-        return [session for session in self._sessions if session.is_running]
+    @property
+    def lock(self) -> threading.RLock:
+        """Held while a run begins."""
+        return self._lock
 
     @property
     def current(self) -> Session | None:
         """The run that calls are for, here; None where there is none, or none that goes on."""
-        scope = here() if NOW.several else None
-        running = self._running()
-        return next((session for session in running if scope is None or session.scope is scope), None)
+        return self._sessions.current
 
     @property
     def is_active(self) -> bool:
@@ -356,12 +294,13 @@ class Runtime:
         return None if session is None else session.status()
 
     def _resource(self) -> dict[str, Any]:
-        session = self._sessions[0]
+        session = self._sessions.first
+        assert session is not None
         return resource_attributes(session.config, session.identity)
 
     def _use_tracing(self) -> None:
-        if self._sessions:
-            recorder.configure(record_settings(self._sessions[0].config), otel_tracing=True)
+        if (session := self._sessions.first) is not None:
+            recorder.configure(record_settings(session.config), otel_tracing=True)
 
     # --- end -----------------------------------------------------------------------------------------------------
 
@@ -409,9 +348,6 @@ class Runtime:
 
     def _forget(self, session: Session) -> None:
         self._sessions.remove(session)
-        SCOPES.active = [scope for scope in SCOPES.active if scope is not session.scope]
-        session.scope.is_over = True
-        self._choose_default()
         is_last = not self._sessions
         if is_last:
             recorder.enabled = False
@@ -422,8 +358,8 @@ class Runtime:
             self._forget_if_last()
             if not session.config.disabled:
                 AFTER_THE_END.enter(self._say_now if session.identity.place.local_rank == 0 else None)
-        elif (speaker := self._sessions[0].worker) is not None:
-            guard.connect(speaker.say)
+        elif (other := self._sessions.first) is not None and other.worker is not None:
+            guard.connect(other.worker.say)
 
     def _forget_if_last(self) -> None:
         if not self._sessions:
@@ -435,7 +371,7 @@ class Runtime:
         """Wait until the run that another thread is ending has ended: the next one takes its place."""
         if NOW.several:
             return
-        for session in list(self._sessions):
+        for session in self._sessions:
             if session.is_ending:
                 self._wait_for(session)
 
@@ -446,7 +382,7 @@ class Runtime:
 
     def leave(self, run: Run, status: str) -> None:
         """End `run` with its outermost block, if it is active: a block may outlive its run."""
-        session = next((session for session in self._sessions if session.run is run), None)
+        session = self._sessions.of(run)
         if session is not None:
             session.blocks -= 1
             if session.blocks <= 0:
@@ -454,21 +390,22 @@ class Runtime:
 
     def is_going_on(self, run: Run) -> bool:
         """Whether `run` has not ended."""
-        return any(session.run is run for session in self._running())
+        session = self._sessions.of(run)
+        return session is not None and session.is_running
 
     def end_run(self, run: Run, timeout: float | None = None) -> bool:
         """End `run`, if it goes on; return whether all was acknowledged in time."""
-        session = next((session for session in self._sessions if session.run is run), None)
+        session = self._sessions.of(run)
         return True if session is None else self.end(session, timeout)
 
     def child_env_of(self, run: Run) -> dict[str, str]:
         """Return the variables by which a process elsewhere joins `run`."""
-        session = next((session for session in self._sessions if session.run is run), None)
+        session = self._sessions.of(run)
         return {} if session is None else child_environ(session.config, session.identity, os.environ)
 
     def flush_run(self, run: Run, timeout: float) -> bool:
         """Send what is recorded into `run`."""
-        session = next((session for session in self._sessions if session.run is run), None)
+        session = self._sessions.of(run)
         return True if session is None else session.flush(timeout)
 
     def _at_exit(self, status: str) -> None:
@@ -477,10 +414,9 @@ class Runtime:
             return
         if (said := AFTER_THE_END.sum_up()) is not None:
             self._say_now(said)
-        if (waiting := self._waiting) is not None:
-            waiting.end(PATIENCE_AT_EXIT)
+        self._implicit.end()
         began = time.monotonic()
-        for session in list(self._sessions):
+        for session in self._sessions:
             if session.worker is not None or session.is_ending:
                 left = session.exit_timeout() - (time.monotonic() - began)
                 self.end(session, max(left, SHARE_AT_EXIT), status_of(status))
@@ -489,7 +425,7 @@ class Runtime:
         Console(is_quiet=any(session.config.is_quiet for session in self._sessions)).line(sentence)
 
     def _at_preemption(self) -> None:
-        for session in list(self._sessions):
+        for session in self._sessions:
             if (worker := session.worker) is not None:
                 worker.request("collect", 0.5)
 
@@ -497,10 +433,10 @@ class Runtime:
         """Become a writer of our own: nothing of the parent's threads, locks, sockets and buffers is left."""
         self._lock = threading.RLock()
         self._pid = os.getpid()
-        was_waiting, self._waiting = self._waiting is not None, None
-        session, sessions = self.current or next(iter(self._sessions), None), self._sessions
+        was_waiting = self._implicit.forget()
+        session = self.current or self._sessions.first
+        sessions = self._sessions.clear()
         workers = [other.forget_worker() for other in sessions]
-        self._sessions, SCOPES.active, SCOPES.default = [], [], None
         recorder.forget()
         EVENTS.forget()
         guard.forget()
@@ -523,24 +459,12 @@ class Runtime:
             )
         elif not session.is_asleep and not session.config.disabled:
             return
-        self._keep(session)
+        session.is_of_process = True
+        self._sessions.add(session)
+        CURRENT.set(session.scope)
         if session.is_asleep:
             self._sleep()
 
-    def _keep(self, session: Session) -> None:
-        self._sessions = [session]
-        SCOPES.active = [session.scope]
-        session.is_of_process = True
-        self._choose_default()
-        CURRENT.set(session.scope)
-
-
-PATIENCE_WITH_RANK_0 = 5.0
-"""Seconds that ranks without an `init()` keep what they record in memory, where the environment asks for a run, until
-they begin it without rank 0's."""
-
-PATIENCE_AT_EXIT = 2.0
-"""The same at the exit of a process."""
 
 SHARE_AT_EXIT = 0.5
 """Seconds each of several runs has at least at the exit of the process, whatever those before it took."""
