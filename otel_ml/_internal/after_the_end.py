@@ -41,11 +41,12 @@ class AfterTheEnd:
     def __init__(self) -> None:
         self.is_now = False
         self.values = 0
+        self._is_said = False
         self._say: Callable[[str], None] | None = None
 
     def enter(self, say: Callable[[str], None] | None) -> None:
         """A run has ended, and no other goes on; `say` prints."""
-        self.is_now, self.values, self._say = True, 0, say
+        self.is_now, self.values, self._say, self._is_said = True, 0, say, False
         RECORDS.__class__ = Refusing
         NOW.off = False  # calls get as far as the buffer; timers are above the level
 
@@ -69,15 +70,15 @@ class AfterTheEnd:
     def refuse(self, values: int) -> None:
         """Count values that came too late; say so the first time."""
         self.values += values
-        say, self._say = self._say, None
-        if say is not None:
-            say(explained(_SENTENCE, "after-shutdown"))
+        is_first, self._is_said = not self._is_said, True
+        if is_first and self._say is not None:
+            self._say(explained(_SENTENCE, "after-shutdown"))
 
-    def sum_up(self) -> str | None:
-        """Return what is said at the exit of the process, where more than one value came too late."""
-        if not self.is_now or self.values < 2:
-            return None
-        return explained(f"{self.values:,} values in all were recorded after the run had ended.", "after-shutdown")
+    def sum_up(self) -> None:
+        """At the exit of the process: say how many values came too late, where it was more than one."""
+        if self.is_now and self.values > 1 and self._say is not None:
+            said = f"{self.values:,} values in all were recorded after the run had ended."
+            self._say(explained(said, "after-shutdown"))
 
 
 def _values_in(items: list[Any]) -> int:

@@ -22,14 +22,14 @@ from otel_ml._internal.asked import (
     shown,
 )
 from otel_ml._internal.axes import NOW, STEPS
-from otel_ml._internal.boot import boot_time
 from otel_ml._internal.console import Console
-from otel_ml._internal.events import EVENTS, log_params
+from otel_ml._internal.events import log_params
 from otel_ml._internal.exit import ExitHooks
 from otel_ml._internal.fold import FOLDER
+from otel_ml._internal.forked import child_of, forget_parent
 from otel_ml._internal.guard import guard
 from otel_ml._internal.here import CURRENT, Inside
-from otel_ml._internal.identity import Identity, identify, new_instance
+from otel_ml._internal.identity import Identity, identify
 from otel_ml._internal.implicit_start import ImplicitStart
 from otel_ml._internal.inherit import child_environ, handed_on, inherited_environ, own_environ, run_environ
 from otel_ml._internal.launch import announce
@@ -59,7 +59,7 @@ class Runtime:
     def __init__(self) -> None:
         self.make_link: LinkMaker = link_for
         self._lock = threading.RLock()  # reentrant: a signal handler may end the run while the main thread starts one
-        self._sessions = Sessions()
+        self._sessions = Sessions(self.end)
         self._implicit = ImplicitStart(self, self._sessions)
         self._runs_without_id = 0
         self._environment = SetVariables()
@@ -201,7 +201,7 @@ class Runtime:
         else:
             FOLDER.share_out(STEPS)
         self._implicit.begun()
-        session = Session(config, identity, arguments, self, self.make_link)
+        session = Session(config, identity, arguments, self._sessions, self.make_link)
         self.run_it(session)
         if not NOW.several and not config.disabled:
             announce(config, identity, run_environ(config, identity))
@@ -357,7 +357,8 @@ class Runtime:
         if is_last:
             self._forget_if_last()
             if not session.config.disabled:
-                AFTER_THE_END.enter(self._say_now if session.identity.place.local_rank == 0 else None)
+                is_told = session.identity.place.local_rank == 0 and not session.config.is_quiet
+                AFTER_THE_END.enter(self._say_now if is_told else None)
         elif (other := self._sessions.first) is not None and other.worker is not None:
             guard.connect(other.worker.say)
 
@@ -375,45 +376,11 @@ class Runtime:
             if session.is_ending:
                 self._wait_for(session)
 
-    def enter(self, run: Run) -> None:
-        """Note that a `with` block of `run` begins."""
-        for session in self._sessions:
-            session.blocks += session.run is run
-
-    def leave(self, run: Run, status: str) -> None:
-        """End `run` with its outermost block, if it is active: a block may outlive its run."""
-        session = self._sessions.of(run)
-        if session is not None:
-            session.blocks -= 1
-            if session.blocks <= 0:
-                self.end(session, status=status_of(status))
-
-    def is_going_on(self, run: Run) -> bool:
-        """Whether `run` has not ended."""
-        session = self._sessions.of(run)
-        return session is not None and session.is_running
-
-    def end_run(self, run: Run, timeout: float | None = None) -> bool:
-        """End `run`, if it goes on; return whether all was acknowledged in time."""
-        session = self._sessions.of(run)
-        return True if session is None else self.end(session, timeout)
-
-    def child_env_of(self, run: Run) -> dict[str, str]:
-        """Return the variables by which a process elsewhere joins `run`."""
-        session = self._sessions.of(run)
-        return {} if session is None else child_environ(session.config, session.identity, os.environ)
-
-    def flush_run(self, run: Run, timeout: float) -> bool:
-        """Send what is recorded into `run`."""
-        session = self._sessions.of(run)
-        return True if session is None else session.flush(timeout)
-
     def _at_exit(self, status: str) -> None:
         """End the runs, or wait until another thread has."""
         if self._pid != os.getpid():
             return
-        if (said := AFTER_THE_END.sum_up()) is not None:
-            self._say_now(said)
+        AFTER_THE_END.sum_up()
         self._implicit.end()
         began = time.monotonic()
         for session in self._sessions:
@@ -437,26 +404,14 @@ class Runtime:
         session = self.current or self._sessions.first
         sessions = self._sessions.clear()
         workers = [other.forget_worker() for other in sessions]
-        recorder.forget()
-        EVENTS.forget()
-        guard.forget()
-        guard.connect(None)
         self._tracing.forget()
-        AFTER_THE_END.forget()
-        for worker in workers:
-            if worker is not None:
-                worker.forget()
+        forget_parent(workers)
         if session is None:
             if was_waiting:
                 self._sleep()
             return
         if (worker := workers[sessions.index(session)]) is not None:
-            parent = worker.identity
-            session.sleep_as(
-                replace(
-                    parent, instance=new_instance(), parent=parent.instance, starter=parent.instance, born=boot_time()
-                )
-            )
+            session.sleep_as(child_of(worker.identity))
         elif not session.is_asleep and not session.config.disabled:
             return
         session.is_of_process = True

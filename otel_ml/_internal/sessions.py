@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 
 from otel_ml._internal.axes import NOW
 from otel_ml._internal.here import CURRENT, SCOPES, here
+from otel_ml._internal.inherit import child_environ
 from otel_ml._internal.run import Run
-from otel_ml._internal.session import Session
+from otel_ml._internal.session import Session, status_of
 
 __all__ = ["Sessions"]
 
 
 class Sessions:
-    """In the order of their beginning; `SCOPES` says the same to recording calls."""
+    """In the order of their beginning; `SCOPES` says the same to recording calls. What a `Run` asks, too.
 
-    def __init__(self) -> None:
+    Args:
+        end: ends one: `end(session, timeout, status)`.
+    """
+
+    def __init__(self, end: Callable[..., bool]) -> None:
+        self._end = end
         self._all: list[Session] = []
 
     def __iter__(self) -> Iterator[Session]:
@@ -77,6 +84,39 @@ class Sessions:
         if session.scope.outer is None and before is not None and before.outer is not session.scope:
             session.scope.outer = before
         CURRENT.set(session.scope)
+
+    def enter(self, run: Run) -> None:
+        """Note that a `with` block of `run` begins."""
+        for session in self:
+            session.blocks += session.run is run
+
+    def leave(self, run: Run, status: str) -> None:
+        """End `run` with its outermost block, if it is active: a block may outlive its run."""
+        session = self.of(run)
+        if session is not None:
+            session.blocks -= 1
+            if session.blocks <= 0:
+                self._end(session, status=status_of(status))
+
+    def is_going_on(self, run: Run) -> bool:
+        """Whether `run` has not ended."""
+        session = self.of(run)
+        return session is not None and session.is_running
+
+    def end_run(self, run: Run, timeout: float | None = None) -> bool:
+        """End `run`, if it goes on; return whether all was acknowledged in time."""
+        session = self.of(run)
+        return True if session is None else self._end(session, timeout)
+
+    def child_env_of(self, run: Run) -> dict[str, str]:
+        """Return the variables by which a process elsewhere joins `run`."""
+        session = self.of(run)
+        return {} if session is None else child_environ(session.config, session.identity, os.environ)
+
+    def flush_run(self, run: Run, timeout: float) -> bool:
+        """Send what is recorded into `run`."""
+        session = self.of(run)
+        return True if session is None else session.flush(timeout)
 
     def _tell(self) -> None:
         SCOPES.active = [session.scope for session in self._all]
