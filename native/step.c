@@ -18,7 +18,7 @@ static struct {
             waiting;
     } of_step;
     struct {
-        Py_ssize_t off, step;
+        Py_ssize_t off, several, step;
     } of_now;
     PyObject *zero;
 } steps;
@@ -32,7 +32,7 @@ static PyObject *set_step_function(PyObject *module, PyObject *arguments)
     static const char *const of_axis[] = {"current", "entered", "explicit", "latest", "steps", NULL};
     static const char *const of_step[] = {"axis",    "base",    "blocks", "ended", "ended_ns", "generation", "index", "last_ns",
                                           "pending", "points",  "said",   "spans", "stage",    "waiting",    NULL};
-    static const char *const of_now[] = {"off", "step", NULL};
+    static const char *const of_now[] = {"off", "several", "step", NULL};
     PyObject *slow, *owner, *now, *step_type, *axis_type, *default_axis, *time_ns;
     Py_ssize_t kept;
     if (!PyArg_ParseTuple(arguments, "OOOO!OUOn", &slow, &owner, &now, &PyType_Type, &step_type, &axis_type,
@@ -152,6 +152,12 @@ static int set(PyObject *axes, PyObject *axis, PyObject *name, PyObject *index)
     return PyErr_Occurred() ? -1 : 0;
 }
 
+/* Whether which run a call is for has to be asked: Python does. */
+static int is_several(void)
+{
+    return slot(steps.now, steps.of_now.several) == Py_True;
+}
+
 /* The axis that a usual call names; NULL where Python has to look. */
 static PyObject *axis_of(PyObject *const *arguments, Py_ssize_t n, PyObject *names)
 {
@@ -187,7 +193,7 @@ static int release(PyObject *lock, int failed)
 
 static PyObject *set_step(PyObject *module, PyObject *const *arguments, Py_ssize_t n, PyObject *names)
 {
-    PyObject *name = slot(steps.now, steps.of_now.off) == Py_False ? axis_of(arguments, n, names) : NULL;
+    PyObject *name = slot(steps.now, steps.of_now.off) == Py_False && !is_several() ? axis_of(arguments, n, names) : NULL;
     PyObject *axes = slot(steps.steps, steps.of_steps.axes);
     PyObject *axis = name == NULL || axes == NULL ? NULL : PyDict_GetItemWithError(axes, name);
     if (axis == NULL || !is_exactly(axis, steps.axis_type)) {
@@ -233,8 +239,8 @@ PyObject *step_at(PyObject *index)
 {
     int overflow = 0;
     PyObject *axes = slot(steps.steps, steps.of_steps.axes);
-    if (!PyLong_CheckExact(index) || PyLong_AsLongLongAndOverflow(index, &overflow) < 0 || overflow || axes == NULL ||
-        slot(steps.steps, steps.of_steps.staged) != Py_False)
+    if (is_several() || !PyLong_CheckExact(index) || PyLong_AsLongLongAndOverflow(index, &overflow) < 0 || overflow ||
+        axes == NULL || slot(steps.steps, steps.of_steps.staged) != Py_False)
         return NULL;
     PyObject *axis = PyDict_GetItemWithError(axes, steps.default_axis);
     if (axis == NULL || !is_exactly(axis, steps.axis_type))

@@ -30,8 +30,10 @@ def init(
 
     Returns at once: the service is found, or started, in the background. What is not given comes from the
     environment (`otel-ml env` prints it), what is not there from the launcher. A second call with the same
-    arguments returns the same run. Call it before anything is recorded: where the environment had a run begun by
-    then, that one is ended first, which takes 5 s at most.
+    arguments returns the same run; one with another experiment, name or id begins another one beside it, which is
+    then current in this context (`contextvars`): what module-level calls are for. Of a launch rank 0 alone may call
+    it. Call it before anything is recorded: where the environment had a run begun by then, that one is ended first,
+    which takes 5 s at most.
 
     Args:
         experiment: W&B project, MLflow experiment, folder.
@@ -73,7 +75,7 @@ def flush(timeout: float = 2.0) -> bool:
 
 
 def shutdown(timeout: float | None = None) -> bool:
-    """End the run of this process; return whether all was acknowledged within `timeout` seconds.
+    """End the current run; return whether all was acknowledged within `timeout` seconds.
 
     What was not is kept on this host, and sent by the next process of the job or by `otel-ml recover`.
     Happens by itself at exit.
@@ -86,9 +88,10 @@ def shutdown(timeout: float | None = None) -> bool:
 
 
 def child_env() -> dict[str, str]:
-    """Return the variables by which a process elsewhere joins this run.
+    """Return the variables by which a process elsewhere joins the current run.
 
-    Processes started on this host inherit them anyway.
+    Forks, children of `multiprocessing` and programs that only record inherit them anyway. A program that calls
+    `init()` itself is a run of its own unless it is given them.
 
     Examples:
         ```python

@@ -11,18 +11,27 @@ from otel_ml._internal.ranks import Place
 from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
 
-__all__ = ["changes", "checked", "exporters_unused", "new_arguments", "of_a_writer", "say_problems", "shown"]
+__all__ = [
+    "another_run",
+    "changes",
+    "checked",
+    "exporters_unused",
+    "new_arguments",
+    "of_a_writer",
+    "say_problems",
+    "shown",
+]
 
 _OF_A_WRITER = frozenset({"role", "rank", "world_size", "tags", "notes", "prefix", "topology"})
 
 
-def checked(arguments: Mapping[str, Any]) -> Config:
+def checked(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
     """Return the settings of a new run; say which variables are not used as they are.
 
     Raises:
         ConfigError: arguments are wrong, or under `OTEL_ML_STRICT=true` variables; all of them in one message.
     """
-    config = Config.from_env(**arguments)
+    config = Config.from_env(environ, **arguments)
     if config.strict and config.problems:
         raise ConfigError(*config.problems)
     say_problems(config)
@@ -54,6 +63,12 @@ def changes(new: Mapping[str, Any], config: Config, place: Place) -> list[str]:
     )  # of a launcher, where the settings say nothing
     asked = Config.from_env(**new)
     return sorted(key for key in new if key != "topology" and getattr(is_so, key) != getattr(asked, key))
+
+
+def another_run(arguments: Mapping[str, Any], experiment: str, name: str, run_id: str) -> bool:
+    """Whether an `init()` asks for another run than this one: explicitly for another experiment, name or id."""
+    asked = (arguments.get("experiment"), experiment), (arguments.get("name"), name), (arguments.get("id"), run_id)
+    return any(given and given != known for given, known in asked)
 
 
 def of_a_writer(arguments: Mapping[str, Any]) -> Mapping[str, Any]:

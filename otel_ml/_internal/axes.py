@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from contextvars import ContextVar
+from itertools import count
 from time import time_ns
 from typing import TYPE_CHECKING
 
+from otel_ml._internal.here import NOBODY, PROCESS, here
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
 if TYPE_CHECKING:
@@ -14,7 +16,9 @@ if TYPE_CHECKING:
     from otel_ml._internal.stage import Stage
     from otel_ml._internal.step import At, StepBlock
 
-__all__ = ["NOW", "STEPS", "Axis", "Step", "Steps", "current_step", "in_stage"]
+__all__ = ["NOW", "STEPS", "Axis", "Step", "Steps", "current_step", "in_stage", "steps_here"]
+
+_GENERATIONS = count(1)
 
 
 class Step:
@@ -30,7 +34,7 @@ class Step:
         waiting: device values not read yet; its manifest waits for them.
         spans: timers begun in it that kept their span.
         pending: what the next collection will encode; guarded by the fold lock.
-        generation: of the process, see `Steps.generation`.
+        generation: whose it is, see `Steps.generation`.
         base: of a step as a stage of the program sees it, the step itself; of no step at all, the step of the default
             axis that was left last: what is recorded after it belongs there.
         stage: the stage that sees it so.
@@ -99,14 +103,16 @@ class Now:
     Attributes:
         off: recording does nothing.
         level: timers above it cost a lookup; -1 while recording is off.
+        several: runs are active, and which of them a call is for has to be asked (`here()`).
         step: the process-wide step, or None where a context has to be asked (`step()` was used, or a stage is open).
     """
 
-    __slots__ = ("level", "off", "step")
+    __slots__ = ("level", "off", "several", "step")
 
     def __init__(self) -> None:
         self.off = True
         self.level = -1
+        self.several = False
         self.step: Step | None = None
 
 
@@ -114,14 +120,15 @@ NOW = Now()
 
 
 class Steps:
-    """All axes of the process; `STEPS` is the only one.
+    """All axes of a run; those of the only one, or of the first of several, are `STEPS`.
 
     Attributes:
         wanted: what `set_step()` was told while recording was off, per axis.
         boundaries: grows whenever a step is entered or left.
-        generation: grows at a fork: steps of the parent mean nothing to its child.
+        generation: no other run of this process has it, and at a fork it changes: steps of the parent mean nothing to
+            its child.
         asked: a context has to be asked which step is current: `blocks_used`, or a stage is open.
-        blocks_used: `step()` was used.
+        blocks_used: `step()` was used, or there are several runs.
         stage: the innermost stage of a context.
         staged: a stage is open somewhere in the process.
     """
@@ -135,7 +142,6 @@ class Steps:
     """Steps remembered per axis, so that a record at an old one adds to its running total."""
 
     def __init__(self) -> None:
-        self.generation = 0
         self.forget()
 
     def forget(self) -> None:
@@ -143,7 +149,7 @@ class Steps:
         for axis in getattr(self, "axes", {}).values():
             for step in axis.steps.values():
                 step.index, step.axis, step.ended, step.pending = None, None, True, None
-        self.generation += 1
+        self.generation = next(_GENERATIONS)
         self.axes: dict[str, Axis] = {}
         self.none = Step(None, None, self.generation)
         self.process = self.none
@@ -151,11 +157,18 @@ class Steps:
         self.blocks: ContextVar[StepBlock | At | None] = ContextVar("otel_ml_step", default=None)
         # Reentrant: a signal handler may set a step while the main thread is doing so.
         self.lock = threading.RLock()
-        self.blocks_used = self.asked = self.staged = False
+        self.blocks_used = self.asked = NOW.several
+        self.staged = False
         self.stage: ContextVar[Stage | None] = ContextVar("otel_ml_stage", default=None)
         self.stages = 0
         self.wanted: dict[object, object] = {}
-        NOW.step = self.none
+        NOW.step = None if NOW.several else self.none
+
+    def ask_contexts(self) -> None:
+        """Have every call ask its context which step is current: there may be several runs."""
+        with self.lock:
+            self.blocks_used = self.asked = True
+            NOW.step = None
 
     def axis(self, name: str) -> Axis:
         """Return the axis, made at first sight."""
@@ -313,7 +326,13 @@ class Steps:
             NOW.step = None if self.asked else self.process
 
 
-STEPS = Steps()
+NOBODY.steps = Steps()
+STEPS = PROCESS.steps = Steps()
+
+
+def steps_here() -> Steps:
+    """Return the steps of the run that a call is for."""
+    return here().steps if NOW.several else STEPS
 
 
 def current_step() -> Step:
@@ -322,12 +341,13 @@ def current_step() -> Step:
     The innermost block decides; else axis `step` where it is set; else the axis set last. Inside a stage it is the
     step as the stage sees it.
     """
-    block = STEPS.blocks.get()
-    step = STEPS.process if block is None else block.step
-    return in_stage(step) if STEPS.staged else step
+    steps = here().steps if NOW.several else STEPS
+    block = steps.blocks.get()
+    step = steps.process if block is None else block.step
+    return in_stage(step, steps) if steps.staged else step
 
 
-def in_stage(step: Step) -> Step:
-    """Return `step` as the stage of this context sees it; itself where there is none."""
-    stage = STEPS.stage.get()
+def in_stage(step: Step, steps: Steps) -> Step:
+    """Return `step`, one of `steps`, as the stage of this context sees it; itself where there is none."""
+    stage = steps.stage.get()
     return step if stage is None else stage.seen(step)

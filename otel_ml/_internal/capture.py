@@ -14,7 +14,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from otel_ml._internal.artifacts import MAX_INLINE
-from otel_ml._internal.events import EVENTS
+from otel_ml._internal.events import EventQueue
 from otel_ml._internal.give_way import give_way
 from otel_ml._internal.logrecord import LogRecord
 from otel_ml.redaction import redacted, redacted_arguments
@@ -28,8 +28,9 @@ _NAME_AND_VERSION = re.compile(r"^(Name|Version): *(\S+)", re.MULTILINE)
 class Capture:
     """Looks in a thread of its own: git may take seconds, and the spool is written every 100 ms."""
 
-    def __init__(self, role: str) -> None:
+    def __init__(self, role: str, events: EventQueue) -> None:
         self._role = role
+        self._events = events
         self._is_over = False
         self._thread = threading.Thread(target=self._look, name="otel_ml_capture", daemon=True)
 
@@ -49,7 +50,7 @@ class Capture:
         for record in captured(self._role):  # each as soon as it is known: a short job may end before the last
             if self._is_over:
                 return
-            EVENTS.put("capture", partial(tuple, (record,)))
+            self._events.put("capture", partial(tuple, (record,)))
 
 
 def captured(role: str) -> Iterator[LogRecord]:

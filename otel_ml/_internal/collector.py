@@ -1,4 +1,4 @@
-"""The background thread as those see it who record: they wait for it where they are faster than it is."""
+"""The background threads as those see it who record: they wait for it where they are faster than it is."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ class Collector:
     """Whoever takes what is recorded; `COLLECTOR` is the only one.
 
     Attributes:
-        thread: its identifier; 0 while nobody collects.
-        is_held_up: what it has encoded leaves more slowly than it comes: callers in a tight loop wait for the receiver.
+        threads: their identifiers, one of each run; empty while nobody collects.
     """
 
     LOOK_S = 0.1
@@ -28,24 +27,33 @@ class Collector:
 
     def forget(self) -> None:
         """Start with nobody who collects, and nobody who waits."""
-        self.thread = 0
-        self.is_held_up = False
+        self.threads: set[int] = set()
+        self._held_up: set[int] = set()
         self._is_stuck = False
         self._waiting: deque[Latch] = deque()
 
     def begin(self) -> None:
         """Be the thread that collects from now on."""
-        self.thread = get_ident()
+        self.threads.add(get_ident())
+
+    def hold_up(self, *, is_held_up: bool) -> None:
+        """Say whether what this thread has encoded leaves more slowly than it comes."""
+        (self._held_up.add if is_held_up else self._held_up.discard)(get_ident())
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether callers in a tight loop wait for a receiver."""
+        return bool(self._held_up)
 
     def leave(self) -> None:
         """Collect no more: nobody waits for this thread any longer."""
-        if self.is_here():
-            self.thread = 0
+        self.threads.discard(get_ident())
+        self._held_up.discard(get_ident())
         self.took()
 
     def is_here(self) -> bool:
-        """Whether this is the thread that collects."""
-        return self.thread == get_ident()
+        """Whether this is a thread that collects."""
+        return get_ident() in self.threads
 
     def took(self) -> None:
         """Let those go on who wait: something was taken."""
@@ -67,7 +75,7 @@ class Collector:
         return False
 
     def _is_waited_for(self) -> bool:
-        return self.thread != 0 and not self.is_here() and not self._is_stuck
+        return bool(self.threads) and not self.is_here() and not self._is_stuck
 
 
 COLLECTOR = Collector()

@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from otel_ml._internal import artifacts, media
+from otel_ml._internal.after_the_end import AFTER_THE_END
 from otel_ml._internal.arrays import ArrayLike
-from otel_ml._internal.axes import Step
+from otel_ml._internal.axes import NOW, Step
 from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.file_reader import Read
+from otel_ml._internal.fold import NO_RUN
 from otel_ml._internal.guard import guard, never_raises
+from otel_ml._internal.here import NOBODY, PROCESS, here
 from otel_ml._internal.logrecord import LogRecord
 from otel_ml._internal.plain import readable
 from otel_ml._internal.recorder import recorder
@@ -31,7 +34,9 @@ from otel_ml.wire import attributes as keys
 
 __all__ = [
     "EVENTS",
+    "EventQueue",
     "event",
+    "events_here",
     "log_artifact",
     "log_audio",
     "log_checkpoint",
@@ -114,7 +119,25 @@ class EventQueue:
         return False
 
 
-EVENTS = EventQueue()
+class _NoQueue(EventQueue):
+    """Of a context without a run, while others have several: nobody would ever take what it holds."""
+
+    def put(self, call: str, make: Make) -> None:
+        del make
+        guard.drop("no_run", NO_RUN, kind=f"no run: {call}")
+
+    def put_file(self, call: str, read: Read) -> None:
+        del read
+        guard.drop("no_run", NO_RUN, kind=f"no run: {call}")
+
+
+EVENTS = PROCESS.events = EventQueue()
+NOBODY.events = _NoQueue()
+
+
+def events_here() -> EventQueue:
+    """Return the queue of the run that a call is for."""
+    return here().events if NOW.several else EVENTS
 
 
 def _guarded(call: str, read: Read, has_time: Callable[[], bool]) -> Iterator[LogRecord]:
@@ -126,6 +149,8 @@ def _guarded(call: str, read: Read, has_time: Callable[[], bool]) -> Iterator[Lo
 
 def _is_on() -> bool:
     """Whether there is a run, started now where the environment asks for one."""
+    if AFTER_THE_END.is_now:
+        AFTER_THE_END.refuse(1)
     return recorder.enabled and wake()
 
 
@@ -186,7 +211,7 @@ def _log_made(
         body, more = make()
         yield LogRecord(event_name, body, {**attributes, **more}, time_ns)
 
-    EVENTS.put(call, records)
+    events_here().put(call, records)
 
 
 @never_raises
@@ -209,7 +234,7 @@ def log_params(params: Any, *, prefix: str | None = None) -> None:
     if prefix:
         found = {prefix: found}
     record = LogRecord(keys.EVENT_PARAMS, redacted_values(found))
-    EVENTS.put("log_params()", lambda: (record,))
+    events_here().put("log_params()", lambda: (record,))
 
 
 def _read(call: str, value: Any) -> object:
@@ -241,7 +266,7 @@ def log_summary(values: Mapping[str, float]) -> None:
             numbers[name] = number
     if numbers:
         record = LogRecord(keys.EVENT_SUMMARY, numbers)
-        EVENTS.put("summary()", lambda: (record,))
+        events_here().put("summary()", lambda: (record,))
 
 
 def _number(values: Mapping[Any, Any], key: object) -> float | None:
@@ -387,14 +412,14 @@ def _log_artifact(
                 continue
             yield LogRecord(keys.EVENT_ARTIFACT, content, {**attributes, **of_each, **more}, time_ns)
 
-    EVENTS.put_file(call, records)
+    events_here().put_file(call, records)
 
 
 def _read_or_located(
     file: artifacts.ArtifactFile, call: str, has_time: Callable[[], bool]
 ) -> tuple[bytes, Mapping[str, object]]:
     """Return content and attributes of a file; at the end of the process perhaps only where it is."""
-    read = artifacts.read_artifact(file, run_folder=EVENTS.run_folder, go_on=has_time) if has_time() else None
+    read = artifacts.read_artifact(file, run_folder=events_here().run_folder, go_on=has_time) if has_time() else None
     if read is not None:
         return read
     guard.dropped["missing_content"] += 1
@@ -446,4 +471,4 @@ def event(
         guard.drop("bad_event", f"event(): expected attributes in a mapping, got {shown(attributes)}.")
         return
     record = LogRecord(name, None, {**given, **located})
-    EVENTS.put("event()", lambda: (record,))
+    events_here().put("event()", lambda: (record,))

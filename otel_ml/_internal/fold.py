@@ -5,18 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from _thread import get_ident
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
 from otel_ml._internal.aside import Aside
-from otel_ml._internal.axes import Step
+from otel_ml._internal.axes import NOW, Step, Steps
 from otel_ml._internal.buckets import MAX_BUCKETS, SCALE, ExponentialBuckets
 from otel_ml._internal.buffer import MOST, RECORDS, STRIDE, take
 from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.definition import DEFINITIONS, UNSETTLED, Series
 from otel_ml._internal.device import Deferred
 from otel_ml._internal.guard import guard
+from otel_ml._internal.here import NOBODY, SCOPES
 from otel_ml._internal.native import native
 from otel_ml._internal.pending import Order, Pending
 from otel_ml._internal.row import Row
@@ -35,6 +37,7 @@ class Folder:
         deferred: device values that could not be read yet.
         values: folded since the last collection.
         recorded: folded since the process began.
+        recorded_of: the same of each of several runs, by the generation of its steps.
         caller_s: seconds callers waited for a fold.
         aside: the thread that folds for callers.
     """
@@ -65,11 +68,48 @@ class Folder:
         self.most_points = self.MAX_POINTS
         self.values = 0
         self.recorded = 0
+        self.recorded_of: Counter[int] = Counter()
         self.caller_s = 0.0
 
     def fold(self) -> None:
         """Fold all records; the lock is held by the caller."""
-        self.points += _fold_records(self, _take())
+        part = _take()
+        if not NOW.several:
+            self.points += _fold_records(self, part)
+            return
+        for generation, records in _by_run(part).items():
+            before = self.recorded
+            self.points += _fold_records(self, records)
+            self.recorded_of[generation] += self.recorded - before
+
+    def share_out(self, steps: Steps) -> None:
+        """Count what was recorded so far as that of the run of `steps`: another one begins beside it."""
+        with self.lock:
+            if not NOW.several:
+                self.points += _fold_records(self, _take())
+                self.recorded_of[steps.generation] = self.recorded
+                NOW.several = True
+                steps.ask_contexts()
+
+    def take_steps(self, generation: int) -> dict[Step, None]:
+        """Take what a run has pending, and what is nobody's any more; the lock is held by the caller."""
+        if not NOW.several:
+            steps, self.steps, self.points = self.steps, {}, 0
+            return steps
+        for step in [step for step in self.steps if SCOPES.of(step.generation) is None]:
+            self._refuse(step)
+        steps = {step: None for step in self.steps if step.generation == generation}
+        self.steps = {step: None for step in self.steps if step.generation != generation}
+        self.points -= sum(step.pending.size for step in steps if step.pending is not None)
+        return steps
+
+    def _refuse(self, step: Step) -> None:
+        del self.steps[step]
+        refused, step.pending = step.pending, None
+        if refused is not None:
+            self.points -= refused.size
+            NOBODY.dropped["no_run"] += refused.records
+            guard.say("no-run", NO_RUN)
 
     def take_apart(self, part: list[Any]) -> dict[Pending, int]:
         """Sort records by step and series; return what was added to, and its size before."""
@@ -112,7 +152,7 @@ class Folder:
             try:
                 values = value.read() if value.ready() else None
             except Exception as error:  # noqa: BLE001 - whatever a device raises costs one value, not the collection
-                guard.dropped["device_error"] += 1
+                _dropped(step)["device_error"] += 1
                 guard.say(
                     "device-error", f"Metric {series.definition.name!r}: the device did not give its value: {error}."
                 )
@@ -125,12 +165,18 @@ class Folder:
                 RECORDS.extend((series, step, values, time_ns))
         self.deferred = waiting
 
-    def drop_deferred(self) -> None:
-        """Give up on device values that never came; the lock is held by the caller."""
-        for _, step, _, _ in self.deferred:
+    def drop_deferred(self, generation: int) -> None:
+        """Give up on device values of a run that never came; the lock is held by the caller."""
+        given_up = self.deferred_of(generation)
+        for _, step, _, _ in given_up:
             (step.base or step).waiting -= 1
-            guard.dropped["device_not_done"] += 1
-        self.deferred = []
+            _dropped(step)["device_not_done"] += 1
+        gone = set(map(id, given_up))
+        self.deferred = [record for record in self.deferred if id(record) not in gone]
+
+    def deferred_of(self, generation: int) -> list[tuple[Series, Step, Deferred, int]]:
+        """Return the device values of a run that could not be read yet."""
+        return [record for record in self.deferred if not NOW.several or record[1].generation == generation]
 
     def _count(self, values: int) -> None:
         self.values += values
@@ -179,7 +225,7 @@ class Folder:
 
     def _defer(self, series: Series, step: Step, value: Deferred, time_ns: int) -> None:
         if len(self.deferred) >= self.MAX_DEFERRED:
-            guard.dropped["device_backlog"] += 1
+            _dropped(step)["device_backlog"] += 1
             guard.say(
                 "device-backlog",
                 "The device is so far behind that its newest values are not recorded (device_backlog).",
@@ -200,11 +246,36 @@ class Folder:
             dropped, oldest.pending = oldest.pending, None
             if dropped is not None:
                 self.points -= dropped.size
-                guard.dropped["buffer_full"] += dropped.records
+                _dropped(oldest)["buffer_full"] += dropped.records
                 guard.say(
                     "buffer-full",
                     f"Nobody collected for {self.most_points:,} points: the oldest are dropped (buffer_full).",
                 )
+
+
+NO_RUN = (
+    "Something was recorded where no run is current: several runs are active in this process, and this thread has none "
+    "of its own, or one that has ended. It is not in any run (no_run). Record with the methods of a run, run.log(…), "
+    "or in `with run.use():`."
+)
+"""Said of what is nobody's."""
+
+
+def _dropped(step: Step) -> Counter[str]:
+    """Return where is counted what is lost of a step."""
+    return (SCOPES.of(step.generation) or NOBODY).dropped if NOW.several else guard.dropped
+
+
+def _by_run(part: list[Any]) -> dict[int, list[Any]]:
+    """Sort records by whose they are."""
+    found: dict[int, list[Any]] = {}
+    at = 0
+    while at < len(part):
+        series, step = part[at], part[at + 1]
+        end = at + STRIDE + (len(series.series) if type(series) is Row else 0)
+        found.setdefault(step.generation, []).extend(part[at:end])
+        at = end
+    return found
 
 
 def fold_in_python(folder: Folder, part: list[Any]) -> int:
@@ -234,7 +305,7 @@ def relieve() -> None:
     there, or wait for the background thread, which waits for the fold. An interrupted wait loses nothing. A finalizer
     may even run on the threads that are waited for here: those go on, and take what it recorded with the next look.
     """
-    if get_ident() in {COLLECTOR.thread, FOLDER.aside.thread} or (FOLDER.lock.locked() and len(RECORDS) < MOST):
+    if get_ident() == FOLDER.aside.thread or COLLECTOR.is_here() or (FOLDER.lock.locked() and len(RECORDS) < MOST):
         return
     begin = time.perf_counter()
     try:

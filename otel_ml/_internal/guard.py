@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec
 
+from otel_ml._internal.axes import NOW
+from otel_ml._internal.here import PROCESS, here
 from otel_ml.exceptions import OtelMLError
 from otel_ml.explanation import explained
 
@@ -34,10 +36,14 @@ class Guard:
 
     def __init__(self) -> None:
         self.strict = False
-        self.dropped: Counter[str] = Counter()
         self._said: set[str] = set()
         self._kept: list[str] = []
         self._say: Callable[[str], None] | None = None
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """What was not accepted, by reason, of the run that this call is for."""
+        return here().dropped if NOW.several else PROCESS.dropped
 
     def connect(self, say: Callable[[str], None] | None) -> None:
         """Send sentences to `say`, first those kept until now; None keeps them again."""
@@ -60,10 +66,11 @@ class Guard:
             return
         self._said.add(said_as)
         said = explained(sentence, slug)
-        if self._say is None:
+        say = (here().say or self._say) if NOW.several else self._say
+        if say is None:
             self._kept.append(said)
         else:
-            self._say(said)
+            say(said)
 
     def wrong(self, slug: str, sentence: str, kind: str = "") -> None:
         """Report a mistake that loses nothing; see `say()`.

@@ -20,30 +20,38 @@ from otel_ml._internal.ranks import Place, detect
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import boot_id
 
-__all__ = ["Identity", "Parent", "identify", "new_id", "new_instance"]
+__all__ = ["Identity", "Parent", "has_creator", "identify", "launch_mark", "launcher_id", "new_id", "new_instance"]
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The process this one is a child of; it is written into children's environment as one word."""
+    """The process this one is a child of; it is written into children's environment as one word.
+
+    Attributes:
+        launcher: who started it; empty for a process on its own.
+        is_id_given: whether its run's id is not its own, but its environment's.
+    """
 
     instance: str
     pid: int
     rank: int
     role: str
+    launcher: str = ""
+    is_id_given: bool = False
 
     def __str__(self) -> str:
-        return f"{self.instance}:{self.pid}:{self.rank}:{self.role}"
+        return f"{self.instance}:{self.pid}:{self.rank}:{self.launcher}:{self.is_id_given:d}:{self.role}"
 
     @staticmethod
     def parse(text: str) -> Parent | None:
         """Return the parent, or None where `text` is not one."""
-        parts = text.split(":", 3)
-        if len(parts) != 4 or not all(part.isdecimal() and len(part) < 20 for part in parts[1:3]):
+        parts = text.split(":", 5)
+        if len(parts) != 6 or not all(part.isdecimal() and len(part) < 20 for part in parts[1:3]):
             return None
-        return Parent(parts[0], int(parts[1]), int(parts[2]), parts[3])
+        instance, pid, rank, launcher, is_id_given, role = parts
+        return Parent(instance, int(pid), int(rank), role, launcher, is_id_given == "1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +134,11 @@ def _creator() -> int | None:
     return None if creator is None else int(creator.pid)
 
 
+def has_creator() -> bool:
+    """Whether `multiprocessing` made this process."""
+    return _creator() is not None
+
+
 def _local_rank(config: Config, detected: Place) -> int:
     if config.local_rank is not None:
         return config.local_rank
@@ -180,6 +193,11 @@ def _is_enough(place: Place, launcher: int) -> bool:
     if place.task is None:
         return place.is_unique
     return place.task == (launcher if place.launcher == "torchrun" else os.getpid())
+
+
+def launch_mark(ppid: int) -> str:
+    """Return what tells this launch from an earlier one with the same id, on this host."""
+    return f"{ppid}:{_started_ns(ppid)}"
 
 
 def _started_ns(pid: int) -> int:

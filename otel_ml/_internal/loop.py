@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from contextlib import nullcontext
 from time import perf_counter_ns
 from typing import Any, Generic, TypeVar
 
-from otel_ml._internal.axes import NOW, STEPS
+from otel_ml._internal.axes import NOW, steps_here
 from otel_ml._internal.counting import Unasked, first_number
 from otel_ml._internal.guard import guard
+from otel_ml._internal.here import Inside, Scope
 from otel_ml._internal.step import bad_axis, bad_step, step_of
 from otel_ml._internal.timing import Timing, timing_of, watch_named
 from otel_ml.wire.attributes import DEFAULT_AXIS
@@ -25,6 +27,12 @@ class StepLoop(Generic[T]):
         self._iterable: Any = iterable  # what it is not is said by Python, where it is iterated over
         self._start = start
         self._axis = axis
+        self._scope: Scope | None = None
+
+    def of(self, scope: Scope) -> StepLoop[T]:
+        """Return the loop as one of a run, whichever is current where it is iterated over."""
+        self._scope = scope
+        return self
 
     def __len__(self) -> int:
         return len(self._iterable)  # without a length it raises what the iterable raises
@@ -33,7 +41,7 @@ class StepLoop(Generic[T]):
         if NOW.off:
             yield from self._iterable
             return
-        loop = _Counted(self._axis, self._start, first_number(self._iterable))
+        loop = _Counted(self._axis, self._start, first_number(self._iterable), self._scope)
         iterator = iter(self._iterable)
         try:
             while True:
@@ -55,7 +63,7 @@ class StepLoop(Generic[T]):
             async for item in self._iterable:
                 yield item
             return
-        loop = _Counted(self._axis, self._start, None)
+        loop = _Counted(self._axis, self._start, None, self._scope)
         iterator = aiter(self._iterable)
         try:
             while True:
@@ -76,9 +84,11 @@ class StepLoop(Generic[T]):
 class _Counted:
     """The steps of one loop: which is next, and what is measured in it."""
 
-    def __init__(self, axis: str, start: int | None, number: int | None) -> None:
+    def __init__(self, axis: str, start: int | None, number: int | None, scope: Scope | None) -> None:
         self._axis = axis
-        following = STEPS.axis(axis).latest + 1
+        self._scope = scope
+        self._steps = steps_here() if scope is None else scope.steps
+        following = self._steps.axis(axis).latest + 1
         # What counts from further on says where it is; from below, as a second epoch does, it only counts.
         self._index = max(following, number or 0) if start is None else start
         self._unasked = Unasked(following) if start is None and number is None else None
@@ -93,9 +103,10 @@ class _Counted:
         """It is there: its step begins."""
         if self._unasked is not None and not self._unasked.look(item):
             self._unasked = None
-        STEPS.set(self._axis, self._index)
-        self._whole = _begun("step", self._waits_since)
-        _stop(_begun("data", self._waits_since))
+        self._steps.set(self._axis, self._index)
+        with nullcontext() if self._scope is None else Inside(self._scope):
+            self._whole = _begun("step", self._waits_since)
+            _stop(_begun("data", self._waits_since))
 
     def end(self) -> None:
         """The loop's body is done with it."""
@@ -104,7 +115,7 @@ class _Counted:
 
     def leave(self) -> None:
         """The loop is over, or left."""
-        STEPS.end(self._axis)
+        self._steps.end(self._axis)
 
 
 def _begun(name: str, begin_ns: int) -> Timing | None:

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from otel_ml._internal.answer import Transport
 from otel_ml._internal.console import Console
-from otel_ml._internal.events import EVENTS
+from otel_ml._internal.events import events_here
 from otel_ml._internal.identity import Identity
 from otel_ml._internal.logrecord import LogRecord
 from otel_ml.wire import attributes as keys
@@ -41,7 +41,7 @@ class Notices:
         """Say something once for the job."""
         self._unsaid.append(sentence)
         notice = LogRecord(keys.EVENT_NOTICE, sentence, is_warning=True)
-        EVENTS.put("notice", lambda: (notice,))
+        events_here().put("notice", lambda: (notice,))
 
     def print_own(self) -> None:
         """Print what no service will say."""

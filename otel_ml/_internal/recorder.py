@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from otel_ml._internal import spans
+from otel_ml._internal.after_the_end import AFTER_THE_END
 from otel_ml._internal.axes import NOW, STEPS, Step
 from otel_ml._internal.boot import boot_time
 from otel_ml._internal.buffer import RECORDS
@@ -18,6 +19,7 @@ from otel_ml._internal.encode import encoded_gauge, encoded_scopes
 from otel_ml._internal.fold import FOLDER
 from otel_ml._internal.give_way import give_way
 from otel_ml._internal.guard import guard
+from otel_ml._internal.here import PROCESS, SCOPES, Scope
 from otel_ml._internal.manifest import is_done
 from otel_ml._internal.native import native
 from otel_ml._internal.pending import Pending
@@ -88,9 +90,10 @@ class RecordSettings:
 
 
 class Recorder:
-    """One per process: `recorder`. Created at import; `configure()` and `enabled` are `init()`'s business."""
+    """One of each run; the first is `recorder`, created at import. `configure()`, `enabled` are `init()`'s business."""
 
-    def __init__(self) -> None:
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
         self.sequence = Sequence()
         self._settings = RecordSettings()
         self._unsaid: dict[Step, None] = {}
@@ -107,7 +110,7 @@ class Recorder:
     @property
     def enabled(self) -> bool:
         """Whether recording calls do anything."""
-        return not NOW.off
+        return not NOW.off and not AFTER_THE_END.is_now
 
     @enabled.setter
     def enabled(self, value: bool) -> None:
@@ -130,7 +133,7 @@ class Recorder:
                 if final:
                     self._wait_for_device()
                 folder.fold()
-            steps, folder.steps, folder.points = folder.steps, {}, 0
+            steps = folder.take_steps(self._generation)
             collected = deque([(step, step.pending) for step in steps if step.pending is not None])
             for step in steps:
                 step.pending = None
@@ -146,7 +149,7 @@ class Recorder:
         self._say_positions(now_ns, scopes, final=final)
         holds += [(None, None, 0)] * (len(scopes) - len(holds))
         give_way()
-        return Batch(tuple(scopes), spans.collect(), points, values, tuple(holds))
+        return Batch(tuple(scopes), spans.collect(self._generation), points, values, tuple(holds))
 
     def bound(self, spool_bytes: int) -> None:
         """Let callers wait before they have recorded more than a spool of this size has room for."""
@@ -154,10 +157,10 @@ class Recorder:
 
     def _wait_for_device(self) -> None:
         deadline = time.monotonic() + _DEVICE_WAIT_S
-        while FOLDER.deferred and time.monotonic() < deadline:
+        while FOLDER.deferred_of(self._generation) and time.monotonic() < deadline:
             time.sleep(0.002)
             FOLDER.read_deferred()
-        FOLDER.drop_deferred()
+        FOLDER.drop_deferred(self._generation)
 
     def _encode(self, step: Step, pending: Pending, scopes: list[bytes], holds: list[Holds]) -> None:
         place = step.base or step
@@ -201,7 +204,8 @@ class Recorder:
             return
         is_first, self._position_ns = not self._position_ns, now_ns
         taken = {BOOT_TIME: boot_time(), **self._totals(now_ns, final=final)}
-        inside = [(axis.name, step.index) for axis in list(STEPS.axes.values()) if (step := axis.inside()) is not None]
+        axes = list(self.scope.steps.axes.values())
+        inside = [(axis.name, step.index) for axis in axes if (step := axis.inside()) is not None]
         places = [(name, index) for name, index in inside if index is not None]
         for name, index in places:
             scopes.append(encoded_gauge(POSITION, name, index, index, now_ns, self.sequence.next(), taken))
@@ -222,22 +226,34 @@ class Recorder:
 
     def step_boundary(self) -> int:
         """A number that grows at each boundary of `set_step()`, `step()` and `steps()`."""
-        return STEPS.boundaries
+        return self.scope.steps.boundaries
 
     def current_steps(self) -> Mapping[str, int]:
         """The steps that `set_step()` set, by axis."""
-        current = {axis.name: axis.current for axis in list(STEPS.axes.values()) if axis.explicit}
+        current = {axis.name: axis.current for axis in list(self.scope.steps.axes.values()) if axis.explicit}
         return {name: step.index for name, step in current.items() if step is not None and step.index is not None}
 
     def points_dropped(self, axis: str, step: int, points: int) -> None:
         """Take points that the spool dropped out of the step's manifest."""
-        known = STEPS.axes.get(axis)
+        known = self.scope.steps.axes.get(axis)
         dropped = known.steps.get(step) if known is not None else None
         if dropped is not None:
             dropped.points -= points
 
     def forget(self) -> None:
-        """Be as in a process that has recorded nothing: empty buffers, new locks, `ml.seq` from 1, no current step."""
+        """Be as in a process that has recorded nothing: empty buffers, new locks, `ml.seq` from 1, no current step.
+
+        Where other runs go on, only what is this one's.
+        """
+        self.sequence.restart()
+        self._unsaid.clear()
+        self._position_ns = self._totals_ns = 0
+        self.sent = Sent()
+        if SCOPES.active:
+            self.scope.steps.forget()
+            self.scope.dropped.clear()
+            return
+        NOW.several = False
         COLLECTOR.forget()
         RECORDS.clear()
         FOLDER.forget()
@@ -246,25 +262,25 @@ class Recorder:
         guard.forget()
         spans.forget()
         forget_stages()
-        self.sequence.restart()
-        self._unsaid.clear()
-        self._position_ns = self._totals_ns = 0
-        self.sent = Sent()
 
     @property
     def recorded(self) -> int:
         """Values the user recorded that were accepted."""
-        return FOLDER.recorded
+        return FOLDER.recorded_of[self._generation] if NOW.several else FOLDER.recorded
+
+    @property
+    def _generation(self) -> int:
+        return self.scope.steps.generation
 
     @property
     def dropped(self) -> Mapping[str, int]:
         """Values not accepted or lost, by reason."""
-        return guard.dropped
+        return self.scope.dropped
 
     @property
     def overhead_s(self) -> float:
         """Estimated seconds spent on the user's threads."""
-        return FOLDER.recorded * _RECORD_S + spans.STATE.collected * _SPAN_S + FOLDER.caller_s
+        return self.recorded * _RECORD_S + spans.STATE.collected * _SPAN_S + FOLDER.caller_s
 
 
-recorder = Recorder()
+recorder = Recorder(PROCESS)

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from otel_ml._internal.events import log_summary
+from otel_ml._internal import events
+from otel_ml._internal.definition import Reduce, define_metric
+from otel_ml._internal.here import Inside, Scope
+from otel_ml._internal.in_run import RunTimer, RunTiming, in_run, refuse
+from otel_ml._internal.log import log, record
+from otel_ml._internal.loop import StepLoop
+from otel_ml._internal.loop import steps as steps_of
+from otel_ml._internal.step import set_step
+from otel_ml._internal.step import step as step_block
 from otel_ml.printable import printable
+from otel_ml.wire.attributes import DEFAULT_AXIS
 
-__all__ = ["Run"]
+__all__ = ["Lifecycle", "Run"]
+
+T = TypeVar("T")
 
 
 class Lifecycle(Protocol):
@@ -22,12 +34,28 @@ class Lifecycle(Protocol):
         """Note that a block of the run begins; within it, a library's `with init()` ends nothing."""
 
     def leave(self, run: Run, status: str) -> None:
-        """End the run with its outermost block, if it is still the active one."""
+        """End the run with its outermost block, if it is still active."""
+
+    def is_going_on(self, run: Run) -> bool:
+        """Whether the run has not ended."""
+
+    def end_run(self, run: Run, timeout: float | None = None) -> bool:
+        """End the run, if it goes on."""
+
+    def flush_run(self, run: Run, timeout: float) -> bool:
+        """Send what is recorded into it."""
+
+    def child_env_of(self, run: Run) -> dict[str, str]:
+        """Return the variables by which a process elsewhere joins it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """The experiment run this process records into; a context manager, of which the outermost block ends it.
+    """A run this process records into; a context manager, of which the outermost block ends it.
+
+    It is current in the context (`contextvars`) in which `init()` was called: module-level calls there go to it. With
+    one run in a process they do from everywhere. Each of them is a method, too, which is for this run wherever it is
+    called.
 
     Attributes:
         id: keep it in checkpoints: `init(id=…)` continues the run.
@@ -46,6 +74,27 @@ class Run:
     rank: int
     _lifecycle: Lifecycle
     _status: Callable[[], Mapping[str, Any] | None]
+    _scope: Scope
+
+    log = in_run(log)
+    record = in_run(record)
+    define_metric = in_run(define_metric)
+    set_step = in_run(set_step)
+    event = in_run(events.event)
+    log_artifact = in_run(events.log_artifact)
+    log_audio = in_run(events.log_audio)
+    log_checkpoint = in_run(events.log_checkpoint)
+    log_figure = in_run(events.log_figure)
+    log_histogram = in_run(events.log_histogram)
+    log_image = in_run(events.log_image)
+    log_params = in_run(events.log_params)
+    log_table = in_run(events.log_table)
+    log_text = in_run(events.log_text)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it goes on."""
+        return self._lifecycle.is_going_on(self)
 
     @property
     def urls(self) -> Mapping[str, str]:
@@ -59,7 +108,64 @@ class Run:
         Equal values of several ranks are one entry, that of the lowest; one that differs is `<name>/rank_<r>`, decided
         at the end of the run.
         """
-        log_summary(values)
+        _log_summary(self, values)
+
+    def step(self, index: int, axis: str = DEFAULT_AXIS) -> AbstractContextManager[None]:
+        """Make `index` the current step of this run inside a `with` block; see `otel_ml.step()`."""
+        if self._scope.is_over:
+            refuse(self, "step")
+            return nullcontext()
+        with Inside(self._scope):
+            return step_block(index, axis)
+
+    def steps(
+        self, iterable: Iterable[T] | AsyncIterable[T], *, start: int | None = None, axis: str = DEFAULT_AXIS
+    ) -> StepLoop[T]:
+        """Iterate over `iterable`, each item in a step of its own of this run; see `otel_ml.steps()`."""
+        return steps_of(iterable, start=start, axis=axis).of(self._scope)
+
+    def timed(
+        self,
+        name: str,
+        level: int = 1,
+        reduce: Reduce = None,
+        within: str | None = None,
+        span: bool = True,
+        device: str | None = None,
+    ) -> RunTiming:
+        """Time a `with` block, or every call of a function, into this run; see `otel_ml.timed()`."""
+        return RunTiming(self._scope, name, level, reduce, within, span=span, device=device)
+
+    def timer(
+        self,
+        name: str,
+        level: int = 1,
+        reduce: Reduce = None,
+        within: str | None = None,
+        span: bool = True,
+        device: str | None = None,
+    ) -> RunTimer:
+        """Return a timer that is started and stopped by hand, for this run; see `otel_ml.timer()`."""
+        return RunTimer(RunTiming(self._scope, name, level, reduce, within, span=span, device=device))
+
+    def use(self) -> Inside:
+        """Make it the current run inside a `with` block, for this context only: in a thread that has begun none.
+
+        Leaving the block ends nothing.
+        """
+        return Inside(self._scope)
+
+    def child_env(self) -> dict[str, str]:
+        """Return the variables by which a process elsewhere joins this run."""
+        return self._lifecycle.child_env_of(self)
+
+    def flush(self, timeout: float = 2.0) -> bool:
+        """Send what was recorded into it; return whether all was acknowledged within `timeout` seconds."""
+        return self._lifecycle.flush_run(self, timeout)
+
+    def shutdown(self, timeout: float | None = None) -> bool:
+        """End it, and no other run; see `otel_ml.shutdown()`."""
+        return self._lifecycle.end_run(self, timeout)
 
     def __enter__(self) -> Run:
         self._lifecycle.enter(self)
@@ -80,6 +186,9 @@ class Run:
         folder = f"<br><code>{_shown(str(self.dir))}</code>" if self.dir else ""
         title = f"<b>{_shown(self.experiment)}</b> / {_shown(self.name)}"
         return f"<div>otel_ml run {title}{folder}<ul>{links}</ul></div>"
+
+
+_log_summary = in_run(events.log_summary)
 
 
 def _shown(text: str) -> str:

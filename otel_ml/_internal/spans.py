@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from otel_ml._internal.axes import Axis, Step
+from otel_ml._internal.axes import NOW, Axis, Step
 from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.encode_spans import BEGINNING, encoded_spans
 from otel_ml._internal.guard import guard
+from otel_ml._internal.here import SCOPES
 from otel_ml._internal.native import native
 
 if TYPE_CHECKING:
@@ -290,16 +291,21 @@ def forget() -> None:
     STATE.restart()
 
 
-def collect() -> tuple[bytes, ...]:
-    """Take the finished spans as the body of a ScopeSpans; empty where there are none."""
+def collect(generation: int) -> tuple[bytes, ...]:
+    """Take the finished spans of a run as the body of a ScopeSpans; empty where there are none."""
     STATE.offset_ns = time.time_ns() - time.perf_counter_ns()
     n = len(SPANS)
     if not n:
         return ()
     taken = SPANS[:n]
     del SPANS[:n]
+    if NOW.several:
+        SPANS.extend([span for span in taken if span.step.generation != generation and SCOPES.of(span.step.generation)])
+        taken = [span for span in taken if span.step.generation == generation]
     COLLECTOR.took()
-    STATE.collected += n
+    STATE.collected += len(taken)
+    if not taken:
+        return ()
     return (encoded_spans(taken, STATE.offset_ns),)
 
 

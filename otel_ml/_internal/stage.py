@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 from contextvars import Token
 
-from otel_ml._internal.axes import STEPS, Step, current_step
+from otel_ml._internal.axes import Step, current_step, steps_here
 from otel_ml._internal.definition import OWN_COUNTS, Definition, Series
 from otel_ml._internal.pending import Pending
 from otel_ml.wire.attributes import DEFAULT_AXIS
@@ -30,7 +30,7 @@ class Stage:
         step: where what is recorded goes if no step is current.
     """
 
-    __slots__ = ("_seen", "_token", "_variable", "name", "step")
+    __slots__ = ("_seen", "_steps", "_token", "name", "step")
 
     def __init__(self, name: str | None, step: int | None = None) -> None:
         self.name = name
@@ -39,17 +39,17 @@ class Stage:
 
     def __enter__(self) -> Stage:
         if self.step is not None and current_step().index is None:
-            STEPS.at(DEFAULT_AXIS, self.step)
-        self._variable = STEPS.stage
-        self._token: Token[Stage | None] = self._variable.set(self)
-        STEPS.count_asking(1)
+            steps_here().at(DEFAULT_AXIS, self.step)
+        self._steps = steps_here()
+        self._token: Token[Stage | None] = self._steps.stage.set(self)
+        self._steps.count_asking(1)
         return self
 
     def __exit__(self, *_: object) -> None:
         # Left in another context than entered: that one is gone.
         with suppress(ValueError):
-            self._variable.reset(self._token)
-        STEPS.count_asking(-1)
+            self._steps.stage.reset(self._token)
+        self._steps.count_asking(-1)
 
     def seen(self, step: Step) -> Step:
         """Return `step` as it is seen from here: what is recorded in it is of the stage."""
@@ -78,7 +78,7 @@ class Outside:
     __slots__ = ("_token", "_variable")
 
     def __enter__(self) -> None:
-        self._variable = STEPS.stage
+        self._variable = steps_here().stage
         self._token: Token[Stage | None] = self._variable.set(None)
 
     def __exit__(self, *_: object) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from contextvars import Token
 from time import time_ns
 
-from otel_ml._internal.axes import NOW, STEPS, Axis, Step, current_step, in_stage
+from otel_ml._internal.axes import NOW, STEPS, Axis, Step, Steps, current_step, in_stage, steps_here
 from otel_ml._internal.device import is_on_device
 from otel_ml._internal.guard import guard
 from otel_ml._internal.native import native
@@ -20,42 +20,44 @@ __all__ = ["At", "StepBlock", "bad_axis", "bad_step", "kind_of_bad_step", "set_s
 class StepBlock:
     """`with step(10):`, also across `await`: it belongs to its context, not to its thread."""
 
-    __slots__ = ("axis", "index", "outer", "step", "token", "variable")
+    __slots__ = ("axis", "index", "outer", "step", "steps", "token", "variable")
 
     def __init__(self, index: int, axis: str) -> None:
         self.index = index
         self.axis = axis
+        self.steps = steps_here()
 
     def __enter__(self) -> None:
-        self.variable = STEPS.blocks
+        self.variable = self.steps.blocks
         self.outer = self.variable.get()
-        self.step = STEPS.open(self, self.axis, self.index)
+        self.step = self.steps.open(self, self.axis, self.index)
         self.token: Token[StepBlock | At | None] = self.variable.set(self)
 
     def __exit__(self, *_: object) -> None:
         # Left in another context than entered (an async generator closed by the event loop): that one is gone.
         with suppress(ValueError):
             self.variable.reset(self.token)
-        STEPS.close(self.step)
+        self.steps.close(self.step)
 
 
 class At:
     """`with At(step):` what this context records belongs to a step that it was in before, also one that has ended."""
 
-    __slots__ = ("outer", "step", "token", "variable")
+    __slots__ = ("outer", "step", "steps", "token", "variable")
 
     def __init__(self, step: Step) -> None:
         self.step = step
 
     def __enter__(self) -> None:
-        self.variable = STEPS.blocks
+        self.steps = steps_here()
+        self.variable = self.steps.blocks
         self.outer = self.variable.get()
         self.token = self.variable.set(self)
-        STEPS.count_asking(1)
+        self.steps.count_asking(1)
 
     def __exit__(self, *_: object) -> None:
         self.variable.reset(self.token)
-        STEPS.count_asking(-1)
+        self.steps.count_asking(-1)
 
 
 class _NoBlock:
@@ -130,9 +132,9 @@ def set_step(index: int, axis: str = DEFAULT_AXIS) -> None:
         STEPS.wanted[axis] = index
         return
     if type(index) is int and 0 <= index < 2**63 and type(axis) is str and axis:  # the usual case, without two calls
-        STEPS.set(axis, index)
+        steps_here().set(axis, index)
     elif (found := _accepted(index, axis, "set_step()")) is not None:
-        STEPS.set(axis, found)
+        steps_here().set(axis, found)
 
 
 if native is not None:
@@ -163,15 +165,18 @@ def step_for(index: object, axis: object, call: str, values: int) -> Step | None
         guard.drop("bad_step", bad_axis(axis, call), values)
         return None
     if index is None:
-        return current_step() if axis is None else _as_named(STEPS.current(axis))
+        return current_step() if axis is None else _as_named(steps_here().current(axis), steps_here())
     found = step_of(index)
     if found is None:
         guard.drop("bad_step", bad_step(index, call), values, kind_of_bad_step(index, call))
         return None
-    return in_stage(STEPS.at(DEFAULT_AXIS, found)) if axis is None else _as_named(STEPS.at(axis, found))
+    steps = steps_here()
+    if axis is None:
+        return in_stage(steps.at(DEFAULT_AXIS, found), steps)
+    return _as_named(steps.at(axis, found), steps)
 
 
-def _as_named(step: Step) -> Step:
+def _as_named(step: Step, steps: Steps) -> Step:
     """Return a step whose axis a call names: of the stage nothing but that it is not recorded counts."""
-    staged = in_stage(step)
+    staged = in_stage(step, steps)
     return staged if staged.stage is not None and staged.stage.name is None else step

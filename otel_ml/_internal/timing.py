@@ -17,6 +17,7 @@ from otel_ml._internal.definition import DEFINITIONS, SPANS_OVER_BUDGET, Reduce,
 from otel_ml._internal.device import DeviceElapsed
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
+from otel_ml._internal.here import SCOPES, Inside
 from otel_ml._internal.native import native
 from otel_ml._internal.shown import shown
 from otel_ml._internal.spans import MAX_WAITING, SPANS, STATE, Recording, Watch, keep, leave
@@ -112,10 +113,17 @@ def _over_budget(step: Step) -> None:
 
 
 def _step_at_end(step: Step) -> Step | None:
-    """Return where a timer counts whose step has ended; None for one begun before a fork, in the parent."""
-    if step.generation != STEPS.generation:
+    """Return where a timer counts whose step has ended; None for one of a run that is over, or of the parent."""
+    if NOW.several:
+        scope = SCOPES.of(step.generation)
+        if scope is None:
+            return None
+        with Inside(scope):
+            now = current_step()
+    elif step.generation != STEPS.generation:
         return None
-    now = current_step()
+    else:
+        now = current_step()
     return step if now.index is None else now
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from otel_ml._internal import buffer
 from otel_ml._internal.recorder import recorder
 
-__all__ = ["arm", "is_asked_for"]
+__all__ = ["arm", "is_asked_for", "may_be_decided"]
 
 _OURS = ("OTEL_ML_", "OTEL_EXPORTER_OTLP_")
 
@@ -33,9 +33,22 @@ def is_asked_for(environ: Mapping[str, str] | None = None) -> bool:
     return any(variable.name in given for variable in env.ASKING)
 
 
+_OF_A_LAUNCH = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+
+def may_be_decided(environ: Mapping[str, str]) -> bool:
+    """Whether a launcher says that this is one of several ranks, and not the first, which decides on the run."""
+    if not any(environ.get(name, "").strip() for name in _OF_A_LAUNCH):
+        return False
+    from otel_ml._internal.ranks import detect
+
+    place = detect(environ)
+    return place.world_size > 1 and place.rank > 0
+
+
 def arm() -> None:
-    """Let the first record start the run, if the environment asks for one."""
-    if is_asked_for():
+    """Let the first record start the run, if the environment asks for one, or rank 0 of the launch may."""
+    if is_asked_for() or may_be_decided(os.environ):
         recorder.enabled = True
         buffer.sleep(wake)
 

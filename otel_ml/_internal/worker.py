@@ -20,11 +20,11 @@ from otel_ml._internal.aside_transport import AsideTransport
 from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.console import Console, started_line
 from otel_ml._internal.encode import scope_fields
-from otel_ml._internal.events import EVENTS
 from otel_ml._internal.farewell import Farewell, Status
 from otel_ml._internal.file_reader import FileReader
 from otel_ml._internal.give_way import has_rested
 from otel_ml._internal.guard import guard
+from otel_ml._internal.here import CURRENT
 from otel_ml._internal.identity import Identity
 from otel_ml._internal.latch import Latch
 from otel_ml._internal.link import Link, Reached
@@ -187,6 +187,7 @@ class Worker:
         self._notices.say(sentence)
 
     def _run(self) -> None:
+        CURRENT.set(self._recorder.scope)
         COLLECTOR.begin()
         try:
             self._loop()
@@ -249,16 +250,16 @@ class Worker:
 
     def _collect(self, *, final: bool = False) -> None:
         self._recorder.bound(self.spool.bound)
-        COLLECTOR.is_held_up = self._is_held_up()
+        COLLECTOR.hold_up(is_held_up=self._is_held_up())
         batch = self._recorder.collect(time.time_ns(), final=final)
         frames = [*_frames("M", batch.scope_metrics, batch.holds), *_frames("S", batch.scope_spans)]
         frames += _frames("S", self._extra_spans())
         if frames:
             self.spool.extend(frames)
         for _ in range(2):  # making the events may have had something to say: that is an event too
-            for record in EVENTS.take(lambda: final or not self._is_held_up()):
+            for record in self._recorder.scope.events.take(lambda: final or not self._is_held_up()):
                 self._append_event(record)
-        for artifact in EVENTS.take_files():
+        for artifact in self._recorder.scope.events.take_files():
             self._files.read(artifact)
         self._take_files()
 

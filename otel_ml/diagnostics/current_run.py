@@ -18,7 +18,8 @@ def current_run() -> Run | None:
 
 def id_of_run() -> str:
     """Return the id of the active run, empty where there is none: for a thread that may look while one ends."""
-    run = RUNTIME._run  # noqa: SLF001 (asked for in another way, an ended run might be begun again)
+    session = RUNTIME.current  # asked for in another way, an ended run might be begun again
+    run = None if session is None else session.run
     return "" if run is None else run.id
 
 

@@ -107,7 +107,7 @@ class Watch:
 
     def _ask(self) -> bool:
         """Tell what is new; return whether the service has still to decide about something that arrived."""
-        status = RUNTIME._status()  # noqa: SLF001 (what `Run.urls` asks, for whichever run is active)
+        status = RUNTIME.status()
         try:
             self._tell((status or {}).get("id"), _found(status))
         except Exception as error:  # noqa: BLE001 (a program's callback raises what it likes)

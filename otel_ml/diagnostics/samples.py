@@ -66,7 +66,8 @@ def log_samples(
         step: the current one by default.
         axis: of the step.
     """
-    run = RUNTIME._run  # noqa: SLF001 (the active run, which only the runtime knows)
+    session = RUNTIME.current
+    run = None if session is None else session.run
     if run is None or not recorder.enabled:
         return
     asked, answered = [str(prompt) for prompt in prompts], [str(response) for response in responses]
@@ -91,7 +92,8 @@ def log_samples(
     rows += [[place.index, *sample] for sample in found]
     del rows[:-_KEPT]
     log_table(name, rows, columns=COLUMNS, step=step, axis=axis)
-    config = RUNTIME._config  # noqa: SLF001 (as above)
+    session = RUNTIME.current
+    config = None if session is None else session.config
     if print > 0 and run.rank == 0 and config is not None and not config.is_quiet:
         show(found, print, title=f"{name}, step {place.index}" if place.index is not None else name)
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from otel_ml._internal.axes import Step, current_step
-from otel_ml._internal.events import EVENTS
+from otel_ml._internal.events import events_here
 from otel_ml._internal.logrecord import LogRecord
 from otel_ml._internal.recorder import recorder
 from otel_ml.once import guard
@@ -101,7 +101,7 @@ class LogHandler(logging.Handler):
         # After a second again: what was asked for before a fork, or in an earlier run, is gone.
         if not self._is_asked or now - self._asked > 1.0:
             self._is_asked, self._asked = True, now
-            EVENTS.put("LogHandler", self._records)
+            events_here().put("LogHandler", self._records)
 
     def _records(self) -> Iterator[LogRecord]:
         """Yield what is there as texts; called by the background thread."""

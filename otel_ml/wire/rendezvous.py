@@ -29,7 +29,17 @@ from otel_ml.exceptions import WireError
 from otel_ml.wire.own_folder import may_hold_ours
 from otel_ml.wire.versions import RENDEZVOUS, own_version, require
 
-__all__ = ["Home", "Rendezvous", "Service", "boot_id", "is_private", "kept_folder", "rendezvous_of", "run_folder"]
+__all__ = [
+    "Home",
+    "Rendezvous",
+    "Service",
+    "boot_id",
+    "is_private",
+    "kept_folder",
+    "rendezvous_of",
+    "run_folder",
+    "write_private",
+]
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.\-]")
 
@@ -268,6 +278,11 @@ class Rendezvous:
 def publish(path: Path, service: Service) -> None:
     """Write a service's address to `path` by rename, readable by this user only."""
     os.close(_write(path, _as_json(service)))
+
+
+def write_private(path: Path, content: str) -> None:
+    """Write a file by rename, readable by this user only."""
+    os.close(_write(path, content))
 
 
 def _as_json(content: Service | Home) -> str:

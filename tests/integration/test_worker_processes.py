@@ -180,7 +180,7 @@ def test_topology_given_later_is_added_and_other_changes_are_reported(server: Ot
         first = otel_ml.init("exp")
         assert otel_ml.init("exp") is first
         assert otel_ml.init("exp", topology={"dp": (1, 2)}) is first
-        assert otel_ml.init("other") is first
+        assert otel_ml.init("exp", tags=["late"]) is first
         otel_ml.log({"x": 1}, step=0)
     """
 
@@ -188,7 +188,7 @@ def test_topology_given_later_is_added_and_other_changes_are_reported(server: Ot
 
     (point,) = server.points("x")
     assert (point.resource["ml.topology.dp"], point.resource["ml.topology.dp.size"]) == (1, 2)
-    assert "init(experiment='other') while a run is active changes nothing" in errors
+    assert "init(tags=['late']) while a run is active changes nothing" in errors
 
 
 def test_wrong_settings_are_all_named_at_init(tmp_path: Path) -> None:
@@ -411,7 +411,7 @@ def test_a_forked_child_with_a_place_stays_in_the_run_of_its_parent(server: Otlp
         otel_ml.log({"x": 1}, step=0)
         pid = os.fork()
         if pid == 0:
-            print(otel_ml.init("other", role="worker", rank=1), flush=True)
+            print(otel_ml.init("exp", exporters="jsonl", role="worker", rank=1), flush=True)
             otel_ml.log({"x": 1}, step=0)
             otel_ml.shutdown()
             os._exit("OTEL_ML_PARENT" in os.environ)
@@ -424,4 +424,4 @@ def test_a_forked_child_with_a_place_stays_in_the_run_of_its_parent(server: Otlp
     assert output == "Run(exp/one, role='worker', rank=1)\n"
     assert {point.resource["ml.experiment.name"] for point in server.points("x")} == {"exp"}
     (said,) = [str(event.body) for event in server.events("ml.notice") if "init(" in str(event.body)]
-    assert said.startswith("init(experiment='other') while a run is active changes nothing")
+    assert said.startswith("init(exporters='jsonl') while a run is active changes nothing")

@@ -14,7 +14,7 @@ from otel_ml import env
 from otel_ml._internal.identity import identify
 from otel_ml._internal.link_for import folder_here, link_for
 from otel_ml._internal.resource import encode_resource
-from otel_ml._internal.runtime import _record_settings
+from otel_ml._internal.session import record_settings
 from otel_ml._internal.wake import is_asked_for
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import rendezvous_of
@@ -56,7 +56,7 @@ def _begin(environ: dict[str, str]) -> Config:
         config = Config.from_env()
         identity = identify(config, os.environ)
         encode_resource(config, identity)
-        _record_settings(config)
+        record_settings(config)
         folder_here(config, identity)
         rendezvous_of(identity.run_id)
         link_for(config, identity, lambda slug, sentence: None).close()

@@ -58,6 +58,9 @@ class Session:
 
         A nested run is a part of its parent's: a role of its own in a process of its own, else a prefix.
         """
+        if self._run is not None and not self._run.is_active:  # ended by otel_ml.shutdown(): its contexts are gone
+            self._open, self._run = 0, None
+            self._variables.undo()
         nested = (arguments.get("name") or "nested") if parent_run_id else None
         if RUNTIME.is_chosen:
             run = otel_ml.init()
@@ -78,7 +81,7 @@ class Session:
 
     def leave(self) -> None:
         """Leave the run; the last one to leave ends it."""
-        self._open -= 1
+        self._open = max(0, self._open - 1)
         if self._open == 0 and self._run is not None:
             run, self._run = self._run, None
             run.__exit__(*sys.exc_info())  # a context that an exception leaves is a run that failed

@@ -1,12 +1,14 @@
-"""`mlflow.start_run()` and what surrounds it: the stack of runs of this process.
+"""`mlflow.start_run()` and what surrounds it: the stack of runs of each thread.
 
-There is one run for the whole job. A nested run is a part of it: its names begin with its own name.
+There is one run for the whole job, and one of each thread that begins one. A nested run is a part of it: its names
+begin with its own name.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
+import threading
 import time
 from collections.abc import Mapping
 from types import SimpleNamespace, TracebackType
@@ -71,37 +73,76 @@ class ActiveRun:
         STATE.end(self, kind, error)
 
 
-class _State:
-    """What the module's functions act on."""
+class _OfThread(threading.local):
+    """The runs of one thread, as MLflow has them."""
 
     def __init__(self) -> None:
         self.stack: list[ActiveRun] = []
         self.last: ActiveRun | None = None
         self.counts = StepCounts()
+        self.run_id: str | None = None
+
+
+class _State:
+    """What the module's functions act on."""
+
+    def __init__(self) -> None:
+        self._here = _OfThread()
+        self._begun: list[otel_ml.Run] = []
         self.experiment: str | None = None
         self.uri = ""
         self._exporters: tuple[str, ...] | None = None
         self._variables: Mapping[str, str] = {}
         self._set = SetVariables()
-        self._run_id: str | None = None
+
+    @property
+    def stack(self) -> list[ActiveRun]:
+        """The runs of this thread that are open, the innermost last; of one that has ended otherwise none is."""
+        stack = self._here.stack
+        if stack and not stack[0].run.is_active:
+            stack.clear()
+        return stack
+
+    @property
+    def last(self) -> ActiveRun | None:
+        """The run that this thread has begun last."""
+        return self._here.last
+
+    @property
+    def counts(self) -> StepCounts:
+        """The steps that this thread's run counts itself."""
+        return self._here.counts
 
     def begin(self, run_id: str | None, name: str | None, tags: Mapping[str, Any], notes: str | None) -> ActiveRun:
-        """Begin the run of the process, or join the one there is."""
-        is_owner = not RUNTIME.is_chosen
+        """Begin a run of this thread, or join the one that the program itself has begun."""
+        self._begun = [run for run in self._begun if run.is_active]
+        session = RUNTIME.current
+        is_owner = not RUNTIME.is_chosen or (session is not None and session.run in self._begun)
         if is_owner:
             experiment = self.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or None
             chosen = run_id or os.environ.get("MLFLOW_RUN_ID") or None
             labels = [f"{key}:{value}" for key, value in tags.items()]
             self._set.set(self._variables)
-            run = otel_ml.init(experiment, name=name, id=chosen, tags=labels, notes=notes, exporters=self._exporters)
+            begin = RUNTIME.begin if self._begun else RUNTIME.init
+            run = begin(
+                {
+                    "experiment": experiment,
+                    "name": name,
+                    "id": chosen,
+                    "tags": labels,
+                    "notes": notes,
+                    "exporters": self._exporters,
+                }
+            )
+            self._begun.append(run)
         else:
             run = otel_ml.init()
         return self.join(run, "", is_owner=is_owner)
 
     def join(self, run: otel_ml.Run, prefix: str, *, is_owner: bool = False) -> ActiveRun:
         """Let the module's functions record into a run that is active, under names that begin with `prefix`."""
-        if run.id != self._run_id:
-            self._run_id, self.stack = run.id, []
+        if run.id != self._here.run_id:
+            self._here.run_id, self._here.stack = run.id, []
             self.counts.forget()
         return self._push(ActiveRun(run, run.id, run.name, prefix, is_owner=is_owner))
 
@@ -119,7 +160,8 @@ class _State:
             ended.info.status = "FINISHED" if kind is None else "FAILED"
         if active.is_owner:
             active.run.__exit__(kind, error, None)
-            self._set.undo()
+            if not any(run.is_active for run in self._begun):
+                self._set.undo()
 
     def write_to(self, exporters: tuple[str, ...], variables: Mapping[str, str]) -> None:
         """Have runs that begin from now on written by `exporters`, which are told where by `variables`."""
@@ -132,7 +174,7 @@ class _State:
 
     def _push(self, active: ActiveRun) -> ActiveRun:
         self.stack.append(active)
-        self.last = active
+        self._here.last = active
         return active
 
 
@@ -141,9 +183,8 @@ STATE = _State()
 
 def current() -> ActiveRun:
     """Return the active run; begins one where there is none, as MLflow does."""
-    if STATE.stack and RUNTIME.is_active:
+    if STATE.stack:
         return STATE.stack[-1]
-    STATE.stack = []
     return STATE.begin(None, None, {}, None)
 
 
@@ -159,7 +200,7 @@ def start_run(
 ) -> ActiveRun:
     """Begin a run; with `nested`, a part of the active one whose names begin with `run_name`."""
     del experiment_id, log_system_metrics
-    if STATE.stack and RUNTIME.is_active:
+    if STATE.stack:
         if not (nested or parent_run_id):
             not_kept("mlflow.start_run()", "a run is active. It goes on; call end_run() first, or pass nested=True.")
             return STATE.stack[-1]
@@ -167,7 +208,6 @@ def start_run(
         if tags:
             otel_ml.log_params(tags, prefix=f"{active.prefix}tags")
         return active
-    STATE.stack = []
     return STATE.begin(run_id, run_name, tags or {}, description)
 
 
@@ -181,7 +221,7 @@ def end_run(status: str = "FINISHED") -> None:
 
 def active_run() -> ActiveRun | None:
     """Return the innermost run, or None."""
-    return STATE.stack[-1] if STATE.stack and RUNTIME.is_active else None
+    return STATE.stack[-1] if STATE.stack else None
 
 
 def last_active_run() -> ActiveRun | None:

@@ -6,10 +6,12 @@ import atexit
 import glob
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import otel_ml
 from otel_ml.compat.tracking.counts import WITHIN, StepCounts, own_axis, whole
@@ -40,6 +42,20 @@ class Asked:
     joins: bool = False
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _inside(method: F) -> F:
+    """Return a method that records into its own run, whichever is current."""
+
+    @wraps(method)
+    def inside(run: Run, *args: Any, **kwargs: Any) -> Any:
+        with run.use():
+            return method(run, *args, **kwargs)
+
+    return inside  # type: ignore[return-value]
+
+
 class Run:
     """A run with W&B's methods. `log()` counts the steps itself where the program does not."""
 
@@ -59,7 +75,21 @@ class Run:
         self.summary = Summary(self._write_summary)
         atexit.register(self._last_words)
 
+    def use(self) -> AbstractContextManager[None]:
+        """Make it the current run of otel_ml, inside a block."""
+        return self._run.use()
+
     # --- what it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the run goes on."""
+        return self._run.is_active
+
+    @property
+    def joins(self) -> bool:
+        """Whether somebody else has begun the run, and ends it."""
+        return self._asked.joins
 
     @property
     def id(self) -> str:
@@ -153,6 +183,7 @@ class Run:
 
     # --- rows ----------------------------------------------------------------------------------------------------
 
+    @_inside
     def log(
         self, data: Mapping[str, Any], step: int | None = None, commit: bool | None = None, sync: bool | None = None
     ) -> None:
@@ -205,6 +236,7 @@ class Run:
         for name, value in row.items():
             otel_ml.log({name: value}, step=index, axis=own_axis(name, step_metric), within=WITHIN)
 
+    @_inside
     def define_metric(
         self,
         name: str,
@@ -221,6 +253,7 @@ class Run:
 
     # --- files ---------------------------------------------------------------------------------------------------
 
+    @_inside
     def log_artifact(
         self,
         artifact_or_path: Any,
@@ -242,10 +275,12 @@ class Run:
 
     upsert_artifact = finish_artifact = log_artifact
 
+    @_inside
     def log_model(self, path: Any, name: str | None = None, aliases: Iterable[str] | None = None) -> Artifact:
         """Record a model's files."""
         return self.log_artifact(path, name or f"run-{self.id}-model", "model", aliases)
 
+    @_inside
     def save(self, glob_str: Any = None, base_path: Any = None, policy: str = "live") -> list[str]:
         """Record the files that match now."""
         del base_path, policy
@@ -266,6 +301,7 @@ class Run:
 
     # --- the rest ------------------------------------------------------------------------------------------------
 
+    @_inside
     def alert(self, title: str, text: str = "", level: Any = None, wait_duration: Any = None) -> None:
         """Record an event `alert`; nobody is notified."""
         del wait_duration
@@ -281,6 +317,7 @@ class Run:
         """Do nothing."""
         del models
 
+    @_inside
     def mark_preempting(self) -> None:
         """Record an event `preempting`."""
         otel_ml.event("preempting")
@@ -315,6 +352,7 @@ class Run:
         if not self._asked.joins:
             self._run.__exit__(kind, error, traceback)
 
+    @_inside
     def _last_words(self) -> None:
         """Record what is only known at the end."""
         if self._run.rank == 0 and (values := self._definitions.summaries()):
@@ -322,6 +360,7 @@ class Run:
         if self._files is not None and any(self._files.iterdir()):
             otel_ml.log_artifact(self._files, name="files")
 
+    @_inside
     def _write_summary(self, values: Mapping[str, Any]) -> None:
         scalars, others = parted(values)
         if scalars:
@@ -345,6 +384,10 @@ class Run:
 
 class DisabledRun(Run):
     """The run of `mode="disabled"`: everything is accepted, nothing is recorded."""
+
+    def use(self) -> AbstractContextManager[None]:
+        """Do nothing: there is no run of otel_ml."""
+        return nullcontext()
 
     @property
     def disabled(self) -> bool:

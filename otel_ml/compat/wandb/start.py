@@ -62,7 +62,7 @@ class State:
     @property
     def run(self) -> Run | None:
         """The active run; None also where the program has ended it through otel_ml itself."""
-        if self._run is not None and not (self._run.disabled or RUNTIME.is_active):
+        if self._run is not None and not (self._run.disabled or self._run.is_active):
             self.ended(self._run)
         return self._run
 
@@ -106,15 +106,16 @@ def init(
     Raises:
         ConfigError: an `OTEL_ML_*` variable or an argument is wrong.
     """
-    if state.run is not None:
-        if reinit in {True, "finish_previous", "create_new"}:
-            state.run.finish()
-        else:
+    run_id = _or_environment(id, "WANDB_RUN_ID")
+    shown = _or_environment(name, "WANDB_NAME")
+    beside = reinit == "create_new"
+    if state.run is not None and not beside:
+        if reinit not in {True, "finish_previous"} and not _is_other(state.run, project, id, name):
             state.run.config.update(config)
             return state.run
+        state.run.finish()
     _say_unused(dir, more)
     chosen = _mode(mode, more.get("settings"))
-    run_id = _or_environment(id, "WANDB_RUN_ID")
     asked = Asked(
         project=_or_environment(project, "WANDB_PROJECT") or "",
         entity=_or_environment(entity, "WANDB_ENTITY") or "",
@@ -125,30 +126,53 @@ def init(
         mode=chosen,
         resumed=run_id is not None and _resumes(resume),
     )
-    shown = _or_environment(name, "WANDB_NAME")
     excluded = frozenset(config_exclude_keys or ())
-    state.config.update({key: value for key, value in as_mapping(config).items() if key not in excluded})
+    given = {key: value for key, value in as_mapping(config).items() if key not in excluded}
+    if chosen != "disabled" and beside:
+        return _beside(asked, run_id, shown, given)
+    state.config.update(given)
     if chosen == "disabled":
         return _disabled(asked, run_id, shown)
     return _started(asked, run_id, shown)
 
 
+def _is_other(run: Run, project: str | None, run_id: str | None, name: str | None) -> bool:
+    """Whether an `init()` explicitly asks for another run than the one that is active, where that is W&B's to end."""
+    if run.joins:
+        return False
+    asked = (project, run.project), (run_id, run.id), (name, run.name)
+    return any(given is not None and given != known for given, known in asked)
+
+
+def _arguments(asked: Asked, run_id: str | None, name: str | None) -> dict[str, Any]:
+    return {
+        "experiment": asked.project or None,
+        "name": name,
+        "id": run_id,
+        "tags": [*asked.tags, *_labels(group=asked.group, job_type=asked.job_type)],
+        "notes": asked.notes,
+    }
+
+
 def _started(asked: Asked, run_id: str | None, name: str | None) -> Run:
     joins = RUNTIME.is_chosen  # begun by the program itself or by another of these interfaces
-    if joins:
-        begun = otel_ml.init()
-    else:
-        begun = otel_ml.init(
-            asked.project or None,
-            name=name,
-            id=run_id,
-            tags=[*asked.tags, *_labels(group=asked.group, job_type=asked.job_type)],
-            notes=asked.notes,
-        )
-    first = _next_step(begun.dir) if asked.resumed else 0
-    run = Run(begun, state.config, replace(asked, joins=joins), first, state.ended)
-    state.config._connect(otel_ml.log_params)  # noqa: SLF001 (one package)
+    begun = otel_ml.init() if joins else otel_ml.init(**_arguments(asked, run_id, name))
+    run = _run_of(begun, state.config, replace(asked, joins=joins))
     state.began(run)
+    return run
+
+
+def _beside(asked: Asked, run_id: str | None, name: str | None, given: Mapping[str, Any]) -> Run:
+    """Begin a run beside those there are. The functions of the module go on with theirs, as W&B's do."""
+    config = Config()
+    config.update(given)
+    return _run_of(RUNTIME.begin(_arguments(asked, run_id, name)), config, asked)
+
+
+def _run_of(begun: otel_ml.Run, config: Config, asked: Asked) -> Run:
+    first = _next_step(begun.dir) if asked.resumed else 0
+    run = Run(begun, config, asked, first, state.ended)
+    config._connect(begun.log_params)  # noqa: SLF001 (one package)
     return run
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from otel_ml._internal.axes import STEPS
+from otel_ml._internal.axes import steps_here
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.rl.extent import extent_of, one_a_sample
 from otel_ml.diagnostics.rl.table import extent_measures, measure
@@ -128,7 +128,7 @@ def policy_staleness(versions: Any, *, current: int | None = None, replica: str 
         current: the version that is trained; by default this process' step on the axis `policy_version`.
         replica: whose samples they are, which makes a series of its own besides that of all.
     """
-    now = STEPS.current("policy_version").index if current is None else current
+    now = steps_here().current("policy_version").index if current is None else current
     if now is None:
         guard.say(
             "no-policy-version",

@@ -10,6 +10,7 @@ from typing import Any
 
 import otel_ml
 from otel_ml import env
+from otel_ml._internal.runtime import RUNTIME
 from otel_ml.integrations.huggingface.stages import follow_trainers, stage_named
 from otel_ml.integrations.huggingface.values import log_values
 from otel_ml.integrations.package import PackageError
@@ -55,8 +56,8 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
     What the Trainer logs it has reduced already: it is published from rank 0 only. The timers `train_step` and
     `optimizer`, and what `otel_ml.log()` is given in the model or the loss, count on all ranks. A step is the one that
     the Trainer counts when it is done: the first is 1. While the Trainer evaluates or predicts, what `otel_ml.log()` is
-    given is `eval/…` or `test/…`. The run ends with the process, or at `otel_ml.shutdown()`; each trial of
-    `hyperparameter_search()` is a run, named as the search names it.
+    given is `eval/…` or `test/…`. The run ends with the process, or at `otel_ml.shutdown()`: the training after that
+    begins a new one. Each trial of `hyperparameter_search()` is a run, named as the search names it.
 
     Args:
         experiment: as for `otel_ml.init()`, whose other arguments may follow.
@@ -68,6 +69,7 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         self._arguments: Mapping[str, Any] = {"experiment": experiment, **arguments}
         self._checkpoints = checkpoints
         self._run: otel_ml.Run | None = None
+        self._is_owner = False
         self._timings: list[Any] = []
         self._trial: str | None = None
         self._trials = 0
@@ -92,8 +94,7 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Begin the run, in a search one for each trial; parameters from rank 0."""
         del control
-        self._leave_trial()
-        self._trial = state.trial_name or str(self._trials) if state.is_hyper_param_search else None
+        self._leave_trial(state)
         self._begin(args)
         if state.is_world_process_zero:
             otel_ml.log_params(args.to_sanitized_dict())
@@ -162,16 +163,12 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         self._stop()
         otel_ml.flush()
 
-    def _leave_trial(self) -> None:
-        """End the run of the trial before."""
-        if self._trial is not None:
-            otel_ml.shutdown()
-            self._run, self._trials = None, self._trials + 1
-
     def _begin(self, args: Any) -> otel_ml.Run:
-        if self._run is None:
+        if self._run is None or not self._run.is_active:
             # Transformers once made the output folder the run's name; that is no name.
-            name = args.run_name if args.run_name != args.output_dir else None
+            is_name = args.run_name != args.output_dir and not RUNTIME.is_chosen
+            name = args.run_name if is_name else None
+            self._is_owner = not RUNTIME.is_chosen
             self._run = otel_ml.init(**{"name": name, **self._arguments, **self._of_the_trial()})
         return self._run
 
@@ -181,6 +178,15 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
             return {}
         given = self._arguments.get("id") or os.environ.get(env.EXPERIMENT_ID.name)
         return {"name": self._trial, **({"id": f"{given}-{self._trial}"} if given else {})}
+
+    def _leave_trial(self, state: Any) -> None:
+        """Before a trial of `hyperparameter_search()`: it is a start of its own, as every one before it was."""
+        if not getattr(state, "is_hyper_param_search", False):
+            return
+        self._trial = getattr(state, "trial_name", None) or str(self._trials)
+        self._trials += 1
+        if self._run is not None and self._is_owner:
+            self._run.shutdown()
 
     def _start(self, name: str) -> None:
         timing = otel_ml.timed(name)

@@ -47,7 +47,7 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
 
     def start(self) -> None:
         """Join the run, with the rank that Accelerate has."""
-        if self._run is None:
+        if self._run is None or not self._run.is_active:
             place = PartialState()
             alone = place.num_processes == 1
             where = {} if alone else {"rank": place.process_index, "world_size": place.num_processes}

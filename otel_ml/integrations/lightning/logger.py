@@ -25,7 +25,8 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
     The run begins here, on every rank, so that the processes Lightning starts join it. What Lightning logs is reduced
     already, and published from rank 0 only; `otel_ml.log()` and timers count on all ranks, at the step under which
     Lightning logs: in validation as `eval/…`, in test and prediction as `test/…` and `predict/…`, and not in the sanity
-    check. The run ends with the process, or at `otel_ml.shutdown()`: `fit()` may be followed by `test()`.
+    check. The run ends with the process, or at `otel_ml.shutdown()`: `fit()` may be followed by `test()`. What is
+    logged after its end begins a new one.
 
     Args:
         experiment: as for `otel_ml.init()`, whose other arguments may follow.
@@ -66,36 +67,41 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
         return self._join()
 
     def _join(self) -> otel_ml.Run:
-        if self._run is None:
+        if self._run is None or not self._run.is_active:
             self._run = self._joined(global_rank())
+            self._rows = Rows()
         return self._run
+
+    def _known(self) -> otel_ml.Run:
+        """Return the run, also one that has ended: to ask for its name begins no other."""
+        return self._run or self._join()
 
     @property
     def name(self) -> str:
         """Name of the experiment."""
-        return self.experiment.experiment
+        return self._known().experiment
 
     @property
     def version(self) -> str:
         """Id of the run."""
-        return self.experiment.id
+        return self._known().id
 
     @property
     def save_dir(self) -> str | None:
         """Folder of all runs, below which Lightning puts `<name>/<version>/checkpoints`; None without a local one."""
-        folder = self.experiment.dir
+        folder = self._known().dir
         return None if folder is None else str(folder.parents[1])
 
     @property
     def root_dir(self) -> str | None:
         """Folder of the experiment."""
-        folder = self.experiment.dir
+        folder = self._known().dir
         return None if folder is None else str(folder.parent)
 
     @property
     def log_dir(self) -> str | None:
         """Folder of the run."""
-        folder = self.experiment.dir
+        folder = self._known().dir
         return None if folder is None else str(folder)
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
@@ -103,16 +109,16 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
 
         Without a step it is the one that the program is in, else a row of its own.
         """
+        self._join()
         if global_rank() == 0:
-            self._join()
             at = self._rows.step_of(metrics, step)
             with outside():
                 otel_ml.log(metrics, step=at, prefix=self._prefix, within="last")
 
     def log_hyperparams(self, params: Any, *_: Any, **more: Any) -> None:
         """Record hyper-parameters: a dictionary, a Namespace, a dataclass."""
+        self._join()
         if global_rank() == 0:
-            self._join()
             otel_ml.log_params(params)
             if more:
                 otel_ml.log_params(more)
@@ -123,11 +129,11 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
         Lightning calls it before it begins: the trainer is followed from here on.
         """
         del input_array
+        self._join()
         trainer = getattr(model, "_trainer", None)
         if trainer is not None:
             follow(trainer)
         if global_rank() == 0:
-            self._join()
             otel_ml.log_text("model", f"```text\n{model}\n```")
             guard.say(
                 "lightning-graph",

@@ -21,7 +21,7 @@ def test_what_is_found_after_the_run_has_ended_is_not_put_into_the_next_one(
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     EVENTS.forget()
 
-    capture = Capture("trainer")
+    capture = Capture("trainer", EVENTS)
     capture.start()
     capture.end(0.0)
     has_ended.touch()

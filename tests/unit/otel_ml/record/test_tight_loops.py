@@ -62,7 +62,7 @@ def collecting() -> Iterator[Taken]:
     taken = Taken()
     thread = threading.Thread(target=taken.run, daemon=True)
     thread.start()
-    eventually(lambda: COLLECTOR.thread)
+    eventually(lambda: COLLECTOR.threads)
     try:
         yield taken
     finally:
@@ -168,7 +168,7 @@ def test_a_loop_of_events_waits_and_loses_none(recorded, monkeypatch):
 
 def test_a_tight_loop_waits_for_a_receiver_that_is_slow_and_an_ordinary_one_does_not(recorded):
     with collecting() as taken:
-        COLLECTOR.is_held_up = True
+        COLLECTOR._held_up.add(-1)
         for _ in range(A_FULL_BUFFER - 1):
             record("x", 1.0)
         waits_of_an_ordinary_loop = taken.waits
@@ -176,7 +176,7 @@ def test_a_tight_loop_waits_for_a_receiver_that_is_slow_and_an_ordinary_one_does
         thread.start()
         eventually(lambda: taken.waits > 10)
         assert thread.is_alive()
-        COLLECTOR.is_held_up = False
+        COLLECTOR._held_up.discard(-1)
         thread.join()
 
     assert waits_of_an_ordinary_loop == 0
@@ -198,7 +198,7 @@ def test_what_nobody_collects_is_bounded_and_counted(recorded):
 def test_a_thread_that_collects_no_more_is_waited_for_once(recorded, monkeypatch):
     FOLDER.most_points = 10
     monkeypatch.setattr(COLLECTOR, "LOOK_S", 0.001)
-    COLLECTOR.thread = -1  # somebody else, who is stuck
+    COLLECTOR.threads = {-1}  # somebody else, who is stuck
     waited = []
     wait = COLLECTOR.wait
     monkeypatch.setattr(type(COLLECTOR), "wait", lambda self: waited.append(wait()) or waited[-1])
