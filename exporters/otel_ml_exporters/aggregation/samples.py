@@ -66,7 +66,8 @@ class Samples:
         self._newest[key] = newest
         if before is None:
             return np.zeros(len(values), bool)
-        return (before.values == values) | (np.isnan(before.values) & np.isnan(values))
+        same: npt.NDArray[np.bool_] = (before.values == values) | (np.isnan(before.values) & np.isnan(values))
+        return same
 
     def _make_room(self) -> None:
         while self._count > _MOST and self._newest:
