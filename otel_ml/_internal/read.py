@@ -14,7 +14,7 @@ from otel_ml.exceptions import OtelMLError
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml.wire.names import ascii_spelling, sanitised
 
-__all__ = ["Series", "read"]
+__all__ = ["Series", "metric_rows", "metrics_file", "read"]
 
 Series = tuple[list[int], list[float]]
 """Steps, ascending, and the value at each."""
@@ -38,7 +38,7 @@ def read(run: Run | str | PathLike[str]) -> Mapping[str, Series]:
         OtelMLError: there is no such file; says where it was looked for.
     """
     newest: dict[str, dict[str, Newest]] = {}
-    for row in _rows(_file_of(run)):
+    for row in metric_rows(metrics_file(run)):
         rank = (int(row.get("attempt", 0)), int(row.get("seq", 0)))
         axis, step = str(row.get("axis", DEFAULT_AXIS)), int(row["step"])
         for name, value in row.get("values", {}).items():
@@ -82,7 +82,8 @@ def _by_axis(name: str, axes: Mapping[str, Newest]) -> Iterator[tuple[str, Newes
         yield name if axis == keeps else sanitised(f"{name}/over_{axis}"), steps
 
 
-def _file_of(run: Run | str | PathLike[str]) -> Path:
+def metrics_file(run: Run | str | PathLike[str]) -> Path:
+    """Return the file of a run that `read()` reads; the argument is that of `read()`."""
     if isinstance(run, Run):
         if run.dir is None:
             raise OtelMLError(
@@ -110,7 +111,8 @@ def _below(base: Path, run: str) -> list[Path]:
     return sorted(base.glob(f"*/{run}/metrics.jsonl"))
 
 
-def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
+def metric_rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of steps that are complete in the file."""
     with path.open(encoding="utf-8") as file:
         for line in file:
             if not line.endswith("\n"):

@@ -364,11 +364,11 @@ class Timer:
         return timing in self._running
 
     def _taken(self) -> Timing | _Unmeasured | None:
-        mine = [timing for timer, timing in _STARTED.get() if timer is self]
-        for timing in (*mine, *reversed(list(self._running))):
-            with suppress(KeyError):  # stopped already, perhaps by another thread just now
-                del self._running[timing]
+        for timer, timing in _STARTED.get():
+            if timer is self and self._running.pop(timing, timing) is None:  # not stopped yet
                 return timing
+        with suppress(KeyError):
+            return self._running.popitem()[0]
         return None
 
 

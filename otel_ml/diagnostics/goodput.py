@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from os import PathLike, fspath
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import otel_ml
+from otel_ml._internal.read import metric_rows, metrics_file
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.exceptions import ConfigError, OtelMLError
@@ -173,7 +172,7 @@ def goodput_of(run: otel_ml.Run | str | PathLike[str], *, role: str | None = Non
     Work counts where a checkpoint of that start or a later one holds its step, and no later start did it again.
 
     Args:
-        run: a `Run` or its folder.
+        run: as `otel_ml.read()` takes it.
         role: whose goodput; by default that of `trainer`, or of the only role that recorded any.
 
     Raises:
@@ -233,17 +232,12 @@ def _elapsed(rows: list[dict[str, Any]]) -> float:
 
 def _rows(run: otel_ml.Run | str | PathLike[str], role: str | None) -> list[dict[str, Any]]:
     """Return the rows of one role that hold something of goodput, by names without the role."""
-    folder = run.dir if isinstance(run, otel_ml.Run) else Path(fspath(run))
-    path = None if folder is None else folder / "metrics.jsonl"
-    if path is None or not path.is_file():
-        raise OtelMLError(f"No metrics at {str(path)!r}. Exporter 'jsonl' writes them.", slug="no-metrics")
+    path = metrics_file(run)
     rows: dict[str, list[dict[str, Any]]] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        if "role" in row and "values" in row:  # a step
-            named = {name.removeprefix(f"{row['role']}/"): value for name, value in row["values"].items()}
-            if any(name.startswith("goodput/") for name in named):
-                rows.setdefault(row["role"], []).append(row | {"values": named})
+    for row in metric_rows(path):
+        named = {name.removeprefix(f"{row['role']}/"): value for name, value in row["values"].items()}
+        if any(name.startswith("goodput/") for name in named):
+            rows.setdefault(row["role"], []).append({**row, "values": named})
     working = {who: found for who, found in rows.items() if any("goodput/worked" in row["values"] for row in found)}
     wanted = role or ("trainer" if "trainer" in working or len(working) != 1 else next(iter(working)))
     if wanted not in working:

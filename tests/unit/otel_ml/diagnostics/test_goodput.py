@@ -247,3 +247,12 @@ def test_a_job_that_really_starts_twice_is_one_report(tmp_path: Path) -> None:
     assert report.worked > report.productive > 0
     assert 0 < (report.fraction or 0) < 1
     assert otel_ml.read(both)["goodput/steps"][1][-1] == 4
+
+
+def test_a_run_is_found_as_read_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "digits" / "some-run"
+    run.mkdir(parents=True)
+    written(run, [row(0, 0, 102.0, began=100.0, worked=2.0, ranks=1)])
+    monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path))
+
+    assert [goodput_of(wanted).worked for wanted in ("some-run", run, "latest")] == [2.0, 2.0, 2.0]
