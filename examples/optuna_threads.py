@@ -5,7 +5,7 @@
 
 Expected: nine runs below `otel-ml-runs/optuna`: `study`, with the best value after each trial, and `trial-0` to
 `trial-7`, each with 20 values of `loss` that are its own, and its learning rate as a parameter. `otel-ml runs` lists
-them. The last line printed is the trial with the least loss and the name of its run.
+them. The last line printed names the trial with the least loss.
 """
 
 from __future__ import annotations

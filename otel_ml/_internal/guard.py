@@ -34,8 +34,9 @@ class Guard:
     Until then they are kept, and handed over by `connect`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dropped: Counter[str] | None = None) -> None:
         self.strict = False
+        self._dropped: Counter[str] = Counter() if dropped is None else dropped
         self._said: set[str] = set()
         self._kept: list[str] = []
         self._say: Callable[[str], None] | None = None
@@ -43,7 +44,7 @@ class Guard:
     @property
     def dropped(self) -> Counter[str]:
         """What was not accepted, by reason, of the run that this call is for."""
-        return here().dropped if NOW.several else PROCESS.dropped
+        return here().dropped if NOW.several else self._dropped
 
     def connect(self, say: Callable[[str], None] | None) -> None:
         """Send sentences to `say`, first those kept until now; None keeps them again."""
@@ -114,7 +115,7 @@ class Guard:
         self._said.clear()
 
 
-guard = Guard()
+guard = Guard(PROCESS.dropped)
 """The guard of this process."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from otel_ml._internal import buffer
+from otel_ml._internal.after_the_end import AFTER_THE_END
 from otel_ml._internal.definition import DEFINITIONS
 from otel_ml._internal.guard import guard
 from otel_ml._internal.log import forget_names
@@ -37,6 +38,7 @@ def forget_everything() -> None:
 
 
 def _forget_recorded() -> None:
+    AFTER_THE_END.forget()
     recorder.enabled = False
     buffer.stay_awake()  # no record begins the run that the environment may ask for
     recorder.forget()

@@ -286,7 +286,7 @@ def slugs() -> set[str]:
 
 
 _REASON = re.compile(
-    r'(?:dropped\[|\bdrop\(\s*|UnrecordableError\(|lost: dict\[str, int\] = \{|NEVER_ARRIVED = )"(\w+)"'
+    r'(?:dropped(?:\(\w+\))?\[|\bdrop\(\s*|UnrecordableError\(|lost: dict\[str, int\] = \{|NEVER_ARRIVED = )"(\w+)"'
 )
 """The line at the end of a run names these: `3 lost (spool_full: 3)`."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import otel_ml
@@ -35,7 +35,7 @@ def test_each_trial_of_a_study_in_threads_is_a_run_of_its_own(tmp_path: Path) ->
         assert steps == list(range(20))
         assert values[0] == 16.0
         ratio = values[1] / values[0]
-        assert all(abs(after / before - ratio) < 1e-9 for before, after in itertools.pairwise(values))
+        assert all(abs(after / before - ratio) < 1e-9 for before, after in pairwise(values))
         losses.append(values[-1])
     assert len(losses) == 8
     assert len(set(losses)) == 8
