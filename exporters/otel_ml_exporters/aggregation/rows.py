@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from otel_ml.wire.reduction import Reduction
@@ -10,15 +10,10 @@ from otel_ml_exporters.aggregation.folded import Folded
 from otel_ml_exporters.aggregation.lanes import Lane, Track, Unit
 from otel_ml_exporters.aggregation.naming import metric_name, rank_name, reduced_name
 from otel_ml_exporters.aggregation.output import Output
-from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.reduce import Bins, Reduced
 from otel_ml_exporters.records import HistogramValue, StepRecord
 
 __all__ = ["Row", "emit_histograms", "emit_values", "row_of"]
-
-
-MAX_COMBINATIONS = 65_536
-"""Shapes with a reduction that are remembered as looked at."""
 
 
 class Row(NamedTuple):
@@ -30,9 +25,10 @@ class Row(NamedTuple):
     time_ns: int
 
 
-def row_of(folded: Folded, track: Track, say: Callable[[str, str], None]) -> Row:
+def row_of(folded: Folded, track: Track) -> Row:
     """Give the values of a unit the names that they have in its track by now."""
-    _learn_reductions(folded.pieces, track, say)
+    for piece in folded.pieces:
+        track.reductions.show(piece)
     with_role = all(piece.source.with_role for piece in folded.pieces)
     row = Row({}, {}, 0, max((piece.newest_ns for piece in folded.pieces), default=0))
     for reduction, reduced in folded.results:
@@ -44,42 +40,15 @@ def _add(row: Row, track: Track, reduction: Reduction, reduced: Reduced, *, with
     reductions, role, axis = track.reductions, track.role, track.axis
     for name, attributes, place, value, rank in reduced.values:
         series = metric_name(role, axis, name, attributes, with_role)
-        conflict = len(reductions[name]) > 1
+        conflict = reductions.is_contradicted(name)
         if rank is None:
             row.values[reduced_name(series, reduction, place, conflict)] = value
         else:
             row.values[rank_name(series, reduction, rank, conflict)] = value
     for bins in reduced.histograms:
         series = metric_name(role, axis, bins.name, bins.attributes, with_role)
-        row.histograms[reduced_name(series, reduction, bins.place, len(reductions[bins.name]) > 1)] = bins
+        row.histograms[reduced_name(series, reduction, bins.place, reductions.is_contradicted(bins.name))] = bins
     return row._replace(coarse=row.coarse + reduced.coarse)
-
-
-def _learn_reductions(pieces: Sequence[Piece], track: Track, say: Callable[[str, str], None]) -> None:
-    """Note who reduces which metric how; say once where two disagree."""
-    for piece in pieces:
-        combination = (piece.shape.number, str(piece.reduction))
-        if combination in track.combinations:
-            continue
-        if len(track.combinations) >= MAX_COMBINATIONS:
-            track.combinations.clear()  # a cache: what they use is known
-        track.combinations.add(combination)
-        for key in piece.shape.series:
-            used = track.reductions.setdefault(key.name, {})
-            if combination[1] in used:
-                continue
-            used[combination[1]] = piece.source.rank
-            if len(used) > 1:
-                say("reduction-conflict", _disagreement(track, key.name, used))
-
-
-def _disagreement(track: Track, name: str, used: dict[str, int]) -> str:
-    (first, first_rank), *_, (other, other_rank) = used.items()
-    return (
-        f"Metric {name!r} of role {track.role!r} is reduced by {first!r} on rank {first_rank} and by {other!r} on rank "
-        f"{other_rank}; each is published under its own name, such as {name}/{other}. "
-        f"Use one reduction everywhere, e.g. otel_ml.define_metric({name!r}, reduce={first!r})."
-    )
 
 
 def emit_values(
