@@ -147,7 +147,7 @@ class Definitions:
         self.weighted = 0
         self.declared: list[tuple[str, Reduction, str, str]] = []
         self.outdated: list[Callable[[str], None]] = []
-        self._reductions: dict[Reduction, int] = {}
+        self._reductions: dict[Reduction, int] = {_MEAN: 0}  # which nobody asked for comes before what is asked for
         self._placed = 0
         self.forget()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from otel_ml._internal.buckets import ExponentialBuckets
@@ -178,18 +178,24 @@ class Pending:
         self.moments[series] = _merged(self.moments[series], _moments(later))
 
     def parts(self) -> Iterator[Pending]:
-        """Yield what is encoded one after the other: of a series no more than one point each, in order."""
-        yield self
-        if self.between is not None:
-            yield self._part(self.between)
-        for place in range(max(map(len, self.more.values()), default=0)):
-            part = self._part(Pending(self.first_ns))
-            alone = [(series, later[place]) for series, later in self.more.items() if len(later) > place]
-            part.moments = {series: (1, value, value, value) for series, value in alone}
-            yield part
+        """Yield what is encoded one after the other: of a series no more than one point each, in order.
 
-    def _part(self, part: Pending) -> Pending:
-        part.first_ns, part.last_ns = self.first_ns, self.last_ns
+        Bare records come first: once a process is asked for a reduction, no record of the metric is bare any more.
+        """
+        if self.more:
+            yield self._alone({series: self.moments.pop(series)[1] for series in self.more})
+        if self.between is not None:
+            self.between.first_ns, self.between.last_ns = self.first_ns, self.last_ns
+            yield self.between
+        for place in range(max(map(len, self.more.values()), default=0)):
+            yield self._alone({series: later[place] for series, later in self.more.items() if len(later) > place})
+        if self.moments or self.order:
+            yield self
+
+    def _alone(self, values: Mapping[Series, float]) -> Pending:
+        part = Pending(self.first_ns)
+        part.last_ns = self.last_ns
+        part.moments = {series: (1, value, value, value) for series, value in values.items()}
         return part
 
     def _merge_m2(self, series: Series, values: Sequence[float], new: Moments) -> None:
