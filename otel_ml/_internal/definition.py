@@ -184,7 +184,7 @@ class Definitions:
             return None
         with self.lock:
             before = self._definitions.get(name)
-            definition, conflict = self._definition(name, before, reduction, unit, description, default)
+            definition, conflict, mismatch = self._definition(name, before, reduction, unit, description, default)
             series = self._series.get((name, attributes))
             if series is None and len(self._series) >= self.MAX_SERIES:
                 known = None
@@ -201,8 +201,8 @@ class Definitions:
                 "Keep numbers that change, such as the step, out of names and attributes.",
                 kind="too many series",
             )
-        elif conflict:
-            guard.wrong(*conflict)
+        else:
+            _say(conflict, mismatch)
         return known
 
     def _definition(
@@ -213,17 +213,16 @@ class Definitions:
         unit: str,
         description: str,
         default: Reduction,
-    ) -> tuple[Definition, tuple[str, str] | None]:
-        """Return what is known of a metric by now, and what of it is a contradiction."""
+    ) -> tuple[Definition, str, str]:
+        """Return what is known of a metric by now, and how reductions and units contradict each other, or nothing."""
         if known is None:
             known = self._definitions[name] = self._declared(name, default)
         elif known.reduction == _MEAN:
             known = self._with(known, default, unit, description)
-        if reduction is None:
-            return self._with(known, known.reduction, unit, description), _unit_conflict(known, unit)
+        reduction = known.reduction if reduction is None else reduction
         found = self._with(known, known.reduction.joined(reduction), unit, description)
-        conflict = _conflict(known, reduction) if known.reduction.contradicts(reduction) else None
-        return found, conflict or _unit_conflict(known, unit)
+        conflict = _conflict(known, reduction) if known.reduction.contradicts(reduction) else ""
+        return found, conflict, _mismatch(known, unit) if unit and unit != known.unit else ""
 
     def _with(self, known: Definition, reduction: Reduction, unit: str, description: str) -> Definition:
         """Return a definition with what was not known before; one with another reduction is a new one."""
@@ -252,14 +251,13 @@ class Definitions:
             for name, known in list(self._definitions.items()):
                 if name != pattern and not fnmatch.fnmatchcase(name, pattern):
                     continue
-                found, conflict = self._definition(name, known, reduction, unit, description, _MEAN)
-                if conflict:
-                    conflicts.append(conflict)
+                found, *contradictions = self._definition(name, known, reduction, unit, description, _MEAN)
+                conflicts.append((contradictions[0], contradictions[1]))
                 if found is not known:
                     changed.append(name)
         self._say_outdated(changed)
-        for conflict in conflicts:
-            guard.wrong(*conflict)
+        for conflict, mismatch in conflicts:
+            _say(conflict, mismatch)
 
     def _say_outdated(self, names: Iterable[str]) -> None:
         """Have series looked up again of which more is known now; without the lock, and seldom: once a metric."""
@@ -283,21 +281,24 @@ OWN_COUNTS = (QUANTILE_COARSE, SPANS_OVER_BUDGET)
 """Series that are no values of the user (`otel_ml.wire.attributes.OWN_COUNTS`)."""
 
 
-def _conflict(known: Definition, reduction: Reduction) -> tuple[str, str]:
+def _say(conflict: str, mismatch: str) -> None:
+    if conflict:
+        guard.wrong("reduction-conflict", conflict)
+    if mismatch:
+        guard.wrong("unit-conflict", mismatch)
+
+
+def _conflict(known: Definition, reduction: Reduction) -> str:
     return (
-        "reduction-conflict",
         f"Metric {known.name!r} is reduced by '{known.reduction}' in this process, so '{reduction}' is not used. "
-        "A metric has one reduction: give both as a tuple, or rename one.",
+        "A metric has one reduction: give both as a tuple, or rename one."
     )
 
 
-def _unit_conflict(known: Definition, unit: str) -> tuple[str, str] | None:
-    if not unit or known.unit == unit:
-        return None
+def _mismatch(known: Definition, unit: str) -> str:
     return (
-        "unit-conflict",
         f"Metric {known.name!r} is in {known.unit!r} in this process, so the unit {unit!r} is not used. "
-        "Record it in one unit, or under two names.",
+        "Record it in one unit, or under two names."
     )
 
 

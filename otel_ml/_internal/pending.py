@@ -198,6 +198,10 @@ class Pending:
         part.moments = {series: (1, value, value, value) for series, value in values.items()}
         return part
 
+    def add_values(self, series: Series, values: list[float]) -> None:
+        """Fold several values of one series that is not bare."""
+        self._merge([(series, values)])
+
     def _merge_m2(self, series: Series, values: Sequence[float], new: Moments) -> None:
         mean = new[1] / new[0]
         m2 = sum([(value - mean) * (value - mean) for value in values])
@@ -268,8 +272,6 @@ def _merged(old: Moments, new: Moments) -> Moments:
     return old[0] + new[0], old[1] + new[1], min(old[2], new[2]), max(old[3], new[3])
 
 
-def _merge_group(pending: Pending, series: Series, values: list[float]) -> None:
-    pending._merge([(series, values)])
-
-
-merge_group: Callable[[Pending, Series, list[float]], None] = _merge_group if native is None else native.merge_group
+merge_group: Callable[[Pending, Series, list[float]], None] = (
+    Pending.add_values if native is None else native.merge_group
+)

@@ -196,7 +196,8 @@ class Recorder:
         places = [(name, index) for name, index in inside if index is not None]
         for name, index in places:
             scopes.append(encoded_gauge(POSITION, name, index, index, now_ns, self.sequence.next(), taken))
-        if not places and not is_first and (declared or not final):  # it lives, and waits: for a model to load, for another rank
+        # In no step it lives, and waits: for a model to load, for another rank.
+        if not places and not is_first and (declared or not final):
             scopes.append(encoded_gauge(POSITION, None, None, 0, now_ns, self.sequence.next(), taken))
 
     def _newly_declared(self) -> Mapping[str, str]:

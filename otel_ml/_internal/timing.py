@@ -219,7 +219,7 @@ def watch_named(
     return _WATCHES.setdefault((key, level), Watch(name, watch.series, level, span=watch.span, device=watch.device))
 
 
-def _is_usual(reduce: Reduce, within: str | None, span: bool, device: str | None) -> bool:  # noqa: FBT001
+def _is_usual(reduce: Reduce, within: str | None, span: bool, device: str | None) -> bool:
     return reduce is None and within is None and span is True and device is None
 
 
@@ -379,6 +379,21 @@ class Timer:
         if timing is not None:
             timing.__exit__(None, None, None)
 
+    def compare(self, level: int, *, span: bool, device: str | None) -> None:
+        """Say what is asked for and not used: a timer that is started here may be stopped there, it is one."""
+        watch = self._watch
+        if watch is None:
+            return
+        options = (("level", level, 1), ("span", span, True), ("device", device, None))
+        unused = [f"{name}={new!r}" for name, new, usual in options if new not in {usual, getattr(watch, name)}]
+        if unused:
+            guard.wrong(
+                "bad-timer",
+                f"Timer {watch.name!r:.80} is known with level={watch.level}, span={watch.span}, "
+                f"device={watch.device!r}, so {', '.join(unused)} is not used. "
+                "Give its options where it is made first.",
+            )
+
 
 _TIMERS: dict[str, Timer] = {}
 
@@ -396,20 +411,8 @@ def timer(
     if watch is None:
         return Timer(None)
     found = _TIMERS.setdefault(name, Timer(watch))
-    _compare_options(found._watch or watch, level, span=span, device=device)
+    found.compare(level, span=span, device=device)
     return found
-
-
-def _compare_options(watch: Watch, level: int, *, span: bool, device: str | None) -> None:
-    """Say what is asked for and not used: a timer that is started here may be stopped there, it is one."""
-    asked = {"level": (level, 1, watch.level), "span": (span, True, watch.span), "device": (device, None, watch.device)}
-    unused = [f"{option}={new!r}" for option, (new, usual, used) in asked.items() if new not in {usual, used}]
-    if unused:
-        guard.wrong(
-            "bad-timer",
-            f"Timer {watch.name!r:.80} is known with level={watch.level}, span={watch.span}, device={watch.device!r}, "
-            f"so {', '.join(unused)} is not used. Give its options where it is made first.",
-        )
 
 
 def forget_timers() -> None:

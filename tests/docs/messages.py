@@ -51,7 +51,7 @@ NOT_FOR_USERS: Mapping[str, str] = {
 }
 """File → what Python's own exceptions mean there; a traceback says where."""
 
-HOLDS: Mapping[str, str] = {"conflict": "_conflict"}
+HOLDS: Mapping[str, str] = {"conflict": "_conflict", "mismatch": "_mismatch"}
 """Variable → the function whose sentence it holds."""
 
 CLICK = frozenset({"UsageError", "BadParameter"})

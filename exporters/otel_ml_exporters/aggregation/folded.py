@@ -28,9 +28,7 @@ def fold(units: Sequence[Sequence[Piece]], reductions: Reductions) -> list[Folde
         for part in reductions.parts(piece):
             places.setdefault(part.reduction, []).append((place, part))
     ordered = sorted(places, key=str)
-    found = [
-        reduce_units(reduction, [_pieces(pieces, places[reduction]) for pieces in units]) for reduction in ordered
-    ]
+    found = [reduce_units(reduction, [_pieces(pieces, places[reduction]) for pieces in units]) for reduction in ordered]
     return [
         Folded(pieces, [(reduction, results[number]) for reduction, results in zip(ordered, found, strict=True)])
         for number, pieces in enumerate(units)

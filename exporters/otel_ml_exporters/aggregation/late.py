@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from otel_ml_exporters.aggregation.contest import Contest
 from otel_ml_exporters.aggregation.folded import fold
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
-from otel_ml_exporters.aggregation.learning import learn
+from otel_ml_exporters.aggregation.learning import learn, say_lacking
 from otel_ml_exporters.aggregation.observation import Manifest, Sent
 from otel_ml_exporters.aggregation.piece import Piece, fold_order
 from otel_ml_exporters.aggregation.rows import emit_histograms, emit_values, row_of
@@ -164,6 +164,7 @@ class Late:
         self._contest.replace_dead(lane, unit)
         (folded,) = fold([sorted(unit.pieces, key=fold_order)], track.reductions)
         row = row_of(folded, track)
+        say_lacking(run, track, folded.pieces)
         before = unit.exported or {}
         changed = {name: value for name, value in row.values.items() if not _same(before.get(name), value)}
         track.tally.amended += sum(name in before for name in changed)

@@ -12,7 +12,7 @@ from otel_ml_exporters.aggregation.reductions import Declared, News
 from otel_ml_exporters.aggregation.retold import lacking
 from otel_ml_exporters.aggregation.run_state import RunState
 
-__all__ = ["declare", "learn"]
+__all__ = ["declare", "learn", "say_lacking"]
 
 
 def learn(run: RunState, lane: Lane, piece: Piece) -> None:
@@ -22,8 +22,6 @@ def learn(run: RunState, lane: Lane, piece: Piece) -> None:
     _say(run, track, reductions.learn(piece), piece.reduction, piece.source.rank)
     if reductions.revision != known:
         run.lanes.refold(track.role)
-    if reductions.retells(piece):
-        _say_lacking(run, track, piece)
 
 
 def declare(run: RunState, role: str, rank: int, said: Iterable[tuple[str, Reduction]]) -> None:
@@ -54,10 +52,17 @@ def _disagreement(track: Track, name: str, first: tuple[str, int], other: str, r
 def _change(track: Track, name: str, was: str) -> str:
     last = max((lane.last_closed for lane in track.lanes.values() if lane.last_closed is not None), default=0)
     return (
-        f"Metric {name!r} of role {track.role!r}: nobody had said how it is reduced when {track.axis} {last} closed, so "
-        f"it shows {was!r} up to there, and {str(track.reductions.used(name))!r} from then on. "
+        f"Metric {name!r} of role {track.role!r}: nobody had said how it is reduced when {track.axis} {last} closed, "
+        f"so it shows {was!r} up to there, and {str(track.reductions.used(name))!r} from then on. "
         f"Say it before the first record, e.g. with otel_ml.define_metric({name!r}, reduce=…)."
     )
+
+
+def say_lacking(run: RunState, track: Track, pieces: Iterable[Piece]) -> None:
+    """Say of a step that closes what its writers have not told that their metrics' reductions need."""
+    for piece in pieces:
+        if track.reductions.retells(piece):
+            _say_lacking(run, track, piece)
 
 
 def _say_lacking(run: RunState, track: Track, piece: Piece) -> None:

@@ -146,7 +146,9 @@ class Reductions:
         found = self._used.get(name)
         if found is None:
             said = self._said(name)
-            found = max((one for one in said if one.unsaid), key=_rank_of_default, default=Reduction(unsaid=("across",)))
+            found = max(
+                (one for one in said if one.unsaid), key=_rank_of_default, default=Reduction(unsaid=("across",))
+            )
             for one in said:
                 found = found.joined(one)
             self._used[name] = found = Reduction(found.across, found.within, found.over)
@@ -180,8 +182,8 @@ class Reductions:
         rows: dict[Reduction, list[int]] = {}
         for row, key in enumerate(shape.series):
             rows.setdefault(self.of(sent, key.name), []).append(row)
-        if len(rows) == 1:
-            return [Part(reduction, None, shape) for reduction in rows]
+        if len(rows) < 2:
+            return [Part(reduction, None, shape) for reduction in rows or [_plain(sent)]]
         return [
             Part(reduction, chosen, Shape(-1, tuple(shape.series[row] for row in chosen)))
             for reduction, chosen in rows.items()

@@ -1,8 +1,8 @@
 """An engine's memory as small entries (key → bytes): a commit writes what changed, a start reads all (ADR 0001).
 
 `run` · `said` · `findings` · `reductions` · `params` · `summaries` · `who/<n>` (a writer's resource) · `writer/<n>`
-(where it stands) · `spans/<n>` · `track/<n>` · `lane/<n>` · `shape/<n>` · `stream/<digest>` · `recent/<generation>/<k>` ·
-`unit/<n>` (what is known of it) and `unit/<n>/<k>` (its points, written once).
+(where it stands) · `spans/<n>` · `track/<n>` · `lane/<n>` · `shape/<n>` · `stream/<digest>` ·
+`recent/<generation>/<k>` · `unit/<n>` (what is known of it) and `unit/<n>/<k>` (its points, written once).
 """
 
 from __future__ import annotations
