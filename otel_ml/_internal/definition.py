@@ -184,7 +184,7 @@ class Definitions:
             return None
         with self.lock:
             before = self._definitions.get(name)
-            definition, conflict, mismatch = self._definition(name, before, reduction, unit, description, default)
+            definition, conflict, other_unit = self._definition(name, before, reduction, unit, description, default)
             series = self._series.get((name, attributes))
             if series is None and len(self._series) >= self.MAX_SERIES:
                 known = None
@@ -202,7 +202,7 @@ class Definitions:
                 kind="too many series",
             )
         else:
-            _say(conflict, mismatch)
+            _report(conflict, other_unit)
         return known
 
     def _definition(
@@ -222,7 +222,8 @@ class Definitions:
         reduction = known.reduction if reduction is None else reduction
         found = self._with(known, known.reduction.joined(reduction), unit, description)
         conflict = _conflict(known, reduction) if known.reduction.contradicts(reduction) else ""
-        return found, conflict, _mismatch(known, unit) if unit and unit != known.unit else ""
+        other_unit = _other_unit(known, unit) if unit and unit != known.unit else ""
+        return found, conflict, other_unit
 
     def _with(self, known: Definition, reduction: Reduction, unit: str, description: str) -> Definition:
         """Return a definition with what was not known before; one with another reduction is a new one."""
@@ -256,8 +257,8 @@ class Definitions:
                 if found is not known:
                     changed.append(name)
         self._say_outdated(changed)
-        for conflict, mismatch in conflicts:
-            _say(conflict, mismatch)
+        for conflict, other_unit in conflicts:
+            _report(conflict, other_unit)
 
     def _say_outdated(self, names: Iterable[str]) -> None:
         """Have series looked up again of which more is known now; without the lock, and seldom: once a metric."""
@@ -281,11 +282,11 @@ OWN_COUNTS = (QUANTILE_COARSE, SPANS_OVER_BUDGET)
 """Series that are no values of the user (`otel_ml.wire.attributes.OWN_COUNTS`)."""
 
 
-def _say(conflict: str, mismatch: str) -> None:
+def _report(conflict: str, other_unit: str) -> None:
     if conflict:
         guard.wrong("reduction-conflict", conflict)
-    if mismatch:
-        guard.wrong("unit-conflict", mismatch)
+    if other_unit:
+        guard.wrong("unit-conflict", other_unit)
 
 
 def _conflict(known: Definition, reduction: Reduction) -> str:
@@ -295,7 +296,7 @@ def _conflict(known: Definition, reduction: Reduction) -> str:
     )
 
 
-def _mismatch(known: Definition, unit: str) -> str:
+def _other_unit(known: Definition, unit: str) -> str:
     return (
         f"Metric {known.name!r} is in {known.unit!r} in this process, so the unit {unit!r} is not used. "
         "Record it in one unit, or under two names."

@@ -70,7 +70,7 @@ def _say_lacking(run: RunState, track: Track, piece: Piece) -> None:
         some = piece if part.rows is None else piece.some(part.rows, part.shape)
         for name, lacks in lacking(some, part.reduction).items():
             run.output.say(
-                "reduction-unknown-here",
+                "reduction-lacks",
                 f"Metric {name!r} of role {track.role!r} is reduced by {str(part.reduction)!r}, and rank "
                 f"{piece.source.rank} does not tell {lacks} of its records: they are left out of that. "
                 f"Call otel_ml.define_metric({name!r}, reduce=…) on every rank.",
