@@ -21,6 +21,23 @@ static int asks_for(PyObject *reduction, PyObject *name)
     return within != Py_None ? PyObject_RichCompareBool(within, name, Py_EQ) : PySequence_Contains(across, name);
 }
 
+/* The parts that nobody asked for, as text: a new reference, or NULL; -1 with an exception. */
+static int defaults_of(PyObject *reduction, PyObject **defaults)
+{
+    PyObject *unsaid = slot(reduction, definition_slot.unsaid), *comma = NULL;
+    *defaults = NULL;
+    if (unsaid == NULL || !PyTuple_CheckExact(unsaid)) {
+        PyErr_SetString(PyExc_TypeError, "a reduction does not tell what is `unsaid`");
+        return -1;
+    }
+    if (PyTuple_GET_SIZE(unsaid) == 0)
+        return 0;
+    comma = PyUnicode_FromString(",");
+    *defaults = comma == NULL ? NULL : PyUnicode_Join(comma, unsaid);
+    Py_XDECREF(comma);
+    return *defaults == NULL ? -1 : 0;
+}
+
 /* Where it is known, or is to be. */
 static Asked *place_of(PyObject *reduction)
 {
@@ -44,12 +61,18 @@ int asked_by(PyObject *reduction, Asked *asked)
     }
     asked->reduction = reduction;
     if ((asked->takes_first = asks_for(reduction, python.first)) < 0 ||
-        (asked->takes_last = asks_for(reduction, python.last)) < 0 || (asked->text = PyObject_Str(reduction)) == NULL)
+        (asked->takes_last = asks_for(reduction, python.last)) < 0 || defaults_of(reduction, &asked->defaults) < 0)
         return -1;
+    asked->text = PyObject_Str(reduction);
+    if (asked->text == NULL) {
+        Py_CLEAR(asked->defaults);
+        return -1;
+    }
     Py_INCREF(reduction);
     Asked before = *place; /* which another thread may have filled meanwhile */
     *place = *asked;
     Py_XDECREF(before.reduction);
     Py_XDECREF(before.text);
+    Py_XDECREF(before.defaults);
     return 0;
 }

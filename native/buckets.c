@@ -32,16 +32,20 @@ static long index_of(double magnitude)
     return (long)ceil(log2(magnitude) * (double)(1L << fold.scale)) - 1;
 }
 
-static int count(PyObject *side, long index)
+static int count(PyObject *side, long index, long values)
 {
-    PyObject *key = PyLong_FromLong(index);
-    if (key == NULL)
+    PyObject *key = PyLong_FromLong(index), *more = PyLong_FromLong(values);
+    if (key == NULL || more == NULL) {
+        Py_XDECREF(key);
+        Py_XDECREF(more);
         return -1;
+    }
     PyObject *before = PyDict_GetItemWithError(side, key), *number = NULL;
     if (before != NULL)
-        number = PyNumber_Add(before, fold.one);
+        number = PyNumber_Add(before, more);
     else if (!PyErr_Occurred())
-        number = Py_NewRef(fold.one);
+        number = Py_NewRef(more);
+    Py_DECREF(more);
     int failed = number == NULL ? -1 : PyDict_SetItem(side, key, number);
     Py_XDECREF(number);
     Py_DECREF(key);
@@ -53,8 +57,56 @@ static int count_value(Buckets *buckets, double value)
     if (value == 0.0)
         buckets->zeros++;
     else if (isfinite(value))
-        return count(value > 0 ? buckets->positive : buckets->negative, index_of(fabs(value)));
+        return count(value > 0 ? buckets->positive : buckets->negative, index_of(fabs(value)), 1);
     return 0;
+}
+
+/* Of a large group: the buckets around that of its first value are counted here, but for the first value of each, which
+   gives the dictionary its order. */
+#define WINDOW 2048
+#define LARGE 64
+
+typedef struct {
+    PyObject *side; /* borrowed */
+    long base;
+    unsigned int more[WINDOW];
+    unsigned char seen[WINDOW];
+} Window;
+
+static int count_near(Window *window, long index)
+{
+    if (window->base == LONG_MIN)
+        window->base = index - WINDOW / 2;
+    long place = index - window->base;
+    if (place < 0 || place >= WINDOW)
+        return count(window->side, index, 1);
+    if (window->seen[place]) {
+        window->more[place]++;
+        return 0;
+    }
+    window->seen[place] = 1;
+    return count(window->side, index, 1);
+}
+
+static int leave_window(Window *window)
+{
+    for (long place = 0; place < WINDOW; place++)
+        if (window->more[place] && count(window->side, window->base + place, window->more[place]) < 0)
+            return -1;
+    return 0;
+}
+
+static int count_many(Buckets *buckets, PyObject *group)
+{
+    Window sides[2] = {{.side = buckets->negative, .base = LONG_MIN}, {.side = buckets->positive, .base = LONG_MIN}};
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(group); i++) {
+        double value = PyFloat_AS_DOUBLE(PyList_GET_ITEM(group, i));
+        if (value == 0.0)
+            buckets->zeros++;
+        else if (isfinite(value) && count_near(&sides[value > 0], index_of(fabs(value))) < 0)
+            return -1;
+    }
+    return leave_window(&sides[0]) < 0 || leave_window(&sides[1]) < 0 ? -1 : 0;
 }
 
 /* _span(), no more than is needed to know whether it is too large */
@@ -85,7 +137,10 @@ static int add_group_to(PyObject *object, PyObject *group)
     int is_one = PyFloat_CheckExact(group);
     if (!read_buckets(object, &buckets) || buckets.scale != fold.scale)
         return PyErr_Occurred() ? -1 : add_in_python(object, is_one ? PyTuple_Pack(1, group) : Py_NewRef(group));
-    for (Py_ssize_t i = 0; i < (is_one ? 1 : PyList_GET_SIZE(group)); i++)
+    int is_large = !is_one && PyList_GET_SIZE(group) >= LARGE;
+    if (is_large && count_many(&buckets, group) < 0)
+        return -1;
+    for (Py_ssize_t i = 0; !is_large && i < (is_one ? 1 : PyList_GET_SIZE(group)); i++)
         if (count_value(&buckets, PyFloat_AS_DOUBLE(is_one ? group : PyList_GET_ITEM(group, i))) < 0)
             return -1;
     PyObject *zeros = PyLong_FromLong(buckets.zeros);

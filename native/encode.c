@@ -49,6 +49,7 @@ static int bind(PyObject *arguments)
         {reduction, "across", &definition_slot.across},
         {reduction, "within", &definition_slot.within},
         {reduction, "over", &definition_slot.over},
+        {reduction, "unsaid", &definition_slot.unsaid},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         if ((*wanted[i].offset = slot_offset(wanted[i].type, wanted[i].name)) < 0)

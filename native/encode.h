@@ -29,7 +29,7 @@ extern struct bucket_slot {
 } bucket_slot;
 
 extern struct definition_slot {
-    Py_ssize_t reduction, across, within, over;
+    Py_ssize_t reduction, across, within, over, unsaid;
 } definition_slot;
 
 /* Bytes of these objects, and of those whose size is not known before they are read. */
@@ -38,7 +38,7 @@ extern Py_ssize_t series_size, definition_size;
 /* asked.c */
 
 typedef struct {
-    PyObject *reduction, *text;
+    PyObject *reduction, *text, *defaults; /* the last is NULL where it has none */
     int takes_first, takes_last;
 } Asked;
 
@@ -59,9 +59,9 @@ PyObject *encoded_scopes(PyObject *module, PyObject *const *arguments, Py_ssize_
 /* scope_head.c */
 
 typedef struct {
-    int has_step, has_axis, has_reduction;
+    int has_step, has_axis, has_reduction, has_defaults;
     int64_t step, seq, points;
-    Text axis, reduction;
+    Text axis, reduction, defaults;
 } About;
 
 int as_about(PyObject *step, PyObject *axis, About *about);

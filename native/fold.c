@@ -7,8 +7,9 @@ struct fold fold;
 static PyObject *bind_fold(PyObject *module, PyObject *arguments)
 {
     static const char *const of_pending[] = {"first_ns", "last_ns", "groups", "rows",    "moments",
-                                             "order",    "weights", "m2",     "buckets", NULL};
-    static const char *const of_series[] = {"special", "internal", "moments", "ordered", "buckets", "m2", "weighted", "order", NULL};
+                                             "order",    "weights", "m2",     "buckets", "more",
+                                             "between",  NULL};
+    static const char *const of_series[] = {"special", "internal", "moments", "ordered", "buckets", "m2", "weighted", "order", "bare", NULL};
     static const char *const of_row[] = {"series", "_weighted", NULL};
     static const char *const of_step[] = {"pending", NULL};
     static const char *const of_exponential[] = {"negative", "positive", "scale", "zeros", NULL};
@@ -100,7 +101,8 @@ static int leave_step(Fold *now)
 static Py_ssize_t partials_of(PyObject *pending)
 {
     return PyDict_GET_SIZE(slot(pending, fold.of_pending.moments)) +
-           PyDict_GET_SIZE(slot(pending, fold.of_pending.order));
+           PyDict_GET_SIZE(slot(pending, fold.of_pending.order)) +
+           PyDict_GET_SIZE(slot(pending, fold.of_pending.more));
 }
 
 /* Pending(): its times are slots, and so are its dictionaries. */
@@ -115,6 +117,7 @@ static PyObject *new_pending(PyObject *time)
     const Py_ssize_t dictionaries[] = {
         fold.of_pending.groups, fold.of_pending.rows,    fold.of_pending.moments, fold.of_pending.order,
         fold.of_pending.weights, fold.of_pending.m2, fold.of_pending.buckets,
+        fold.of_pending.more,
     };
     for (size_t i = 0; i < sizeof dictionaries / sizeof *dictionaries; i++) {
         PyObject *dictionary = PyDict_New();
@@ -124,6 +127,7 @@ static PyObject *new_pending(PyObject *time)
         }
         set_slot(pending, dictionaries[i], dictionary);
     }
+    set_slot(pending, fold.of_pending.between, Py_NewRef(Py_None));
     return pending;
 }
 
@@ -292,5 +296,7 @@ PyMethodDef fold_functions[] = {
      "MAX_BUCKETS)."},
     {"fold_records", fold_records, METH_VARARGS,
      "Fold records into what their steps have gathered; return how many partials there are more: (folder, items)."},
+    {"merge_group", (PyCFunction)(void (*)(void))merge_values, METH_FASTCALL,
+     "Fold several values of one series that is not bare: (pending, series, values)."},
     {NULL, NULL, 0, NULL},
 };

@@ -15,10 +15,10 @@ extern struct fold {
     PyObject *fold_special, *steps, *count, *merge, *is_weighted, *add; /* names */
     PyObject *sum, *one;                                                     /* a function, a number */
     struct {
-        Py_ssize_t first_ns, last_ns, groups, rows, moments, order, weights, m2, buckets;
+        Py_ssize_t first_ns, last_ns, groups, rows, moments, order, weights, m2, buckets, more, between;
     } of_pending;
     struct {
-        Py_ssize_t special, internal, moments, ordered, buckets, m2, weighted, order;
+        Py_ssize_t special, internal, moments, ordered, buckets, m2, weighted, order, bare;
     } of_series;
     struct {
         Py_ssize_t series, weighted;
@@ -90,6 +90,9 @@ int add_special(PyObject *pending, PyObject *series, PyObject *value, PyObject *
 
 /* reduce.c: Pending.reduce(); 0 or -1 */
 int reduce_pending(PyObject *pending);
+
+/* reduce.c: of Python: (pending, series, values) */
+PyObject *merge_values(PyObject *module, PyObject *const *arguments, Py_ssize_t n);
 
 /* m2.c: those of `group`, whose moments are `new`, with those of `old` (may be NULL); 1, 0 where it has to be done in
    Python, or -1. */

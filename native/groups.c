@@ -23,6 +23,11 @@ static int put_scope(Scope *scope, Py_ssize_t points, Out *out)
         PyErr_Format(PyExc_TypeError, "expected the text of a reduction, got %R", scope->asked.text);
         return -1;
     }
+    about.has_defaults = scope->asked.defaults != NULL;
+    if (about.has_defaults && !as_text(scope->asked.defaults, &about.defaults)) {
+        PyErr_Format(PyExc_TypeError, "expected the names of parts, got %R", scope->asked.defaults);
+        return -1;
+    }
     Py_ssize_t size = about_size(&about);
     unsigned char *end = room_for(out, field_size(size));
     if (end == NULL)
@@ -87,6 +92,7 @@ int add_group(PyObject *scopes, Scope *scope, const Entry *entries, Py_ssize_t n
 {
     if (asked_by(entries->reduction, &scope->asked) < 0 || begin_out(&scope->out, USUAL_POINT * n) < 0)
         return -1;
+    Py_XINCREF(scope->asked.defaults);
     Py_INCREF(scope->asked.text); /* Python may run below, and another thread ask for many others */
     scope->points = 0;
     scope->first_too = NULL;
@@ -104,5 +110,6 @@ int add_group(PyObject *scopes, Scope *scope, const Entry *entries, Py_ssize_t n
         failed = add_first_values(scopes, scope);
     Py_XDECREF(scope->first_too);
     Py_DECREF(scope->asked.text);
+    Py_XDECREF(scope->asked.defaults);
     return failed;
 }

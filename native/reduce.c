@@ -86,9 +86,21 @@ static int merge(PyObject *pending, PyObject *series, PyObject *group)
     PyObject *old = Py_XNewRef(PyDict_GetItemWithError(slot(pending, fold.of_pending.moments), series));
     if (old == NULL && PyErr_Occurred())
         return -1;
-    int done = old == NULL || are_moments(old) ? merge_group(pending, series, group, old) : 0;
+    int is_several = old != NULL || !PyFloat_CheckExact(group);
+    int is_usual = (old == NULL || are_moments(old)) && !(is_several && is_true(series, fold.of_series.bare));
+    int done = is_usual ? merge_group(pending, series, group, old) : 0;
     Py_XDECREF(old);
     return done == 0 ? merge_slowly(pending, series, group) : done < 0 ? -1 : 0;
+}
+
+PyObject *merge_values(PyObject *module, PyObject *const *arguments, Py_ssize_t n)
+{
+    if (n != 3 || !is_exactly(arguments[0], fold.pending) || !is_exactly(arguments[1], fold.series) ||
+        !PyList_CheckExact(arguments[2])) {
+        PyErr_SetString(PyExc_TypeError, "expected a Pending, a Series and a list");
+        return NULL;
+    }
+    return merge(arguments[0], arguments[1], arguments[2]) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* A column of several rows of a Row. */

@@ -7,6 +7,7 @@
 #define STEP KEY("ml.step")
 #define AXIS KEY("ml.step.axis")
 #define REDUCTION KEY("ml.reduction")
+#define REDUCTION_DEFAULT KEY("ml.reduction.default")
 #define SEQ KEY("ml.seq")
 #define SEQ_POINTS KEY("ml.seq.points")
 
@@ -25,6 +26,7 @@ Py_ssize_t about_size(const About *about)
     return field_size(SCOPE_NAME.size) + (about->has_step ? number_attribute_size(STEP, about->step) : 0) +
            (about->has_axis ? text_attribute_size(AXIS, about->axis) : 0) +
            (about->has_reduction ? text_attribute_size(REDUCTION, about->reduction) : 0) +
+           (about->has_defaults ? text_attribute_size(REDUCTION_DEFAULT, about->defaults) : 0) +
            number_attribute_size(SEQ, about->seq) + number_attribute_size(SEQ_POINTS, about->points);
 }
 
@@ -37,6 +39,8 @@ unsigned char *put_about(unsigned char *at, const About *about, Py_ssize_t size)
         at = put_text_attribute(at, SCOPE_ATTRIBUTE_TAG, AXIS, about->axis);
     if (about->has_reduction)
         at = put_text_attribute(at, SCOPE_ATTRIBUTE_TAG, REDUCTION, about->reduction);
+    if (about->has_defaults)
+        at = put_text_attribute(at, SCOPE_ATTRIBUTE_TAG, REDUCTION_DEFAULT, about->defaults);
     at = put_number_attribute(at, SCOPE_ATTRIBUTE_TAG, SEQ, about->seq);
     return put_number_attribute(at, SCOPE_ATTRIBUTE_TAG, SEQ_POINTS, about->points);
 }

@@ -118,8 +118,9 @@ static int is_same_reduction(PyObject *one, PyObject *other)
 {
     if (one == other)
         return 1;
-    const Py_ssize_t offsets[] = {definition_slot.across, definition_slot.within, definition_slot.over};
-    for (int i = 0; i < 3; i++) {
+    const Py_ssize_t offsets[] = {
+        definition_slot.across, definition_slot.within, definition_slot.over, definition_slot.unsaid};
+    for (int i = 0; i < 4; i++) {
         int equal = PyObject_RichCompareBool(slot(one, offsets[i]), slot(other, offsets[i]), Py_EQ);
         if (equal <= 0)
             return equal;

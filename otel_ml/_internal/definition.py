@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 from otel_ml._internal.guard import guard
@@ -34,39 +34,28 @@ Attributes = tuple[tuple[str, str | bool | int | float], ...]
 Reduce = str | Iterable[str] | None
 """What `reduce=` accepts: one reduction, or several."""
 
-_MEAN = Reduction()
+_MEAN = Reduction(unsaid=("across",))
+"""What a metric is where nobody says anything."""
+
 UNSETTLED = -1
 """The place of a series that was never folded; the one object of this number, by which compiled code knows it."""
 
 
 class Definition:
-    """One metric name of this process.
-
-    Its reduction may still be unknown while nothing of it was folded: a library creates its
-    metrics at import, and the program says `define_metric()` later. The first fold settles it.
+    """What is known of one metric name of this process. Who says more makes a new one.
 
     Attributes:
-        reduction: None while it is unknown.
+        reduction: what was asked for so far, and what is used for the parts that nobody asked for.
         unit: in UCUM, or empty.
-        default: the reduction where nobody gives one.
     """
 
-    __slots__ = ("default", "description", "name", "reduction", "unit")
+    __slots__ = ("description", "name", "reduction", "unit")
 
-    def __init__(
-        self, name: str, reduction: Reduction | None, unit: str, description: str, default: Reduction = _MEAN
-    ) -> None:
+    def __init__(self, name: str, reduction: Reduction, unit: str, description: str) -> None:
         self.name = name
         self.reduction = reduction
         self.unit = unit
         self.description = description
-        self.default = default
-
-    def settle(self) -> Reduction:
-        """Fix the reduction: the default one where none was given."""
-        if self.reduction is None:
-            self.reduction = self.default
-        return self.reduction
 
 
 class Series:
@@ -84,11 +73,13 @@ class Series:
         constants: what is the same in every point of a series that is not plain: by (field, size) what stands before
             the point, by (field, 0) its attributes; None until first sent.
         internal: counted by otel_ml itself, not a value of the user's.
+        bare: nobody has said how it is reduced. Its records travel so that every reduction can be made of them.
+        crowd: what is folded of a bare series that has many records at once; None until there are.
     """
 
     __slots__ = (
-        "attributes", "buckets", "constants", "definition", "internal", "long_prefix", "m2", "moments", "order",
-        "ordered", "plain", "ranged", "short_prefix", "special", "weighted",
+        "attributes", "bare", "buckets", "constants", "crowd", "definition", "internal", "long_prefix", "m2", "moments",
+        "order", "ordered", "plain", "ranged", "short_prefix", "special", "weighted",
     )  # fmt: skip
 
     def __init__(self, definition: Definition, attributes: Attributes = (), *, internal: bool = False) -> None:
@@ -98,6 +89,8 @@ class Series:
         self.special = True  # until the first fold has settled it
         self.weighted = False
         self.ranged = False
+        self.bare = False
+        self.crowd: Series | None = None
         self.order = UNSETTLED
         self.short_prefix = self.long_prefix = b""
         self.constants: dict[tuple[int, int], bytes] | None = None
@@ -109,7 +102,7 @@ class Series:
         """Fix what the fold has to keep for this series."""
         if self.order != UNSETTLED:
             return
-        reduction = self.definition.settle()
+        reduction = self.definition.reduction
         place = DEFINITIONS.place(reduction)
         moments, ordered = reduction.needs_moments, reduction.needs_order
         buckets, m2 = reduction.needs_buckets, reduction.needs_m2
@@ -117,14 +110,25 @@ class Series:
         # finds that was forked meanwhile.
         self.moments, self.ordered, self.buckets, self.m2 = moments, ordered, buckets, m2
         self.plain = not (ordered or buckets or m2 or self.weighted or self.attributes)
+        self.bare = "across" in reduction.unsaid and reduction.within is None and not self.weighted
         self.order = place
         self.special = ordered or self.weighted or self.internal
 
     def use_weights(self) -> None:
         """Keep weighted sums from now on."""
         self.weighted = self.special = True
-        self.plain = False
+        self.plain = self.bare = False
         DEFINITIONS.weighted += 1
+
+    def gather(self) -> Series:
+        """Return the series that many records of a bare one are folded into, with all that may be asked for."""
+        if self.crowd is None:
+            crowd = Series(self.definition, self.attributes)
+            crowd.settle()
+            crowd.m2 = crowd.buckets = True
+            crowd.plain = crowd.bare = False
+            self.crowd = crowd
+        return self.crowd
 
 
 class Definitions:
@@ -133,6 +137,7 @@ class Definitions:
     Attributes:
         weighted: how many series have ever had a weight (set by the fold).
         declared: what `define_metric()` said, as (pattern, reduction, unit, description).
+        outdated: called with the name of a metric of which more is known than its series say.
     """
 
     MAX_SERIES = 100_000
@@ -141,7 +146,8 @@ class Definitions:
     def __init__(self) -> None:
         self.weighted = 0
         self.declared: list[tuple[str, Reduction, str, str]] = []
-        self._reductions: dict[Reduction, int] = {}
+        self.outdated: list[Callable[[str], None]] = []
+        self._reductions: dict[Reduction, int] = {_MEAN: 0}  # which nobody asked for comes before what is asked for
         self._placed = 0
         self.forget()
 
@@ -177,61 +183,88 @@ class Definitions:
             guard.drop("bad_name", bad_name(name))
             return None
         with self.lock:
-            definition, conflict = self._definition(name, reduction, unit, description, default)
+            before = self._definitions.get(name)
+            definition, conflict, other_unit = self._definition(name, before, reduction, unit, description, default)
             series = self._series.get((name, attributes))
-            if series is None and len(self._series) < self.MAX_SERIES:
-                series = self._series[name, attributes] = Series(definition, attributes)
-        if series is None:
+            if series is None and len(self._series) >= self.MAX_SERIES:
+                known = None
+            elif series is None or series.definition is not definition:
+                known = self._series[name, attributes] = Series(definition, attributes)
+            else:
+                known = series
+        if before is not None and before is not definition:
+            self._say_outdated([name])
+        if known is None:
             guard.drop(
                 "too_many_series",
                 f"Metric {name!r:.80}: this process has {self.MAX_SERIES:,} series already, so it is not recorded. "
                 "Keep numbers that change, such as the step, out of names and attributes.",
                 kind="too many series",
             )
-        elif conflict:
-            guard.wrong("reduction-conflict", conflict)
-        return series
+        else:
+            _report(conflict, other_unit)
+        return known
 
     def _definition(
-        self, name: str, reduction: Reduction | None, unit: str, description: str, default: Reduction
-    ) -> tuple[Definition, str | None]:
-        definition = self._definitions.get(name)
-        if definition is None:
-            declared = self._declared(name, reduction, unit, description)
-            definition = self._definitions[name] = Definition(name, *declared, default)
-        elif definition.reduction is None:
-            definition.reduction = reduction
-        definition.unit = definition.unit or unit
-        definition.description = definition.description or description
-        if reduction is None or reduction == definition.reduction:
-            return definition, None
-        return definition, _conflict(name, definition, reduction)
+        self,
+        name: str,
+        known: Definition | None,
+        reduction: Reduction | None,
+        unit: str,
+        description: str,
+        default: Reduction,
+    ) -> tuple[Definition, str, str]:
+        """Return what is known of a metric by now, and how reductions and units contradict each other, or nothing."""
+        if known is None:
+            known = self._definitions[name] = self._declared(name, default)
+        elif known.reduction == _MEAN:
+            known = self._with(known, default, unit, description)
+        reduction = known.reduction if reduction is None else reduction
+        found = self._with(known, known.reduction.joined(reduction), unit, description)
+        conflict = _conflict(known, reduction) if known.reduction.contradicts(reduction) else ""
+        other_unit = _other_unit(known, unit) if unit and unit != known.unit else ""
+        return found, conflict, other_unit
 
-    def _declared(
-        self, name: str, reduction: Reduction | None, unit: str, description: str
-    ) -> tuple[Reduction | None, str, str]:
-        exact_first = sorted(self.declared, key=lambda row: row[0] != name)
-        for pattern, declared, its_unit, its_description in exact_first:
+    def _with(self, known: Definition, reduction: Reduction, unit: str, description: str) -> Definition:
+        """Return a definition with what was not known before; one with another reduction is a new one."""
+        known.unit = known.unit or unit
+        known.description = known.description or description
+        if reduction == known.reduction:
+            return known
+        made = self._definitions[known.name] = Definition(known.name, reduction, known.unit, known.description)
+        return made
+
+    def _declared(self, name: str, reduction: Reduction) -> Definition:
+        found = Definition(name, reduction, "", "")
+        for pattern, declared, unit, description in sorted(self.declared, key=lambda row: row[0] != name):
             if matches(name, pattern):
-                return declared, unit or its_unit, description or its_description
-        return reduction, unit, description
+                found.reduction = found.reduction.joined(declared)
+                found.unit = found.unit or unit
+                found.description = found.description or description
+        return found
 
     def declare(self, pattern: str, reduction: Reduction, unit: str, description: str) -> None:
-        """Give all metrics whose name matches `pattern` this reduction, unless they have one."""
-        conflicts = []
+        """Say of all metrics whose name matches `pattern` what nobody has said of them."""
+        conflicts: list[tuple[str, str]] = []
+        changed: list[str] = []
         with self.lock:
             self.declared.append((pattern, reduction, unit, description))
-            for name, definition in self._definitions.items():
+            for name, known in list(self._definitions.items()):
                 if not matches(name, pattern):
                     continue
-                definition.unit = definition.unit or unit
-                definition.description = definition.description or description
-                if definition.reduction is None:
-                    definition.reduction = reduction
-                elif definition.reduction != reduction:
-                    conflicts.append(_conflict(name, definition, reduction))
-        for conflict in conflicts:
-            guard.wrong("reduction-conflict", conflict)
+                found, *contradictions = self._definition(name, known, reduction, unit, description, _MEAN)
+                conflicts.append((contradictions[0], contradictions[1]))
+                if found is not known:
+                    changed.append(name)
+        self._say_outdated(changed)
+        for conflict, other_unit in conflicts:
+            _report(conflict, other_unit)
+
+    def _say_outdated(self, names: Iterable[str]) -> None:
+        """Have series looked up again of which more is known now; without the lock, and seldom: once a metric."""
+        for name in names:
+            for listener in self.outdated:
+                listener(name)
 
 
 DEFINITIONS = Definitions()
@@ -249,10 +282,24 @@ OWN_COUNTS = (QUANTILE_COARSE, SPANS_OVER_BUDGET)
 """Series that are no values of the user (`otel_ml.wire.attributes.OWN_COUNTS`)."""
 
 
-def _conflict(name: str, definition: Definition, reduction: Reduction) -> str:
+def _report(conflict: str, other_unit: str) -> None:
+    if conflict:
+        guard.wrong("reduction-conflict", conflict)
+    if other_unit:
+        guard.wrong("unit-conflict", other_unit)
+
+
+def _conflict(known: Definition, reduction: Reduction) -> str:
     return (
-        f"Metric {name!r} is reduced by '{definition.reduction}' in this process, so '{reduction}' is not used. "
+        f"Metric {known.name!r} is reduced by '{known.reduction}' in this process, so '{reduction}' is not used. "
         "A metric has one reduction: give both as a tuple, or rename one."
+    )
+
+
+def _other_unit(known: Definition, unit: str) -> str:
+    return (
+        f"Metric {known.name!r} is in {known.unit!r} in this process, so the unit {unit!r} is not used. "
+        "Record it in one unit, or under two names."
     )
 
 
@@ -263,19 +310,19 @@ def bad_name(name: object) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _reduction(across: tuple[str, ...], within: str | None, over: str | None) -> Reduction:
-    return Reduction(across, within, over)
+def _reduction(across: tuple[str, ...] | None, within: str | None, over: str | None) -> Reduction:
+    return Reduction(_MEAN.across, within, over, _MEAN.unsaid) if across is None else Reduction(across, within, over)
 
 
 def reduction_from(reduce: Reduce, within: str | None, over: str | None, name: object) -> Reduction | None:
-    """Return the reduction that the arguments of a call ask for; None for the metric's own.
+    """Return the reduction that the arguments of a call ask for; None where they ask for nothing.
 
-    What is unknown is said, with the nearest known name, and the metric keeps its own reduction.
+    What is unknown is said, with the nearest known name, and asks for nothing.
     """
     if reduce is None and within is None and over is None:
         return None
     try:
-        across = ("mean",) if reduce is None else (reduce,) if isinstance(reduce, str) else tuple(reduce)
+        across = None if reduce is None else (reduce,) if isinstance(reduce, str) else tuple(reduce)
         return _reduction(across, within, over)
     except (WireError, TypeError) as error:
         guard.wrong("unknown-reduction", f"Metric {shown(name)}: {error}")
@@ -301,11 +348,11 @@ def define_metric(
     unit: str = "",
     description: str = "",
 ) -> None:
-    """Say once how a metric, or all whose names match a glob such as `tokens*`, is reduced.
+    """Say once how a metric, or all whose names match a glob such as `tokens*`, is reduced: in the whole run.
 
-    In a glob `*` is any text and `?` any character; brackets are themselves.
-
-    What was defined or recorded first stays; a different reduction later is said and not used.
+    In a glob `*` is any text and `?` any character; brackets are themselves. It may be said on one rank alone, and
+    after the first record: open steps follow it. What another call asked for already stays; a different reduction is
+    said and not used.
 
     Args:
         name: of the metric, or a glob.

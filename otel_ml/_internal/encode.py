@@ -17,7 +17,7 @@ from otel_ml._internal.buckets import ExponentialBuckets
 from otel_ml._internal.definition import Definition, Series
 from otel_ml._internal.native import native
 from otel_ml._internal.pending import Moments, Order, Pending
-from otel_ml.wire.attributes import AXIS, M2, REDUCTION, SCOPE, SEQ, SEQ_POINTS, STEP, WSUM, WXSUM
+from otel_ml.wire.attributes import AXIS, M2, REDUCTION, REDUCTION_DEFAULT, SCOPE, SEQ, SEQ_POINTS, STEP, WSUM, WXSUM
 from otel_ml.wire.protobuf import field, key_value, key_values, text, varint
 from otel_ml.wire.reduction import Reduction
 
@@ -57,8 +57,10 @@ def _before_number(key: str) -> tuple[bytes, ...]:
 _STEP, _SEQ, _SEQ_POINTS = _before_number(STEP), _before_number(SEQ), _before_number(SEQ_POINTS)
 
 
-def scope_bytes(step: int | None, axis: str | None, reduction: str | None, seq: int, points: int) -> bytes:
-    """Encode the `scope` field of a ScopeMetrics.
+def scope_bytes(
+    step: int | None, axis: str | None, reduction: str | None, seq: int, points: int, defaults: str = ""
+) -> bytes:
+    """Encode the `scope` field of a ScopeMetrics; `defaults` names the parts of the reduction that nobody asked for.
 
     There are several a step; put together from nothing each would cost as much as thirty points.
     """
@@ -68,7 +70,7 @@ def scope_bytes(step: int | None, axis: str | None, reduction: str | None, seq: 
         parts += (_STEP[len(number)], number)
     seq_number, points_number = varint(seq), varint(points)
     parts += (
-        _names(axis, reduction),
+        _names(axis, reduction, defaults),
         _SEQ[len(seq_number)],
         seq_number,
         _SEQ_POINTS[len(points_number)],
@@ -78,8 +80,8 @@ def scope_bytes(step: int | None, axis: str | None, reduction: str | None, seq: 
 
 
 @lru_cache(maxsize=1024)
-def _names(axis: str | None, reduction: str | None) -> bytes:
-    attributes = [(AXIS, axis), (REDUCTION, reduction)]
+def _names(axis: str | None, reduction: str | None, defaults: str) -> bytes:
+    attributes = [(AXIS, axis), (REDUCTION, reduction), (REDUCTION_DEFAULT, defaults or None)]
     return b"".join(field(3, key_value(key, value)) for key, value in attributes if value is not None)
 
 
@@ -88,20 +90,21 @@ def scopes_in_python(
 ) -> Iterator[tuple[int, bytes]]:
     """Yield (points, body) for each ScopeMetrics of a step; `next_number` returns the next `ml.seq`."""
     for reduction, points, parts in _scopes(pending):
-        yield points, b"".join((scope_bytes(step, axis, reduction, next_number(), points), *parts))
+        head = scope_bytes(step, axis, str(reduction), next_number(), points, ",".join(reduction.unsaid))
+        yield points, b"".join((head, *parts))
 
 
-def _scopes(pending: Pending) -> Iterator[tuple[str, int, list[bytes]]]:
+def _scopes(pending: Pending) -> Iterator[tuple[Reduction, int, list[bytes]]]:
     """Yield (reduction, points, parts of the metrics) for each ScopeMetrics of a step."""
     every = sorted({**pending.moments, **pending.order}, key=_place)
     times = _TIMES(0x11, pending.first_ns, 0x19, pending.last_ns)
     for reduction, series in groupby(every, key=_reduction):
         points, parts, first_too = _metrics(list(series), pending, times)
-        yield str(reduction), points, parts
+        yield reduction, points, parts
         if first_too:
             # The same series twice in one ScopeMetrics would be the same identity: the first values get their own.
             parts = [_gauge(one, pending.order[one].first_ns, pending.order[one].first) for one in first_too]
-            yield str(reduction), len(parts), parts
+            yield reduction, len(parts), parts
 
 
 def _metrics(every: list[Series], pending: Pending, times: bytes) -> tuple[int, list[bytes], list[Series]]:
@@ -138,7 +141,7 @@ def _metrics(every: list[Series], pending: Pending, times: bytes) -> tuple[int, 
 
 def _order(series: Series, pending: Pending, first_too: list[Series]) -> bytes:
     order = pending.order[series]
-    reduction = series.definition.settle()
+    reduction = series.definition.reduction
     wanted = (reduction.within,) if reduction.within is not None else reduction.across
     if "last" not in wanted:
         return _gauge(series, order.first_ns, order.first)

@@ -207,6 +207,13 @@ def forget_names() -> None:
     _TABLES.clear()
 
 
+def _forget_names_of(_: str) -> None:
+    """Look all names up again: that more is known of one happens once a metric."""
+    forget_names()
+
+
+DEFINITIONS.outdated.append(_forget_names_of)
+
 _log = log
 """Without a look at what is compiled: a row of one is none."""
 

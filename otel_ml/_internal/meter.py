@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from time import time_ns
 from typing import Any
+from weakref import WeakSet
 
 from otel_ml._internal.append import add_record, append
 from otel_ml._internal.axes import NOW, current_step
@@ -25,12 +26,20 @@ class Metric:
     It may be made before `otel_ml.init()`: what it records goes to the run that is active then.
     """
 
-    __slots__ = ("_by_attributes", "_series", "name")
+    __slots__ = ("__weakref__", "_by_attributes", "_series", "name")
 
     def __init__(self, name: str, series: Series | None) -> None:
         self.name = name
         self._series = series
         self._by_attributes: dict[tuple[object, ...], Series] = {}
+        if series is not None and series.definition.reduction.unsaid:
+            with DEFINITIONS.lock:
+                _METRICS.add(self)
+
+    def look_up(self) -> None:
+        """Use what is known of the metric by now."""
+        self._series = DEFINITIONS.series(self.name) or self._series
+        self._by_attributes.clear()
 
     def record(
         self,
@@ -101,9 +110,21 @@ class Metric:
             definition.reduction,
             unit=definition.unit,
             description=definition.description,
-            default=definition.default,
         )
 
+
+_METRICS: WeakSet[Metric] = WeakSet()
+"""Those of which something may still be said."""
+
+
+def _look_up(name: str) -> None:
+    with DEFINITIONS.lock:
+        metrics = [metric for metric in _METRICS if metric.name == name]
+    for metric in metrics:
+        metric.look_up()
+
+
+DEFINITIONS.outdated.append(_look_up)
 
 if native is not None:
     Metric.record = native.record_method(Metric, Metric.record)  # type: ignore[method-assign]

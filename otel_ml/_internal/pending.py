@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from otel_ml._internal.buckets import ExponentialBuckets
 from otel_ml._internal.definition import OWN_COUNTS, Series
+from otel_ml._internal.native import native
 from otel_ml._internal.row import Row
 
 __all__ = ["Group", "Moments", "Order", "Pending"]
@@ -20,6 +21,10 @@ Rows = tuple[float, ...] | list[tuple[float, ...]]
 
 Moments = tuple[int, float, float, float]
 """count, sum, min, max"""
+
+
+ALONE = 8
+"""Records of a bare series in a step that travel alone. Of more, those between the first and the last are folded."""
 
 
 class Order(NamedTuple):
@@ -43,9 +48,13 @@ class Pending:
         order: where the first or the last record is asked for.
         m2: sum of squared deviations from the mean, where `std` is asked for.
         weights: Σw and Σwx, where a record had a weight; one without counts as weight 1.
+        more: of bare series, the records after the first, in order; `moments` has the first one alone.
+        between: what is folded of those that have too many records for that: all but the first and the last.
     """
 
-    __slots__ = ("buckets", "first_ns", "groups", "last_ns", "m2", "moments", "order", "rows", "weights")
+    __slots__ = (
+        "between", "buckets", "first_ns", "groups", "last_ns", "m2", "moments", "more", "order", "rows", "weights",
+    )  # fmt: skip
 
     def __init__(self, first_ns: int) -> None:
         self.first_ns = self.last_ns = first_ns
@@ -56,6 +65,8 @@ class Pending:
         self.buckets: dict[Series, ExponentialBuckets] = {}
         self.order: dict[Series, Order] = {}
         self.weights: dict[Series, tuple[float, float]] = {}
+        self.more: dict[Series, list[float]] = {}
+        self.between: Pending | None = None
 
     def add_special(self, series: Series, value: float, weight: float | None, time_ns: int) -> None:
         """Add one record whose order or weight matters, or the first one of its series."""
@@ -94,6 +105,7 @@ class Pending:
         if sums is None:
             # Records of this step that came before the first weight count as weight 1.
             self._take_rows_apart(series)
+            self._take_together(series)
             count, total, _, _ = self.moments.get(series, (0, 0.0, 0.0, 0.0))
             group = _listed(self.groups.get(series, []))
             sums = (float(count + len(group)), total + sum(group))
@@ -127,14 +139,20 @@ class Pending:
         """Return what was reduced of some of the series, under others."""
         part = Pending(self.first_ns)
         part.last_ns = self.last_ns
-        for name in ("moments", "m2", "buckets", "order", "weights"):
+        for name in ("moments", "m2", "buckets", "order", "weights", "more"):
             held = getattr(self, name)
             setattr(part, name, {other: held[series] for series, other in chosen.items() if series in held})
+        if self.between is not None:
+            crowds = {series.crowd: other.gather() for series, other in chosen.items() if series.crowd is not None}
+            part.between = self.between.part(crowds) if crowds else None
         return part
 
     def _merge(self, groups: Iterable[tuple[Series, float | Sequence[float]]]) -> None:
         moments = self.moments
         for series, group in groups:
+            if series.bare and (series in moments or not isinstance(group, float)):
+                self._add_bare(series, _listed(group))
+                continue
             new = (1, group, group, group) if isinstance(group, float) else _moments(group)
             if series.m2:
                 self._merge_m2(series, _listed(group), new)
@@ -142,6 +160,59 @@ class Pending:
                 self.buckets.setdefault(series, ExponentialBuckets()).add(_listed(group))
             old = moments.get(series)
             moments[series] = new if old is None else _merged(old, new)
+
+    def _add_bare(self, series: Series, values: Sequence[float]) -> None:
+        """Keep records of which nobody has said what they become: one by one, or all that can be made of them."""
+        if series not in self.moments:
+            first, *values = values
+            self.moments[series] = (1, first, first, first)
+        later = self.more.setdefault(series, [])
+        later += values
+        if len(later) >= ALONE or self._is_crowded(series):
+            if self.between is None:
+                self.between = Pending(self.first_ns)
+            merge_group(self.between, series.gather(), later[:-1])
+            del later[:-1]
+
+    def _is_crowded(self, series: Series) -> bool:
+        return self.between is not None and series.crowd in self.between.moments
+
+    def _take_together(self, series: Series) -> None:
+        """Fold all records of a bare series that has weights from now on."""
+        later = self.more.pop(series, None)
+        if later is None:
+            return
+        if self.between is not None and series.crowd is not None:
+            folded = self.between.moments.pop(series.crowd, None)
+            self.between.buckets.pop(series.crowd, None)
+            if folded is not None:
+                self.moments[series] = _merged(self.moments[series], folded)
+        self.moments[series] = _merged(self.moments[series], _moments(later))
+
+    def parts(self) -> Iterator[Pending]:
+        """Yield what is encoded one after the other: of a series no more than one point each, in order.
+
+        Bare records come first: once a process is asked for a reduction, no record of the metric is bare any more.
+        """
+        if self.more:
+            yield self._alone({series: self.moments.pop(series)[1] for series in self.more})
+        if self.between is not None:
+            self.between.first_ns, self.between.last_ns = self.first_ns, self.last_ns
+            yield self.between
+        for place in range(max(map(len, self.more.values()), default=0)):
+            yield self._alone({series: later[place] for series, later in self.more.items() if len(later) > place})
+        if self.moments or self.order:
+            yield self
+
+    def _alone(self, values: Mapping[Series, float]) -> Pending:
+        part = Pending(self.first_ns)
+        part.last_ns = self.last_ns
+        part.moments = {series: (1, value, value, value) for series, value in values.items()}
+        return part
+
+    def add_values(self, series: Series, values: list[float]) -> None:
+        """Fold several values of one series that is not bare."""
+        self._merge([(series, values)])
 
     def _merge_m2(self, series: Series, values: Sequence[float], new: Moments) -> None:
         mean = new[1] / new[0]
@@ -155,8 +226,8 @@ class Pending:
 
     @property
     def size(self) -> int:
-        """How many partials it holds."""
-        return len(self.moments) + len(self.order)
+        """How many partials it holds, about."""
+        return len(self.moments) + len(self.order) + len(self.more)
 
     @property
     def values(self) -> int:
@@ -167,7 +238,14 @@ class Pending:
         total = sum([moments[0] for moments in self.moments.values()])
         for series in OWN_COUNTS:
             total -= self.moments.get(series, (0,))[0]
+        total += self._later
         return total + (self._gauges_alone() if self.order else 0)
+
+    @property
+    def _later(self) -> int:
+        """How many records of bare series are not the first ones."""
+        folded = 0 if self.between is None else self.between.values
+        return folded + sum(map(len, self.more.values()))
 
     def _gauges_alone(self) -> int:
         """Return how many Gauges stand for a value that no count says: of series that only the order matters of."""
@@ -178,12 +256,12 @@ class Pending:
     def records(self) -> int:
         """How many records it holds, at least: of those reduced by order alone, one a series."""
         alone = sum(1 for series in self.order if series not in self.moments)
-        return alone + sum(moments[0] for moments in self.moments.values())
+        return alone + self._later + sum(moments[0] for moments in self.moments.values())
 
 
 def _is_twice(series: Series) -> bool:
     """Whether both the first and the last record travel."""
-    reduction = series.definition.settle()
+    reduction = series.definition.reduction
     return reduction.within is None and {"first", "last"} <= set(reduction.across)
 
 
@@ -204,3 +282,8 @@ def _merged(old: Moments, new: Moments) -> Moments:
     if nan != nan and (old[2] != old[2] or new[2] != new[2]):
         return old[0] + new[0], nan, nan, nan
     return old[0] + new[0], old[1] + new[1], min(old[2], new[2]), max(old[3], new[3])
+
+
+merge_group: Callable[[Pending, Series, list[float]], None] = (
+    Pending.add_values if native is None else native.merge_group
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ from otel_ml._internal.pending import Pending
 from otel_ml._internal.sequence import Sequence
 from otel_ml._internal.stage import forget_stages, parts_of
 from otel_ml._internal.step import set_step
-from otel_ml.wire.attributes import BOOT_TIME, EVENTS, MANIFEST, POINTS, POSITION, RECORDED, VALUES
+from otel_ml.wire.attributes import BOOT_TIME, EVENTS, MANIFEST, POINTS, POSITION, RECORDED, REDUCTIONS, VALUES
 
 __all__ = ["Batch", "Holds", "RecordSettings", "Recorder", "Sent", "recorder"]
 
@@ -97,7 +98,7 @@ class Recorder:
         self.sequence = Sequence()
         self._settings = RecordSettings()
         self._unsaid: dict[Step, None] = {}
-        self._position_ns = self._totals_ns = 0
+        self._position_ns = self._totals_ns = self._declared = 0
         self.sent = Sent()
 
     def configure(self, settings: RecordSettings, *, otel_tracing: bool = False) -> None:
@@ -177,12 +178,13 @@ class Recorder:
         axis = step.axis.name if step.axis is not None else None
         self.sent.values += pending.values
         sent = 0
-        if pending.buckets and (coarse := sum(buckets.coarse for buckets in pending.buckets.values())):
-            pending.moments[QUANTILE_COARSE] = (coarse, float(coarse), 1.0, 1.0)
-        for points, body in encoded_scopes(pending, step.index, axis, self.sequence.next):
-            scopes.append(body)
-            holds.append((axis, step.index, points))
-            sent += points
+        for part in pending.parts():
+            if part.buckets and (coarse := sum(buckets.coarse for buckets in part.buckets.values())):
+                part.moments[QUANTILE_COARSE] = (coarse, float(coarse), 1.0, 1.0)
+            for points, body in encoded_scopes(part, step.index, axis, self.sequence.next):
+                scopes.append(body)
+                holds.append((axis, step.index, points))
+                sent += points
         self.sent.points += sent
         step.points += sent
         step.last_ns = max(step.last_ns, pending.last_ns)
@@ -200,17 +202,26 @@ class Recorder:
 
     def _say_positions(self, now_ns: int, scopes: list[bytes], *, final: bool) -> None:
         # Backwards, too: a clock that was set back an hour must not silence the heartbeat for one.
-        if not final and abs(now_ns - self._position_ns) < self._settings.flush_interval_ns:
+        declared = self._newly_declared()
+        if not final and not declared and abs(now_ns - self._position_ns) < self._settings.flush_interval_ns:
             return
-        is_first, self._position_ns = not self._position_ns, now_ns
-        taken = {BOOT_TIME: boot_time(), **self._totals(now_ns, final=final)}
+        is_first, self._position_ns = not self._position_ns and not declared, now_ns
+        taken = {BOOT_TIME: boot_time(), **self._totals(now_ns, final=final), **declared}
         axes = list(self.scope.steps.axes.values())
         inside = [(axis.name, step.index) for axis in axes if (step := axis.inside()) is not None]
         places = [(name, index) for name, index in inside if index is not None]
         for name, index in places:
             scopes.append(encoded_gauge(POSITION, name, index, index, now_ns, self.sequence.next(), taken))
-        if not places and not is_first and not final:  # it lives, and waits: for a model to load, for another rank
+        # In no step it lives, and waits: for a model to load, for another rank.
+        if not places and not is_first and (declared or not final):
             scopes.append(encoded_gauge(POSITION, None, None, 0, now_ns, self.sequence.next(), taken))
+
+    def _newly_declared(self) -> Mapping[str, str]:
+        """Return what `define_metric()` said since this was asked last: it holds on ranks that do not say it, too."""
+        news = DEFINITIONS.declared[self._declared :]
+        self._declared += len(news)
+        said = [(name, str(one), ",".join(one.unsaid)) for name, one, _, _ in news if any(one.said)]
+        return {REDUCTIONS: json.dumps(said)} if said else {}
 
     def _totals(self, now_ns: int, *, final: bool) -> Mapping[str, int]:
         """Return what was sent in all, where it is time to say so."""
@@ -247,7 +258,7 @@ class Recorder:
         """
         self.sequence.restart()
         self._unsaid.clear()
-        self._position_ns = self._totals_ns = 0
+        self._position_ns = self._totals_ns = self._declared = 0
         self.sent = Sent()
         if SCOPES.active:
             self.scope.steps.forget()

@@ -107,7 +107,7 @@ def _in_stage(series: Series, stage: Stage) -> Series:
     staged = _SERIES.get((name, series))
     if staged is None:
         known = series.definition
-        definition = Definition(name, known.settle(), known.unit, known.description)
+        definition = Definition(name, known.reduction, known.unit, known.description)
         staged = _SERIES[name, series] = Series(definition, series.attributes)
     if series.weighted and not staged.weighted:
         staged.use_weights()

@@ -28,7 +28,7 @@ __all__ = ["Timer", "Timing", "forget_timers", "timed", "timer", "timing_of", "w
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_SLOWEST = Reduction(("max",), "sum")
+_SLOWEST = Reduction(("max",), "sum", unsaid=("across", "within"))
 """What a timer is by default: the slowest rank's total in the step."""
 
 
@@ -197,7 +197,9 @@ _NOTHING = _Off(None)
 """A timer whose name is none: said and counted, the code under it runs all the same."""
 
 
-_WATCHES: dict[str, Watch] = {}
+_WATCHES: dict[object, Watch] = {}
+"""By name; where a call has more options than a level, by all of them."""
+
 _OFF: dict[str, _Off] = {}
 
 
@@ -211,12 +213,29 @@ def watch_named(
     device: str | None = None,
 ) -> Watch | None:
     """Return the timer of this name, made at first sight; None (said) where the name is not one."""
-    watch = _WATCHES.get(name) if isinstance(name, str) else None
-    if watch is not None:
+    try:
+        key = name if _is_usual(reduce, within, span, device) else (name, reduce, within, span, device)
+        watch = _WATCHES.get(key)
+    except TypeError:  # a list of reductions: no key
+        watch = key = None
+    if watch is None:
+        watch = _new_watch(name, level, reduce, within, span=span, device=device)
+        if watch is None or key is None:
+            return watch
+        _WATCHES[key] = watch
+    if watch.level == level:
         return watch
-    reduction = None
-    if reduce is not None or within is not None:
-        reduction = reduction_from(reduce or "max", within or "sum", None, name)
+    return _WATCHES.setdefault((key, level), Watch(name, watch.series, level, span=watch.span, device=watch.device))
+
+
+def _is_usual(reduce: Reduce, within: str | None, span: bool, device: str | None) -> bool:
+    return reduce is None and within is None and span is True and device is None
+
+
+def _new_watch(
+    name: str, level: int, reduce: Reduce, within: str | None, *, span: bool, device: str | None
+) -> Watch | None:
+    reduction = reduction_from(reduce, within, None, name)
     full = f"time/{name}" if isinstance(name, str) and name else name
     series = DEFINITIONS.series(full, reduction=reduction, unit="s", default=_SLOWEST)
     if series is None:
@@ -227,8 +246,16 @@ def watch_named(
             f"Timer {name!r:.80}: expected device 'cuda' or None, got {shown(device)}. It is timed on the CPU.",
         )
         device = None
-    watch = _WATCHES[name] = Watch(name, series, level, span=span, device=device)
-    return watch
+    return Watch(name, series, level, span=span, device=device)
+
+
+def _look_up(metric: str) -> None:
+    """Use what is known of a timer by now."""
+    for watch in [watch for watch in list(_WATCHES.values()) if f"time/{watch.name}" == metric]:
+        watch.series = DEFINITIONS.series(metric) or watch.series
+
+
+DEFINITIONS.outdated.append(_look_up)
 
 
 @overload
@@ -261,15 +288,16 @@ def timed(
     Args:
         name: of the timer; by default the function's `__qualname__`.
         level: timers above `OTEL_ML_TIMER_LEVEL` cost a look-up and measure nothing.
-        reduce: across ranks, `max` by default.
-        within: how the times of one rank in a step combine, `sum` by default.
+        reduce: across ranks, `max` by default; said in one place, on one rank, it is so for the run.
+        within: how the times of one rank in a step combine, `sum` by default; the same.
         span: also keep a span, within the budget of `OTEL_ML_SPANS_PER_STEP`.
         device: `"cuda"` measures on the current CUDA stream, by events; nothing waits for the device.
     """
     try:
         if level > NOW.level:
             return _OFF[name]
-        watch = _WATCHES[name]
+        is_usual = reduce is None and within is None and span is True and device is None  # what a call would cost
+        watch = _WATCHES[name if is_usual else (name, reduce, within, span, device)]
     except (KeyError, TypeError):  # first seen, or neither a name nor a level, which is said there
         return _timed(name, level, reduce, within, span=span, device=device)
     timing = Timing()  # as timing_of() does, without the call
@@ -371,6 +399,21 @@ class Timer:
             return self._running.popitem()[0]
         return None
 
+    def compare(self, level: int, *, span: bool, device: str | None) -> None:
+        """Say what is asked for and not used: a timer that is started here may be stopped there, it is one."""
+        watch = self._watch
+        if watch is None:
+            return
+        options = (("level", level, 1), ("span", span, True), ("device", device, None))
+        unused = [f"{name}={new!r}" for name, new, usual in options if new not in {usual, getattr(watch, name)}]
+        if unused:
+            guard.wrong(
+                "bad-timer",
+                f"Timer {watch.name!r:.80} is known with level={watch.level}, span={watch.span}, "
+                f"device={watch.device!r}, so {', '.join(unused)} is not used. "
+                "Give its options where it is made first.",
+            )
+
 
 class _Unmeasured:
     """What a timer above the level has begun."""
@@ -395,7 +438,11 @@ def timer(
 ) -> Timer:
     """Return the timer of this name, to be started and stopped by hand; the arguments are those of `timed()`."""
     watch = watch_named(name, _level(level, name), reduce, within, span=span, device=device)
-    return Timer(None) if watch is None else _TIMERS.setdefault(name, Timer(watch))
+    if watch is None:
+        return Timer(None)
+    found = _TIMERS.setdefault(name, Timer(watch))
+    found.compare(level, span=span, device=device)
+    return found
 
 
 def forget_timers() -> None:

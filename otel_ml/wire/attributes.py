@@ -37,6 +37,9 @@ BORN: Final = "ml.boot.born"
 STEP: Final = "ml.step"
 AXIS: Final = "ml.step.axis"
 REDUCTION: Final = "ml.reduction"
+REDUCTION_DEFAULT: Final = "ml.reduction.default"
+"""Which parts of `ml.reduction` nobody asked for: `across`, `within` or `across,within`. They give way to what is asked
+for by anybody in the run."""
 SEQ: Final = "ml.seq"
 SEQ_POINTS: Final = "ml.seq.points"
 
@@ -48,6 +51,8 @@ WXSUM: Final = "ml.wxsum"
 VALUE_ATTRIBUTES: Final = frozenset({M2, WSUM, WXSUM})
 BOOT_TIME: Final = "ml.boot.time"
 """On the position: when it was taken, in seconds of the clock of `ml.boot`."""
+REDUCTIONS: Final = "ml.reductions"
+"""On the position: what `define_metric()` says, once: JSON, [[name or glob, reduction, its defaults], …]."""
 
 # Metrics of the protocol itself
 MANIFEST: Final = "otel_ml.step.points"

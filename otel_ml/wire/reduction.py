@@ -49,10 +49,12 @@ class Reduction:
         across: reductions across writers; the first keeps the metric's name.
         within: how one writer's records combine first; None pools all records.
         over: topology dimension of which only one rank per coordinate counts, or None.
+        unsaid: which of `across` and `within` nobody asked for: they are defaults, and give way to what anybody says.
+            That `within` or `over` is None says nothing in any case.
 
     Examples:
         >>> Reduction.parse("sum>max,mean@dp")
-        Reduction(across=('max', 'mean'), within='sum', over='dp')
+        Reduction(across=('max', 'mean'), within='sum', over='dp', unsaid=())
         >>> str(Reduction(("mean",)))
         'mean'
     """
@@ -60,6 +62,42 @@ class Reduction:
     across: tuple[str, ...] = ("mean",)
     within: str | None = None
     over: str | None = None
+    unsaid: tuple[str, ...] = ()
+
+    def joined(self, other: Reduction) -> Reduction:
+        """Return this reduction with the parts that only `other` says; what both say stays as it is here.
+
+        Examples:
+            >>> Reduction(("mean",), over="dp", unsaid=("across",)).joined(Reduction(("sum",)))
+            Reduction(across=('sum',), within=None, over='dp', unsaid=())
+        """
+        across = other if self.said[0] is None and other.said[0] is not None else self
+        within = other if self.said[1] is None and (other.said[1] is not None or self.within is None) else self
+        unsaid = tuple(part for part, owner in (("across", across), ("within", within)) if part in owner.unsaid)
+        return Reduction(across.across, within.within, self.over or other.over, unsaid)
+
+    def contradicts(self, other: Reduction) -> bool:
+        """Whether both say something of one part, and not the same.
+
+        Examples:
+            >>> Reduction(("max",)).contradicts(Reduction(("max",), "sum"))
+            False
+            >>> Reduction(("max",)).contradicts(Reduction(("sum",)))
+            True
+        """
+        return any(
+            mine is not None and theirs is not None and mine != theirs
+            for mine, theirs in zip(self.said, other.said, strict=True)
+        )
+
+    @property
+    def said(self) -> tuple[tuple[str, ...] | None, str | None, str | None]:
+        """What was asked for of `across`, `within`, `over`; None where nothing was."""
+        return (
+            None if "across" in self.unsaid else self.across,
+            None if "within" in self.unsaid else self.within,
+            self.over,
+        )
 
     @property
     def sums_all(self) -> bool:
@@ -90,8 +128,8 @@ class Reduction:
 
     @staticmethod
     @lru_cache(maxsize=1024)
-    def parse(text: str) -> Reduction:
-        """Parse the grammar string.
+    def parse(text: str, unsaid: str = "") -> Reduction:
+        """Parse the grammar string, and the list of its parts that are defaults (`across,within`).
 
         Raises:
             WireError: naming the unknown reduction, the nearest known one, and all known ones.
@@ -102,6 +140,7 @@ class Reduction:
             across=tuple(part.strip() for part in across.split(",")),
             within=within.strip() if arrow else None,
             over=over.strip() if "@" in text else None,
+            unsaid=tuple(part for part in ("across", "within") if part in unsaid.split(",")),
         )
 
     @property

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from otel_ml_exporters import env, own_process
-from otel_ml_exporters.aggregation import lanes, output, room, rows, shapes, spans, streams, training, writer_state
+from otel_ml_exporters.aggregation import (
+    lanes,
+    output,
+    reductions,
+    room,
+    shapes,
+    spans,
+    streams,
+    training,
+    writer_state,
+)
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.delivery import pipeline
 from otel_ml_exporters.experiments import book, run_log, unreadable
@@ -116,7 +126,7 @@ BOUNDS: Sequence[Bound] = (
           "test_levels_of_more_meters_than_are_added_up_do_not_slow_the_others_down"),
     Bound("A run in memory", "steps known, span ids (as intervals); times of steps; shapes; reductions looked at",
           f"{lanes.MAX_KNOWN:,}, {spans.MAX_GAPS:,}; {training.MAX_ENTRIES:,}; {shapes.MAX_IDLE:,} idle; "
-          f"{rows.MAX_COMBINATIONS:,} and {room.MAX_SHAPES:,}", "fixed", "the oldest are forgotten", "–",
+          f"{reductions.MAX_PLANS:,} and {room.MAX_SHAPES:,}", "fixed", "the oldest are forgotten", "–",
           f"{ROOM}::test_any_number_of_steps_leaves_an_engine_as_large_as_it_was"),
     Bound("A run in memory", "sentences said", f"{output.MAX_SAID:,}, kept {outbox.MAX_NOTICES:,}", "fixed",
           "further ones are in `service.log` only", "–", f"{SMALL}::test_a_run_keeps_so_many_notices_and_no_more"),

@@ -51,7 +51,7 @@ NOT_FOR_USERS: Mapping[str, str] = {
 }
 """File → what Python's own exceptions mean there; a traceback says where."""
 
-HOLDS: Mapping[str, str] = {"conflict": "_conflict"}
+HOLDS: Mapping[str, str] = {"conflict": "_conflict", "other_unit": "_other_unit"}
 """Variable → the function whose sentence it holds."""
 
 CLICK = frozenset({"UsageError", "BadParameter"})

@@ -29,17 +29,18 @@ REDUCTIONS = (
     Reduction(("first", "mean")),
     Reduction(("sum",), within="last"),
     Reduction(("max",), within="sum"),
+    Reduction(unsaid=("across",)),
 )
 INTERNAL = len(REDUCTIONS)
 SERIES = st.integers(0, INTERNAL)
-ROWS: Sequence[Sequence[int]] = ((0, 1, 2), (0, 5, 7), (8, 1, 0), (3, 4))
+ROWS: Sequence[Sequence[int]] = ((0, 1, 2), (0, 5, 7), (8, 1, 0), (3, 4), (9, 0, 9))
 FLOATS = st.floats() | st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 1e308, -1e308])
 WEIGHTED = st.tuples(FLOATS, st.floats(0, 1e6))
 VALUES = FLOATS | WEIGHTED | st.lists(FLOATS, max_size=4) | st.lists(WEIGHTED, max_size=3) | st.just("later")
 TIMES = st.integers(0, 20) | st.integers(0, 2**62)
 ROW_RECORDS = st.tuples(st.just("row"), st.integers(0, len(ROWS) - 1), st.lists(FLOATS, min_size=3, max_size=3))
 RECORDS = st.tuples(st.integers(0, 2), st.tuples(st.just("one"), SERIES, VALUES) | ROW_RECORDS, TIMES)
-FOLDS = st.lists(st.lists(RECORDS, max_size=30), min_size=1, max_size=3)
+FOLDS = st.lists(st.lists(RECORDS, max_size=40), min_size=1, max_size=3)
 
 
 class Later(Deferred):
@@ -86,12 +87,17 @@ class World:
         if pending is None:
             return None
         tables = (pending.moments, pending.order, pending.weights, pending.m2, pending.groups, pending.rows)
-        tables_by_place = [[(self.series.index(one), value) for one, value in table.items()] for table in tables]
+        tables_by_place = [[(self.place(one), value) for one, value in table.items()] for table in tables]
         buckets = [
-            (self.series.index(one), found.scale, found.zeros, found.positive, found.negative)
+            (self.place(one), found.scale, found.zeros, found.positive, found.negative)
             for one, found in pending.buckets.items()
         ]
-        return pending.first_ns, pending.last_ns, tables_by_place, buckets
+        more = [(self.place(one), values) for one, values in pending.more.items()]
+        return pending.first_ns, pending.last_ns, tables_by_place, buckets, more, self.pending(pending.between)
+
+    def place(self, series: Series) -> int:
+        """Return which series it is; what is folded of a bare one counts as that."""
+        return next(place for place, one in enumerate(self.series) if series in {one, one.crowd})
 
 
 @given(FOLDS)

@@ -15,6 +15,7 @@ from otel_ml_exporters.aggregation.folded import Folded, fold
 from otel_ml_exporters.aggregation.lanes import Lane, Track, Unit
 from otel_ml_exporters.aggregation.piece import Piece, Shape, Source, fold_order
 from otel_ml_exporters.aggregation.reduce import Bins
+from otel_ml_exporters.aggregation.reductions import Reductions
 from tests.strategies import Rank, anything
 
 STEPS = 4
@@ -75,9 +76,9 @@ def test_together_is_as_each_alone(reduce: str, counts: list[tuple[int, int]], v
     writers, source = Writers(counts, reduce), iter(values)
     units = [sorted(writers.pieces(step, source), key=fold_order) for step in range(STEPS)]
 
-    together = fold(units)
+    together = fold(units, Reductions())
 
-    assert [bits(folded) for folded in together] == [bits(*fold([pieces])) for pieces in units]
+    assert [bits(folded) for folded in together] == [bits(*fold([pieces], Reductions())) for pieces in units]
 
 
 @given(
@@ -89,7 +90,7 @@ def test_together_is_as_each_alone(reduce: str, counts: list[tuple[int, int]], v
 def test_what_was_folded_ahead_is_what_the_unit_holds_when_it_closes(
     kinds: list[Sequence[tuple[int, int]]], late: int, values: list[float]
 ) -> None:
-    lane, source = Lane(0, Track("trainer", "step"), 0), iter(values)
+    lane, source = Lane(0, Track("trainer", "step", Reductions()), 0), iter(values)
     writers = {kind: Writers(kind, str(Reduction.parse("mean,max"))) for kind in kinds}
     for step, kind in enumerate(kinds):
         unit = Unit(step, step, 0.0)
@@ -103,7 +104,7 @@ def test_what_was_folded_ahead_is_what_the_unit_holds_when_it_closes(
         if step == late:  # comes after the units before it were folded, and this one perhaps with them
             for piece in more.pieces(step, source):
                 unit.add(piece)
-        alone = fold([sorted(unit.pieces, key=fold_order)])
+        alone = fold([sorted(unit.pieces, key=fold_order)], Reductions())
         assert bits(fold_with_next(lane, unit)) == bits(*alone)
 
 
@@ -112,14 +113,14 @@ def test_a_piece_without_a_single_point_is_folded_like_any_other() -> None:
     (piece,) = writers.pieces(0, iter((1.0, 2.0)))
     empty = piece.some([])
 
-    (folded,) = fold([[empty]])
+    (folded,) = fold([[empty]], Reductions())
 
     assert [result.values for _, result in folded.results] == [[]]
 
 
 def test_no_more_units_than_a_request_brings_are_looked_at_ahead() -> None:
     """Else the open steps of a job that waits for a rank would all be looked at whenever one of them closes."""
-    writers, lane = Writers([(1, 1)], "sum"), Lane(0, Track("trainer", "step"), 0)
+    writers, lane = Writers([(1, 1)], "sum"), Lane(0, Track("trainer", "step", Reductions()), 0)
     for step in range(3 * MAX_UNITS):
         unit = Unit(step, step, 0.0)
         for piece in writers.pieces(step, iter((1.0, 2.0))):

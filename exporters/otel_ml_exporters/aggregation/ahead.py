@@ -31,7 +31,7 @@ def fold_with_next(lane: Lane, unit: Unit) -> Folded:
     if unit.folded is None:
         pieces = sorted(unit.pieces, key=fold_order)
         following = list(_alike(lane, pieces))
-        unit.folded, *rest = fold([pieces, *(ordered for _, ordered in following)])
+        unit.folded, *rest = fold([pieces, *(ordered for _, ordered in following)], lane.track.reductions)
         for (other, _), folded in zip(following, rest, strict=True):
             other.folded = folded
     folded, unit.folded = unit.folded, None

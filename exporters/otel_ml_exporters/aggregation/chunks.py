@@ -29,9 +29,9 @@ MAX_POINTS = 2**18
 
 def encode_units(units: Sequence[Sequence[Piece]]) -> list[bytes]:
     """Return the pieces of each unit as bytes; units that look alike are encoded together."""
-    alike: dict[tuple[tuple[int, str], ...], list[int]] = {}
+    alike: dict[tuple[tuple[int, Reduction], ...], list[int]] = {}
     for number, pieces in enumerate(units):
-        form = tuple((piece.shape.number, str(piece.reduction)) for piece in pieces)
+        form = tuple((piece.shape.number, piece.reduction) for piece in pieces)
         alike.setdefault(form, []).append(number)
     found = [b""] * len(units)
     for form, numbers in alike.items():
@@ -44,9 +44,9 @@ def encode_units(units: Sequence[Sequence[Piece]]) -> list[bytes]:
     return found
 
 
-def _encode(form: Sequence[tuple[int, str]], units: Sequence[Sequence[Piece]]) -> Iterator[bytes]:
+def _encode(form: Sequence[tuple[int, Reduction]], units: Sequence[Sequence[Piece]]) -> Iterator[bytes]:
     """Encode units of one form; pieces of equal shape and reduction share their columns."""
-    groups: dict[tuple[int, str], list[int]] = {}
+    groups: dict[tuple[int, Reduction], list[int]] = {}
     for place, kind in enumerate(form):
         groups.setdefault(kind, []).append(place)
     headers: list[list[dict[str, object]]] = [[] for _ in units]
@@ -64,7 +64,7 @@ def _encode(form: Sequence[tuple[int, str]], units: Sequence[Sequence[Piece]]) -
             headers[number].append(
                 {
                     "shape": shape,
-                    "reduction": reduction,
+                    "reduction": [str(reduction), ",".join(reduction.unsaid)],
                     "writers": [piece.source.number for piece in members],
                     "seqs": [piece.seq for piece in members],
                     "columns": columns,
@@ -104,7 +104,7 @@ def decode_pieces(data: bytes, shape: Callable[[int], Shape], source: Callable[[
                 stats[:, :, column] = stats[:, :, SUM]
         kept = floats(rows, 2 if header["shared"] else 2 * width).view(np.int64).reshape(rows, -1, 2)
         times = np.broadcast_to(kept, (rows, width, 2)).copy()
-        reduction = Reduction.parse(header["reduction"])
+        reduction = Reduction.parse(*header["reduction"])
         meters = header.get("meters") or [None] * rows
         for row, (number, seq, meter) in enumerate(zip(header["writers"], header["seqs"], meters, strict=True)):
             partials = Partials(

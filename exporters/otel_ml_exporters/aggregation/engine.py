@@ -9,6 +9,7 @@ from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml_exporters.aggregation.ending import Ending
 from otel_ml_exporters.aggregation.foreign import Foreign
 from otel_ml_exporters.aggregation.items import Items
+from otel_ml_exporters.aggregation.learning import declare
 from otel_ml_exporters.aggregation.ledger import ONE_EVENT, Amount, Place
 from otel_ml_exporters.aggregation.losses import say_missing
 from otel_ml_exporters.aggregation.observation import (
@@ -262,6 +263,8 @@ class Engine:
         if not fresh or (position.axis is not None and not self._room.axis(writer.writer.role, position.axis, 0)):
             return
         run = self._run
+        if position.declared:
+            declare(run, writer.writer.role, writer.writer.rank, position.declared)
         if position.boot_s:
             run.writers.lived(writer, position.boot_s, position.time_ns, run.now)
         else:

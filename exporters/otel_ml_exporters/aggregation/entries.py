@@ -5,17 +5,21 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
+from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.aggregation.intervals import IntervalSet
 from otel_ml_exporters.aggregation.lanes import Lane, Tally, Track, Unit
 from otel_ml_exporters.aggregation.observation import Attributes, Goodbye, SeriesKey, Writer
 from otel_ml_exporters.aggregation.progress import Progress
+from otel_ml_exporters.aggregation.reductions import Declared
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.writer_state import WriterState
 
 __all__ = [
     "lane_entry",
     "pairs",
+    "reductions_entry",
     "restore_lane",
+    "restore_reductions",
     "restore_track",
     "restore_unit",
     "restore_writer",
@@ -93,15 +97,44 @@ def restore_writer(run: RunState, who: list[Any], entry: list[Any]) -> None:
 
 def track_entry(track: Track) -> list[object]:
     """Return a track without its lanes."""
-    return [track.role, track.axis, track.tally.counts(), track.tally.published, track.reductions]
+    return [track.role, track.axis, track.tally.counts(), track.tally.published]
 
 
 def restore_track(run: RunState, entry: list[Any]) -> None:
     """Add the track of an entry."""
-    role, axis, counts, published, reductions = entry
+    role, axis, counts, published = entry
     track = run.lanes.track(role, axis)
     track.tally = Tally(**counts, published=published)
-    track.reductions = reductions
+
+
+def reductions_entry(run: RunState) -> list[object]:
+    """Return what was said of the metrics of each role: all of it, when any of it has changed."""
+    for known in run.lanes.reductions.values():
+        known.changed = False
+    return [
+        [
+            role,
+            [[name, [[*_text(one), rank] for one, rank in sent.items()]] for name, sent in known.sent.items()],
+            [[declared.pattern, *_text(declared.reduction), rank] for declared, rank in known.declared.items()],
+            known.shown,
+        ]
+        for role, known in run.lanes.reductions.items()
+    ]
+
+
+def _text(reduction: Reduction) -> tuple[str, str]:
+    return str(reduction), ",".join(reduction.unsaid)
+
+
+def restore_reductions(run: RunState, entry: list[Any]) -> None:
+    """Know again what was said."""
+    for role, sent, declared, shown in entry:
+        known = run.lanes.of_role(role)
+        for name, every in sent:
+            known.sent[name] = {Reduction.parse(text, defaults): rank for text, defaults, rank in every}
+        for pattern, text, defaults, rank in declared:
+            known.declared[Declared(pattern, Reduction.parse(text, defaults))] = rank
+        known.shown = shown
 
 
 _PLAIN_LANE = ("attempt", "last_closed", "horizon", "closes", "intervals", "closed_at", "begins", "fence", "members")

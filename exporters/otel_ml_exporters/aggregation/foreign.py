@@ -36,10 +36,10 @@ _KINDS: dict[str, Kind] = {"sum": "moments", "gauge": "order", "histogram": "mom
 _LEVEL = Reduction(("sum",), within="last")
 """An up-down counter is a level: the newest of each writer, summed over writers."""
 _REDUCTIONS = {
-    "sum": Reduction(("sum",)),
+    "sum": Reduction(("sum",), unsaid=("across",)),
     "gauge": Reduction(("mean",)),
-    "histogram": Reduction(("mean",)),
-    "exponential": Reduction(("mean",)),
+    "histogram": Reduction(unsaid=("across",)),
+    "exponential": Reduction(unsaid=("across",)),
 }
 
 _OVERFLOW = ("otel.metric.overflow", "true")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from otel_ml_exporters.aggregation.folded import Folded
 from otel_ml_exporters.aggregation.intervals import IntervalSet
 from otel_ml_exporters.aggregation.piece import Piece
+from otel_ml_exporters.aggregation.reductions import Reductions
 
 __all__ = ["PUBLISHED", "Lane", "Lanes", "Tally", "Track", "Unit"]
 
@@ -279,19 +280,19 @@ class Track:
     Attributes:
         lanes: attempt → its lane.
         tally: counts of its points.
-        reductions: metric → reduction string → the rank that used it first.
-        combinations: (number of a shape, reduction string) of what `reductions` has; a cache.
+        reductions: how its metrics are reduced: those of its role.
+        named: numbers of the shapes whose names were looked at; a cache.
     """
 
-    __slots__ = ("axis", "combinations", "lanes", "reductions", "role", "tally")
+    __slots__ = ("axis", "lanes", "named", "reductions", "role", "tally")
 
-    def __init__(self, role: str, axis: str) -> None:
+    def __init__(self, role: str, axis: str, reductions: Reductions) -> None:
         self.role = role
         self.axis = axis
         self.tally = Tally()
         self.lanes: dict[int, Lane] = {}
-        self.reductions: dict[str, dict[str, int]] = {}
-        self.combinations: set[tuple[int, str]] = set()
+        self.reductions = reductions
+        self.named: set[int] = set()
 
     @property
     def newest(self) -> Lane:
@@ -306,6 +307,7 @@ class Lanes:
         self.tracks: dict[tuple[str, str], Track] = {}
         self.all: dict[int, Lane] = {}
         self.dirty: set[int] = set()
+        self.reductions: dict[str, Reductions] = {}
 
     def __iter__(self) -> Iterator[Lane]:
         return iter(self.all.values())
@@ -314,8 +316,19 @@ class Lanes:
         """Return the track, known or new."""
         found = self.tracks.get((role, axis))
         if found is None:
-            found = self.tracks[role, axis] = Track(role, axis)
+            found = self.tracks[role, axis] = Track(role, axis, self.of_role(role))
         return found
+
+    def of_role(self, role: str) -> Reductions:
+        """Return how the metrics of a role are reduced, on all of its axes."""
+        return self.reductions.setdefault(role, Reductions())
+
+    def refold(self, role: str) -> None:
+        """Forget what open steps of a role were folded to ahead of time: more is known by now."""
+        for lane in self.all.values():
+            if lane.track.role == role:
+                for unit in lane.open.values():
+                    unit.folded = None
 
     def lane(self, track: Track, attempt: int) -> Lane:
         """Return the track's lane of `attempt`, known or new."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from otel_ml_exporters.aggregation.contest import Contest
 from otel_ml_exporters.aggregation.folded import fold
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
+from otel_ml_exporters.aggregation.learning import learn, say_lacking
 from otel_ml_exporters.aggregation.observation import Manifest, Sent
 from otel_ml_exporters.aggregation.piece import Piece, fold_order
 from otel_ml_exporters.aggregation.rows import emit_histograms, emit_values, row_of
@@ -44,6 +45,7 @@ class Late:
 
     def join(self, lane: Lane, step: int, piece: Piece) -> Unit:
         """Add a piece to a closed unit, which may never have been open; it is exported in time."""
+        learn(self._run, lane, piece)
         unit = self.kept(lane, step)
         before = unit.weight
         unit.add(piece)
@@ -160,8 +162,9 @@ class Late:
         self._waiting.pop(unit.number, None)
         before_size = unit.weight
         self._contest.replace_dead(lane, unit)
-        (folded,) = fold([sorted(unit.pieces, key=fold_order)])
+        (folded,) = fold([sorted(unit.pieces, key=fold_order)], track.reductions)
         row = row_of(folded, track, run.output)
+        say_lacking(run, track, folded.pieces)
         before = unit.exported or {}
         changed = {name: value for name, value in row.values.items() if not _same(before.get(name), value)}
         track.tally.amended += sum(name in before for name in changed)

@@ -120,7 +120,7 @@ class Position(NamedTuple):
     """`otel_ml.position`: the heartbeat; `step` is the one the writer is inside of, on `axis`, None where in none.
 
     `boot_s` is when it was taken, by the clock of the writer's boot; 0 where it does not say. Now and then it brings
-    `totals`.
+    `totals`, and once what `define_metric()` said of names: `declared`.
     """
 
     writer: Writer
@@ -130,6 +130,7 @@ class Position(NamedTuple):
     time_ns: int
     boot_s: float = 0.0
     totals: Totals | None = None
+    declared: tuple[tuple[str, Reduction], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

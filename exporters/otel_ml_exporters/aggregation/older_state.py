@@ -23,6 +23,9 @@ _GOODBYE, _PLAIN = 2, 5
 _FLOOR, _BOOT_NS = 1, 20
 """Places in the list of its plain values."""
 
+_REDUCTIONS = 4
+"""Place in the entry of a track."""
+
 _STREAM_KEY, _WITHOUT_SCOPE = 0, 5
 """Place in the entry of a stream, and how long its key was before streams had a scope."""
 
@@ -86,4 +89,40 @@ def _with_ledger(entry: list[Any]) -> list[Any]:
     return [*entry, [*said, nothing, nothing, [], [], entry[_PLAIN][_FLOOR], None, None, True]]
 
 
-_NEXT: Mapping[int, Callable[[State], Iterator[tuple[str, bytes]]]] = {1: _from_1, 2: _from_2}
+def _from_3(state: State) -> Iterator[tuple[str, bytes]]:
+    """Take the form in which there were no defaults among reductions, and each track had its own."""
+    tracks: list[list[Any]] = []
+    for key, data in state.items():
+        kind, _, rest = key.partition("/")
+        if kind == "run":
+            yield key, plain_json({**json.loads(data), "version": 4})
+        elif kind == "track":
+            tracks.append(json.loads(data))
+            yield key, plain_json(tracks[-1][:_REDUCTIONS])
+        elif kind == "unit" and "/" in rest:
+            yield key, _with_defaults(data)
+        else:
+            yield key, data
+    if tracks:
+        yield "reductions", plain_json(_by_role(tracks))
+
+
+def _with_defaults(pieces: bytes) -> bytes:
+    line, _, columns = pieces.partition(b"\n")
+    headers = [{**header, "reduction": [header["reduction"], ""]} for header in json.loads(line)]
+    return json.dumps(headers, separators=(",", ":")).encode() + b"\n" + columns
+
+
+def _by_role(tracks: list[list[Any]]) -> list[object]:
+    """Return what was known of metrics: all of it was taken to be asked for."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for role, _axis, _counts, _published, reductions in tracks:
+        for name, ranks in reductions.items():
+            found.setdefault(role, {}).setdefault(name, {}).update(ranks)
+    return [
+        [role, [[name, [[text, "", rank] for text, rank in ranks.items()]] for name, ranks in known.items()], [], {}]
+        for role, known in found.items()
+    ]
+
+
+_NEXT: Mapping[int, Callable[[State], Iterator[tuple[str, bytes]]]] = {1: _from_1, 2: _from_2, 3: _from_3}

@@ -18,10 +18,6 @@ from otel_ml_exporters.records import HistogramValue, StepRecord
 __all__ = ["Row", "emit_histograms", "emit_values", "row_of"]
 
 
-MAX_COMBINATIONS = 65_536
-"""Shapes with a reduction that are remembered as looked at."""
-
-
 class Row(NamedTuple):
     """Published name → value, the histograms, and the time of the newest record in ns."""
 
@@ -33,7 +29,9 @@ class Row(NamedTuple):
 
 def row_of(folded: Folded, track: Track, output: Output) -> Row:
     """Give the values of a unit the names that they have in its track by now."""
-    _learn_reductions(folded.pieces, track, output)
+    _say_changed_names(folded.pieces, track, output)
+    for piece in folded.pieces:
+        track.reductions.show(piece)
     with_role = all(piece.source.with_role for piece in folded.pieces)
     row = Row({}, {}, 0, max((piece.newest_ns for piece in folded.pieces), default=0))
     for reduction, reduced in folded.results:
@@ -45,44 +43,26 @@ def _add(row: Row, track: Track, reduction: Reduction, reduced: Reduced, *, with
     reductions, role, axis = track.reductions, track.role, track.axis
     for name, attributes, place, value, rank in reduced.values:
         series = metric_name(role, axis, name, attributes, with_role)
-        conflict = len(reductions[name]) > 1
+        conflict = reductions.is_contradicted(name)
         if rank is None:
             row.values[reduced_name(series, reduction, place, conflict)] = value
         else:
             row.values[rank_name(series, reduction, rank, conflict)] = value
     for bins in reduced.histograms:
         series = metric_name(role, axis, bins.name, bins.attributes, with_role)
-        row.histograms[reduced_name(series, reduction, bins.place, len(reductions[bins.name]) > 1)] = bins
+        row.histograms[reduced_name(series, reduction, bins.place, reductions.is_contradicted(bins.name))] = bins
     return row._replace(coarse=row.coarse + reduced.coarse)
 
 
-def _learn_reductions(pieces: Sequence[Piece], track: Track, output: Output) -> None:
-    """Note who reduces which metric how; say once where two disagree, and where a name cannot stay as it is."""
+def _say_changed_names(pieces: Sequence[Piece], track: Track, output: Output) -> None:
+    """Say once where a name cannot stay as it was written."""
     for piece in pieces:
-        combination = (piece.shape.number, str(piece.reduction))
-        if combination in track.combinations:
+        if piece.shape.number in track.named:
             continue
-        if len(track.combinations) >= MAX_COMBINATIONS:
-            track.combinations.clear()  # a cache: what they use is known
-        track.combinations.add(combination)
+        track.named.add(piece.shape.number)
         for key in piece.shape.series:
             if sentence := changed("/".join((key.name, *chain(*key.attributes)))):
                 output.say_first("name-changed", sentence)
-            used = track.reductions.setdefault(key.name, {})
-            if combination[1] in used:
-                continue
-            used[combination[1]] = piece.source.rank
-            if len(used) > 1:
-                output.say("reduction-conflict", _disagreement(track, key.name, used))
-
-
-def _disagreement(track: Track, name: str, used: dict[str, int]) -> str:
-    (first, first_rank), *_, (other, other_rank) = used.items()
-    return (
-        f"Metric {name!r} of role {track.role!r} is reduced by {first!r} on rank {first_rank} and by {other!r} on rank "
-        f"{other_rank}; each is published under its own name, such as {name}/{other}. "
-        f"Use one reduction everywhere, e.g. otel_ml.define_metric({name!r}, reduce={first!r})."
-    )
 
 
 def emit_values(

@@ -1,8 +1,8 @@
 """An engine's memory as small entries (key → bytes): a commit writes what changed, a start reads all (ADR 0001).
 
-`run` · `said` · `findings` · `params` · `summaries` · `who/<n>` (a writer's resource) · `writer/<n>` (where it
-stands) · `spans/<n>` · `track/<n>` · `lane/<n>` · `shape/<n>` · `stream/<digest>` · `recent/<generation>/<k>` ·
-`unit/<n>` (what is known of it) and `unit/<n>/<k>` (its points, written once).
+`run` · `said` · `findings` · `reductions` · `params` · `summaries` · `who/<n>` (a writer's resource) · `writer/<n>`
+(where it stands) · `spans/<n>` · `track/<n>` · `lane/<n>` · `shape/<n>` · `stream/<digest>` ·
+`recent/<generation>/<k>` · `unit/<n>` (what is known of it) and `unit/<n>/<k>` (its points, written once).
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from otel_ml_exporters.aggregation.ending import Ending
 from otel_ml_exporters.aggregation.entries import (
     lane_entry,
     pairs,
+    reductions_entry,
     restore_lane,
+    restore_reductions,
     restore_track,
     restore_unit,
     restore_writer,
@@ -43,7 +45,7 @@ from otel_ml_exporters.versions import RUN
 
 __all__ = ["Snapshot"]
 
-_COMPARED = frozenset({"track", "lane", "findings", "run"})
+_COMPARED = frozenset({"track", "lane", "findings", "reductions", "run"})
 """Entries that are written where their bytes differ from the last ones."""
 
 
@@ -106,6 +108,8 @@ class Snapshot:
             yield from self._if_new(f"lane/{lane.number}", lane_entry(lane))
         if found := self._run.stragglers.state():
             yield from self._if_new("findings", found)
+        if any(known.changed for known in self._run.lanes.reductions.values()):
+            yield from self._if_new("reductions", reductions_entry(self._run))
         yield from self._if_new("run", self._run_entry())
 
     def _if_new(self, key: str, value: object) -> Iterator[tuple[str, bytes]]:
@@ -186,6 +190,7 @@ class Snapshot:
         for number, data in entries.get("shape", {}).items():
             series = tuple(SeriesKey(name, pairs(attributes), kind) for name, attributes, kind in json.loads(data))
             self._run.shapes.restore(int(number), series)
+        restore_reductions(self._run, json.loads(entries.get("reductions", {}).get("", b"[]")))
         for data in entries.get("track", {}).values():
             restore_track(self._run, json.loads(data))
         for data in entries.get("lane", {}).values():

@@ -11,6 +11,7 @@ from otel_ml_exporters.aggregation.closing import Judge
 from otel_ml_exporters.aggregation.contest import Contest
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
 from otel_ml_exporters.aggregation.late import Late
+from otel_ml_exporters.aggregation.learning import learn, say_lacking
 from otel_ml_exporters.aggregation.observation import Fragment, Manifest, Sent
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.placing import Placing
@@ -101,6 +102,7 @@ class Steps:
 
     def keep(self, lane: Lane, unit: Unit, piece: Piece) -> None:
         """Add a piece to an open unit."""
+        learn(self._run, lane, piece)
         before = unit.size
         unit.add(piece)
         self._run.open_bytes += unit.size - before
@@ -180,7 +182,9 @@ class Steps:
 
     def _export(self, lane: Lane, unit: Unit) -> None:
         run, track = self._run, lane.track
-        row = row_of(fold_with_next(lane, unit), track, run.output)
+        folded = fold_with_next(lane, unit)
+        row = row_of(folded, track, run.output)
+        say_lacking(run, track, folded.pieces)
         track.tally.closed += unit.count
         track.tally.quantile_coarse += row.coarse
         if not row.values and not row.histograms:

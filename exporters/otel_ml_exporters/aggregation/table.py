@@ -41,7 +41,8 @@ class Table(NamedTuple):
         pool: [rows], which writer (with its children) a row is from.
         lone, lone_ranks: every writer, or rank, has at most one row a column.
         exact: rows are single values, after `within`.
-        in_pairs: a writer sends its last value first, and then its first one where that is another.
+        in_pairs: [rows], of a writer that sends its last value first, and then its first one where that is another;
+            None where no row is.
         buckets: one entry a row; empty where no row has buckets.
     """
 
@@ -54,7 +55,7 @@ class Table(NamedTuple):
     lone: bool
     lone_ranks: bool
     exact: bool
-    in_pairs: bool
+    in_pairs: Flags | None
     buckets: Sequence[Buckets | None]
 
     def rows_by_column(self) -> Sequence[Ints]:
@@ -95,7 +96,7 @@ class Table(NamedTuple):
         rows = Rows(stats, outer.times[kept], outer.rank[kept], outer.column[kept], outer.columns, False)
         everything = np.ones(len(self.series), dtype=bool)
         pool = np.arange(len(kept))
-        return Table(self.width, self.series, everything, everything, rows, pool, True, False, True, False, ())
+        return Table(self.width, self.series, everything, everything, rows, pool, True, False, True, None, ())
 
     def _keyed(self, label: Ints, *, distinct: bool) -> tuple[Rows, Ints, Ints]:
         """Split each column by `label`; return the rows, and the (old column, label) of each new column."""
@@ -108,15 +109,16 @@ class Table(NamedTuple):
         return rows._replace(column=column, columns=len(keys), rectangular=False), keys // width, keys % width
 
 
-def _edge_rows(rows: Rows, *, last: bool, in_pairs: bool = False) -> Ints:
+def _edge_rows(rows: Rows, *, last: bool, in_pairs: Flags | None = None) -> Ints:
     """Return the number of each column's first or last row, of a pair that of the half which is meant."""
     chosen = np.zeros(rows.columns, dtype=np.int64)
     edge, beside, moment = (-1, -2, 1) if last else (0, 1, 0)
     for columns, index in layers(rows):
         chosen[columns] = index[edge]
-        if in_pairs and len(index) > 1:
+        if in_pairs is not None and len(index) > 1:
             times, others = rows.times[index[edge], moment], rows.times[index[beside], moment]
-            chosen[columns] = np.where(others >= times if last else others <= times, index[beside], index[edge])
+            is_other = (others >= times if last else others <= times) & in_pairs[index[edge]] & in_pairs[index[beside]]
+            chosen[columns] = np.where(is_other, index[beside], index[edge])
     return chosen
 
 
@@ -162,9 +164,15 @@ def tabulate(reduction: Reduction, units: Sequence[Sequence[Piece]]) -> Table:
         distinct and len(pools) == len(places),
         distinct and len({piece.source.rank for piece in places}) == len(places),
         False,
-        reduction.within is None and {"last", "first"}.issubset(reduction.across),
+        _paired(reduction, places, sizes),
         _buckets(points),
     )
+
+
+def _paired(reduction: Reduction, places: Sequence[Piece], sizes: Sequence[int]) -> Flags | None:
+    if reduction.within is not None or not {"last", "first"}.issubset(reduction.across):
+        return None
+    return np.repeat(np.array([not piece.reduction.unsaid for piece in places], dtype=bool), sizes)
 
 
 def _families(columns: Iterable[ColumnId]) -> tuple[Flags, Flags]:

@@ -86,6 +86,7 @@ def point_attributes(point: Any, scope: Coordinates) -> tuple[Coordinates, Attri
             own.axis if wire.AXIS in found else scope.axis,
             own.step if wire.STEP in found else scope.step,
             own.reduction if wire.REDUCTION in found else scope.reduction,
+            own.defaults if wire.REDUCTION in found else scope.defaults,
         )
     identity = tuple(sorted((key, as_text(value)) for key, value in found.items() if key not in _RESERVED))
     return here, identity, found

@@ -6,22 +6,24 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from otel_ml.wire import attributes as wire
+from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.receiver.values import as_text
 from otel_ml_exporters.records import JsonValue
 
-__all__ = ["COORDINATES", "DEFAULT_REDUCTION", "Coordinates", "coordinates"]
+__all__ = ["COORDINATES", "DEFAULT_REDUCTION", "Coordinates", "coordinates", "reduction_of"]
 
-COORDINATES = frozenset({wire.STEP, wire.AXIS, wire.REDUCTION})
+COORDINATES = frozenset({wire.STEP, wire.AXIS, wire.REDUCTION, wire.REDUCTION_DEFAULT})
 
 DEFAULT_REDUCTION = "mean"
 
 
 class Coordinates(NamedTuple):
-    """What a scope or a point says about where it belongs."""
+    """What a scope or a point says about where it belongs; `defaults` are the parts of `reduction` nobody asked for."""
 
     axis: str | None
     step: int | None
     reduction: str | None
+    defaults: str = ""
 
 
 def coordinates(found: Mapping[str, JsonValue]) -> Coordinates:
@@ -37,4 +39,17 @@ def coordinates(found: Mapping[str, JsonValue]) -> Coordinates:
     if not isinstance(axis, str) or not axis:
         raise ValueError(f"{wire.AXIS}={axis!r} is no axis; expected a name such as 'step' or 'rollout'.")
     reduction = found.get(wire.REDUCTION)
-    return Coordinates(axis, step, None if reduction is None else as_text(reduction))
+    if reduction is None:
+        return Coordinates(axis, step, None)
+    return Coordinates(axis, step, as_text(reduction), as_text(found.get(wire.REDUCTION_DEFAULT, "")))
+
+
+def reduction_of(where: Coordinates) -> Reduction:
+    """Return the reduction; a mean, which nobody asked for, where there is none.
+
+    Raises:
+        WireError: there is no such reduction.
+    """
+    if where.reduction is None:
+        return Reduction.parse(DEFAULT_REDUCTION, "across")
+    return Reduction.parse(where.reduction, where.defaults)

@@ -15,7 +15,7 @@ from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from otel_ml.exceptions import WireError
 from otel_ml.wire import attributes as wire
 from otel_ml.wire.reduction import Reduction
-from otel_ml_exporters.receiver.coordinates import DEFAULT_REDUCTION, coordinates
+from otel_ml_exporters.receiver.coordinates import coordinates, reduction_of
 from otel_ml_exporters.receiver.places import key_and_value, places
 from otel_ml_exporters.receiver.values import attributes
 from otel_ml_exporters.records import JsonValue
@@ -106,7 +106,7 @@ def _head(name: str, found: Mapping[str, JsonValue]) -> Head | None:
         return None
     try:
         where = coordinates(found)
-        reduction = Reduction.parse(where.reduction or DEFAULT_REDUCTION)
+        reduction = reduction_of(where)
     except (ValueError, WireError):
         return None
     axis = None if where.step is None else where.axis

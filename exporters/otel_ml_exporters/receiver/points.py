@@ -11,7 +11,8 @@ from otel_ml.wire import attributes as wire
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.aggregation.observation import Fragment, Manifest, Observation, Position, Writer
 from otel_ml_exporters.receiver.columns import READ, Columns, Shapes, point_attributes, points_of, series_of
-from otel_ml_exporters.receiver.coordinates import DEFAULT_REDUCTION, Coordinates, coordinates
+from otel_ml_exporters.receiver.coordinates import DEFAULT_REDUCTION, Coordinates, coordinates, reduction_of
+from otel_ml_exporters.receiver.declared import declared_of
 from otel_ml_exporters.receiver.foreign import ForeignDecoder, Sender
 from otel_ml_exporters.receiver.rejection import Rejections
 from otel_ml_exporters.receiver.resource import seconds
@@ -77,7 +78,7 @@ class MetricsDecoder:
             if not columns:
                 continue
             try:
-                reduction = Reduction.parse(here.reduction or DEFAULT_REDUCTION)
+                reduction = reduction_of(here)
             except WireError as error:
                 rejections.add(str(error), len(columns))
                 continue
@@ -111,9 +112,10 @@ def _position(writer: Writer, where: Coordinates, seq: int, point: Any) -> Posit
     step = _read_count(point) if where.step is None else where.step
     said = attributes(point.attributes)
     taken, totals = seconds(said.get(wire.BOOT_TIME)), totals_of(said)
+    declared = declared_of(said)
     if where.step is None and where.axis is None and step == 0:
-        return Position(writer, None, None, seq, point.time_unix_nano, taken, totals)
-    return Position(writer, where.axis or wire.DEFAULT_AXIS, step, seq, point.time_unix_nano, taken, totals)
+        return Position(writer, None, None, seq, point.time_unix_nano, taken, totals, declared)
+    return Position(writer, where.axis or wire.DEFAULT_AXIS, step, seq, point.time_unix_nano, taken, totals, declared)
 
 
 def _read_count(point: Any) -> int:

@@ -119,7 +119,7 @@ def test_a_reduction_of_the_wrong_kind_is_said(recorded, said, bad):
 
 
 def test_attributes_of_any_kind_are_recorded_as_text(recorded):
-    log({"x": 1.0}, attributes={"layers": [1, 2]})
+    log({"x": 1.0}, attributes={"layers": [1, 2]}, reduce="mean")
     get_meter().metric("x").record(2.0, attributes={"layers": [1, 2]})
 
     (point,) = points(recorded.collect())
@@ -140,8 +140,8 @@ def test_a_prefix_is_part_of_the_name(recorded):
 
 
 def test_attributes_in_any_order_are_one_series(recorded):
-    log({"x": 1.0}, attributes={"a": "1", "b": "2"})
-    log({"x": 2.0}, attributes={"b": "2", "a": "1"})
+    log({"x": 1.0}, attributes={"a": "1", "b": "2"}, reduce="mean")
+    log({"x": 2.0}, attributes={"b": "2", "a": "1"}, reduce="mean")
 
     (point,) = points(recorded.collect())
     assert point.moments == (2, 3.0)

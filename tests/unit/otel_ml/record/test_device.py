@@ -18,6 +18,7 @@ from otel_ml._internal.log import log, record
 from otel_ml._internal.recorder import recorder
 from otel_ml._internal.step import set_step
 from otel_ml._internal.timing import timed
+from otel_ml.wire.reduction import Reduction
 from tests.unit.otel_ml.record.decoded import manifests, points
 
 
@@ -62,6 +63,7 @@ def test_a_value_is_read_when_its_event_is_done_and_the_manifest_waits_for_it(re
 def test_elements_of_a_device_vector_are_records_of_their_own(recorded):
     event = Event()
     event.done = True
+    DEFINITIONS.series("x", reduction=Reduction())
     append("x", DeviceTensor(torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16), event))
 
     (point,) = points(recorded.collect())
@@ -288,7 +290,7 @@ def test_recording_plain_numbers_imports_no_framework(module):
         "recorder.enabled = True\n"
         "step.set_step(1)\n"
         "with timing.timed('x', device='cuda'): log.log({'a': 1.0, 'b': [1, 2]})\n"
-        "assert recorder.collect(time.time_ns(), final=True).points == 3\n"
+        "assert recorder.collect(time.time_ns(), final=True).points == 4\n"
         f"sys.exit({module!r} in sys.modules)\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

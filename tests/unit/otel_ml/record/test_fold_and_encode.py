@@ -34,7 +34,7 @@ def same(left: float, right: float) -> bool:
 @given(values=st.lists(floats, min_size=1, max_size=20))
 def test_count_sum_minimum_and_maximum_are_those_of_the_records(recorded, values):
     for value in values:
-        record("all", value, step=3, axis="a")
+        record("all", value, step=3, axis="a", reduce="mean")
 
     (point,) = points(recorded.collect(), "all")
     nan = any(math.isnan(value) for value in values)
@@ -156,7 +156,7 @@ def test_a_metric_that_needs_moments_and_order_is_sent_as_both(recorded):
 
 def test_attributes_tell_series_apart(recorded):
     for task, value in (("math", 1.0), ("code", 2.0), ("math", 3.0)):
-        log({"reward": value}, attributes={"task": task, "shot": 5}, step=0)
+        log({"reward": value}, attributes={"task": task, "shot": 5}, step=0, reduce="mean")
 
     found = {point.attributes["task"]: point for point in points(recorded.collect(), "reward")}
     assert found["math"].moments == (2, 4.0)
@@ -201,7 +201,7 @@ def test_the_order_of_metrics_is_stable_and_the_manifest_comes_last(recorded):
 def test_minimum_and_maximum_are_sent_from_the_first_point_that_needs_them(recorded):
     shapes = []
     for i, values in enumerate(([1.0], [1.0, 2.0], [3.0])):
-        record("x", values, step=i)
+        record("x", values, step=i, reduce="mean")
         (point,) = points(recorded.collect(), "x")
         shapes.append(point.raw.HasField("min"))
 
@@ -283,7 +283,7 @@ def test_a_caller_does_not_wait_for_a_fold_in_progress(recorded):
 
 
 def test_totals_add_up(recorded):
-    log({"x": [1.0, 2.0], "y": 1, "bad": None})
+    log({"x": [1.0, 2.0], "y": 1, "bad": None}, reduce="mean")
     batch = recorded.collect()
 
     assert batch.values == recorder.recorded == 3

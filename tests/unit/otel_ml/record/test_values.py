@@ -53,7 +53,7 @@ def test_a_truth_value_counts_as_one(recorded, value):
 @pytest.mark.feature("N10", "better", "any reductions, over the elements of all ranks")
 @pytest.mark.feature("R4", "yes", "each element is one record")
 def test_each_element_of_a_sequence_is_one_record(recorded, value):
-    record("x", value)
+    record("x", value, reduce="mean")
 
     (point,) = points(recorded.collect())
     assert point.moments == (3, 6.0)
@@ -102,7 +102,7 @@ def test_what_is_no_number_is_counted_and_said_and_the_rest_recorded(recorded, v
     said: list[str] = []
     guard.connect(said.append)
     for _ in range(3):
-        log({"bad": value, "good": 1.0})
+        log({"bad": value, "good": 1.0}, reduce="mean")
 
     assert [point.name for point in points(recorded.collect())] == ["good"]
     assert recorder.dropped == {"bad_value": 3}

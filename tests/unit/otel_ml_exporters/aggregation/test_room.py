@@ -116,7 +116,7 @@ class Sizes:
             "parts": sum(len(writer.parts) for writer in run.writers),
             "waiting manifests": sum(len(p.manifests) for writer in run.writers for p in writer.progress.values()),
             "shapes": len(run.shapes._by_series),
-            "combinations": max(len(track.combinations) for track in run.lanes.tracks.values()),
+            "combinations": max(len(known._seen) + len(known._plans) for known in run.lanes.reductions.values()),
             "identities": len(run.recent._young) + len(run.recent._old),
             "streams": len(engine._foreign.streams.known),
             "said": len(run.output.said),
