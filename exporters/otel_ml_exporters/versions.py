@@ -10,7 +10,7 @@ __all__ = ["JOURNAL", "RUN", "SERVED"]
 JOURNAL = 1
 """Of `journal.db`: its tables. What they hold is OTLP."""
 
-RUN = 3
+RUN = 4
 """Of `run.db`: its tables, the records in them (`storage/codec.py`), the engine's state (`aggregation/snapshot.py`)."""
 
 SERVED = 1

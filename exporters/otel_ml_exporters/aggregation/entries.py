@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
+from otel_ml_exporters.aggregation.exported_series import from_plain, to_plain
 from otel_ml_exporters.aggregation.intervals import IntervalSet
 from otel_ml_exporters.aggregation.lanes import Lane, Tally, Track, Unit
 from otel_ml_exporters.aggregation.observation import Attributes, Goodbye, SeriesKey, Writer
@@ -104,7 +105,9 @@ def restore_track(run: RunState, entry: list[Any]) -> None:
     track.reductions = reductions
 
 
-_PLAIN_LANE = ("attempt", "last_closed", "horizon", "closes", "intervals", "closed_at", "begins", "fence", "members")
+_PLAIN_LANE = (
+    "attempt", "last_closed", "horizon", "unknown", "closes", "intervals", "closed_at", "begins", "fence", "members",
+)  # fmt: skip
 
 
 def lane_entry(lane: Lane) -> dict[str, object]:
@@ -135,6 +138,8 @@ def unit_entry(lane: Lane, unit: Unit) -> dict[str, object]:
         "manifests": [[number, *entry] for number, entry in unit.manifests.items()],
         "excused": sorted(unit.excused),
         "missing": sorted(unit.missing),
+        "forgotten": to_plain(unit.forgotten),
+        "chunks": unit.chunks,
         **plain,
     }
 
@@ -146,6 +151,7 @@ def restore_unit(run: RunState, number: int, entry: dict[str, Any]) -> Unit:
     unit.points = dict(entry["points"])
     unit.manifests = {writer: (points, seq) for writer, points, seq in entry["manifests"]}
     unit.excused, unit.missing = set(entry["excused"]), set(entry["missing"])
+    unit.forgotten, unit.chunks = from_plain(entry["forgotten"]), entry["chunks"]
     if entry["closed"]:
         lane.retained[unit.step] = unit
     else:

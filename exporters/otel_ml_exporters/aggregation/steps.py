@@ -5,6 +5,7 @@ from __future__ import annotations
 from otel_ml.wire.attributes import DEFAULT_AXIS, RESERVED_PREFIX, TIME_AXIS
 from otel_ml.wire.names import published_name
 from otel_ml_exporters.aggregation.ahead import fold_with_next
+from otel_ml_exporters.aggregation.closed_steps import ClosedSteps
 from otel_ml_exporters.aggregation.closing import Judge
 from otel_ml_exporters.aggregation.contest import Contest
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
@@ -32,7 +33,8 @@ class Steps:
         self.stepless = Stepless(run, self)
         self.judge = Judge(run.settings, run.writers)
         self.contest = Contest(run)
-        self.late = Late(run, self.contest)
+        self.closed = ClosedSteps(run, run.disk)
+        self.late = Late(run, self.contest, self.closed)
         self.placing = Placing(run, self.contest, self.close_oldest, self.late)
 
     def points(self, writer: WriterState, sent: Sent, piece: Piece, axis: str, step: int) -> None:

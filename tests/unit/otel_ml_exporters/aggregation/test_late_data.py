@@ -88,7 +88,7 @@ def test_a_step_that_never_was_is_exported_late() -> None:
 
 
 def test_what_comes_after_the_fold_state_is_gone_is_handed_over_and_counted() -> None:
-    service, rank = Service(EngineSettings(retained_steps=3)), Rank(0)
+    service, rank = Service(EngineSettings(retained_steps=3, closed_bytes=0)), Rank(0)
     for step in range(6):
         service.take(rank.step(step, {"x": 1.0}))
 

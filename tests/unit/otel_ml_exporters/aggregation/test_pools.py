@@ -159,7 +159,7 @@ def test_ranks_told_to_end_in_an_outage_are_replaced_while_a_third_is_not_heard_
 
 def test_a_rank_that_comes_back_far_behind_alone_is_too_late_and_changes_nothing() -> None:
     """Nothing is kept of those steps any more: what it redoes there is counted, and no row is replaced by its share."""
-    service, actors = Service(EngineSettings(retained_steps=8)), life("a", boot="b")
+    service, actors = Service(EngineSettings(retained_steps=8, closed_bytes=0)), life("a", boot="b")
     for step in range(40):
         service.now += 0.5
         for rank in actors:
