@@ -24,7 +24,7 @@ from otel_ml_exporters.aggregation.on_disk import PREFIX, OnDisk
 from otel_ml_exporters.aggregation.piece import Shape, fold_order
 from otel_ml_exporters.aggregation.rows import row_of
 from otel_ml_exporters.aggregation.run_state import RunState
-from otel_ml_exporters.json_text import plain_json
+from otel_ml_exporters.json_text import finite_json, plain_json
 
 __all__ = ["ClosedSteps"]
 
@@ -113,7 +113,7 @@ class ClosedSteps:
         self._first, self._next, self.bytes = state
 
     def _append(self, header: Mapping[str, object]) -> None:
-        self._disk.put(_queue_key(self._next), plain_json(header))
+        self._disk.put(_queue_key(self._next), finite_json(header))
         self._next += 1
 
     def _header_of(self, lane: Lane, unit: Unit) -> dict[str, object]:

@@ -55,7 +55,7 @@ class Engine:
         state: the entries that earlier `take()`s handed out; the engine continues from there. Those whose keys begin
             with `disk/` may be left out.
         kept: returns one of the entries that begin so, as they are committed, or None where there is none; the engine
-            keeps them itself where nobody else does.
+            keeps them itself, in memory, where nobody else does.
         seq: after which records are numbered where there is no state.
     """
 
@@ -68,7 +68,7 @@ class Engine:
         kept: Callable[[str], bytes | None] | None = None,
         seq: int = 0,
     ) -> None:
-        self._run = RunState(experiment, settings, OnDisk(kept))
+        self._run = RunState(experiment, settings, OnDisk(kept, state or {}))
         self._run.output.seq = seq
         self._run.writers.begins_anew = not state and seq > 0
         self._steps = Steps(self._run)

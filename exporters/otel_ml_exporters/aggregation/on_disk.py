@@ -17,10 +17,13 @@ class OnDisk:
 
     Args:
         kept: returns a committed entry, or None where there is none. Without one they are kept here, in memory.
+        state: with those that are committed already, where they are kept here.
     """
 
-    def __init__(self, kept: Callable[[str], bytes | None] | None) -> None:
-        self._own: dict[str, bytes] | None = {} if kept is None else None
+    def __init__(self, kept: Callable[[str], bytes | None] | None, state: Mapping[str, bytes]) -> None:
+        self._own: dict[str, bytes] | None = None
+        if kept is None:
+            self._own = {key: value for key, value in state.items() if key.startswith(PREFIX)}
         self._kept = kept or self._own_entry
         self._fresh: Entries = {}
         self._handed: Entries = {}

@@ -12,8 +12,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from otel_ml_exporters.aggregation.attempts import Attempts
 from otel_ml_exporters.aggregation.chunks import bucket_of, decode_pieces, encode_units, points_key
 from otel_ml_exporters.aggregation.closed_steps import ClosedSteps
@@ -40,7 +38,7 @@ from otel_ml_exporters.aggregation.spans import SpanIntake
 from otel_ml_exporters.aggregation.streams import Stream, StreamKey, Streams, entry_of
 from otel_ml_exporters.aggregation.summaries import Summaries
 from otel_ml_exporters.aggregation.training import TrainingClock
-from otel_ml_exporters.json_text import plain_json
+from otel_ml_exporters.json_text import finite_json, plain_json
 from otel_ml_exporters.versions import RUN
 
 __all__ = ["Snapshot"]
@@ -80,7 +78,7 @@ class Snapshot:
         out.update(self._units())
         self._closed.store()
         out.update((f"who/{number}", plain_json(who_entry(run.writers[number]))) for number in run.writers.described)
-        out.update((f"writer/{n}", _dump_finite(writer_entry(run.writers[n]))) for n in run.writers.dirty)
+        out.update((f"writer/{n}", finite_json(writer_entry(run.writers[n]))) for n in run.writers.dirty)
         run.writers.described.clear()
         run.writers.dirty.clear()
         idle = run.shapes.tidy()
@@ -88,7 +86,7 @@ class Snapshot:
         out.update((f"shape/{shape.number}", None) for shape in idle)
         run.shapes.fresh = []
         self._closed.forget_shapes(idle)
-        out.update((f"spans/{n}", _dump_finite(self._spans.seen[n].pairs())) for n in self._spans.changed)
+        out.update((f"spans/{n}", finite_json(self._spans.seen[n].pairs())) for n in self._spans.changed)
         self._spans.changed.clear()
         out.update(self._changed_streams())
         out.update(self._recent())
@@ -261,14 +259,6 @@ class Snapshot:
         run.superseded, run.too_late, run.is_missing_said, run.writers.begins_anew = entry["account"]
         self._ending.state, self._ending.last_goodbye = entry["state"], entry["last_goodbye"]
         self._spans.delivered, self._spans.duplicates = entry["spans"]
-
-
-def _dump_finite(value: object) -> bytes:
-    """Do as `plain_json` does where all is finite: each writer that was heard is encoded, a thousand a second."""
-    try:
-        return orjson.dumps(value, tuple)  # the only thing it does not know are named tuples
-    except TypeError:  # a name that is no valid UTF-8
-        return plain_json(value)
 
 
 def _difference(stored: Mapping[str, bytes], wanted: Mapping[str, bytes]) -> dict[str, bytes | None]:
