@@ -195,7 +195,7 @@ class ClosedSteps:
     def _forget(self, number: int, header: Mapping[str, Any]) -> None:
         """Give up the fold state of a unit; what was exported stays known."""
         place = header["lane"], header["step"]
-        exported = {*(from_plain(header["forgotten"]) or ()), *self._series_of(header["shapes of ranks"])}
+        exported = frozenset(self._series_of(header["shapes of ranks"])).union(from_plain(header["forgotten"]) or ())
         self._exported.note(*place, exported)
         for chunk in range(header["chunks"]):
             self._disk.put(points_key(header["unit"], chunk), None)

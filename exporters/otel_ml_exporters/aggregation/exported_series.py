@@ -61,6 +61,7 @@ class ExportedSeries:
     def __init__(self, disk: OnDisk) -> None:
         self._disk = disk
         self._changed: dict[str, Block] = {}
+        self._last: tuple[frozenset[Series], list[Any]] = frozenset(), []
 
     def at(self, lane: int, step: int) -> frozenset[Series] | None:
         """Return the series that were exported at a step of which no fold state is left; empty where it never was."""
@@ -70,10 +71,12 @@ class ExportedSeries:
                 return from_plain(block["sets"][number])
         return frozenset()
 
-    def note(self, lane: int, step: int, exported: Iterable[Series]) -> None:
+    def note(self, lane: int, step: int, exported: frozenset[Series]) -> None:
         """Remember what was exported at a step, in the place of what was remembered before."""
         block = self._block(lane, step)
-        plain = json.loads(plain_json(to_plain(exported)))
+        if exported != self._last[0]:
+            self._last = exported, json.loads(plain_json(to_plain(exported)))
+        plain = self._last[1]
         sets, runs = block["sets"], block["runs"]
         number = sets.index(plain) if plain in sets else len(sets)
         if number == len(sets):

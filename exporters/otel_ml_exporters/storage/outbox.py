@@ -34,7 +34,7 @@ from otel_ml_exporters.storage.database import (
 )
 from otel_ml_exporters.storage.remains import BASE, Remains, number_anew, take_over
 from otel_ml_exporters.storage.salvage import is_suspect, newest_aside, rebuilt, suspect
-from otel_ml_exporters.storage.seal import sealed, unsealed
+from otel_ml_exporters.storage.seal import ONE_BY_ONE, sealed, unsealed
 from otel_ml_exporters.versions import RUN
 
 __all__ = ["FORM", "Commit", "Mark", "Outbox"]
@@ -51,9 +51,6 @@ CREATE TABLE IF NOT EXISTS notices (id INTEGER PRIMARY KEY, sentence TEXT NOT NU
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)
 """,
 )
-
-ONE_BY_ONE = "disk/"
-"""What the keys of entries begin with that the engine asks for when it needs them: there may be millions."""
 
 _BEHIND = "disk0"
 """The first key that is behind those."""
