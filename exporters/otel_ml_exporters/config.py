@@ -51,7 +51,8 @@ class Limits:
     Attributes:
         queue: acknowledged and not yet decided, of all runs: in memory and in the journal.
         open: open steps of a run, in memory and in `run.db`.
-        retained: closed steps of a run kept for late data, in memory and in `run.db`.
+        retained: closed steps of a run kept for late data in memory.
+        closed: the same in `run.db` only; `closed_hours`: how long.
         late: `late.otlp` of a run.
         series: (role, name, attributes) of a run.
     """
@@ -59,6 +60,8 @@ class Limits:
     queue: int = env.QUEUE_MAX.default
     open: int = env.OPEN_MAX.default
     retained: int = env.RETAINED_MAX.default
+    closed: int = env.CLOSED_MAX.default
+    closed_hours: int = env.CLOSED_HOURS.default
     late: int = env.LATE_MAX.default
     series: int = env.SERIES_MAX.default
 
@@ -186,6 +189,8 @@ class ServiceConfig:
                 queue=source.value(env.QUEUE_MAX, "queue_max"),
                 open=source.value(env.OPEN_MAX, "open_max"),
                 retained=source.value(env.RETAINED_MAX, "retained_max"),
+                closed=source.value(env.CLOSED_MAX, "closed_max"),
+                closed_hours=source.value(env.CLOSED_HOURS, "closed_hours"),
                 late=source.value(env.LATE_MAX, "late_max"),
                 series=source.value(env.SERIES_MAX, "series_max"),
             ),

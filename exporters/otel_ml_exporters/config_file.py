@@ -14,8 +14,8 @@ __all__ = ["REFERENCE", "FileSettings", "read_config_file", "resolved_options"]
 REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 """What stands for the value of a variable."""
 
-_LIMITS = ("dir_max", "queue_max", "open_max", "retained_max", "late_max", "series_max")
-_TIMES = ("allowed_lateness", "end_silence")
+_LIMITS = ("dir_max", "queue_max", "open_max", "retained_max", "closed_max", "late_max", "series_max")
+_TIMES = ("allowed_lateness", "end_silence", "closed_hours")
 _VALUES = ("dir", "journal_dir", *_LIMITS, *_TIMES, "top_ranks", "token", "token_file")
 _TOP = ("exporters", *_VALUES, "tokens", "listen", "scraped", "aliases")
 _LISTEN = ("http", "grpc", "tls")

@@ -61,8 +61,18 @@ OPEN_MAX: Final = Variable(
 )  # fmt: skip
 RETAINED_MAX: Final = Variable(
     "OTEL_ML_RETAINED_MAX", size_bytes, 256 * 2**20,
-    "Most bytes of a run's closed steps that are kept for late data; what comes later goes to `late.otlp`.",
+    "Most bytes of a run's closed steps in memory, for late data; older ones are on the disk only.",
     unit="bytes", shown_default="256 MiB",
+)  # fmt: skip
+CLOSED_MAX: Final = Variable(
+    "OTEL_ML_CLOSED_MAX", size_bytes, 2**30,
+    "Most bytes of a run's closed steps on the disk, at most an eighth of `OTEL_ML_DIR_MAX`; a value that comes later "
+    "for a name that its step has goes to `late.otlp`.",
+    unit="bytes", shown_default="1 GiB",
+)  # fmt: skip
+CLOSED_HOURS: Final = Variable(
+    "OTEL_ML_CLOSED_HOURS", integer(0), 24,
+    "How long closed steps are kept there; time in which no process of the run is heard does not count.", unit="hours",
 )  # fmt: skip
 LATE_MAX: Final = Variable(
     "OTEL_ML_LATE_MAX", size_bytes, 2**30,
@@ -109,8 +119,8 @@ EXPERIMENT_NAME: Final = Variable("OTEL_ML_EXPERIMENT_NAME", text, "default", "W
 RUN_NAME: Final = Variable("OTEL_ML_RUN_NAME", text, "", "Display name of the run.", shown_default="the id")
 
 VARIABLES: Final[Sequence[AnyVariable]] = (
-    EXPORTERS, DIR, JOURNAL_DIR, DIR_MAX, QUEUE_MAX, OPEN_MAX, RETAINED_MAX, LATE_MAX, SERIES_MAX, TOP_RANKS,
-    LISTEN_GRPC, LISTEN_HTTP, TOKEN, TOKEN_FILE, ALLOWED_LATENESS, END_SILENCE,
+    EXPORTERS, DIR, JOURNAL_DIR, DIR_MAX, QUEUE_MAX, OPEN_MAX, RETAINED_MAX, CLOSED_MAX, CLOSED_HOURS, LATE_MAX,
+    SERIES_MAX, TOP_RANKS, LISTEN_GRPC, LISTEN_HTTP, TOKEN, TOKEN_FILE, ALLOWED_LATENESS, END_SILENCE,
     EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME,
 )  # fmt: skip
 """The service's variables; those it shares with the worker have the same meaning there."""

@@ -68,6 +68,9 @@ _log = logging.getLogger(__name__)
 FALLBACK = "jsonl"
 """The exporter of a job's own service where none that was asked for can be used: it needs no package, and no server."""
 
+_CLOSED_SHARE = 8
+"""Of all that a service may keep on the disk, a run's closed steps take one part of so many: records come first."""
+
 _STOP_S = 30.0
 """Seconds a stopping service gives its exporters."""
 
@@ -127,6 +130,8 @@ class Service:
                 scraped_deny=config.scraped.deny,
                 open_bytes=config.limits.open,
                 retained_bytes=config.limits.retained,
+                closed_bytes=min(config.limits.closed, config.dir_max // _CLOSED_SHARE),
+                closed_s=config.limits.closed_hours * 3600.0,
                 series=config.limits.series,
                 top_ranks=config.top_ranks,
             ),

@@ -88,7 +88,7 @@ BOUNDS: Sequence[Bound] = (
           f"{UNIT}/aggregation/test_closing.py::test_open_state_is_bounded"),
     Bound("A run in memory", "closed steps kept for late data",
           f"{ENGINE.retained_steps:,} an axis, {size(env.RETAINED_MAX.default)}", "`OTEL_ML_RETAINED_MAX`",
-          "what comes later goes to `late.otlp`", "`too_late`",
+          "older ones are on the disk only", "–",
           f"{UNIT}/aggregation/test_late_data.py::test_kept_fold_state_is_bounded_in_bytes"),
     Bound("A run in memory", "series (role, name, attributes)", f"{env.SERIES_MAX.default:,}", "`OTEL_ML_SERIES_MAX`",
           "further ones are left out, said", "`dropped{too many series}`",
@@ -146,6 +146,12 @@ BOUNDS: Sequence[Bound] = (
           "the oldest go; an exporter that had not written them loses its place, said", "`lost`",
           "tests/integration/test_service_restart.py::"
           "test_at_the_disk_limit_the_slowest_exporter_loses_its_place_and_replay_fills_it"),
+    Bound("On disk", "closed steps of a run, for late data",
+          f"{size(env.CLOSED_MAX.default)}, an eighth of `OTEL_ML_DIR_MAX`, {env.CLOSED_HOURS.default} hours",
+          "`OTEL_ML_CLOSED_MAX`, `OTEL_ML_CLOSED_HOURS`",
+          "what comes later for a name that the step has goes to `late.otlp`; new names always land", "`too_late`",
+          f"{UNIT}/aggregation/test_late_data.py::test_what_is_on_the_disk_is_bounded_in_bytes_and_the_series_of_all_"
+          "steps_take_next_to_nothing"),
     Bound("On disk", "`late.otlp`, a run", size(env.LATE_MAX.default), "`OTEL_ML_LATE_MAX`",
           "the point is dropped, said",
           "`dropped{late.otlp is full}`",

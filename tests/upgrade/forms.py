@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import tempfile
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -87,7 +88,7 @@ def run_db() -> Iterator[str]:
     for name, items in NAMED.items():
         yield f"{name}: {', '.join(items)}"
     first = next(states())
-    points = next(first[key] for key in sorted(first) if key.startswith("unit/") and key.count("/") == 2)
+    points = next(first[key] for key in sorted(first) if key.startswith("disk/points/"))
     yield f"points of the first unit: {points.hex()}"
     found: defaultdict[str, list[Any]] = defaultdict(list)
     for state in states():
@@ -105,7 +106,7 @@ def run_db() -> Iterator[str]:
 def states() -> Iterator[Mapping[str, bytes]]:
     """Yield an engine's state in the middle of the job, and at its end."""
     decoder = Decoder()
-    engine = Engine(job.EXPERIMENT, EngineSettings(retained_bytes=15_000))
+    engine = Engine(job.EXPERIMENT, EngineSettings(retained_bytes=7_000, closed_bytes=1_500))
     state: dict[str, bytes | None] = {}
     for number, requests in enumerate((job.at_once(), job.late(), job.after())):
         for request in requests:
@@ -122,10 +123,14 @@ def read(key: str, data: bytes) -> tuple[str, list[Any]]:
     kind, *rest = key.split("/")
     if kind == "recent":
         return kind, [data.hex()]
-    if kind == "unit" and len(rest) == 2:
+    if kind == "disk":
+        kind = f"disk {rest[0]}"
+    if kind == "disk points":
         line, _, columns = data.partition(b"\n")
         np.frombuffer(columns, np.float64)
         return "points of a unit", json.loads(line)
+    if kind == "disk names":
+        return kind, [json.loads(zlib.decompress(data))]
     return kind, [json.loads(data)]
 
 

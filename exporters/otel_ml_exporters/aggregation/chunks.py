@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.aggregation.fold import STATS, SUM
+from otel_ml_exporters.aggregation.on_disk import PREFIX
 from otel_ml_exporters.aggregation.piece import Piece, Shape, Source
 from otel_ml_exporters.aggregation.points import Buckets, Partials, Points, stats_of, sums_of, times_of
 
-__all__ = ["bucket_of", "decode_pieces", "encode_units"]
+__all__ = ["bucket_of", "decode_pieces", "encode_units", "points_key"]
 
 T = TypeVar("T")
 
@@ -25,6 +26,11 @@ _LONE = _ONE + _VALUES + _SUM + _SUM + _NAN + _NAN + _NAN
 
 MAX_POINTS = 2**18
 """Points that are encoded together, as in `ahead`."""
+
+
+def points_key(unit: int, chunk: int) -> str:
+    """Return what the entry of some points of a unit is called; those of a later unit sort behind it."""
+    return f"{PREFIX}points/{unit:010d}/{chunk}"
 
 
 def encode_units(units: Sequence[Sequence[Piece]]) -> list[bytes]:

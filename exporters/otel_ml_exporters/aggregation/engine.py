@@ -23,6 +23,7 @@ from otel_ml_exporters.aggregation.observation import (
     Position,
     Spans,
 )
+from otel_ml_exporters.aggregation.on_disk import OnDisk
 from otel_ml_exporters.aggregation.outcome import Outcome, RunFacts, Status
 from otel_ml_exporters.aggregation.parameters import Parameters
 from otel_ml_exporters.aggregation.piece import Piece, values_in
@@ -52,7 +53,10 @@ class Engine:
     Args:
         experiment: `ml.experiment.id`.
         settings: limits.
-        state: all entries that earlier `take()`s handed out; the engine continues from there.
+        state: the entries that earlier `take()`s handed out; the engine continues from there. Those whose keys begin
+            with `disk/` may be left out.
+        kept: returns one of the entries that begin so, as they are committed, or None where there is none; the engine
+            keeps them itself, in memory, where nobody else does.
         seq: after which records are numbered where there is no state.
     """
 
@@ -62,9 +66,10 @@ class Engine:
         settings: EngineSettings = _DEFAULTS,
         state: Mapping[str, bytes] | None = None,
         *,
+        kept: Callable[[str], bytes | None] | None = None,
         seq: int = 0,
     ) -> None:
-        self._run = RunState(experiment, settings)
+        self._run = RunState(experiment, settings, OnDisk(kept, state or {}))
         self._run.output.seq = seq
         self._run.writers.begins_anew = not state and seq > 0
         self._steps = Steps(self._run)
@@ -76,7 +81,13 @@ class Engine:
         self._spans = SpanIntake(self._run)
         self._ending = Ending(self._run, self._steps, self._summaries)
         self._snapshot = Snapshot(
-            self._run, self._ending, self._foreign.streams, self._parameters, self._summaries, self._spans
+            self._run,
+            self._ending,
+            self._steps.closed,
+            self._foreign.streams,
+            self._parameters,
+            self._summaries,
+            self._spans,
         )
         self._takers: dict[type, Callable[[WriterState, Any], None]] = {
             Fragment: self._fragment,
@@ -158,6 +169,7 @@ class Engine:
         """Return what to commit in one transaction, and forget it."""
         self._spans.emit()
         changes = self._snapshot.changes()
+        self._run.disk.keep(changes)
         output = self._run.output
         outcome = Outcome(
             tuple(output.records),

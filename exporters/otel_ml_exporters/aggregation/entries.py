@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import Any
 
 from otel_ml.wire.reduction import Reduction
+from otel_ml_exporters.aggregation.exported_series import from_plain, to_plain
 from otel_ml_exporters.aggregation.intervals import IntervalSet
 from otel_ml_exporters.aggregation.lanes import Lane, Tally, Track, Unit
 from otel_ml_exporters.aggregation.observation import Attributes, Goodbye, SeriesKey, Writer
@@ -137,7 +138,9 @@ def restore_reductions(run: RunState, entry: list[Any]) -> None:
         known.shown = shown
 
 
-_PLAIN_LANE = ("attempt", "last_closed", "horizon", "closes", "intervals", "closed_at", "begins", "fence", "members")
+_PLAIN_LANE = (
+    "attempt", "last_closed", "horizon", "unknown", "closes", "intervals", "closed_at", "begins", "fence", "members",
+)  # fmt: skip
 
 
 def lane_entry(lane: Lane) -> dict[str, object]:
@@ -168,6 +171,8 @@ def unit_entry(lane: Lane, unit: Unit) -> dict[str, object]:
         "manifests": [[number, *entry] for number, entry in unit.manifests.items()],
         "excused": sorted(unit.excused),
         "missing": sorted(unit.missing),
+        "forgotten": to_plain(unit.forgotten),
+        "chunks": unit.chunks,
         **plain,
     }
 
@@ -179,6 +184,7 @@ def restore_unit(run: RunState, number: int, entry: dict[str, Any]) -> Unit:
     unit.points = dict(entry["points"])
     unit.manifests = {writer: (points, seq) for writer, points, seq in entry["manifests"]}
     unit.excused, unit.missing = set(entry["excused"]), set(entry["missing"])
+    unit.forgotten, unit.chunks = from_plain(entry["forgotten"]), entry["chunks"]
     if entry["closed"]:
         lane.retained[unit.step] = unit
     else:

@@ -135,7 +135,7 @@ class Foreign:
         if sent.kind != "gauge":
             return [False] * len(partials.series)
         place = Place(writer.number, sent.scope, axis)
-        closed = self._steps.closed(writer, axis, sent.step)
+        closed = self._steps.kept_of(writer, axis, sent.step)
         values = partials.stats[:, SUM]
         found = self._samples.repeated(place, shape, sent.step, partials.newest_ns, values, closed or ())
         return [closed is not None and repeated for repeated in found.tolist()]
@@ -145,7 +145,7 @@ class Foreign:
             return False
         shape = self._run.shapes.of(point.partials.series)
         place = Place(writer.number, point.scope, axis)
-        closed = self._steps.closed(writer, axis, point.step)
+        closed = self._steps.kept_of(writer, axis, point.step)
         values = point.partials.stats[:, SUM]
         found = self._samples.repeated(place, shape, point.step, point.time_ns, values, closed or ())
         return closed is not None and bool(found[0])

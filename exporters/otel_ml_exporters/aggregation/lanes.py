@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from otel_ml_exporters.aggregation.exported_series import Series
 from otel_ml_exporters.aggregation.folded import Folded
 from otel_ml_exporters.aggregation.intervals import IntervalSet
 from otel_ml_exporters.aggregation.piece import Piece
@@ -72,13 +73,15 @@ class Unit:
         newest_ns: time of its newest record.
         exported: after closing: published name → value, as exporters got it.
         histograms: after closing: published name → records in it.
+        forgotten: series that were exported here, and of which the fold state is gone: what comes for them is too late.
+            None where it is not known which those are: then it is all.
         late_since: active time since when a late change waits to be exported.
         waiting: late points not exported yet.
         named: a person was told whom it waits for.
         rewritten: pieces were taken out, the entries are stale.
         folded: what its pieces are reduced to, where that is known already.
         size: bytes in memory of its pieces, about.
-        stored, chunks: pieces already in the committed state, and in how many entries.
+        stored, chunks, stored_bytes: pieces already in the committed state, in how many entries, and their bytes.
     """
 
     __slots__ = (
@@ -88,6 +91,7 @@ class Unit:
         "exported",
         "first_done",
         "folded",
+        "forgotten",
         "histograms",
         "late_since",
         "manifests",
@@ -102,6 +106,7 @@ class Unit:
         "size",
         "step",
         "stored",
+        "stored_bytes",
         "waiting",
     )
 
@@ -120,10 +125,12 @@ class Unit:
         self.missing: set[int] = set()
         self.exported: dict[str, float] | None = None
         self.histograms: dict[str, float] = {}
+        self.forgotten: frozenset[Series] | None = frozenset()
         self.late_since: float | None = None
         self.waiting = 0
         self.size = 0
         self.stored = 0
+        self.stored_bytes = 0
         self.chunks = 0
         self.named = False
         self.rewritten = False
@@ -152,6 +159,11 @@ class Unit:
         self.rewritten = True
         self.stored = 0
 
+    def release(self) -> None:
+        """Let go of the shapes, when the unit is no more in memory."""
+        for piece in self.pieces:
+            piece.shape.users -= 1
+
     @property
     def count(self) -> int:
         """Points kept."""
@@ -169,12 +181,13 @@ class Lane:
     Attributes:
         open: step → its unit, while it is not closed.
         order: the open steps, ascending.
-        retained: step → its unit, after it closed and while its fold state is kept for late data.
+        retained: step → its unit, after it closed and while its fold state is in memory.
         retained_bytes: what those weigh.
         members: writers that ever delivered here.
         known: steps that ever held anything.
         last_closed: the highest closed step.
-        horizon: closed steps up to here may have lost their fold state.
+        horizon: of closed steps up to here the fold state may be on the disk only, or gone.
+        unknown: of closed steps up to here that are not on the disk, it is not known what was exported.
         closes: how many units closed.
         closed_at: active time at which the last one did.
         intervals: active seconds between the last eight closes.
@@ -202,6 +215,7 @@ class Lane:
         "retained",
         "retained_bytes",
         "track",
+        "unknown",
         "watch",
     )
 
@@ -216,7 +230,7 @@ class Lane:
         self.members: list[int] = []
         self.known = IntervalSet()
         self.last_closed: int | None = None
-        self.horizon = -1
+        self.horizon = self.unknown = -1
         self.closes = 0
         self.intervals: list[float] = []
         self.closed_at = 0.0

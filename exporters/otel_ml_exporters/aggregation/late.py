@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from otel_ml_exporters.aggregation.closed_steps import ClosedSteps
 from otel_ml_exporters.aggregation.contest import Contest
+from otel_ml_exporters.aggregation.exported_series import rows_of
 from otel_ml_exporters.aggregation.folded import fold
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
 from otel_ml_exporters.aggregation.learning import learn, say_lacking
-from otel_ml_exporters.aggregation.observation import Manifest, Sent
+from otel_ml_exporters.aggregation.observation import Manifest, Sent, part_of
 from otel_ml_exporters.aggregation.piece import Piece, fold_order
 from otel_ml_exporters.aggregation.rows import emit_histograms, emit_values, row_of
 from otel_ml_exporters.aggregation.run_state import RunState
@@ -18,11 +20,12 @@ __all__ = ["Late"]
 
 
 class Late:
-    """Owns the closed units whose fold state is kept."""
+    """Owns the closed units whose fold state is in memory; older ones it gets from the disk."""
 
-    def __init__(self, run: RunState, contest: Contest) -> None:
+    def __init__(self, run: RunState, contest: Contest, closed: ClosedSteps) -> None:
         self._run = run
         self._contest = contest
+        self._closed = closed
         self._waiting: dict[int, tuple[Lane, Unit]] = {}
 
     def restore(self) -> None:
@@ -33,17 +36,26 @@ class Late:
                     self._waiting[unit.number] = (lane, unit)
 
     def add(self, lane: Lane, step: int, piece: Piece, sent: Sent) -> None:
-        """Take late points; those of a writer that may be a restart wait, however far back it began."""
-        points, number = len(piece.partials.series), piece.source.number
-        if step not in lane.retained and step <= lane.horizon and not self._contest.is_open(number):
-            self._count_too_late(lane, [piece])
-            self._run.output.too_late.append(sent)
-            return
-        unit = self.join(lane, step, piece)
-        unit.points[number] = unit.points.get(number, 0) + points
+        """Take late points; those of a writer that may be a restart wait, however far back it began.
+
+        Of others those are too late whose series were exported at the step, and nothing else is known of it any more.
+        """
+        number, unit = piece.source.number, self.kept(lane, step)
+        if not self._contest.is_open(number):
+            taken, refused = self._parted(unit, piece)
+            if refused is not None:
+                self._count_too_late(lane, [refused])
+                self._run.output.too_late.append(part_of(sent, refused.partials))
+            if taken is None:
+                self._drop_if_empty(lane, unit)
+                self._relieve(lane, self._idle_step)
+                return
+            piece = taken
+        self.join(lane, step, piece)
+        unit.points[number] = unit.points.get(number, 0) + len(piece.partials.series)
         self._expect(unit, number)
 
-    def join(self, lane: Lane, step: int, piece: Piece) -> Unit:
+    def join(self, lane: Lane, step: int, piece: Piece) -> None:
         """Add a piece to a closed unit, which may never have been open; it is exported in time."""
         learn(self._run, lane, piece)
         unit = self.kept(lane, step)
@@ -55,16 +67,49 @@ class Late:
             unit.late_since = self._run.active
         self._waiting[unit.number] = (lane, unit)
         self._run.touch(lane, unit)
-        return unit
+        self._relieve(lane, self._idle_step)
 
     def kept(self, lane: Lane, step: int) -> Unit:
-        """Return the closed unit of a step, known or new."""
+        """Return the closed unit of a step, in memory, from the disk, or new."""
         unit = lane.retained.get(step)
+        if unit is not None:
+            return unit
+        unit = self._closed.take(lane, step) if step <= lane.horizon else None
         if unit is None:
-            unit = lane.retained[step] = self._run.new_unit(lane, step)
+            unit = self._run.new_unit(lane, step)
             unit.exported = {}
+            if step <= lane.horizon:
+                unit.forgotten = self._closed.exported(lane, step)
             lane.note_step(step)
+        lane.retained[step] = unit
+        lane.retained_bytes += unit.weight
+        self._run.touch(lane, unit)
         return unit
+
+    def _parted(self, unit: Unit, piece: Piece) -> tuple[Piece | None, Piece | None]:
+        """Return what of a piece can still be taken, and what comes too late."""
+        if unit.forgotten is not None and not unit.forgotten:
+            return piece, None
+        gone = set(rows_of(piece, unit.forgotten))
+        there = [row for row in range(len(piece.shape.series)) if row not in gone]
+        return self._part(piece, there), self._part(piece, sorted(gone))
+
+    def _part(self, piece: Piece, rows: list[int]) -> Piece | None:
+        if len(rows) == len(piece.shape.series):
+            return piece
+        if not rows:
+            return None
+        part = piece.some(rows)
+        return part._replace(shape=self._run.shapes.of(part.partials.series))
+
+    def _drop_if_empty(self, lane: Lane, unit: Unit) -> None:
+        """Forget a unit that was made for points which then had no place in it."""
+        if unit.pieces or unit.missing:
+            return
+        self._waiting.pop(unit.number, None)
+        del lane.retained[unit.step]
+        lane.retained_bytes -= unit.weight
+        self._run.drop(unit)
 
     def manifest(self, lane: Lane, writer: int, manifest: Manifest) -> None:
         """Note how many points a writer says it sent for a closed step."""
@@ -77,7 +122,7 @@ class Late:
         self._run.touch(lane, unit)
 
     def retain(self, lane: Lane, unit: Unit) -> None:
-        """Keep a unit that just closed; let go of what is beyond the bounds."""
+        """Keep a unit that just closed in memory; the oldest go to the disk beyond the bounds."""
         run = self._run
         if not unit.pieces and not unit.missing:
             run.drop(unit)
@@ -89,11 +134,7 @@ class Late:
         lane.retained[unit.step] = unit
         lane.retained_bytes += unit.weight
         run.touch(lane, unit)
-        if len(lane.retained) > run.settings.retained_steps:
-            complete = (step for step, kept in lane.retained.items() if not kept.missing and kept.late_since is None)
-            self._let_go(lane, next(complete, next(iter(lane.retained))))
-        while run.retained_bytes > run.settings.retained_bytes and (crowded := self._most_crowded()) is not None:
-            self._let_go(crowded, next(iter(crowded.retained)))
+        self._relieve(lane, lambda lane: next(iter(lane.retained), None))
 
     def settle(self) -> None:
         """Export late changes that are complete, or have waited long enough."""
@@ -125,15 +166,20 @@ class Late:
         self._run.touch(lane, unit)
 
     def refuse(self, lane: Lane, writer: int) -> None:
-        """Let go of what waited for a writer that turned out to be no restart, in steps that nothing is kept of."""
-        for unit in [unit for unit in lane.retained.values() if unit.step <= lane.horizon and unit.writers == {writer}]:
-            if unit.exported:
+        """Take what waited for a writer that turned out to be no restart as that of any other: some is too late."""
+        for unit in [unit for unit in lane.retained.values() if unit.forgotten is None or unit.forgotten]:
+            mine = [piece for piece in unit.pieces if piece.source.number == writer]
+            parts = [self._parted(unit, piece) for piece in mine]
+            refused = [gone for _, gone in parts if gone is not None]
+            if not refused:
                 continue
-            self._count_too_late(lane, unit.pieces)
-            self._waiting.pop(unit.number, None)
-            del lane.retained[unit.step]
-            lane.retained_bytes -= unit.weight
-            self._run.drop(unit)
+            self._count_too_late(lane, refused)
+            self.withdraw(lane, unit, mine)
+            for taken, _ in parts:
+                if taken is not None:
+                    self.join(lane, unit.step, taken)
+            unit.points[writer] = sum(len(taken.partials.series) for taken, _ in parts if taken is not None)
+            self._drop_if_empty(lane, unit)
 
     def _count_too_late(self, lane: Lane, pieces: Sequence[Piece]) -> None:
         lane.track.tally.too_late += sum(len(piece.partials.series) for piece in pieces)
@@ -176,6 +222,23 @@ class Late:
             emit_values(run.output, lane, unit, row, changed, amendment=True)
         emit_histograms(run.output, track, unit, row)
 
+    def _relieve(self, lane: Lane, otherwise: Callable[[Lane], int | None]) -> None:
+        """Let units go to the disk that are too many, first those of which nothing waits; `otherwise` says which."""
+        settings = self._run.settings
+        while len(lane.retained) > settings.retained_steps and (step := self._idle_step(lane)) is not None:
+            self._let_go(lane, step)
+        while self._run.retained_bytes > settings.retained_bytes and (crowded := self._most_crowded()) is not None:
+            step = self._idle_step(crowded)
+            step = otherwise(crowded) if step is None else step
+            if step is None:
+                return
+            self._let_go(crowded, step)
+
+    @staticmethod
+    def _idle_step(lane: Lane) -> int | None:
+        """Return the oldest step of which nothing waits."""
+        return next((step for step, unit in lane.retained.items() if unit.late_since is None), None)
+
     def _most_crowded(self) -> Lane | None:
         lanes = [lane for lane in self._run.lanes if lane.retained]
         return max(lanes, key=lambda lane: lane.retained_bytes, default=None)
@@ -185,9 +248,12 @@ class Late:
         if unit.late_since is not None:
             self._export(lane, unit)
         del lane.retained[step]
-        lane.horizon = max(lane.horizon, step)
         lane.retained_bytes -= unit.weight
-        self._run.drop(unit)
+        if not unit.pieces:
+            self._run.drop(unit)
+            return
+        lane.horizon = max(lane.horizon, step)
+        self._closed.put(lane, unit)
 
 
 def _same(before: float | None, value: float) -> bool:

@@ -9,7 +9,7 @@ What comes with every step is a tuple: to make one takes a third of what a froze
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from otel_ml.wire.reduction import Reduction
@@ -36,6 +36,7 @@ __all__ = [
     "Temporality",
     "Totals",
     "Writer",
+    "part_of",
 ]
 
 
@@ -253,5 +254,16 @@ class Spans:
 
 Sent = Fragment | ForeignPoint | ForeignPoints
 """What comes with points of a step."""
+
+
+def part_of(sent: Sent, partials: Points) -> Sent:
+    """Return what was sent with only some of its points."""
+    if isinstance(sent, ForeignPoint) or len(partials.series) == len(sent.partials.series):
+        return sent
+    if isinstance(sent, Fragment):
+        return sent._replace(partials=partials)
+    starts = dict(zip(sent.partials.series, sent.starts, strict=True))
+    return replace(sent, partials=partials.unpack(), starts=tuple(starts[key] for key in partials.series))
+
 
 Observation = Sent | Manifest | Position | Goodbye | Event | Spans

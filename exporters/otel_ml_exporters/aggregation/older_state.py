@@ -6,6 +6,7 @@ Each function takes a state from one version to the next; a change of the form a
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -28,6 +29,10 @@ _REDUCTIONS = 4
 
 _STREAM_KEY, _WITHOUT_SCOPE = 0, 5
 """Place in the entry of a stream, and how long its key was before streams had a scope."""
+
+
+_OF_POINTS = 2
+"""Slashes in the key of a unit's points."""
 
 
 def version_of(state: State) -> int:
@@ -90,17 +95,29 @@ def _with_ledger(entry: list[Any]) -> list[Any]:
 
 
 def _from_3(state: State) -> Iterator[tuple[str, bytes]]:
-    """Take the form in which there were no defaults among reductions, and each track had its own."""
+    """Take the form in which nothing was kept of closed steps beyond those in memory, not even what was exported.
+
+    There were no defaults among reductions either, and each track had its own.
+    """
+    chunks = Counter(key.split("/")[1] for key in state if key.startswith("unit/") and key.count("/") == _OF_POINTS)
+    shapes = [int(key.partition("/")[2]) for key in state if key.startswith("shape/")]
     tracks: list[list[Any]] = []
     for key, data in state.items():
         kind, _, rest = key.partition("/")
-        if kind == "run":
-            yield key, plain_json({**json.loads(data), "version": 4})
+        if kind == "unit" and "/" in rest:
+            number, _, chunk = rest.partition("/")
+            yield f"disk/points/{int(number):010d}/{chunk}", _with_defaults(data)
+        elif kind == "unit":
+            yield key, plain_json({**json.loads(data), "forgotten": [], "chunks": chunks[rest]})
+        elif kind == "lane":
+            lane = json.loads(data)
+            yield key, plain_json({**lane, "unknown": lane["horizon"]})
         elif kind == "track":
             tracks.append(json.loads(data))
             yield key, plain_json(tracks[-1][:_REDUCTIONS])
-        elif kind == "unit" and "/" in rest:
-            yield key, _with_defaults(data)
+        elif kind == "run":
+            added = {"version": 4, "next_shape": max(shapes, default=-1) + 1, "closed": [0, 0, 0]}
+            yield key, plain_json({**json.loads(data), **added})
         else:
             yield key, data
     if tracks:

@@ -8,6 +8,7 @@ from otel_ml_exporters.aggregation.attempts import Attempts
 from otel_ml_exporters.aggregation.clock import ActiveClock
 from otel_ml_exporters.aggregation.lanes import Lane, Lanes, Unit
 from otel_ml_exporters.aggregation.newest_spans import NewestSpans
+from otel_ml_exporters.aggregation.on_disk import OnDisk
 from otel_ml_exporters.aggregation.outage import LATE_S, Outage
 from otel_ml_exporters.aggregation.output import Output
 from otel_ml_exporters.aggregation.piece import Piece
@@ -45,11 +46,13 @@ class RunState:
         open_bytes: memory of units that are not closed.
         changed_units: units whose header is to be committed.
         gone_units: numbers of units to be removed from the committed state, and their number of chunks.
+        disk: state entries that are read one by one.
     """
 
-    def __init__(self, experiment: str, settings: EngineSettings) -> None:
+    def __init__(self, experiment: str, settings: EngineSettings, disk: OnDisk) -> None:
         self.experiment = experiment
         self.settings = settings
+        self.disk = disk
         self.writers = Writers()
         self.lanes = Lanes()
         self.shapes = Shapes()
@@ -101,8 +104,7 @@ class RunState:
 
     def drop(self, unit: Unit) -> None:
         """Forget a unit for good."""
-        for piece in unit.pieces:
-            piece.shape.users -= 1
+        unit.release()
         self.changed_units.pop(unit.number, None)
         self.gone_units[unit.number] = unit.chunks
 

@@ -19,8 +19,11 @@ class EngineSettings:
         quiet_s: nobody at all was heard for this long: the clocks stand still. Several heartbeats.
         heartbeat_s: a live writer inside a step is heard more often than this.
         open_bytes: open units beyond it close, oldest first.
-        retained_steps: complete closed steps per axis of which the fold state is kept for late data.
-        retained_bytes: bound of all kept fold states.
+        retained_steps: closed steps per axis of which the fold state is kept in memory; of others it is on the disk.
+        retained_bytes: bound of all fold states of closed steps in memory.
+        closed_bytes: bound of all fold states of closed steps on the disk only; what comes later for what was exported
+            at a step is too late.
+        closed_s: how long they are kept there; time in which nobody is heard does not count.
         announced_wait_s: how long what a goodbye announces is waited for while nobody is heard. The Collector's gRPC
             client waits up to 120 s and a fifth of it before it connects again, for each signal by itself.
         end_silence_s: a run of which nobody was heard for this long ends (embedded mode: 30).
@@ -49,6 +52,8 @@ class EngineSettings:
     open_bytes: int = 1 << 30
     retained_steps: int = 1024
     retained_bytes: int = 256 << 20
+    closed_bytes: int = 1 << 30
+    closed_s: float = 24 * 3600.0
     announced_wait_s: float = 150.0
     end_silence_s: float = 300.0
     resume_wait_s: float = 0.0

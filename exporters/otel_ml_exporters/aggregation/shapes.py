@@ -8,18 +8,24 @@ from otel_ml_exporters.aggregation.piece import Shape
 __all__ = ["Shapes"]
 
 MAX_IDLE = 4096
-"""Shapes kept though no unit uses them at the moment: between two steps nothing is open."""
+"""Shapes kept though no unit in memory uses them at the moment: between two steps nothing is open."""
 
 
 class Shapes:
-    """Finds shapes by the identity of the tuple first: the receiver interns them, so equal is mostly identical."""
+    """Finds shapes by the identity of the tuple first: the receiver interns them, so equal is mostly identical.
+
+    Attributes:
+        next: the number of the next new one.
+        known: number → shape.
+        fresh: those that are new since the last commit.
+    """
 
     def __init__(self) -> None:
-        self._next = 0
+        self.next = 0
         self._by_identity: dict[int, Shape] = {}
         self._by_series: dict[tuple[SeriesKey, ...], Shape] = {}
+        self.known: dict[int, Shape] = {}
         self.fresh: list[Shape] = []
-        self.gone: list[int] = []
 
     def of(self, series: tuple[SeriesKey, ...]) -> Shape:
         """Return the shape of `series`, known or new."""
@@ -28,7 +34,7 @@ class Shapes:
             return shape
         shape = self._by_series.get(series)
         if shape is None:
-            shape = self.restore(self._next, series)
+            shape = self.restore(self.next, series)
             self.fresh.append(shape)
         elif id(series) != id(shape.series):
             self._by_identity.pop(id(shape.series), None)
@@ -38,19 +44,16 @@ class Shapes:
 
     def restore(self, number: int, series: tuple[SeriesKey, ...]) -> Shape:
         """Add a shape under a known number."""
-        self._next = max(self._next, number + 1)
-        shape = self._by_series[series] = Shape(number, series)
+        self.next = max(self.next, number + 1)
+        shape = self._by_series[series] = self.known[number] = Shape(number, series)
         return shape
 
-    def by_number(self) -> dict[int, Shape]:
-        """Return all shapes by their number."""
-        return {shape.number: shape for shape in self._by_series.values()}
-
-    def tidy(self) -> None:
-        """Forget idle shapes where there are too many."""
+    def tidy(self) -> list[Shape]:
+        """Forget idle shapes where there are too many, and return them."""
         if len(self._by_series) <= MAX_IDLE:
-            return
-        for shape in [shape for shape in self._by_series.values() if shape.users == 0]:
-            del self._by_series[shape.series]
+            return []
+        idle = [shape for shape in self._by_series.values() if shape.users == 0]
+        for shape in idle:
+            del self._by_series[shape.series], self.known[shape.number]
             self._by_identity.pop(id(shape.series), None)
-            self.gone.append(shape.number)
+        return idle

@@ -2,19 +2,19 @@
 
 `run` · `said` · `findings` · `reductions` · `params` · `summaries` · `who/<n>` (a writer's resource) · `writer/<n>`
 (where it stands) · `spans/<n>` · `track/<n>` · `lane/<n>` · `shape/<n>` · `stream/<digest>` ·
-`recent/<generation>/<k>` · `unit/<n>` (what is known of it) and `unit/<n>/<k>` (its points, written once).
+`recent/<generation>/<k>` · `unit/<n>` (what is known of it). What begins with `disk/` is read when it is needed:
+`disk/points/<n>/<k>` (points of a unit, written once), and what `closed_steps.py` names.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from otel_ml_exporters.aggregation.attempts import Attempts
-from otel_ml_exporters.aggregation.chunks import bucket_of, decode_pieces, encode_units
+from otel_ml_exporters.aggregation.chunks import bucket_of, decode_pieces, encode_units, points_key
+from otel_ml_exporters.aggregation.closed_steps import ClosedSteps
 from otel_ml_exporters.aggregation.ending import Ending
 from otel_ml_exporters.aggregation.entries import (
     lane_entry,
@@ -40,7 +40,7 @@ from otel_ml_exporters.aggregation.spans import SpanIntake
 from otel_ml_exporters.aggregation.streams import Stream, StreamKey, Streams, entry_of
 from otel_ml_exporters.aggregation.summaries import Summaries
 from otel_ml_exporters.aggregation.training import TrainingClock
-from otel_ml_exporters.json_text import plain_json
+from otel_ml_exporters.json_text import finite_json, plain_json
 from otel_ml_exporters.versions import RUN
 
 __all__ = ["Snapshot"]
@@ -56,6 +56,7 @@ class Snapshot:
         self,
         run: RunState,
         ending: Ending,
+        closed: ClosedSteps,
         streams: Streams,
         parameters: Parameters,
         summaries: Summaries,
@@ -63,6 +64,7 @@ class Snapshot:
     ) -> None:
         self._run = run
         self._ending = ending
+        self._closed = closed
         self._streams = streams
         self._parameters = parameters
         self._summaries = summaries
@@ -76,15 +78,17 @@ class Snapshot:
         run = self._run
         out, self._put_into_form = self._put_into_form, {}
         out.update(self._units())
+        self._closed.store()
         out.update((f"who/{number}", plain_json(who_entry(run.writers[number]))) for number in run.writers.described)
-        out.update((f"writer/{n}", _dump_finite(writer_entry(run.writers[n]))) for n in run.writers.dirty)
+        out.update((f"writer/{n}", finite_json(writer_entry(run.writers[n]))) for n in run.writers.dirty)
         run.writers.described.clear()
         run.writers.dirty.clear()
-        run.shapes.tidy()
+        idle = run.shapes.tidy()
         out.update((f"shape/{shape.number}", plain_json(shape.series)) for shape in run.shapes.fresh)
-        out.update((f"shape/{number}", None) for number in run.shapes.gone)
-        run.shapes.fresh, run.shapes.gone = [], []
-        out.update((f"spans/{n}", _dump_finite(self._spans.seen[n].pairs())) for n in self._spans.changed)
+        out.update((f"shape/{shape.number}", None) for shape in idle)
+        run.shapes.fresh = []
+        self._closed.forget_shapes(idle)
+        out.update((f"spans/{n}", finite_json(self._spans.seen[n].pairs())) for n in self._spans.changed)
         self._spans.changed.clear()
         out.update(self._changed_streams())
         out.update(self._recent())
@@ -98,6 +102,7 @@ class Snapshot:
             run.output.fresh_said = False
             out["said"] = plain_json(list(run.output.said))
         out.update(self._compared())
+        out.update(run.disk.hand_out())
         return out
 
     def _compared(self) -> Iterator[tuple[str, bytes]]:
@@ -131,6 +136,8 @@ class Snapshot:
             "started_at": run.started_at,
             "origin_ns": run.origin_ns,
             "next_unit": run.next_unit,
+            "next_shape": run.shapes.next,
+            "closed": self._closed.state(),
             "state": self._ending.state,
             "last_goodbye": self._ending.last_goodbye,
             "spans": [self._spans.delivered, self._spans.duplicates],
@@ -143,20 +150,27 @@ class Snapshot:
         run = self._run
         for number, chunks in run.gone_units.items():
             yield f"unit/{number}", None
-            yield from ((f"unit/{number}/{chunk}", None) for chunk in range(chunks))
+            yield from ((points_key(number, chunk), None) for chunk in range(chunks))
         run.gone_units.clear()
-        fresh = []
+        leaving = self._closed.leaving
+        yield from self._points([*(unit for _, unit in run.changed_units.values()), *leaving])
         for number, (lane, unit) in run.changed_units.items():
-            if unit.rewritten:
-                yield from ((f"unit/{number}/{chunk}", None) for chunk in range(unit.chunks))
-                unit.rewritten, unit.chunks = False, 0
-            if unit.stored < len(unit.pieces):
-                fresh.append(unit)
             yield f"unit/{number}", plain_json(unit_entry(lane, unit))
-        for unit, data in zip(fresh, encode_units([unit.pieces[unit.stored :] for unit in fresh]), strict=True):
-            yield f"unit/{unit.number}/{unit.chunks}", data
-            unit.stored, unit.chunks = len(unit.pieces), unit.chunks + 1
+        yield from ((f"unit/{unit.number}", None) for unit in leaving)
         run.changed_units.clear()
+
+    @staticmethod
+    def _points(units: Sequence[Unit]) -> Iterator[tuple[str, bytes | None]]:
+        """Write the points that are not yet stored."""
+        for unit in units:
+            if unit.rewritten:
+                yield from ((points_key(unit.number, chunk), None) for chunk in range(unit.chunks))
+                unit.rewritten, unit.chunks, unit.stored_bytes = False, 0, 0
+        fresh = [unit for unit in units if unit.stored < len(unit.pieces)]
+        for unit, data in zip(fresh, encode_units([unit.pieces[unit.stored :] for unit in fresh]), strict=True):
+            yield points_key(unit.number, unit.chunks), data
+            unit.stored, unit.chunks = len(unit.pieces), unit.chunks + 1
+            unit.stored_bytes += len(data)
 
     def _changed_streams(self) -> Iterator[tuple[str, bytes | None]]:
         for key in self._streams.changed:
@@ -195,7 +209,7 @@ class Snapshot:
             restore_track(self._run, json.loads(data))
         for data in entries.get("lane", {}).values():
             restore_lane(self._run, json.loads(data))
-        self._restore_units(entries.get("unit", {}))
+        self._restore_units(entries.get("unit", {}), lambda key: state.get(key) or self._run.disk.get(key))
         self._restore_rest(entries)
         self._restore_run(json.loads(state["run"]))
         digests: dict[int, bytes] = {}
@@ -206,22 +220,16 @@ class Snapshot:
         self._run.recent.restore(json.loads(state["run"])["recent"], digests)
         self._written = {key: state[key] for key in state if key.partition("/")[0] in _COMPARED}
 
-    def _restore_units(self, entries: Mapping[str, bytes]) -> None:
+    def _restore_units(self, entries: Mapping[str, bytes], points: Callable[[str], bytes | None]) -> None:
         run = self._run
-        shapes = run.shapes.by_number()
-        units: dict[str, Unit] = {}
-        for key, data in entries.items():
-            number, _, chunk = key.partition("/")
-            if not chunk:
-                units[number] = restore_unit(run, int(number), json.loads(data))
-        for key, data in entries.items():
-            number, _, chunk = key.partition("/")
-            if chunk:
-                unit = units[number]
-                for piece in decode_pieces(data, shapes.__getitem__, lambda n: run.writers[n].source):
+        for number, data in entries.items():
+            unit = restore_unit(run, int(number), json.loads(data))
+            for chunk in range(unit.chunks):
+                stored = points(points_key(unit.number, chunk)) or b""
+                unit.stored_bytes += len(stored)
+                for piece in decode_pieces(stored, run.shapes.known.__getitem__, lambda n: run.writers[n].source):
                     unit.add(piece)
-                unit.chunks += 1
-                unit.stored = len(unit.pieces)
+            unit.stored = len(unit.pieces)
         for lane in run.lanes:
             run.open_bytes += sum(unit.size for unit in lane.open.values())
             lane.retained_bytes += sum(unit.weight for unit in lane.retained.values())
@@ -249,20 +257,13 @@ class Snapshot:
         run.attempts = Attempts(*entry["attempts"])
         run.training = TrainingClock(*entry["training"])
         run.started_at, run.origin_ns = entry["started_at"], entry["origin_ns"]
-        run.next_unit = entry["next_unit"]
+        run.next_unit, run.shapes.next = entry["next_unit"], entry["next_shape"]
+        self._closed.restore(entry["closed"])
         run.events = entry["events"]
         run.left_out = entry["left_out"]
         run.superseded, run.too_late, run.is_missing_said, run.writers.begins_anew = entry["account"]
         self._ending.state, self._ending.last_goodbye = entry["state"], entry["last_goodbye"]
         self._spans.delivered, self._spans.duplicates = entry["spans"]
-
-
-def _dump_finite(value: object) -> bytes:
-    """Do as `plain_json` does where all is finite: each writer that was heard is encoded, a thousand a second."""
-    try:
-        return orjson.dumps(value, tuple)  # the only thing it does not know are named tuples
-    except TypeError:  # a name that is no valid UTF-8
-        return plain_json(value)
 
 
 def _difference(stored: Mapping[str, bytes], wanted: Mapping[str, bytes]) -> dict[str, bytes | None]:

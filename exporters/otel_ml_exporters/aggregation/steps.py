@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from otel_ml.wire.attributes import DEFAULT_AXIS, RESERVED_PREFIX, TIME_AXIS
 from otel_ml.wire.names import published_name
 from otel_ml_exporters.aggregation.ahead import fold_with_next
+from otel_ml_exporters.aggregation.closed_steps import ClosedSteps
 from otel_ml_exporters.aggregation.closing import Judge
 from otel_ml_exporters.aggregation.contest import Contest
 from otel_ml_exporters.aggregation.lanes import Lane, Unit
@@ -35,7 +36,8 @@ class Steps:
         self.stepless = Stepless(run, self)
         self.judge = Judge(run.settings, run.writers)
         self.contest = Contest(run)
-        self.late = Late(run, self.contest)
+        self.closed = ClosedSteps(run, run.disk)
+        self.late = Late(run, self.contest, self.closed)
         self.placing = Placing(run, self.contest, self.close_oldest, self.late)
 
     def points(self, writer: WriterState, sent: Sent, piece: Piece, axis: str, step: int) -> None:
@@ -61,7 +63,7 @@ class Steps:
         if not writer.native:
             lane.pass_step(step - 1, self._run.active)
 
-    def closed(self, writer: WriterState, axis: str, step: int) -> Sequence[Piece] | None:
+    def kept_of(self, writer: WriterState, axis: str, step: int) -> Sequence[Piece] | None:
         """Return what is kept of a step that is closed where this writer delivers; None where it is not closed."""
         number = writer.lanes.get(axis)
         if number is None or not (lane := self._run.lanes.all[number]).has_closed(step):

@@ -148,13 +148,13 @@ class ExperimentRun:
         state: Mapping[str, bytes] = {}
         try:
             state = self.outbox.state()
-            return Engine(self.experiment, settings, state, seq=self.outbox.base)
+            return Engine(self.experiment, settings, state, kept=self.outbox.entry, seq=self.outbox.base)
         except Exception as error:
             if "run" in state and (version := version_of(state)) != RUN:
                 raise not_taken_up(self.outbox.path, version) from error
             _log.exception("Run %s: the engine's state cannot be read: %s", self.experiment, error)
             self.outbox.forget_state()
-        return Engine(self.experiment, settings, seq=self.outbox.base)
+        return Engine(self.experiment, settings, kept=self.outbox.entry, seq=self.outbox.base)
 
     # Engine thread
 

@@ -70,7 +70,7 @@ def run_info(run: RunFolder, records: Sequence[Record]) -> RunInfo:
     if not os.access(run.database, os.R_OK | os.W_OK):  # none, or of another user, who lets us read metrics.jsonl
         return RunInfo(id=run.id, experiment=run.experiment, name=run.id, dir=run.path, started_at=started_at)
     with closing(Outbox(run.database)) as outbox:
-        facts = Engine(run.id, EngineSettings(), outbox.state()).facts
+        facts = Engine(run.id, EngineSettings(), outbox.state(), kept=outbox.entry).facts
     return RunInfo(
         id=run.id,
         experiment=facts.experiment_name or run.experiment,

@@ -34,7 +34,7 @@ from otel_ml_exporters.storage.database import (
 )
 from otel_ml_exporters.storage.remains import BASE, Remains, number_anew, take_over
 from otel_ml_exporters.storage.salvage import is_suspect, newest_aside, rebuilt, suspect
-from otel_ml_exporters.storage.seal import sealed, unsealed
+from otel_ml_exporters.storage.seal import ONE_BY_ONE, sealed, unsealed
 from otel_ml_exporters.versions import RUN
 
 __all__ = ["FORM", "Commit", "Mark", "Outbox"]
@@ -51,6 +51,11 @@ CREATE TABLE IF NOT EXISTS notices (id INTEGER PRIMARY KEY, sentence TEXT NOT NU
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)
 """,
 )
+
+_BEHIND = "disk0"
+"""The first key that is behind those."""
+
+_STATE = "SELECT key, value FROM engine WHERE key < ? UNION ALL SELECT key, value FROM engine WHERE key >= ?"
 
 MAX_NOTICES = 10_000
 """Sentences kept of a run; what more is said is in the log."""
@@ -184,13 +189,20 @@ class Outbox:
         return identity, int(number)
 
     def state(self) -> dict[str, bytes]:
-        """Return the engine's state as last committed."""
-        with self._using():
-            rows = self._connection.execute("SELECT key, value FROM engine").fetchall()
-            state = {key: unsealed(value) for key, value in rows}
-            if None in state.values():
-                raise sqlite3.DatabaseError("an entry of the engine's state is not what was written")
-        return {key: value for key, value in state.items() if value is not None}
+        """Return the engine's state as last committed, without what is read entry by entry."""
+        with self._using() as connection:
+            rows = connection.execute(_STATE, (ONE_BY_ONE, _BEHIND)).fetchall()
+            return {key: _opened(value) for key, value in rows}
+
+    def entry(self, key: str) -> bytes | None:
+        """Return one entry of the engine's state as last committed; None where there is none, or it cannot be read."""
+        try:
+            with self._using() as connection:
+                row = connection.execute("SELECT value FROM engine WHERE key = ?", (key,)).fetchone()
+                return None if row is None else _opened(row[0])
+        except StorageError as error:
+            _log.error("What is kept of a closed step cannot be read: %s", error)
+            return None
 
     def subscribe(self, name: str, listener: Callable[[], None]) -> None:
         """Call `listener` after each commit that brings records, instead of the one that had this name before."""
@@ -349,6 +361,14 @@ class Outbox:
         except DamagedError:
             suspect(self.path)
             raise
+
+
+def _opened(value: bytes) -> bytes:
+    """Return an entry of the engine's state without its seal."""
+    found = unsealed(value)
+    if found is None:
+        raise sqlite3.DatabaseError("an entry of the engine's state is not what was written")
+    return found
 
 
 def _lost(text: str) -> dict[str, int]:

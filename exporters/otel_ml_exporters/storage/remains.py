@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from otel_ml_exporters.records import Record
 from otel_ml_exporters.storage.codec import decode
 from otel_ml_exporters.storage.salvage import readable
-from otel_ml_exporters.storage.seal import unsealed
+from otel_ml_exporters.storage.seal import ONE_BY_ONE, unsealed
 
 __all__ = ["BASE", "UNREADABLE", "Remains", "number_anew", "take_over"]
 
@@ -50,12 +50,26 @@ def take_over(old: sqlite3.Connection | None, new: sqlite3.Connection) -> Remain
     new.executemany("INSERT OR REPLACE INTO exporters VALUES (?, ?, ?)", [row for row, _ in marks])
     notices, _ = _rows(old, "SELECT id, sentence FROM notices")
     new.executemany("INSERT OR IGNORE INTO notices VALUES (?, ?)", [row for row in notices if isinstance(row[1], str)])
-    engine, is_whole = _rows(old, "SELECT key, value FROM engine")
-    if engine and is_whole and all(unsealed(value) is not None for _, value in engine):
-        new.executemany("INSERT OR REPLACE INTO engine VALUES (?, ?)", engine)
-    else:
+    if not _take_over_state(old, new):
         number_anew(new, last)
     return Remains(len(kept), max((gone for _, gone in marks), default=0))
+
+
+def _take_over_state(old: sqlite3.Connection, new: sqlite3.Connection) -> bool:
+    """Copy the engine's state, which may be larger than memory, and return whether that is all of it.
+
+    But for what it asks for when it needs it, and can do without: closed steps.
+    """
+    try:
+        for key, value in old.execute("SELECT key, value FROM engine"):
+            if unsealed(value) is None:
+                if key.startswith(ONE_BY_ONE):
+                    continue
+                return False
+            new.execute("INSERT OR REPLACE INTO engine VALUES (?, ?)", (key, value))
+    except sqlite3.DatabaseError:
+        return False
+    return new.execute("SELECT 1 FROM engine").fetchone() is not None
 
 
 def number_anew(connection: sqlite3.Connection, last: int) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import zlib
 
-__all__ = ["sealed", "unsealed"]
+__all__ = ["ONE_BY_ONE", "sealed", "unsealed"]
 
 _SIZE = 4
+
+ONE_BY_ONE = "disk/"
+"""What the keys of entries begin with that the engine asks for when it needs them: there may be millions."""
 
 
 def sealed(value: bytes) -> bytes:

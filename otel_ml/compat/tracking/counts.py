@@ -1,7 +1,7 @@
 """Which axis the steps of a metric are on.
 
 Trackers give each name steps of its own: `loss` by batch beside `val/acc` by epoch. A row of ours has one step for
-all its names, and a value more than a thousand steps late is set aside. So a name that counts something else than the
+all its names, and what comes long after its step is an amendment. So a name that counts something else than the
 others gets an axis of its own, called so that the published name stays what it was: `val/acc` on the axis `val`.
 """
 
@@ -20,7 +20,7 @@ WITHIN = "last"
 """Of one rank's values of a name at one step the last counts, as in every tracker; ranks are averaged."""
 
 KEPT_BEHIND = 512
-"""Half of the steps for which the service keeps closed rows: a value that is later may come too late."""
+"""Half of the steps that the service keeps in memory: what is later amends a step that it has to read again."""
 
 FAR_AHEAD = 1024
 

@@ -69,7 +69,7 @@ def test_variables_are_put_in_and_a_missing_one_is_said(tmp_path: Path) -> None:
     assert "token: the variable SECRET is not set." in problems(tmp_path, text, {"TEAM": "x"})[0]
 
 
-@pytest.mark.parametrize("name", ["OPEN_MAX", "QUEUE_MAX", "DIR_MAX", "RETAINED_MAX", "LATE_MAX"])
+@pytest.mark.parametrize("name", ["OPEN_MAX", "QUEUE_MAX", "DIR_MAX", "RETAINED_MAX", "CLOSED_MAX", "LATE_MAX"])
 def test_a_size_below_zero_is_refused(tmp_path: Path, name: str) -> None:
     (found,) = problems(tmp_path, "", {f"OTEL_ML_{name}": "-1"})
 

@@ -374,10 +374,13 @@ def test_the_memory_of_steps_that_are_done_again_is_given_back() -> None:
     assert counted == service.engine.status.retained_bytes > 0
 
 
+@pytest.mark.parametrize("closed_bytes", [0, 2**20])
 @pytest.mark.parametrize("gap_s", [1, 5, 12, 21, 40])
-def test_a_restart_from_a_checkpoint_far_back_is_an_attempt_however_soon_it_comes(gap_s: int) -> None:
-    """Of the steps that it redoes nothing is kept any more; until it is decided what it is, its points are."""
-    service, first = Service(EngineSettings(retained_steps=8)), life("a", boot="b")
+def test_a_restart_from_a_checkpoint_far_back_is_an_attempt_however_soon_it_comes(
+    gap_s: int, closed_bytes: int
+) -> None:
+    """Perhaps nothing is kept of the steps that it redoes; until it is decided what it is, its points are."""
+    service, first = Service(EngineSettings(retained_steps=8, closed_bytes=closed_bytes)), life("a", boot="b")
     for step in range(60):
         service.now += 0.2
         for rank in first:

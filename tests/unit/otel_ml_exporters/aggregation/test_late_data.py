@@ -6,6 +6,8 @@ import math
 
 import pytest
 
+from otel_ml_exporters.aggregation import shapes
+from otel_ml_exporters.aggregation.engine import Engine
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.records import HistogramValue
 from tests.strategies import Rank, Service
@@ -88,7 +90,7 @@ def test_a_step_that_never_was_is_exported_late() -> None:
 
 
 def test_what_comes_after_the_fold_state_is_gone_is_handed_over_and_counted() -> None:
-    service, rank = Service(EngineSettings(retained_steps=3)), Rank(0)
+    service, rank = Service(EngineSettings(retained_steps=3, closed_bytes=0)), Rank(0)
     for step in range(6):
         service.take(rank.step(step, {"x": 1.0}))
 
@@ -143,3 +145,148 @@ def test_a_histogram_is_amended_too() -> None:
     histograms = [record for record in service.records if isinstance(record, HistogramValue)]
     assert [sum(record.counts) for record in histograms] == [2.0, 3.0]
     assert [record.name for record in histograms] == ["w", "w"]
+
+
+ON_DISK = EngineSettings(retained_steps=3)
+FORGOTTEN = EngineSettings(retained_steps=3, closed_bytes=0)
+HOURS_LATER = EngineSettings(retained_steps=3, closed_s=5.0)
+
+
+def long_ago(settings: EngineSettings, **values: float) -> tuple[Service, Rank]:
+    """Return a service that closed 1,100 steps, and their rank."""
+    service, rank = Service(settings), Rank(0)
+    for step in range(1_100):
+        service.now += 0.01
+        rank.clock = service.now
+        service.take(rank.step(step, {"x": 1.0, **values}))
+    return service, rank
+
+
+@pytest.mark.parametrize("settings", [EngineSettings(), ON_DISK, FORGOTTEN, HOURS_LATER])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_metric_that_a_step_does_not_have_lands_however_late_it_comes(
+    settings: EngineSettings, restarts: bool
+) -> None:
+    service, rank = long_ago(settings)
+
+    if restarts:
+        service.restart()
+    service.take(rank.step(7, {"eval/acc": 0.5}))
+    service.wait(11, rank)
+
+    assert service.rows()[7] == {"x": 1.0, "eval/acc": 0.5}
+    assert service.engine.status.lost == {}
+    assert service.engine.status.counts.amended == 0
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_value_of_a_metric_that_a_step_has_is_folded_with_what_the_disk_holds(restarts: bool) -> None:
+    service, rank = long_ago(ON_DISK, y=2.0)
+
+    for value in (4.0, 7.0):
+        if restarts:
+            service.restart()
+        service.take(rank.step(7, {"x": value}))
+        service.wait(11, rank)
+
+    amended = [(record.step, dict(record.values)) for record in service.steps() if record.amendment]
+    assert amended == [(7, {"x": 2.5}), (7, {"x": 4.0})]
+    assert service.engine.status.counts.amended == 2
+
+
+@pytest.mark.parametrize("settings", [FORGOTTEN, HOURS_LATER])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_of_what_comes_when_the_disk_has_forgotten_the_step_what_it_has_is_too_late_and_what_it_has_not_lands(
+    settings: EngineSettings, restarts: bool
+) -> None:
+    service, rank = long_ago(settings)
+    service.wait(6, rank)
+
+    for value in (4.0, 7.0):
+        if restarts:
+            service.restart()
+        service.take(rank.step(7, {"eval/acc": value, "x": value}))
+        service.wait(11, rank)
+
+    late = [fragment for outcome in service.outcomes for fragment in outcome.too_late]
+    assert [[key.name for key in fragment.partials.series] for fragment in late] == [["x"], ["x"]]
+    assert [float(fragment.partials.stats[0, 1]) for fragment in late] == [4.0, 7.0]
+    assert service.rows()[7] == {"x": 1.0, "eval/acc": 5.5}
+    assert service.engine.status.lost == {"too_late": 2}
+    counts = service.engine.status.counts
+    assert counts.received == counts.closed + counts.too_late
+
+
+def test_a_step_that_never_was_lands_below_everything_that_is_forgotten() -> None:
+    service, rank = Service(FORGOTTEN), Rank(0)
+    for step in range(100, 200, 10):
+        service.take(rank.step(step, {"x": 1.0}))
+
+    service.take(rank.step(115, {"x": 5.0}), rank.step(120, {"x": 5.0}))
+
+    assert service.rows()[115] == {"x": 5.0}
+    assert service.rows()[120] == {"x": 1.0}
+
+
+def test_each_rank_of_a_metric_by_rank_is_a_series_of_its_own() -> None:
+    service, ranks = Service(FORGOTTEN), [Rank(0), Rank(1)]
+    for step in range(10):
+        service.take(ranks[0].step(step, {"x": 1.0}, "rank"))
+
+    service.take(ranks[1].step(2, {"x": 5.0}, "rank"), ranks[0].step(2, {"x": 6.0}, "rank"))
+    service.wait(11, *ranks)
+
+    assert service.rows()[2] == {"x/rank_0": 1.0, "x/rank_1": 5.0}
+    assert service.engine.status.lost == {"too_late": 1}
+
+
+def test_what_is_on_the_disk_is_bounded_in_bytes_and_the_series_of_all_steps_take_next_to_nothing() -> None:
+    service, rank = Service(EngineSettings(retained_steps=3, closed_bytes=10_000)), Rank(0)
+    for step in range(3_000):
+        service.take(rank.step(step, {"x": 1.0}))
+
+    kept = {key: value for key, value in service.state.items() if key.startswith("disk/")}
+    points = sum(len(value) for key, value in kept.items() if key.startswith("disk/points/"))
+    names = sum(len(value) for key, value in kept.items() if key.startswith("disk/names/"))
+    assert 5_000 < points <= 12_000
+    assert names < 1_000
+    service.take(rank.step(0, {"x": 2.0, "y": 2.0}))
+    service.wait(11, rank)
+    assert service.rows()[0] == {"x": 1.0, "y": 2.0}
+
+
+def test_a_start_reads_only_what_is_in_memory() -> None:
+    service, rank = long_ago(ON_DISK)
+    asked: list[str] = []
+
+    def kept(key: str) -> bytes | None:
+        asked.append(key)
+        return service.state.get(key)
+
+    state = {key: value for key, value in service.state.items() if not key.startswith("disk/")}
+    service.engine = Engine("exp", ON_DISK, state, kept=kept)
+
+    assert len(state) < 20
+    assert len(asked) == 3
+    service.take(rank.step(7, {"x": 3.0}))
+    assert service.rows()[7] == {"x": 2.0}
+
+
+def test_shapes_that_only_the_disk_uses_leave_memory_and_are_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "MAX_IDLE", 8)
+    service, rank = Service(EngineSettings(retained_steps=3, closed_bytes=60_000)), Rank(0)
+    for step in range(200):
+        service.take(rank.step(step, {f"x{step}": 1.0, "y": 2.0}))
+    assert len(service.engine._run.shapes.known) < 20
+
+    service.restart()
+    service.take(rank.step(7, {"x7": 3.0, "z": 1.0}))
+    service.wait(11, rank)
+    assert service.rows()[7] == {"x7": 2.0, "y": 2.0, "z": 1.0}
+    for step in range(200, 900):
+        service.take(rank.step(step, {f"x{step}": 1.0, "y": 2.0}))
+    service.take(rank.step(7, {"x7": 3.0, "new": 1.0}))
+    service.wait(11, rank)
+
+    assert service.rows()[7] == {"x7": 2.0, "y": 2.0, "z": 1.0, "new": 1.0}
+    assert sum(key.startswith("disk/shape/") for key in service.state) < 400

@@ -157,9 +157,9 @@ def test_ranks_told_to_end_in_an_outage_are_replaced_while_a_third_is_not_heard_
     assert [rows[step]["x"] for step in range(10, 17)] == [11.0] * 7
 
 
-def test_a_rank_that_comes_back_far_behind_alone_is_too_late_and_changes_nothing() -> None:
-    """Nothing is kept of those steps any more: what it redoes there is counted, and no row is replaced by its share."""
-    service, actors = Service(EngineSettings(retained_steps=8)), life("a", boot="b")
+def came_back_far_behind(settings: EngineSettings) -> Service:
+    """Return a service of which one of two actors comes back alone and redoes ten of forty steps."""
+    service, actors = Service(settings), life("a", boot="b")
     for step in range(40):
         service.now += 0.5
         for rank in actors:
@@ -171,6 +171,21 @@ def test_a_rank_that_comes_back_far_behind_alone_is_too_late_and_changes_nothing
         back.clock = actors[0].clock = service.now
         service.take([*back.step(step, {"x": 5.0}, "sum"), *back.inside(step)], actors[0].inside(39))
     service.wait(20, back, actors[0])
+    return service
+
+
+def test_a_rank_that_comes_back_far_behind_alone_replaces_what_its_predecessor_had_recorded() -> None:
+    service = came_back_far_behind(EngineSettings(retained_steps=8))
+
+    assert {record.attempt for record in service.steps()} == {0}
+    assert service.engine.status.counts.too_late == 0
+    rows = service.rows()
+    assert [rows[step]["x"] for step in range(40)] == [2.0] * 4 + [6.0] * 10 + [2.0] * 26
+
+
+def test_a_rank_that_comes_back_far_behind_alone_is_too_late_and_changes_nothing() -> None:
+    """Nothing is kept of those steps any more: what it redoes there is counted, and no row is replaced by its share."""
+    service = came_back_far_behind(EngineSettings(retained_steps=8, closed_bytes=0))
 
     assert {record.attempt for record in service.steps()} == {0}
     assert service.engine.status.counts.too_late == 10

@@ -128,7 +128,7 @@ class Sizes:
 
 def test_any_number_of_steps_leaves_an_engine_as_large_as_it_was() -> None:
     """Sparse steps, gaps in what arrives, an axis beside, a rank that misses steps: after 1,500 as after 3,000."""
-    settings = EngineSettings(retained_steps=8, identity_memory_s=100.0)
+    settings = EngineSettings(retained_steps=8, closed_bytes=20_000, identity_memory_s=100.0)
     engine = Engine("exp", settings)
     ranks, evaluator = [Rank(number) for number in range(2)], Rank(7, role="evaluator")
     entries: dict[str, bytes] = {}
@@ -154,6 +154,8 @@ def test_any_number_of_steps_leaves_an_engine_as_large_as_it_was() -> None:
                 entries[key] = value
         if step in {1_499, 2_999}:
             sizes.append(Sizes(engine).found)
+            names = [len(entries.pop(key)) for key in list(entries) if key.startswith("disk/names/")]
+            assert sum(names) <= 10 * step
             stored.append((len(entries), sum(map(len, entries.values()))))
 
     halfway, end = sizes
