@@ -301,6 +301,8 @@ def capture(**arguments: Any) -> Iterator[Capture]:
         with isolated():
             try:
                 RUNTIME.init(arguments)
+                assert RUNTIME.current is not None
+                RUNTIME.current.is_explicit = False  # whatever run the program asks for, it is captured
                 yield Capture(transport)
             finally:
                 RUNTIME.shutdown(5.0)

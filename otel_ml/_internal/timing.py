@@ -437,11 +437,12 @@ def timer(
     device: str | None = None,
 ) -> Timer:
     """Return the timer of this name, to be started and stopped by hand; the arguments are those of `timed()`."""
-    watch = watch_named(name, _level(level, name), reduce, within, span=span, device=device)
+    asked = _level(level, name)
+    watch = watch_named(name, asked, reduce, within, span=span, device=device)
     if watch is None:
         return Timer(None)
     found = _TIMERS.setdefault(name, Timer(watch))
-    found.compare(level, span=span, device=device)
+    found.compare(asked, span=span, device=device)
     return found
 
 

@@ -27,7 +27,7 @@ def serve_until(folder: Path, exporters: Sequence[str], kill_at: int | None, add
     if kill_at is not None:
         die_at(kill_at)
     named: dict[str, dict[str, Any]] = {name: {} for name in exporters}
-    limits = Limits(retained=1)
+    limits = Limits(retained=1, closed=0)
     service = Service(ServiceConfig(dir=folder, http=("127.0.0.1", 0), exporters=named, limits=limits))
     service.start()
     address.send(int(service.endpoint.rpartition(":")[2]))

@@ -96,7 +96,9 @@ def test_recorded_is_delivered_and_lost(
     sender = bench.sender(service)
     with hop_before(sender.port, swallowed) as endpoint:
         run(PROGRAM, environment(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}), tmp_path)
-    account = eventually(lambda: (found := sender.run()) and found["status"] == "finished" and found, timeout=60)
+    account = eventually(
+        lambda: (found := sender.run()) and found["status"] == "finished" and not found["pending"] and found, timeout=60
+    )
 
     rows = [record for record in recording.records if isinstance(record, StepRecord) and "loss" in record.values]
     never_arrived = 30 * VALUES_A_STEP - len(rows) * VALUES_A_STEP

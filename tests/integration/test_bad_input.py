@@ -85,12 +85,10 @@ def test_everything_good_is_there(job: tuple[Path, list[str]]) -> None:
     assert {shown[f"name_{i}", 1] == i for i in range(10_000)} == {True}
 
 
-def test_a_name_that_backends_do_not_take_is_written_with_a_checksum(job: tuple[Path, list[str]]) -> None:
+def test_a_name_is_as_it_was_written(job: tuple[Path, list[str]]) -> None:
     names = {name for name, step in values(job[0]) if step == 0}
 
-    for begins in ("x" * 200, "gr", "a_b-", "two/", "with_space-"):
-        [name] = [name for name in names if name.startswith(begins)]
-        assert len(name) <= 250
+    assert {"x" * 300, "größe", "a@b", "two//slashes", "with space"} <= names
 
 
 def test_two_ranks_that_disagree_on_a_reduction_have_both(job: tuple[Path, list[str]]) -> None:

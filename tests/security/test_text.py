@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from otel_ml._internal.console import Console
+from otel_ml._internal.here import Scope
 from otel_ml._internal.run import Run
 from otel_ml.wire.names import MAX_LENGTH
 from otel_ml_exporters import Exporter, StepRecord
@@ -158,7 +159,7 @@ class Page(HTMLParser):
 @pytest.mark.parametrize("text", [*HOSTILE, "javascript:alert(1)", 'https://a" onclick="alert(1)'], ids=short)
 def test_a_notebook_shows_it_and_runs_none_of_it(text: str) -> None:
     status = {"exporters": {text: {"url": text}}}
-    run = Run(text, text, text, Path(text), text, 0, None, lambda: status)  # type: ignore[arg-type]
+    run = Run(text, text, text, Path(text), text, 0, None, lambda: status, Scope())  # type: ignore[arg-type]
 
     page = Page()
     page.feed(run._repr_html_())

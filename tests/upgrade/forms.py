@@ -106,7 +106,7 @@ def run_db() -> Iterator[str]:
 def states() -> Iterator[Mapping[str, bytes]]:
     """Yield an engine's state in the middle of the job, and at its end."""
     decoder = Decoder()
-    engine = Engine(job.EXPERIMENT, EngineSettings(retained_bytes=7_000, closed_bytes=1_500))
+    engine = Engine(job.EXPERIMENT, EngineSettings(retained_bytes=7_000, closed_bytes=2_400))
     state: dict[str, bytes | None] = {}
     for number, requests in enumerate((job.at_once(), job.late(), job.after())):
         for request in requests:

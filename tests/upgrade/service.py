@@ -79,7 +79,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     environ = {"OTEL_ML_LISTEN_HTTP": "127.0.0.1:0", "OTEL_ML_LISTEN_GRPC": "127.0.0.1:0"}
     config = ServiceConfig.load(directory=folder / "runs", environ=environ)
-    config = replace(config, exporters={}, limits=replace(Limits(), retained=7_000, closed=1_500), end_silence_s=600.0)
+    config = replace(config, exporters={}, limits=replace(Limits(), retained=7_000, closed=2_400), end_silence_s=600.0)
 
     ahead = time.time() - float(sys.argv[2])
     makers = {"lines": LinesExporter, "held": HeldExporter}

@@ -63,12 +63,21 @@ def parts(line: dict[str, object]) -> Iterator[tuple[tuple[object, ...], object]
             yield (*where, name), line[name]
 
 
+def with_former_quantiles(uninterrupted: Content, before: Content) -> Content:
+    """Return what is expected where a former version closed steps: it did not narrow quantiles to known extremes."""
+    return {
+        key: before.get(key, value) if str(key[-1]).startswith("latency") else value
+        for key, value in uninterrupted.items()
+    }
+
+
 @pytest.mark.parametrize("name", sorted(path.name.partition(".")[0] for path in KEPT.iterdir()))
 def test_a_run_that_any_former_version_left_in_the_middle_goes_on_as_if_nothing_had_happened(
     name: str, tmp_path: Path, uninterrupted: Content
 ) -> None:
     folder = unpacked(name, tmp_path)
     before = {exporter: lines(folder, exporter) for exporter in EXPORTERS}
+    expected = with_former_quantiles(uninterrupted, content(folder, "lines"))
 
     with running(folder):
         finish(folder)
@@ -79,7 +88,7 @@ def test_a_run_that_any_former_version_left_in_the_middle_goes_on_as_if_nothing_
     for exporter in EXPORTERS:
         assert lines(folder, exporter)[: len(before[exporter])] == before[exporter]
         found = content(folder, exporter)
-        assert {key: found.get(key) for key in uninterrupted} == uninterrupted
+        assert {key: found.get(key) for key in expected} == expected
     assert len(before["held"]) < len(before["lines"])
     assert list(folder.glob("runs/*/*/late.otlp"))
 
@@ -90,6 +99,7 @@ def test_killed_again_while_it_is_put_into_the_new_form_it_still_goes_on(
 ) -> None:
     folder = unpacked(name, tmp_path)
     requests = job.after()
+    expected = with_former_quantiles(uninterrupted, content(folder, "lines"))
 
     for begin in range(0, len(requests), 9):
         with running(folder):
@@ -99,7 +109,7 @@ def test_killed_again_while_it_is_put_into_the_new_form_it_still_goes_on(
             eventually(lambda exporter=exporter: is_over(folder, exporter), timeout=60.0)  # type: ignore[misc]
 
     found = content(folder, "held")
-    assert {key: found.get(key) for key in uninterrupted} == uninterrupted
+    assert {key: found.get(key) for key in expected} == expected
 
 
 def test_the_newest_version_is_among_those_that_are_kept() -> None:
