@@ -88,6 +88,7 @@ class _State:
 
     def __init__(self) -> None:
         self._here = _OfThread()
+        self._lock = threading.Lock()  # of two threads that begin at once the later one has to know of the other's run
         self._begun: list[otel_ml.Run] = []
         self.experiment: str | None = None
         self.uri = ""
@@ -115,10 +116,17 @@ class _State:
 
     def begin(self, run_id: str | None, name: str | None, tags: Mapping[str, Any], notes: str | None) -> ActiveRun:
         """Begin a run of this thread, or join the one that the program itself has begun."""
+        with self._lock:
+            run, is_owner = self._run_for(run_id, name, tags, notes)
+        return self.join(run, "", is_owner=is_owner)
+
+    def _run_for(
+        self, run_id: str | None, name: str | None, tags: Mapping[str, Any], notes: str | None
+    ) -> tuple[otel_ml.Run, bool]:
+        """Return the run, and whether it is begun here."""
         self._begun = [run for run in self._begun if run.is_active]
         session = RUNTIME.current
-        is_owner = not RUNTIME.is_chosen or (session is not None and session.run in self._begun)
-        if is_owner:
+        if not RUNTIME.is_chosen or (session is not None and session.run in self._begun):
             experiment = self.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or None
             chosen = run_id or os.environ.get("MLFLOW_RUN_ID") or None
             labels = [f"{key}:{value}" for key, value in tags.items()]
@@ -135,9 +143,8 @@ class _State:
                 }
             )
             self._begun.append(run)
-        else:
-            run = otel_ml.init()
-        return self.join(run, "", is_owner=is_owner)
+            return run, True
+        return otel_ml.init(), False
 
     def join(self, run: otel_ml.Run, prefix: str, *, is_owner: bool = False) -> ActiveRun:
         """Let the module's functions record into a run that is active, under names that begin with `prefix`."""
