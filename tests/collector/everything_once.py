@@ -70,8 +70,9 @@ def points_of(answer: Mapping[str, Any], kept_by: str = "jsonl") -> Points:
 def users(answer: Mapping[str, Any]) -> list[tuple[str, int, float]]:
     """Return what ranks recorded at a step, corrections last: not what is otel_ml's own, nor what agents scraped."""
     stored = [*answer["scalars"], *answer["amendments"]]
+    written = answer.get("names", {})  # where a backend does not take a name, what it was
     return [
-        (name, step, float(value))
+        (written.get(name, name), step, float(value))
         for name, axis, step, value, *_ in stored
         if axis != "time" and "otel_ml/" not in name
     ]

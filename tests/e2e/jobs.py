@@ -120,9 +120,10 @@ Scalars = dict[str, dict[int, float]]
 def scalars_in(backend: str, run: Path) -> Scalars:
     """Return published name → step → last stored value, as the backend's own library reads it in another process."""
     answer = answer_of(backend, run)
+    written = answer.get("names", {})  # where a backend does not take a name, what it was
     shown: Scalars = {}
     for name, _, step, value, *_ in [*answer["scalars"], *answer.get("amendments", [])]:
-        shown.setdefault(name, {})[step] = float(value)
+        shown.setdefault(written.get(name, name), {})[step] = float(value)
     return shown
 
 

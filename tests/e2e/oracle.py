@@ -6,9 +6,7 @@ mean or a standard deviation is the correctly rounded one; values that are not f
 
 from __future__ import annotations
 
-import hashlib
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -242,7 +240,4 @@ def published(role: str, axis: str, name: str) -> str:
     text = name if axis in {"step", "time"} or name.startswith(f"{axis}/") else f"{axis}/{name}"
     if role not in {"trainer", "unknown_service"} and not name.startswith(f"{role}/"):
         text = f"{role}/{text}"
-    if re.fullmatch(r"[A-Za-z0-9_/.-]{1,250}", text) and not re.search(r"//|^/|/$|(^|/)\.\.?(/|$)", text):
-        return text
-    clean = "/".join(re.sub(r"[^A-Za-z0-9_/.-]", "_", part) for part in text.split("/") if part)
-    return f"{clean[:241].rstrip('/')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return text
