@@ -66,8 +66,13 @@ def changes(new: Mapping[str, Any], config: Config, place: Place) -> list[str]:
 
 
 def another_run(arguments: Mapping[str, Any], experiment: str, name: str, run_id: str) -> bool:
-    """Whether an `init()` asks for another run than this one: explicitly for another experiment, name or id."""
-    asked = (arguments.get("experiment"), experiment), (arguments.get("name"), name), (arguments.get("id"), run_id)
+    """Whether an `init()` asks for another run than this one: explicitly for another experiment, name or id.
+
+    Where it says an id, that decides: the same one is the same run, whatever it is called.
+    """
+    if arguments.get("id"):
+        return bool(arguments["id"] != run_id)
+    asked = (arguments.get("experiment"), experiment), (arguments.get("name"), name)
     return any(given and given != known for given, known in asked)
 
 

@@ -87,7 +87,7 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
 
     A start is a run. What a parent's run wrote into the environment makes a process join it where it is no start of its
     own: a fork or a child of `multiprocessing`, a rank of a launch, or one that was given `child_env()`; and where the
-    `init()` does not explicitly ask for another experiment, name or id.
+    `init()` does not explicitly ask for another experiment, name or id. One that asks for the parent's id joins, too.
     """
     written = environ.get(env.PARENT.name)
     if written is None:
@@ -97,7 +97,8 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
     place = detect(environ)
     is_of_launch = bool(parent and place.launcher and place.launcher == parent.launcher)
     is_of_same_place = is_of_launch and parent is not None and place.rank == parent.rank
-    joins = parent is None or has_creator() or (place.launcher and not is_of_same_place)
+    is_asked_for = bool(arguments.get("id")) and not is_other
+    joins = is_asked_for or parent is None or has_creator() or (place.launcher and not is_of_same_place)
     if joins and not is_other:
         return environ
     hidden = {env.PARENT.name}

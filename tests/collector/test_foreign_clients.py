@@ -75,7 +75,7 @@ def test_what_telemetrygen_sends_is_in_the_run(
         "--service", "trainer",
         "--metric-type", "Sum", "--otlp-metric-name", "tokens", "--aggregation-temporality", "delta",
         "--otlp-attributes", f'ml.experiment.id="{experiment_of(tmp_path)}"',
-        "--telemetry-attributes", "ml.step=7", "--telemetry-attributes", 'ml.reduction="count"',
+        "--telemetry-attributes", "ml.step=7", "--telemetry-attributes", 'ml.reduction="sum"',
     ]  # fmt: skip
 
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, timeout=60)
