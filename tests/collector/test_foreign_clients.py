@@ -81,4 +81,4 @@ def test_what_telemetrygen_sends_is_in_the_run(
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, timeout=60)
 
     assert done.returncode == 0, done.stderr
-    until(lambda: shown_in(service, tmp_path, {"tokens": ([], [])}) == {"tokens": ([7], [190.0])}, seconds=60)  # 0 to 19
+    until(lambda: shown_in(service, tmp_path, {"tokens": ([], [])}) == {"tokens": ([7], [190.0])}, seconds=60)
