@@ -167,6 +167,22 @@ def test_a_program_that_a_run_starts_and_that_begins_one_itself_is_a_run_of_its_
     assert all("ml.parent" not in point.resource for point in server.points("loss"))
 
 
+def test_a_program_that_asks_for_the_id_of_the_run_that_started_it_is_a_part_of_it(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    child = """
+import os, otel_ml
+otel_ml.init("sweep", id=os.environ["RUN"], name="trial")
+otel_ml.log({"loss": 1}, step=0)
+"""
+
+    given = '{**os.environ, "RUN": run.id}'
+    run(STARTS.format(child=child, environ=given), environment(tmp_path, variables(server)), tmp_path)
+
+    assert ids_of(server, "loss") == ids_of(server, "best")
+    assert all("ml.parent" in point.resource for point in server.points("loss"))
+
+
 def test_a_program_that_is_given_the_variables_of_a_run_joins_it_unless_it_asks_for_another(
     server: OtlpServer, tmp_path: Path
 ) -> None:
