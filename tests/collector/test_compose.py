@@ -150,7 +150,14 @@ def mlflow_scalars(url: str, run_name: str, names: Iterable[str]) -> Scalars:
     with urllib.request.urlopen(request, timeout=30) as answer:
         [run] = json.load(answer)["runs"]
     assert run["info"]["run_name"] == run_name
-    return {name: mlflow_values(url, run["info"]["run_id"], name) for name in names}
+    tags = {tag["key"]: tag["value"] for tag in run["data"]["tags"]}
+    written = {  # where MLflow does not take a name, its key there
+        name: key
+        for tag, part in tags.items()
+        if tag.startswith("otel_ml.names.")
+        for key, name in json.loads(part).items()
+    }
+    return {name: mlflow_values(url, run["info"]["run_id"], written.get(name, name)) for name in names}
 
 
 def mlflow_values(url: str, run_id: str, name: str) -> dict[int, float]:
