@@ -157,14 +157,17 @@ class Contest:
         return True
 
     def _outlives(self, peer: WriterState, writer: WriterState) -> bool:
-        """Whether a rank lived on after `writer` had begun; both tell it by one clock, where they share a machine."""
+        """Whether a rank lived on after `writer` had begun; both tell it by one clock, where they share a machine.
+
+        Elsewhere a goodbye may only have been late.
+        """
         if peer.boot_alive and peer.writer.boot == writer.writer.boot:
             return peer.boot_alive > writer.writer.born
-        return peer.alive_at > writer.since
+        return peer.goodbye is None and peer.alive_at > writer.since
 
     def _peers(self, writer: WriterState, holds: Callable[[WriterState], bool]) -> Iterator[WriterState]:
         """Yield the other ranks of its role that began before its predecessor died, and were not started again."""
-        return self._others(writer, lambda peer: peer.newest and holds(peer))
+        return self._others(writer, lambda peer: peer.newest and peer.goodbye is None and holds(peer))
 
     def _witnesses(self, writer: WriterState) -> Iterator[WriterState]:
         """Yield those whose life says that the job goes on, also of one that was itself replaced later.
@@ -194,7 +197,6 @@ class Contest:
                 and peer is not before
                 and peer.native
                 and not peer.child
-                and peer.goodbye is None
                 and holds(peer)
                 and not self._run.writers.began_after(peer, before)
             ):

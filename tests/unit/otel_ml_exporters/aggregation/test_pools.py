@@ -72,9 +72,10 @@ def test_ranks_that_are_heard_late_after_an_outage_are_not_taken_for_dead() -> N
     assert [rows[step]["x"] for step in range(10, 19)] == [6.0] * 9
 
 
+@pytest.mark.parametrize("is_told", [False, True])
 @pytest.mark.parametrize("ticks", [8, 4, 3])
-def test_a_pool_that_is_replaced_one_by_one_in_an_outage_is_no_restart(ticks: int) -> None:
-    """Each rank is killed while another goes on; all of it is heard after the outage, of the dead by their spools."""
+def test_a_pool_that_is_replaced_one_by_one_in_an_outage_is_no_restart(ticks: int, is_told: bool) -> None:
+    """Each rank is killed, or told to end and says goodbye, while another goes on; all is heard after the outage."""
     service = Service()
     actors = a_pool_at_work(service)
     began = service.now
@@ -94,6 +95,8 @@ def test_a_pool_that_is_replaced_one_by_one_in_an_outage_is_no_restart(ticks: in
                 rank.clock = service.now
                 now_at = step + tick - begins
                 unheard[rank] += [*rank.step(now_at, {"x": 5.0}, "sum"), *rank.inside(now_at)]
+    if is_told:
+        unheard[actors[1]] += actors[1].bye("killed")
 
     service.take(unheard[first])
     service.take(unheard[second])
