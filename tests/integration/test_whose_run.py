@@ -403,19 +403,27 @@ LAUNCH = """
 RANK_0_DECIDES = """
 import atexit, os, pathlib, time
 rank = int(os.environ["RANK"])
-atexit.register(lambda: pathlib.Path(f"left_{rank}").touch())  # after otel_ml's own
+def touch(name):
+    pathlib.Path(f"{name}_{rank}").touch()
+def wait_for(name, ranks=(0, 1, 2)):
+    while not all(pathlib.Path(f"{name}_{i}").exists() for i in ranks):
+        time.sleep(0.01)
+atexit.register(touch, "left")  # after otel_ml's own
 import otel_ml
+touch("imported")
+wait_for("imported")  # nobody's patience ends while another one still imports
 if rank:
     otel_ml.log({"loss": 10.0 * rank}, step=0)
-    pathlib.Path(f"recorded_{rank}").touch()
+    touch("recorded")
+    wait_for("begun", [0])
 else:
-    while not all(pathlib.Path(f"recorded_{i}").exists() for i in (1, 2)):
-        time.sleep(0.01)
+    wait_for("recorded", [1, 2])
     BEGIN
+    touch("begun")
     otel_ml.log({"loss": 0.0}, step=0)
 otel_ml.log({"loss": 10.0 * rank + 1}, step=1)
-while not rank and not all(pathlib.Path(f"left_{i}").exists() for i in (1, 2)):
-    time.sleep(0.01)
+if not rank:
+    wait_for("left", [1, 2])
 """
 
 
