@@ -1,4 +1,4 @@
-"""The identity of the run and of this process (CONTRACT §3 «Experiment id», §4 resource)."""
+"""The identity of the run and of this process (docs/protocol.md §2.3)."""
 
 from __future__ import annotations
 
