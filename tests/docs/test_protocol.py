@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import otel_ml
 from otel_ml.wire import attributes, versions
 from otel_ml.wire.reduction import ACROSS, WITHIN
 from otel_ml_exporters import versions as stored
@@ -90,6 +91,12 @@ def test_every_rule_names_the_code_that_does_it_and_a_test_that_holds_it() -> No
     assert len(rules) > 40
     assert [number for number, text in rules.items() if "Code: `" not in text] == []
     assert [number for number, text in rules.items() if "Tests: `tests/" not in text] == []
+
+
+def test_the_public_names_are_those_of_the_package() -> None:
+    [row] = re.findall(r"^\| (`init`.*) \|$", sections("protocol")["2.13"], re.MULTILINE)
+
+    assert sorted(re.findall(r"`(\w+)`", row)) == sorted(otel_ml.__all__)
 
 
 def test_every_key_on_the_wire_is_described() -> None:
