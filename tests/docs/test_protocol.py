@@ -138,3 +138,14 @@ def test_the_layers_are_those_that_import_linter_holds(package: str) -> None:
 
     assert len(layers) > 10
     assert "\n".join(layers) in sections("architecture")["6"]
+
+
+@pytest.mark.parametrize("decision", sorted((ROOT / "docs" / "adr").glob("*.md")), ids=lambda path: path.stem[:4])
+def test_a_decision_says_its_reason_and_its_consequences_and_where_it_is_specified(decision: Path) -> None:
+    text = decision.read_text(encoding="utf-8")
+    headings = set(re.findall(r"^## (.+)$", text, re.MULTILINE))
+
+    assert re.search(r"^Status: .*\]\(\.\./protocol\.md", text, re.MULTILINE)
+    assert any(heading.startswith("Decision") for heading in headings)
+    assert headings & {"Context", "Why"} or any(heading.startswith("Decision and reason") for heading in headings)
+    assert "Consequences" in headings
