@@ -33,7 +33,7 @@ class Point:
     """One metric at one step of one rank: all its records folded, in however many parts they were sent.
 
     Attributes:
-        reduction: the metric's reduction in the contract's grammar, `mean`, `sum>max`, ….
+        reduction: the metric's reduction in the grammar of docs/protocol.md §2.8, `mean`, `sum>max`, ….
         value: sum of the records (moments), or the last of them.
         min: smallest record, or `value` where only one was made.
     """

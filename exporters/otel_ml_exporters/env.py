@@ -1,4 +1,4 @@
-"""THE table of the service's variables; `otel-ml env` and the docs are generated from it (CONTRACT §3)."""
+"""THE table of the service's variables; `otel-ml env` and the docs are generated from it (docs/protocol.md §3.1)."""
 
 from __future__ import annotations
 

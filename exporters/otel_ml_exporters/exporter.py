@@ -1,4 +1,4 @@
-"""The interface of an exporter: four verbs (CONTRACT §6).
+"""The interface of an exporter: four verbs (docs/protocol.md §6.3).
 
 ::
 

@@ -1,4 +1,4 @@
-"""All that crosses the exporter seam: frozen records, each with the run's `seq` (CONTRACT §6)."""
+"""All that crosses the exporter seam: frozen records, each with the run's `seq` (docs/protocol.md §6.2)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def init(
     experiment: str | None = None,
     *,
     name: str | None = None,
-    id: str | None = None,  # noqa: A002 (the contract's name)
+    id: str | None = None,  # noqa: A002 (a published name)
     role: str | None = None,
     rank: int | None = None,
     world_size: int | None = None,

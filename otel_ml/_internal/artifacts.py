@@ -1,4 +1,4 @@
-"""Files of the run: content inline up to 4 MiB, else a reference with its size (CONTRACT §4).
+"""Files of the run: content inline up to 4 MiB, else a reference with its size (docs/protocol.md §2.12).
 
 They are opened at the call and read afterwards (`file_reader.py`): what is removed or replaced meanwhile is still what
 was meant. It is how training frameworks treat files: of two checkpoints they keep the better, and a file of a temporary

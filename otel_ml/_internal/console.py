@@ -1,4 +1,4 @@
-"""The few lines a person sees: on stderr, whole lines at once, under progress bars too (CONTRACT §3)."""
+"""The few lines a person sees: on stderr, whole lines at once, under progress bars too (docs/protocol.md §3.8)."""
 
 from __future__ import annotations
 

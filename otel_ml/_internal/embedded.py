@@ -1,4 +1,4 @@
-"""Embedded mode: the job's processes on a host agree on one service, and start it (CONTRACT §3, ADR 0001).
+"""Embedded mode: the job's processes on a host agree on one service, and start it (docs/protocol.md §3.3).
 
 ::
 
@@ -36,7 +36,7 @@ from otel_ml.wire.rendezvous import Home, Rendezvous, Service, rendezvous_of, ru
 __all__ = ["EmbeddedLink", "answers", "endpoint_of", "service_command", "service_environ"]
 
 PATIENCE = 1.0
-"""Seconds a service that was there may be silent before it is started again (CONTRACT §3)."""
+"""Seconds a service that was there may be silent before it is started again (docs/protocol.md §3.3)."""
 
 START_TIMEOUT = 60.0
 """Seconds a service may need to start: importing W&B and MLflow on a cold network disk takes tens."""

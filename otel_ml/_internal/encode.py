@@ -1,4 +1,4 @@
-"""Partials become OTLP metrics, as wire bytes (CONTRACT §4).
+"""Partials become OTLP metrics, as wire bytes (docs/protocol.md §4.4).
 
 One ScopeMetrics per step and reduction. A point without attributes is a constant prefix, the times of the step,
 and one `struct.pack`: fields ascending and of fixed width, so that a receiver can tell the shape of a whole message by

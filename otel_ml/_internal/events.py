@@ -349,7 +349,7 @@ def log_artifact(
     path: str | PathLike[str],
     *,
     name: str | None = None,
-    type: str = "file",  # noqa: A002 (the contract's name)
+    type: str = "file",  # noqa: A002 (a published name)
     step: int | None = None,
     axis: str | None = None,
     aliases: Iterable[str] | None = (),

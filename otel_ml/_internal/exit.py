@@ -1,4 +1,4 @@
-"""The ends of a process: atexit, signals, multiprocessing's own exit (otel-facts A.4).
+"""The ends of a process: atexit, signals, multiprocessing's own exit (docs/protocol.md §3.7).
 
 The SDK flushes nothing on SIGTERM or in multiprocessing children; both are how training jobs end.
 """

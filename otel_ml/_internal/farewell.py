@@ -27,7 +27,7 @@ USUAL_WAIT = 5.0
 """Seconds the end of a process takes at most, unless there is a reason to wait longer."""
 
 PATIENCE_AT_EXIT = 2.0
-"""Seconds the process waits at its end for a receiver that does not answer, or does not get on (ARCHITECTURE «exit»).
+"""Seconds the process waits at its end for a receiver that does not answer, or does not get on (docs/protocol.md §3.7).
 
 A service that is being started answers soon: it is waited for as long as acknowledgements arrive, to the deadline.
 """

@@ -1,4 +1,4 @@
-"""Embedded mode on several hosts: they meet in a shared `OTEL_ML_DIR`, or each keeps a run of its own (CONTRACT §3)."""
+"""Embedded mode on several hosts: they meet in a shared `OTEL_ML_DIR`, or have a run each (docs/protocol.md §3.4)."""
 
 from __future__ import annotations
 

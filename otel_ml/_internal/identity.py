@@ -1,4 +1,4 @@
-"""The identity of the run and of this process (CONTRACT §3 «Experiment id», §4 resource)."""
+"""The identity of the run and of this process (docs/protocol.md §2.3)."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def new_instance() -> str:
 
 
 def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = None, before: int = 0) -> Identity:
-    """Decide identity from settings and launcher, in the contract's order.
+    """Decide identity from settings and launcher, in the order of docs/protocol.md §2.3.
 
     `before` is how many runs this process has begun without being given an id. The launcher has one id, which no two
     runs may share; ranks that do the same agree on those of the later ones, too.

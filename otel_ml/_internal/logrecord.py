@@ -1,4 +1,4 @@
-"""OTLP log records: events of the run, notices, goodbyes (CONTRACT §4, ADR 0001)."""
+"""OTLP log records: events of the run, notices, goodbyes (docs/protocol.md §4.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a writer says that it is done with a step (CONTRACT §5)."""
+"""When a writer says that it is done with a step (docs/protocol.md §4.6)."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ CAPTURE_TIMEOUT = 1.0
 """Seconds a program that ends at once waits for git."""
 
 EXIT_TIMEOUT = 5.0
-"""Seconds the process waits at its end at most, and only while acknowledgements arrive (CONTRACT §3): where the service
-goes on without it, and nothing else was set."""
+"""Seconds the process waits at its end at most, and only while acknowledgements arrive (docs/protocol.md §3.7): where
+the service goes on without it, and nothing else was set."""
 
 
 class Session:

@@ -43,7 +43,7 @@ from otel_ml.wire.spool import Frame, Kind
 __all__ = ["Request", "Status", "Worker"]
 
 TICK = 0.1
-"""Seconds between looks; what a `kill -9` may cost (CONTRACT §3: the spool is written every 100 ms)."""
+"""Seconds between looks; what a `kill -9` may cost (docs/protocol.md §4.1: the spool is written every 100 ms)."""
 
 RECOVER_EVERY = 5.0
 """Seconds between looks for what dead processes of the job left on this host: a data loader's worker that the kernel

@@ -1,4 +1,4 @@
-"""Attribute keys, event names and reserved names on the wire (CONTRACT §4)."""
+"""Attribute keys, event names and reserved names on the wire (docs/protocol.md §4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a metric is called in every backend (CONTRACT §2 «Published names»): as it was written."""
+"""How a metric is called in every backend (docs/protocol.md §2.10): as it was written."""
 
 from __future__ import annotations
 

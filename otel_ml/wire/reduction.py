@@ -1,4 +1,4 @@
-"""The one list of reductions and their grammar: `[within ">"] across {"," across} ["@" dim]` (CONTRACT §2, §4)."""
+"""The list of reductions and their grammar: `[within ">"] across {"," across} ["@" dim]` (docs/protocol.md §2.8)."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ RANKS = (
 
 MEMORY_OF_RANKS = (
     "A minute is short: in its second half the service still fills what it then keeps. Over the ten minutes asked for "
-    "(`--only ranks --long`) it stayed within the target, see ADR 0005."
+    "(`--only ranks --long`) it stayed within the target, see [open ends](open-ends.md#speed)."
 )
 
 MANY_RANKS = (
@@ -127,8 +127,8 @@ DIAGNOSTICS = (
     "{diagnostics/one_pass.others} and {diagnostics/small_passes.others} of CPU to fold, encode, write and send some "
     "sixty series, ten times a second, each time with cold caches, too. While it has the interpreter, training may "
     "have to wait for it: {diagnostics/one_pass.waits}, since inside of torch's functions training does not need it; "
-    "{diagnostics/small_passes.waits} where it is between them most of the time (ADR 0005, with what the target would "
-    "take)."
+    "{diagnostics/small_passes.waits} where it is between them most of the time ([open ends](open-ends.md#speed), with "
+    "what the target would take)."
 )
 
 EXPLANATIONS: Mapping[str, str] = {

@@ -51,7 +51,7 @@ def assert_everything_is_there_once(folder: Path, run: Path, backends: Sequence[
 def assert_values_are(wanted: Scalars, shown: Scalars) -> None:
     assert sorted(shown) == sorted(wanted)
     for name, values in wanted.items():
-        # The nearest-rank quantile of a scale-6 exponential histogram is off by at most 0.6 % (CONTRACT §4).
+        # The nearest-rank quantile of a scale-6 exponential histogram is off by at most 0.6 % (docs/protocol.md §2.8).
         relative = 0.006 if "quantile/" in name else 1e-12
         assert shown[name] == pytest.approx(values, rel=relative, abs=0, nan_ok=True), name
 

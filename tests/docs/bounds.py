@@ -138,7 +138,7 @@ BOUNDS: Sequence[Bound] = (
           f"{UNIT}/storage/test_damaged_outbox.py::"
           "test_a_batch_is_bounded_in_bytes_however_many_records_are_asked_for"),
     Bound("A run in memory", "reasons why records were lost, an exporter", str(pipeline._REASONS), "fixed",
-          "counted as «for other reasons»", "`lost`",
+          "counted as “for other reasons”", "`lost`",
           f"{SMALL}::test_reasons_of_losses_are_told_apart_up_to_a_hundred"),
     Bound("The service in memory", "counters by label", f"{MAX_LABELS:,}", "fixed", "counted as `other`", "`/metrics`",
           f"{SMALL}::test_counters_are_told_apart_up_to_a_hundred"),

@@ -236,7 +236,7 @@ SIMPLE: Mapping[str, Callable[[Values], float]] = {
 
 
 def published(role: str, axis: str, name: str) -> str:
-    """Return the name every backend shows (CONTRACT §2 «Published names»)."""
+    """Return the name every backend shows (docs/protocol.md §2.10)."""
     text = name if axis in {"step", "time"} or name.startswith(f"{axis}/") else f"{axis}/{name}"
     if role not in {"trainer", "unknown_service"} and not name.startswith(f"{role}/"):
         text = f"{role}/{text}"

@@ -70,7 +70,7 @@ def test_a_rank_may_record_any_key_at_any_step_or_none(job: Path, jsonl: Scalars
 
     assert sorted(users(jsonl)) == sorted(wanted)
     for name, values in wanted.items():
-        # The nearest-rank quantile of a scale-6 exponential histogram is off by at most 0.6 % (CONTRACT §4).
+        # The nearest-rank quantile of a scale-6 exponential histogram is off by at most 0.6 % (docs/protocol.md §2.8).
         relative = 0.006 if "quantile/" in name else 1e-12
         assert jsonl[name] == pytest.approx(values, rel=relative, abs=0, nan_ok=True), name
 
@@ -118,7 +118,7 @@ def test_every_backend_shows_the_same_last_values(job: Path, jsonl: Scalars, bac
 
 
 def as_stored(backend: str, value: float) -> float:
-    """Return what a backend keeps of a double (CONTRACT §2)."""
+    """Return what a backend keeps of a double (docs/protocol.md §2.4)."""
     if backend == "tensorboard":
         return struct.unpack("<f", struct.pack("<f", value))[0]
     if backend == "mlflow" and math.isinf(value):

@@ -1,4 +1,4 @@
-"""A job reaches step 212, dies, and goes on at step 200: one run, in every backend (CONTRACT §5 «Attempts»)."""
+"""A job reaches step 212, dies, and goes on at step 200: one run, in every backend (docs/protocol.md §5.7)."""
 
 from __future__ import annotations
 

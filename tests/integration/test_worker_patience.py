@@ -1,4 +1,4 @@
-"""How long a process waits at its end: at most 5 s while acknowledgements arrive, at most 2 s otherwise (CONTRACT §3).
+"""The wait at the end: at most 5 s while acknowledgements arrive, 2 s otherwise (docs/protocol.md §3.7).
 
 These bounds are the promise itself, so they are measured, with slack for a busy machine: twice what is promised or
 more. What matters as much is read from the spool: whatever is not waited for is on disk, the goodbye included.

@@ -298,7 +298,7 @@ def test_strict_raises_where_a_value_is_wrong(server: OtlpServer, tmp_path: Path
 
 
 def test_exporters_named_where_the_service_decides_are_said_to_be_unused(server: OtlpServer, tmp_path: Path) -> None:
-    """CONTRACT §2: «In remote mode the service decides on exporters: the argument is then said to be unused»."""
+    """docs/protocol.md §3.2: in remote mode the service decides on exporters; the argument is reported as unused."""
     program = "import otel_ml; otel_ml.init('exp', exporters='wandb'); otel_ml.log({'x': 1}, step=0)"
 
     _, errors = run(program, environment(tmp_path, variables(server)), tmp_path)

@@ -1,4 +1,4 @@
-"""Every reduction against an independent reference over the multiset of values (CONTRACT §2 «Reductions»)."""
+"""Every reduction against an independent reference over the multiset of values (docs/protocol.md §2.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which life of the job a writer belongs to (CONTRACT §5 «Attempts»)."""
+"""Which life of the job a writer belongs to (docs/protocol.md §5.7)."""
 
 from __future__ import annotations
 

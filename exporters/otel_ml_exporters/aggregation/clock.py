@@ -1,4 +1,4 @@
-"""Time in which the run was heard: what all time-outs are counted in (CONTRACT §5 «Clocks stand still»)."""
+"""Time in which the run was heard: what all time-outs are counted in (docs/protocol.md §5.5)."""
 
 from __future__ import annotations
 

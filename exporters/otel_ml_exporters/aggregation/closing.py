@@ -1,4 +1,4 @@
-"""Whether the oldest open step of a lane may close, and for whom it waits (CONTRACT §5)."""
+"""Whether the oldest open step of a lane may close, and for whom it waits (docs/protocol.md §5.4)."""
 
 from __future__ import annotations
 

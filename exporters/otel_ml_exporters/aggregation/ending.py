@@ -1,4 +1,4 @@
-"""When a run is over, and how it ended (CONTRACT §5 «End»)."""
+"""When a run is over, and how it ended (docs/protocol.md §5.10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One experiment run: observations in, closed records out (CONTRACT §5)."""
+"""One experiment run: observations in, closed records out (docs/protocol.md §5)."""
 
 from __future__ import annotations
 

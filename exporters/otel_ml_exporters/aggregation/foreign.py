@@ -1,4 +1,4 @@
-"""Points of any OpenTelemetry SDK or Collector receiver: deltas out of any temporality (CONTRACT §4)."""
+"""Points of any OpenTelemetry SDK or Collector receiver: deltas out of any temporality (docs/protocol.md §4.11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tells a point without a running number from others: writer, scope, series, step and times (CONTRACT §4)."""
+"""What tells points without running numbers apart: writer, scope, series, step, times (docs/protocol.md §4.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log records: text, tables, media, artifacts, summaries and users' own events become records (CONTRACT §4)."""
+"""Log records: texts, tables, media, artifacts, summaries, users' own events (docs/protocol.md §4.9)."""
 
 from __future__ import annotations
 

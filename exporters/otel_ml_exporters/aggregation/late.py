@@ -1,4 +1,4 @@
-"""Points that arrive after their step closed: new metrics, amendments, or too late (CONTRACT §5 «Late data»)."""
+"""Points that arrive after their step closed: new metrics, amendments, or too late (docs/protocol.md §5.6)."""
 
 from __future__ import annotations
 

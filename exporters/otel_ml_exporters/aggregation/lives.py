@@ -1,4 +1,4 @@
-"""Which incarnations of a role's ranks lived together, as far as that is known (CONTRACT §5 «Attempts»).
+"""Which incarnations of a role's ranks lived together, as far as that is known (docs/protocol.md §5.7).
 
 A launcher that counts says it. Where none does, processes of one boot of a machine know by its clock when they began
 and when they lived (ADR 0011, rule 7); of others there is only when they were heard.

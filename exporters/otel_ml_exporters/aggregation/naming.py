@@ -1,4 +1,4 @@
-"""How the values of one metric are called in the run (CONTRACT §2 «Published names»)."""
+"""How the values of one metric are called in the run (docs/protocol.md §2.10)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the receiver hands to the engine: decoded, validated, free of protobuf.
 
 One request becomes many observations. Everything a writer of ours sends carries its running number
-`seq`; what others send has `seq=None` and is identified by its own coordinates (CONTRACT §4 «Identity»).
+`seq`; what others send has `seq=None` and is identified by its own coordinates (docs/protocol.md §4.5).
 
 What comes with every step is a tuple: to make one takes a third of what a frozen dataclass takes.
 """
@@ -221,7 +221,7 @@ class ForeignPoint:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Event:
-    """A log record: params, text, table, image, …, or the user's own event (CONTRACT §4).
+    """A log record: params, text, table, image, …, or the user's own event (docs/protocol.md §4.9).
 
     Attributes:
         kind: `event_name`, e.g. `ml.text`.

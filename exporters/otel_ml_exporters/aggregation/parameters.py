@@ -1,4 +1,4 @@
-"""Hyper-parameters of many processes become those of the run: the lowest (role, rank) wins (CONTRACT §4)."""
+"""Hyper-parameters of many processes become those of the run: the lowest (role, rank) wins (docs/protocol.md §2.12)."""
 
 from __future__ import annotations
 

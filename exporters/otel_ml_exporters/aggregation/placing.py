@@ -1,4 +1,4 @@
-"""Which attempt a writer's data belongs to, and what a new attempt does to the old one (CONTRACT §5 «Attempts»)."""
+"""Which attempt a writer's data belongs to, and what a new attempt does to the old one (docs/protocol.md §5.7)."""
 
 from __future__ import annotations
 

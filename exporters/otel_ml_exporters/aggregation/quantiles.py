@@ -1,4 +1,4 @@
-"""Exponential buckets of many writers merged into one distribution: quantiles and histograms (CONTRACT §2, §4).
+"""Exponential buckets of many writers merged into one distribution: quantiles and histograms (docs/protocol.md §2.8).
 
 At scale 6 a bucket is (b^i, b^(i+1)] with b = 2^(1/64) = 1.0109. Its representative 2·lo·hi/(lo + hi) is at most
 (b − 1)/(b + 1) = 0.54 % from any value in it: the smallest bound a single representative can have.

@@ -1,4 +1,4 @@
-"""Identities of points and events without a running number, remembered for a while (CONTRACT §4 «Identity»)."""
+"""Identities of points and events without a running number, remembered for a while (docs/protocol.md §4.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values of one metric of all ranks become one value, or several (CONTRACT §2 «Reductions»)."""
+"""The values of one metric of all ranks become one value, or several (docs/protocol.md §2.8)."""
 
 from __future__ import annotations
 

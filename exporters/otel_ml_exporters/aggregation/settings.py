@@ -1,4 +1,4 @@
-"""The limits an engine works within; seconds and bytes (CONTRACT §5)."""
+"""The limits an engine works within; seconds and bytes (docs/protocol.md §5.11)."""
 
 from __future__ import annotations
 

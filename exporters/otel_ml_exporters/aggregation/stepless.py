@@ -30,7 +30,7 @@ _OF_ROLE = 0
 """Unit of that lane for the next row of the role; those of writers that may yet enter a step come after it."""
 
 FUTURE_S = 10
-"""A time further ahead of the receive time than this is a wrong clock (CONTRACT §4)."""
+"""A time further ahead of the receive time than this is a wrong clock (docs/protocol.md §4.12)."""
 
 HOLDS_BEFORE_CLOCK = 3
 """While a role has no row at all, what has no step waits so many times the allowed lateness for one."""

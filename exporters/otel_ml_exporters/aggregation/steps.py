@@ -1,4 +1,4 @@
-"""Points and manifests in, closed rows out: the units of every lane, oldest first (CONTRACT §5)."""
+"""Points and manifests in, closed rows out: the units of every lane, oldest first (docs/protocol.md §5.1)."""
 
 from __future__ import annotations
 

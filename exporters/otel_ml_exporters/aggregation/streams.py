@@ -1,4 +1,4 @@
-"""Streams of other SDKs that accumulate: what a point of one adds to the points before it (CONTRACT §4)."""
+"""Streams of other SDKs that accumulate: what a point of one adds to the points before it (docs/protocol.md §4.11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Final values that many processes say become those of the run: the lowest (role, rank) wins (CONTRACT §4).
+"""Final values that many processes say become those of the run: the lowest (role, rank) wins (docs/protocol.md §2.12).
 
 Rank 0's value is published at once, and whenever it says another one. What the others said is decided at the end of the
 run: only then it is known whether it differs from what the lowest of them says, in whatever order they were heard.

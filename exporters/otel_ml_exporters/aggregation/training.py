@@ -1,4 +1,4 @@
-"""Which training step was current at a time: joins the axis `time` to steps (CONTRACT §4 «Position»)."""
+"""Which training step was current at a time: joins the axis `time` to steps (docs/protocol.md §4.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service's account of itself: points `otel_ml/…` of the run on the axis `time`, and `/metrics` (CONTRACT §6)."""
+"""The service's account of itself: `otel_ml/…` on the axis `time`, and `/metrics` (docs/protocol.md §6.6)."""
 
 from __future__ import annotations
 

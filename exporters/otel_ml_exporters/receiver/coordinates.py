@@ -1,4 +1,4 @@
-"""Where a point belongs: step, axis and reduction, from attributes of its scope or its own (CONTRACT §4)."""
+"""Where a point belongs: step, axis and reduction, from attributes of its scope or its own (docs/protocol.md §4.3)."""
 
 from __future__ import annotations
 

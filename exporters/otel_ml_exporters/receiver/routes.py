@@ -1,4 +1,4 @@
-"""What the service answers over HTTP: OTLP in, and the state of its runs out (ADR 0001)."""
+"""What the service answers over HTTP: OTLP in, and the state of its runs out (docs/protocol.md §4.14)."""
 
 from __future__ import annotations
 

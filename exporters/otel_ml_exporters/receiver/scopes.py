@@ -1,4 +1,4 @@
-"""Instrumentation scopes: two meters of a process may use one name, and are streams of their own (CONTRACT §4)."""
+"""Instrumentation scopes: two meters of a process with one name are two streams (docs/protocol.md §4.5)."""
 
 from __future__ import annotations
 

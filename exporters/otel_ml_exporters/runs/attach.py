@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 _ANSWER_S = 10.0
 
 _INLINE = 4 * 2**20
-"""Bytes of a file that travels in the message (CONTRACT §4); a larger one is read by the service, on this host."""
+"""Bytes of a file that travels in the message (docs/protocol.md §2.12); a larger one is read by the service here."""
 
 
 class NotAttachedError(OtelMLError):

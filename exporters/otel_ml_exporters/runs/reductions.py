@@ -24,7 +24,7 @@ class _Rule:
     reduction: Reduction
 
     def added_to(self, asked: Reduction) -> Reduction:
-        """Return both: what the user asked for keeps its names, adding one never renames (CONTRACT §2)."""
+        """Return both: what the user asked for keeps its names, adding one never renames (docs/protocol.md §2.10)."""
         mine = self.reduction
         if mine.within != asked.within and mine.within is not None:
             return mine

@@ -1,7 +1,7 @@
 """What came in and is not yet decided: appended and synced before a request is acknowledged.
 
 Own thread, group commit: requests that arrive during one commit share the next. With a sync of a few
-milliseconds that is well below the 50 ms the contract allows, and nobody waits for a timer.
+milliseconds nobody waits for a timer (docs/protocol.md §6.1).
 """
 
 from __future__ import annotations

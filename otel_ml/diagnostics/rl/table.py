@@ -24,7 +24,7 @@ class Row:
 
     @property
     def reduction(self) -> str:
-        """In the contract's grammar."""
+        """In the grammar of docs/protocol.md §2.8."""
         across = ",".join(self.measure.reduce)
         return f"{self.measure.within}>{across}" if self.measure.within else across
 

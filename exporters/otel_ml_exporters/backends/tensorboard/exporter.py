@@ -42,7 +42,7 @@ Events = dict[str, list[tuple[int, bytes]]]
 class TensorBoardExporter(Exporter):
     """Writes `<run dir>/tensorboard`, one TensorBoard run with up to two sub-runs.
 
-    * The run itself has every axis with steps; a name is on one axis (CONTRACT «Published names»), so a tag counts
+    * The run itself has every axis with steps; a name is on one axis (docs/protocol.md §2.10), so a tag counts
       that axis' own steps, and its description says which where it is not `step`.
     * `time`: values without a step, by seconds since the run began. They bear the same names as values with a step,
       and TensorBoard's loader erases the newer points of a tag that steps back.

@@ -1,7 +1,7 @@
 """Ask an address whether an otel_ml service is there, without leaving anything in a run, and as a worker would.
 
 The probe is one OTLP point without `ml.experiment.id`: an otel_ml service rejects it by `partial_success` and names
-that key (CONTRACT §4); no other receiver does.
+that key (docs/protocol.md §4.2); no other receiver does.
 """
 
 from __future__ import annotations

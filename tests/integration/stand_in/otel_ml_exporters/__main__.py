@@ -1,4 +1,4 @@
-"""A stand-in for the embedded service, by ADR 0001: binds, writes service.json, answers, remembers what came.
+"""A stand-in for the embedded service (docs/protocol.md §3.3): binds, writes its file, answers, remembers what came.
 
 It takes the place of the real package by coming first in PYTHONPATH, and is started by the real command line.
 """

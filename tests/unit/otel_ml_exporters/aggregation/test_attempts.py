@@ -1,4 +1,4 @@
-"""CONTRACT §5 «Attempts»: restarts with and without a launcher that counts, incarnations, zombies."""
+"""docs/protocol.md §5.7: restarts with and without a launcher that counts, incarnations, zombies."""
 
 from __future__ import annotations
 

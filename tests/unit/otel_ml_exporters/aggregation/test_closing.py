@@ -1,4 +1,4 @@
-"""CONTRACT §5: when a step closes."""
+"""docs/protocol.md §5.4: when a step closes."""
 
 from __future__ import annotations
 

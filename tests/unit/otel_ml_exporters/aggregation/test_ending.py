@@ -1,4 +1,4 @@
-"""CONTRACT §5 «End»: when a run is over."""
+"""docs/protocol.md §5.10: when a run is over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CONTRACT §4: points of any OpenTelemetry SDK, the Collector's receivers, and records without a step."""
+"""docs/protocol.md §4.11: points of any OpenTelemetry SDK, the Collector's receivers, and records without a step."""
 
 from __future__ import annotations
 

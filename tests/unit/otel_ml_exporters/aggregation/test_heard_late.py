@@ -1,4 +1,4 @@
-"""CONTRACT §5 «Attempts»: who is heard late, in one burst or after its successor, and who hangs."""
+"""docs/protocol.md §5.7: who is heard late, in one burst or after its successor, and who hangs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CONTRACT §5 «Late data»: never dropped silently."""
+"""docs/protocol.md §5.6: never dropped silently."""
 
 from __future__ import annotations
 

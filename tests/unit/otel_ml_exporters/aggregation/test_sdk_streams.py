@@ -1,4 +1,4 @@
-"""CONTRACT §4: streams of the real OpenTelemetry SDK, exported several times within a step."""
+"""docs/protocol.md §4.11: streams of the real OpenTelemetry SDK, exported several times within a step."""
 
 from __future__ import annotations
 
