@@ -51,6 +51,12 @@ def test_a_rank_beyond_the_world_size_is_refused() -> None:
         Config.from_env({}, rank=4, world_size=4)
 
 
+def test_a_prefix_other_than_none_at_all_is_refused_for_it_would_add_nothing() -> None:
+    assert Config.from_env({}, prefix="").prefix == ""
+    with pytest.raises(ConfigError, match=r"prefix='actor'.*expected \"\" \(names carry no role\) or None"):
+        Config.from_env({}, prefix="actor")
+
+
 def test_remote_mode_without_an_endpoint_is_said_and_recorded_on_this_host() -> None:
     config = Config.from_env({"OTEL_ML_MODE": "remote"})
 
