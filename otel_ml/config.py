@@ -109,7 +109,9 @@ class Config:
         if rank is not None and world_size is not None and rank >= world_size:
             wrong.append(f"init(rank={rank}, world_size={world_size}): expected a rank below the world size.")
         if prefix:
-            wrong.append(f'init(prefix={prefix!r}): expected "" (names carry no role) or None. A name says its own prefix.')
+            wrong.append(
+                f'init(prefix={prefix!r}): expected "" (names carry no role) or None. A name says its own prefix.'
+            )
         found_topology = _topology(topology, wrong)
         attributes = value(env.RESOURCE_ATTRIBUTES)
         endpoint = endpoint_of(environ, problems)
