@@ -89,16 +89,18 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> object:
-    for module, names in _LAZY.items():
-        if name in names:
-            import importlib
+if not TYPE_CHECKING:  # who would take any name for one of ours
 
-            importlib.import_module("otel_ml._internal.recording")  # arms the run that the environment asks for
-            found = getattr(importlib.import_module(f"otel_ml.{module}"), name)
-            globals()[name] = found
-            return found
-    raise AttributeError(f"module 'otel_ml' has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        for module, names in _LAZY.items():
+            if name in names:
+                import importlib
+
+                importlib.import_module("otel_ml._internal.recording")  # arms the run that the environment asks for
+                found = getattr(importlib.import_module(f"otel_ml.{module}"), name)
+                globals()[name] = found
+                return found
+        raise AttributeError(f"module 'otel_ml' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

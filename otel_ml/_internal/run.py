@@ -167,6 +167,10 @@ class Run:
         """End it, and no other run; see `otel_ml.shutdown()`."""
         return self._lifecycle.end_run(self, timeout)
 
+    def finish(self, timeout: float | None = None) -> bool:
+        """End it as `shutdown()` does, under the name that W&B's runs have for it."""
+        return self.shutdown(timeout)
+
     def __enter__(self) -> Run:
         self._lifecycle.enter(self)
         return self

@@ -61,7 +61,10 @@ def test_trials_in_threads_are_runs_of_their_own(server: OtlpServer, tmp_path: P
     assert sum(span.name == "forward" for span, _ in server.spans()) == 9
 
 
-def test_a_run_beside_another_is_recorded_into_by_its_methods_alone(server: OtlpServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["shutdown", "finish"])
+def test_a_run_beside_another_is_recorded_into_by_its_methods_alone(
+    server: OtlpServer, tmp_path: Path, end: str
+) -> None:
     program = """
     import otel_ml
     a = otel_ml.init("exp", name="a")
@@ -84,13 +87,13 @@ def test_a_run_beside_another_is_recorded_into_by_its_methods_alone(server: Otlp
         a.log({"x": 5})
     a.log_params({"who": "a"})
     b.log_params({"who": "b"})
-    b.shutdown()
+    b.END()
     assert a.is_active and not b.is_active
     b.log({"x": 99}, step=99)               # it is over
     otel_ml.log({"x": 6}, step=11)          # a is current again
     """
 
-    _, errors = run(program, environment(tmp_path, variables(server)), tmp_path)
+    _, errors = run(program.replace("END", end), environment(tmp_path, variables(server)), tmp_path)
 
     assert values_of(server, "x") == {"a": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "b": [20.0, 21.0]}
     assert set(values_of(server, "time/work")) == {"a"}

@@ -27,7 +27,9 @@ def runs() -> None:
     with otel_ml.init() as same:
         assert_type(same, otel_ml.Run)
     otel_ml.flush(timeout=2.0)
+    assert_type(run.finish(timeout=5.0), bool)
     otel_ml.shutdown(timeout=5.0)
+    otel_ml.no_such_name  # type: ignore[attr-defined] # noqa: B018 (that a checker refuses it)
     environment: dict[str, str] = otel_ml.child_env()
     for steps, values in otel_ml.read(folder or run).values():
         print(list(steps), list(values))
