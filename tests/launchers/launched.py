@@ -85,11 +85,14 @@ def _words(path: Path) -> list[bytes]:
 
 def _found(path: Path) -> Found:
     lines = [orjson.loads(line) for line in path.read_bytes().splitlines()]
-    rows = [line for line in lines if "tokens" in line.get("values", {})]
+    rows = [line for line in lines if {"tokens", "who"} & {*line.get("values", {})}]
+    values: dict[int, dict[str, float]] = {}
+    for row in rows:  # one that amends has what it changes
+        values.setdefault(row["step"], {}).update(row["values"])
     return Found(
         statuses=tuple(line["status"] for line in lines if line.get("type") == "status"),
         attempts=frozenset(row["attempt"] for row in rows),
-        sums={row["step"]: (row["values"]["tokens"], row["values"]["who"]) for row in rows},
+        sums={step: (found["tokens"], found["who"]) for step, found in values.items()},
     )
 
 
