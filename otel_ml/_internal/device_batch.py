@@ -92,6 +92,12 @@ class Staged(Deferred):
     def unlaunched(self) -> Iterable[Staged]:
         return () if self.tensor is None else (self,)
 
+    def launch_alone(self) -> None:
+        """Copy it on its device: `launch()` of one value."""
+        tensor = self.tensor
+        batch, at = STAGING.put_scalar(tensor) if not tensor.dim() else STAGING.put((tensor,), self._size)
+        self._batch, self._at, self.tensor = batch, at, None
+
     def place(self, batch: Batch, at: int) -> None:
         """Be in a batch from now on."""
         self._batch, self._at, self.tensor = batch, at, None
@@ -164,6 +170,23 @@ class Buffer:
             if self._used and (self._used + used > self._size or self._is_old()):
                 self._send()
             return None if self._used + used > self._size else self._put(tensors, used)
+        finally:
+            self._lock.release()
+
+    def put_scalar(self, scalar: Any) -> tuple[Batch, int] | None:
+        """Do what `put()` does of one scalar: the usual case, for which each microsecond counts."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            at = self._used
+            if at and (at == self._size or self._is_old()):
+                self._send()
+                at = self._used
+            if at >= len(self._scalars) or not at:
+                return None if at == self._size else self._put((scalar,), 1)
+            self._used = at + 1
+            self._scalars[at].copy_(scalar, non_blocking=True)
+            return self._batch, at
         finally:
             self._lock.release()
 
@@ -333,6 +356,18 @@ class Staging:
             placed = alone.send_alone(tensors, used)
             self._alone.append(alone)
             return placed
+
+    def put_scalar(self, scalar: Any) -> tuple[Batch, int]:
+        """Do what `put()` does of one scalar: the usual case, for which each microsecond counts."""
+        torch = sys.modules["torch"]
+        if scalar.dtype in _is_fused and not torch.cuda.is_current_stream_capturing():
+            stream = torch._C._cuda_getCurrentStream(scalar.device.index)  # noqa: SLF001
+            buffer = self._buffers.get(stream)
+            if buffer is not None:
+                placed = buffer.put_scalar(scalar.detach() if scalar.requires_grad else scalar)
+                if placed is not None:
+                    return placed
+        return self.put((scalar,), 1)
 
     def _new(self, torch: Any, device: Any, stream: object) -> Buffer:
         with captures_left_alone():

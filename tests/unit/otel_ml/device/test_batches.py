@@ -351,8 +351,8 @@ def test_a_handler_that_records_in_the_middle_of_a_record_loses_nothing(recorded
         copy(*arguments)
 
     monkeypatch.setattr(device_batch, "_copy", interrupt)
-    record("outer", cuda.tensor(3.0))
-    assert values(recorded.collect(final=True)) == {"before": 1.0, "handler": 2.0, "outer": 3.0}
+    log({"outer": cuda.tensor(3.0), "too": cuda.tensor(4.0)})
+    assert values(recorded.collect(final=True)) == {"before": 1.0, "handler": 2.0, "outer": 3.0, "too": 4.0}
 
 
 def test_many_threads_record_on_one_stream(recorded, cuda: FakeCuda) -> None:
