@@ -54,3 +54,27 @@ def test_every_value_is_in_the_run_whatever_training_does_with_its_tensors(run: 
     assert {name: found[name] for name in wanted} == {name: (steps, values) for name, values in wanted.items()}
     lines = [json.loads(line) for line in (Path(run.dir) / "metrics.jsonl").read_text().splitlines()]
     assert any("weights" in str(line) for line in lines)
+
+
+def test_a_flush_brings_what_the_device_has_computed_by_then(run: Any, cuda: FakeCuda) -> None:
+    other = torch.cuda.Stream()
+    otel_ml.set_step(0)
+    with torch.cuda.stream(other):
+        other.hold()
+        otel_ml.log({"hangs": torch.full((), 1.0, device="cuda")})
+    otel_ml.log({"loss": torch.full((), 2.0, device="cuda")})
+    otel_ml.set_step(1)
+    begin = otel_ml._internal.recorder.recorder.recorded
+    otel_ml.flush(30.0)
+    assert otel_ml._internal.recorder.recorder.recorded == begin + 1
+    other.release()
+
+
+def test_a_job_whose_device_hangs_ends_and_says_what_is_lost(run: Any, cuda: FakeCuda) -> None:
+    for step in otel_ml.steps(range(3)):
+        otel_ml.log({"loss": torch.full((), float(step), device="cuda"), "host": 1.0})
+        cuda.stream.hold()
+    otel_ml.shutdown()
+    found = otel_ml.read(run)
+    assert found["host"] == ([0, 1, 2], [1.0] * 3)
+    assert len(found.get("loss", ((), ()))[0]) <= 1
