@@ -364,6 +364,22 @@ def test_without_pinned_memory_values_wait_on_the_device_and_come_when_there_is_
     assert recorder.dropped == {}
 
 
+def test_pinned_memory_does_not_grow_beyond_its_bound_and_nothing_is_lost_by_it(
+    recorded, cuda: FakeCuda, monkeypatch
+) -> None:
+    monkeypatch.setattr(pinned.PinnedPool, "MOST", 32)
+    monkeypatch.setattr(device_batch, "_SHORTEST_S", 0.0)
+    cuda.stream.hold()
+    for step in range(50):
+        set_step(step)
+        record("x", cuda.tensor(float(step)))
+        recorded.collect()
+    assert cuda.counts["pinned"] == 1
+    assert cuda.counts["events made"] == 32
+    cuda.stream.release()
+    assert by_step(recorded.collect(final=True), "x") == {step: float(step) for step in range(50)}
+
+
 def test_where_all_memory_is_in_use_the_newest_values_are_counted(recorded, cuda: FakeCuda) -> None:
     cuda.pinned_left = 0
     metric, one = get_meter("train").metric("x"), cuda.tensor(1.0)
