@@ -252,7 +252,8 @@ class Buffer:
 
     def _reclaimed(self) -> Block | None:
         """Return a block of what has arrived already, and was not read yet."""
-        self.read_arrived()
+        with captures_left_alone():
+            self.read_arrived()
         return self._pool.take(self._torch, self._used) if self._used <= SIZE else None
 
     def read_arrived(self) -> None:
