@@ -17,6 +17,7 @@ from otel_ml._internal.buffer import MOST, RECORDS, STRIDE, take
 from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.definition import DEFINITIONS, UNSETTLED, Series
 from otel_ml._internal.device import Deferred
+from otel_ml._internal.device_timers import DEVICE_TIMERS
 from otel_ml._internal.guard import guard
 from otel_ml._internal.here import NOBODY, SCOPES
 from otel_ml._internal.native import native
@@ -146,6 +147,7 @@ class Folder:
 
     def read_deferred(self) -> None:
         """Put device values that are done by now back into the buffer; the lock is held by the caller."""
+        DEVICE_TIMERS.look()
         waiting = []
         for record in self.deferred:
             series, step, value, time_ns = record

@@ -182,6 +182,7 @@ _ARRAYS: tuple[tuple[str, str, Callable[[Any], float | list[float] | Deferred]],
 """Looked up among the modules that are loaded: a value of a type cannot exist before its module."""
 
 _OTHERS: tuple[tuple[Callable[[type], bool], Callable[[Any], float | list[float] | Deferred]], ...] = (
+    (lambda kind: issubclass(kind, Deferred), lambda value: value),
     (lambda kind: issubclass(kind, (float, int)), float),
     (lambda kind: issubclass(kind, (str, bytes, bytearray)), _refuse),
     (lambda kind: issubclass(kind, Sequence) or kind.__module__ in {"array", "collections"}, _sequence),

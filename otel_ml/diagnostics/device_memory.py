@@ -128,6 +128,6 @@ def reported(stats: Mapping[str, Any], memory_keys: Mapping[str, str]) -> dict[s
 
 
 def _cuda() -> Any:
-    """Return `torch.cuda` where this process uses a device; it is not made to (see `cuda_event`)."""
+    """Return `torch.cuda` where this process uses a device; it is not made to (see `DeviceTimers`)."""
     torch = sys.modules.get("torch")
     return torch.cuda if torch is not None and torch.cuda.is_initialized() else None

@@ -1,0 +1,254 @@
+"""Timers on a CUDA device: pairs of events on its streams, taken from a pool, and asked about a stream at a time.
+
+The caller's thread records two events and does nothing else: none is made once the pool has them, no object for the
+current stream (as `torch.cuda.Event.record()` makes), no wait. The background thread asks each stream for its newest
+event: events of a stream are done in order.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any, NamedTuple
+
+from otel_ml._internal.device import Deferred
+from otel_ml._internal.guard import guard
+
+__all__ = ["DEVICE_TIMERS", "DeviceElapsed", "DeviceTimers"]
+
+
+class DeviceElapsed(Deferred):
+    """Seconds between two events of a device; made where the time begins.
+
+    It has no `__init__`: `DeviceTimers.begin()` fills it in, which costs half of a call.
+
+    Attributes:
+        begin, end: the events; None once they are read.
+        device: index of both.
+        stream: the handle of the one it began on.
+        is_alone: it is asked by itself, for it ended on another stream than it began on.
+        is_done: the device has passed both.
+        seconds: as soon as they are read. It may be recorded under several names.
+    """
+
+    __slots__ = ("begin", "device", "end", "is_alone", "is_done", "seconds", "stream")
+
+    begin: Any
+    end: Any
+    device: int
+    stream: int
+    is_alone: bool
+    is_done: bool
+    seconds: float | None
+
+    def ready(self) -> bool:
+        return self.is_done or (self.is_alone and self._is_passed())
+
+    def _is_passed(self) -> bool:
+        self.is_done = bool(self.end.query() and self.begin.query())
+        return self.is_done
+
+    def read(self) -> list[float]:
+        if self.seconds is None:
+            # Of two streams, the end may come first: nothing was between them.
+            self.seconds = max(0.0, self.begin.elapsed_time(self.end) / 1000)
+            DEVICE_TIMERS.take_back(self)
+        return [self.seconds]
+
+
+class _Cuda(NamedTuple):
+    """What is asked of torch, without the frames of Python around it: with cold caches each costs 1 to 2 µs.
+
+    Attributes:
+        device: the current one's index.
+        stream: the handle of the current stream of a device.
+        is_capturing: whether the current stream is captured into a graph.
+        event: makes one that measures time.
+        current_stream: of a device that is not the current one.
+    """
+
+    device: Callable[[], int]
+    stream: Callable[[int], int]
+    is_capturing: Callable[[], bool]
+    event: Callable[[], Any]
+    current_stream: Callable[[int], Any]
+
+
+class DeviceTimers:
+    """Owner of the events: those that nobody uses, and those that the device has not passed."""
+
+    MOST_FREE = 4096
+    """Events of a device that are kept: of 20 timers a step at 100 steps a second, read each second."""
+
+    MOST_ENDED = 100_000
+    """Times of a stream that wait for it; as many device values as are kept at all."""
+
+    MOST_STREAMS = 1024
+    """Streams, each as one thread sees it."""
+
+    def __init__(self) -> None:
+        self._out_of_use: list[object] = []
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._cuda: _Cuda | None = None
+        self._free: dict[int, list[Any]] = {}
+        self._ended: dict[tuple[int, int, int], list[DeviceElapsed]] = {}
+
+    def forget(self) -> None:
+        """Be as a process that has used no device: a forked child can neither use nor free its parent's events."""
+        self._out_of_use += (self._free, self._ended)
+        self._begin_anew()
+
+    def begin(self) -> DeviceElapsed | None:
+        """Begin on CUDA's current stream; None where there is no CUDA, it is captured, or it does not work."""
+        event = None
+        try:
+            cuda = self._cuda or self._found()
+            if cuda is None or (cuda.is_capturing() and _say_captured()):
+                return None
+            elapsed = DeviceElapsed()
+            elapsed.device = device = cuda.device()
+            elapsed.stream = cuda.stream(device)
+            elapsed.begin = event = self._event(cuda, device)
+            event.record()
+        except Exception as error:  # noqa: BLE001 - after a device-side assert every call fails: training will say so
+            self._fail(error, event)
+            return None
+        elapsed.is_alone = elapsed.is_done = False
+        elapsed.seconds = None
+        return elapsed
+
+    def end(self, elapsed: DeviceElapsed) -> bool:
+        """End on the current stream of the device it began on; False where that is not possible any more."""
+        event = None
+        try:
+            cuda = self._cuda
+            if cuda is None or (cuda.is_capturing() and _say_captured()):
+                return False
+            device = elapsed.device
+            stream = cuda.stream(device)
+            elapsed.end = event = self._event(cuda, device)
+            if cuda.device() == device:
+                event.record()
+            else:
+                event.record(cuda.current_stream(device))
+        except Exception as error:  # noqa: BLE001 - as at its begin
+            self._fail(error, event)
+            return False
+        elapsed.is_alone = stream != elapsed.stream or not self._queue(elapsed, stream)
+        return True
+
+    def look(self) -> None:
+        """Find out what the device has passed: one question a stream, and a few more where it has not passed all."""
+        for ended in list(self._ended.values()):
+            if ended:
+                passed = _passed(ended[:])
+                for elapsed in ended[:passed]:
+                    elapsed.is_done = True
+                del ended[:passed]
+
+    def take_back(self, elapsed: DeviceElapsed) -> None:
+        """Use the events of a time that was read for others."""
+        free = self._free.get(elapsed.device)
+        if free is None:
+            free = self._free.setdefault(elapsed.device, [])
+        if len(free) < self.MOST_FREE:
+            free += (elapsed.begin, elapsed.end)
+        elapsed.begin = elapsed.end = None
+
+    def _event(self, cuda: _Cuda, device: int) -> Any:
+        try:
+            return self._free[device].pop()
+        except LookupError:  # asked beforehand, another thread might take the last one meanwhile
+            return cuda.event()
+
+    def _queue(self, elapsed: DeviceElapsed, stream: int) -> bool:
+        """Let it be asked for with the others of its stream, in their order; False where too many are.
+
+        Threads that share a stream know nothing of each other's order.
+        """
+        key = get_ident(), elapsed.device, stream
+        ended = self._ended.get(key)
+        if ended is None and len(self._ended) < self.MOST_STREAMS:
+            ended = self._ended.setdefault(key, [])
+        if ended is None or len(ended) >= self.MOST_ENDED:
+            return False
+        ended.append(elapsed)
+        return True
+
+    def _found(self) -> _Cuda | None:
+        """Return how to ask torch, once the program has initialized CUDA; it is not made to.
+
+        A process that has not has nothing on it to measure, and a forked child cannot: `is_initialized`, unlike
+        `is_available`, is false in both, and asks no driver.
+        """
+        torch = sys.modules.get("torch")
+        if torch is None or not torch.cuda.is_initialized():
+            return None
+        self._cuda = _cuda_of(torch)
+        return self._cuda
+
+    def _fail(self, error: Exception, event: Any) -> None:
+        if event is not None and any(self._free.values()):
+            # Events of a device that was reset are not valid any more; to free them would say so once for each.
+            self._out_of_use += (event, self._free)
+            self._free = {}
+        guard.say("cuda-timers", f"Timers with device='cuda' measure on the CPU: {error}.")
+
+
+def _passed(ended: list[DeviceElapsed]) -> int:
+    """Return how many of the times of a stream are over; the newest one is asked first, for then all of them are.
+
+    A device that fails has passed all: reading each says what it says.
+    """
+    low, at, high = 0, len(ended) - 1, len(ended)
+    try:
+        while low < high:
+            if ended[at].end.query():
+                low = at + 1
+            else:
+                high = at
+            at = (low + high) // 2
+    except Exception:  # noqa: BLE001 - whatever a device raises is said when they are read
+        return len(ended)
+    return low
+
+
+def _cuda_of(torch: Any) -> _Cuda:
+    native, cuda = torch._C, torch.cuda  # noqa: SLF001 (what torch's own compiler generates calls of)
+    return _Cuda(
+        getattr(native, "_cuda_getDevice", cuda.current_device),
+        getattr(native, "_cuda_getCurrentRawStream", lambda device: cuda.current_stream(device).cuda_stream),
+        getattr(native, "_cuda_isCurrentStreamCapturing", cuda.is_current_stream_capturing),
+        _event_of(torch),
+        cuda.current_stream,
+    )
+
+
+def _event_of(torch: Any) -> Callable[[], Any]:
+    """Return what makes an event.
+
+    One of `torch.Event` finds the current stream in C++, one of `torch.cuda.Event` makes an object of Python for it.
+    With `elapsed_time()` it is as old as `torch.accelerator`, or older.
+    """
+    if hasattr(torch, "accelerator"):
+        return lambda: torch.Event("cuda", enable_timing=True)
+    return lambda: torch.cuda.Event(enable_timing=True)
+
+
+def _say_captured() -> bool:
+    guard.say(
+        "cuda-timers",
+        "A timer with device='cuda' inside of a CUDA graph that is captured measures on the CPU, and a replay is not "
+        "measured at all. Put it around graph.replay().",
+    )
+    return True
+
+
+DEVICE_TIMERS = DeviceTimers()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=DEVICE_TIMERS.forget)
