@@ -5,7 +5,6 @@ It stands in for `torch` at the boundary that timers use, and fails where somebo
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from otel_ml._internal.cuda_calls import CUDA
 from otel_ml._internal.device_timers import DEVICE_TIMERS
 
 __all__ = ["CudaEvents", "cuda_events"]
@@ -96,7 +96,7 @@ class Event:
 
     def elapsed_time(self, end: Event) -> float:
         self.cuda.check()
-        if not (self._is_done() and end._is_done()):  # noqa: SLF001 (the same class)
+        if not (self._is_done() and end._is_done()):
             raise RuntimeError("Both events must be completed before calculating elapsed time.")
         self.cuda.calls["read"] += 1
         return (end.at_s - self.at_s) * 1000
@@ -120,12 +120,17 @@ def cuda_events(monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaEvents]:
         "_cuda_isCurrentStreamCapturing": lambda: asked(cuda.is_capturing),
     }
     for name, stand_in in native.items():
-        monkeypatch.setattr(torch._C, name, stand_in)  # noqa: SLF001 (the boundary)
+        monkeypatch.setattr(torch._C, name, stand_in)
     monkeypatch.setattr(torch, "Event", lambda device, *, enable_timing: Event(cuda))
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: cuda.is_initialized)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: (device, cuda.stream[device]))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: pytest.fail("Somebody would wait for the device."))
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    DEVICE_TIMERS.forget()
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    _forget()
     yield cuda
+    _forget()
+
+
+def _forget() -> None:
+    CUDA.forget()
     DEVICE_TIMERS.forget()

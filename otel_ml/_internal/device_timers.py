@@ -8,11 +8,10 @@ event: events of a stream are done in order.
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any
 
+from otel_ml._internal.cuda_calls import CUDA, CudaCalls
 from otel_ml._internal.device import Deferred
 from otel_ml._internal.guard import guard
 
@@ -58,24 +57,6 @@ class DeviceElapsed(Deferred):
         return [self.seconds]
 
 
-class _Cuda(NamedTuple):
-    """What is asked of torch, without the frames of Python around it: with cold caches each costs 1 to 2 µs.
-
-    Attributes:
-        device: the current one's index.
-        stream: the handle of the current stream of a device.
-        is_capturing: whether the current stream is captured into a graph.
-        event: makes one that measures time.
-        current_stream: of a device that is not the current one.
-    """
-
-    device: Callable[[], int]
-    stream: Callable[[int], int]
-    is_capturing: Callable[[], bool]
-    event: Callable[[], Any]
-    current_stream: Callable[[int], Any]
-
-
 class DeviceTimers:
     """Owner of the events: those that nobody uses, and those that the device has not passed."""
 
@@ -93,12 +74,11 @@ class DeviceTimers:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self._cuda: _Cuda | None = None
         self._free: dict[int, list[Any]] = {}
         self._ended: dict[tuple[int, int, int], list[DeviceElapsed]] = {}
 
     def forget(self) -> None:
-        """Be as a process that has used no device: a forked child can neither use nor free its parent's events."""
+        """Have no events: a forked child can neither use nor free its parent's."""
         self._out_of_use += (self._free, self._ended)
         self._begin_anew()
 
@@ -106,7 +86,7 @@ class DeviceTimers:
         """Begin on CUDA's current stream; None where there is no CUDA, it is captured, or it does not work."""
         event = None
         try:
-            cuda = self._cuda or self._found()
+            cuda = CUDA.calls or CUDA.find()
             if cuda is None or (cuda.is_capturing() and _say_captured()):
                 return None
             elapsed = DeviceElapsed()
@@ -125,7 +105,7 @@ class DeviceTimers:
         """End on the current stream of the device it began on; False where that is not possible any more."""
         event = None
         try:
-            cuda = self._cuda
+            cuda = CUDA.calls
             if cuda is None or (cuda.is_capturing() and _say_captured()):
                 return False
             device = elapsed.device
@@ -159,7 +139,7 @@ class DeviceTimers:
             free += (elapsed.begin, elapsed.end)
         elapsed.begin = elapsed.end = None
 
-    def _event(self, cuda: _Cuda, device: int) -> Any:
+    def _event(self, cuda: CudaCalls, device: int) -> Any:
         try:
             return self._free[device].pop()
         except LookupError:  # asked beforehand, another thread might take the last one meanwhile
@@ -178,18 +158,6 @@ class DeviceTimers:
             return False
         ended.append(elapsed)
         return True
-
-    def _found(self) -> _Cuda | None:
-        """Return how to ask torch, once the program has initialized CUDA; it is not made to.
-
-        A process that has not has nothing on it to measure, and a forked child cannot: `is_initialized`, unlike
-        `is_available`, is false in both, and asks no driver.
-        """
-        torch = sys.modules.get("torch")
-        if torch is None or not torch.cuda.is_initialized():
-            return None
-        self._cuda = _cuda_of(torch)
-        return self._cuda
 
     def _fail(self, error: Exception, event: Any) -> None:
         if event is not None and any(self._free.values()):
@@ -215,28 +183,6 @@ def _passed(ended: list[DeviceElapsed]) -> int:
     except Exception:  # noqa: BLE001 - whatever a device raises is said when they are read
         return len(ended)
     return low
-
-
-def _cuda_of(torch: Any) -> _Cuda:
-    native, cuda = torch._C, torch.cuda  # noqa: SLF001 (what torch's own compiler generates calls of)
-    return _Cuda(
-        getattr(native, "_cuda_getDevice", cuda.current_device),
-        getattr(native, "_cuda_getCurrentRawStream", lambda device: cuda.current_stream(device).cuda_stream),
-        getattr(native, "_cuda_isCurrentStreamCapturing", cuda.is_current_stream_capturing),
-        _event_of(torch),
-        cuda.current_stream,
-    )
-
-
-def _event_of(torch: Any) -> Callable[[], Any]:
-    """Return what makes an event.
-
-    One of `torch.Event` finds the current stream in C++, one of `torch.cuda.Event` makes an object of Python for it.
-    With `elapsed_time()` it is as old as `torch.accelerator`, or older.
-    """
-    if hasattr(torch, "accelerator"):
-        return lambda: torch.Event("cuda", enable_timing=True)
-    return lambda: torch.cuda.Event(enable_timing=True)
 
 
 def _say_captured() -> bool:
