@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,9 @@ from otel_ml._internal.cuda_calls import CUDA
 from otel_ml._internal.device_timers import DEVICE_TIMERS
 
 __all__ = ["CudaEvents", "cuda_events"]
+
+TOTAL = 80 * 2**30
+"""Bytes of a device."""
 
 Stream = tuple[int, int]
 """Device and handle."""
@@ -33,6 +37,7 @@ class CudaEvents:
         now_s: when all that a stream has been told will be done, on the devices' common clock.
         done_s: until when a stream has come.
         calls: how often events were made, recorded, queried and read.
+        held, peak: bytes of each device.
         error: what every call raises, once the device has failed.
     """
 
@@ -41,6 +46,8 @@ class CudaEvents:
     now_s: dict[Stream, float] = field(default_factory=dict)
     done_s: dict[Stream, float] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
+    held: Counter[int] = field(default_factory=Counter)
+    peak: Counter[int] = field(default_factory=Counter)
     is_capturing: bool = False
     is_initialized: bool = True
     error: str | None = None
@@ -52,6 +59,18 @@ class CudaEvents:
     def work(self, seconds: float) -> None:
         """Launch something that takes the device so long."""
         self.now_s[self.current] = self.now_s.get(self.current, 0.0) + seconds
+
+    def allocate(self, size: int) -> None:
+        """Have torch's allocator hold so many bytes more of the current device."""
+        self.held[self.device] += size
+        self.peak[self.device] = max(self.peak[self.device], self.held[self.device])
+
+    def memory(self, device: int) -> dict[str, dict[str, dict[str, int]]]:
+        numbers = {"all": {"current": self.held[device], "peak": self.peak[device]}}
+        return {"allocated_bytes": numbers, "reserved_bytes": numbers}
+
+    def reset_peak(self, device: int) -> None:
+        self.peak[device] = self.held[device]
 
     def catch_up(self, until_s: float = float("inf"), stream: Stream | None = None) -> None:
         """Let a stream, or all of them, come so far."""
@@ -118,6 +137,9 @@ def cuda_events(monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaEvents]:
         "_cuda_getDevice": lambda: asked(cuda.device),
         "_cuda_getCurrentRawStream": lambda device: asked(cuda.stream[device]),
         "_cuda_isCurrentStreamCapturing": lambda: asked(cuda.is_capturing),
+        "_cuda_hasPrimaryContext": lambda device: device == 0,
+        "_cuda_memoryStats": lambda device: asked(cuda.memory(device)),
+        "_cuda_resetPeakMemoryStats": cuda.reset_peak,
     }
     for name, stand_in in native.items():
         monkeypatch.setattr(torch._C, name, stand_in)
@@ -126,6 +148,7 @@ def cuda_events(monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaEvents]:
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: (device, cuda.stream[device]))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: pytest.fail("Somebody would wait for the device."))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=TOTAL))
     _forget()
     yield cuda
     _forget()

@@ -22,6 +22,7 @@ __all__ = [
     "device_memory",
     "held_by_torch",
     "report_memory",
+    "reset_peak",
     "reset_peaks",
 ]
 
@@ -85,6 +86,13 @@ def current_memory() -> DeviceMemory | None:
     """Return what is held of the current device; None without one."""
     cuda = CUDA.calls or CUDA.find()
     return None if cuda is None else _held(cuda, cuda.device())
+
+
+def reset_peak() -> None:
+    """Let the peaks of the current device begin anew."""
+    cuda = CUDA.calls
+    if cuda is not None:
+        cuda.reset_peaks(cuda.device())
 
 
 def held_by_torch() -> dict[int, tuple[int, int]]:
