@@ -147,6 +147,7 @@ def cuda_events(monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaEvents]:
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: cuda.is_initialized)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: (device, cuda.stream[device]))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: pytest.fail("Somebody would wait for the device."))
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: setattr(cuda, "device", device))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=TOTAL))
     _forget()

@@ -13,6 +13,7 @@ from typing import Any
 
 from otel_ml._internal.cuda_calls import CUDA, CudaCalls
 from otel_ml._internal.device import Deferred
+from otel_ml._internal.device_thread import be_on
 from otel_ml._internal.guard import guard
 
 __all__ = ["DEVICE_TIMERS", "DeviceElapsed", "DeviceTimers"]
@@ -123,9 +124,9 @@ class DeviceTimers:
 
     def look(self) -> None:
         """Find out what the device has passed: one question a stream, and a few more where it has not passed all."""
-        for ended in list(self._ended.values()):
+        for (_, device, _), ended in list(self._ended.items()):
             if ended:
-                passed = _passed(ended[:])
+                passed = _passed(ended[:], device)
                 for elapsed in ended[:passed]:
                     elapsed.is_done = True
                 del ended[:passed]
@@ -167,13 +168,14 @@ class DeviceTimers:
         guard.say("cuda-timers", f"Timers with device='cuda' measure on the CPU: {error}.")
 
 
-def _passed(ended: list[DeviceElapsed]) -> int:
+def _passed(ended: list[DeviceElapsed], device: int) -> int:
     """Return how many of the times of a stream are over; the newest one is asked first, for then all of them are.
 
     A device that fails has passed all: reading each says what it says.
     """
     low, at, high = 0, len(ended) - 1, len(ended)
     try:
+        be_on(device)
         while low < high:
             if ended[at].end.query():
                 low = at + 1

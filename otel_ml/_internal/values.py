@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from otel_ml._internal.device import Deferred, DeviceArray, Weighted, deferred_tensor
+from otel_ml._internal.device import Deferred, DeviceArray, DeviceTensor, Weighted, copied_tensor
+from otel_ml._internal.device_batch import Staged
 from otel_ml._internal.shown import shown
 
-__all__ = ["Recordable", "UnrecordableError", "plain_numbers", "record_value", "weighted_value"]
+__all__ = ["Recordable", "UnrecordableError", "cuda_scalars", "plain_numbers", "record_value", "weighted_value"]
 
 Recordable = float | list[float] | list[tuple[float, float]] | tuple[float, float] | Deferred
 """What stands in the buffer: one record, several, with weights, or later."""
@@ -150,9 +151,27 @@ def _tensor(value: Any) -> float | list[float] | Deferred:
     if value.device.type == "cpu":
         numbers = value.tolist()
         return [float(item) for item in numbers] if isinstance(numbers, list) else float(numbers)
+    return _on_device(value)
+
+
+def _on_device(value: Any) -> list[float] | Deferred:
     if value.device.type == "meta":
         raise UnrecordableError("bad_value", "a tensor without data (device meta)")
-    return deferred_tensor(value)
+    if str(value.layout) != "torch.strided" or value.is_quantized:
+        raise UnrecordableError("bad_value", f"a tensor of {value.dtype} in the layout {value.layout}")
+    if value.numel() == 0:
+        return []
+    return Staged(value) if value.device.type == "cuda" else DeviceTensor(*copied_tensor(value))
+
+
+def cuda_scalars(values: Iterable[Any]) -> list[Any] | None:
+    """Return values if all of them are tensors without dimensions on one CUDA device; else None."""
+    tensors = [*values]
+    if any(_READERS.get(kind) is not _tensor or hasattr(kind, "to_local") for kind in {*map(type, tensors)}):
+        return None
+    if tensors[0].device.type != "cuda" or {tensor.dim() for tensor in tensors} != {0}:
+        return None
+    return tensors if len({tensor.device for tensor in tensors}) == 1 else None
 
 
 def _local(value: Any) -> Any:
@@ -181,8 +200,13 @@ _ARRAYS: tuple[tuple[str, str, Callable[[Any], float | list[float] | Deferred]],
 )
 """Looked up among the modules that are loaded: a value of a type cannot exist before its module."""
 
+
+def _as_it_is(value: Deferred) -> Deferred:
+    return value
+
+
 _OTHERS: tuple[tuple[Callable[[type], bool], Callable[[Any], float | list[float] | Deferred]], ...] = (
-    (lambda kind: issubclass(kind, Deferred), lambda value: value),
+    (lambda kind: issubclass(kind, Deferred), _as_it_is),
     (lambda kind: issubclass(kind, (float, int)), float),
     (lambda kind: issubclass(kind, (str, bytes, bytearray)), _refuse),
     (lambda kind: issubclass(kind, Sequence) or kind.__module__ in {"array", "collections"}, _sequence),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 import torch
@@ -141,81 +139,6 @@ def test_an_array_that_is_still_computed_is_not_waited_for(recorded):
     value.computed = True
     (point,) = points(recorded.collect())
     assert point.moments == (1, 4.0)
-
-
-class OnCuda(torch.Tensor):
-    """A tensor of torch's own that says it is on a GPU."""
-
-    device = torch.device("cuda", 0)
-
-
-class Cuda:
-    """`torch.cuda` at its boundary: what was asked of it, in order, and never to wait."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.events: list[CudaEvent] = []
-        self.capturing = False
-
-    def event(self) -> CudaEvent:
-        found = CudaEvent(self)
-        self.events.append(found)
-        return found
-
-    @contextmanager
-    def stream(self, stream: str) -> Iterator[None]:
-        self.calls.append(f"on {stream}")
-        yield
-
-
-class CudaEvent(Event):
-    def __init__(self, cuda: Cuda) -> None:
-        super().__init__()
-        self.cuda = cuda
-
-    def record(self, stream: str = "current") -> None:
-        self.cuda.calls.append(f"event on {stream}")
-
-    def synchronize(self) -> None:
-        raise AssertionError("The caller would wait for the device.")
-
-
-@pytest.fixture
-def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
-    found = Cuda()
-    monkeypatch.setattr("otel_ml._internal.device._side_streams", {})
-    for name, stand_in in {
-        "Event": found.event,
-        "Stream": lambda device: f"side stream of {device}",
-        "stream": found.stream,
-        "current_stream": lambda device: f"stream of {device}",
-        "is_current_stream_capturing": lambda: found.capturing,
-        "synchronize": lambda *_: pytest.fail("The device is waited for."),
-    }.items():
-        monkeypatch.setattr(torch.cuda, name, stand_in)
-    return found
-
-
-def test_a_cuda_tensor_is_copied_on_the_callers_stream_and_read_on_a_stream_of_our_own(recorded, cuda):
-    loss = torch.tensor(3.0).as_subclass(OnCuda)
-    log({"loss": loss})
-    loss.fill_(9.0)
-
-    assert cuda.calls == ["event on stream of cuda:0"]
-    assert recorded.collect().values == 0
-    cuda.events[0].done = True
-    (point,) = points(recorded.collect())
-    assert point.moments == (1, 3.0)
-    assert cuda.calls == ["event on stream of cuda:0", "on side stream of cuda:0"]
-
-
-def test_a_tensor_inside_a_captured_graph_is_refused_and_counted(recorded, cuda):
-    cuda.capturing = True
-    log({"loss": torch.tensor(3.0).as_subclass(OnCuda), "other": 1.0})
-
-    assert [point.name for point in points(recorded.collect())] == ["other"]
-    assert recorder.dropped == {"bad_value": 1}
-    assert cuda.calls == []
 
 
 @pytest.mark.parametrize("module", ["torch", "numpy", "opentelemetry.sdk", "grpc"])

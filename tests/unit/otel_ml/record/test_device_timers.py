@@ -20,6 +20,7 @@ from otel_ml._internal.recorder import Batch, recorder
 from otel_ml._internal.step import set_step
 from otel_ml._internal.timing import timed, timer
 from tests.cuda_events import CudaEvents, cuda_events
+from tests.fake_cuda import FakeCuda, FakeGraph
 from tests.unit.otel_ml.record.conftest import Recorded
 from tests.unit.otel_ml.record.decoded import manifests, points
 
@@ -369,3 +370,16 @@ def test_a_torch_that_is_only_half_there_is_no_device() -> None:
         "assert DEVICE_TIMERS.begin() is None\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_times_are_read_while_training_captures_a_graph_and_nothing_waits(recorded: Recorded, cuda: FakeCuda) -> None:
+    with timed("t", device="cuda"):
+        cuda.launch(lambda: setattr(cuda, "clock_ms", HOUR_S * 1000))
+    graph, found = FakeGraph(), []
+    with torch.cuda.graph(graph):
+        thread = threading.Thread(target=lambda: found.append(recorded.collect()))
+        thread.start()
+        thread.join()
+
+    assert seconds(found[0]) == {"t": HOUR_S}
+    graph.replay()
