@@ -11,7 +11,7 @@ import os
 from threading import get_ident
 from typing import Any
 
-from otel_ml._internal.cuda_calls import CUDA, CudaCalls
+from otel_ml._internal.cuda_calls import CUDA
 from otel_ml._internal.device import Deferred
 from otel_ml._internal.device_thread import be_on
 from otel_ml._internal.guard import guard
@@ -28,7 +28,7 @@ class DeviceElapsed(Deferred):
         begin, end: the events; None once they are read.
         device: index of both.
         stream: the handle of the one it began on.
-        is_alone: it is asked by itself, for it ended on another stream than it began on.
+        is_alone: it is asked by itself: it ended on another stream than it began on, or too many wait.
         is_done: the device has passed both.
         seconds: as soon as they are read. It may be recorded under several names.
     """
@@ -47,6 +47,7 @@ class DeviceElapsed(Deferred):
         return self.is_done or (self.is_alone and self._is_passed())
 
     def _is_passed(self) -> bool:
+        be_on(self.device)
         self.is_done = bool(self.end.query() and self.begin.query())
         return self.is_done
 
@@ -83,6 +84,8 @@ class DeviceTimers:
         self._out_of_use += (self._free, self._ended)
         self._begin_anew()
 
+    # One frame each, and nothing that could be left out: with cold caches a call costs 1 to 2 µs.
+
     def begin(self) -> DeviceElapsed | None:
         """Begin on CUDA's current stream; None where there is no CUDA, it is captured, or it does not work."""
         event = None
@@ -93,7 +96,11 @@ class DeviceTimers:
             elapsed = DeviceElapsed()
             elapsed.device = device = cuda.device()
             elapsed.stream = cuda.stream(device)
-            elapsed.begin = event = self._event(cuda, device)
+            try:
+                event = self._free[device].pop()
+            except LookupError:  # asked beforehand, another thread might take the last one meanwhile
+                event = cuda.event()
+            elapsed.begin = event
             event.record()
         except Exception as error:  # noqa: BLE001 - after a device-side assert every call fails: training will say so
             self._fail(error, event)
@@ -111,7 +118,11 @@ class DeviceTimers:
                 return False
             device = elapsed.device
             stream = cuda.stream(device)
-            elapsed.end = event = self._event(cuda, device)
+            try:
+                event = self._free[device].pop()
+            except LookupError:
+                event = cuda.event()
+            elapsed.end = event
             if cuda.device() == device:
                 event.record()
             else:
@@ -119,7 +130,13 @@ class DeviceTimers:
         except Exception as error:  # noqa: BLE001 - as at its begin
             self._fail(error, event)
             return False
-        elapsed.is_alone = stream != elapsed.stream or not self._queue(elapsed, stream)
+        ended = self._ended.get((get_ident(), device, stream))
+        if ended is None:
+            ended = self._new_queue(device, stream)
+        if ended is None or stream != elapsed.stream or len(ended) >= self.MOST_ENDED:
+            elapsed.is_alone = True
+        else:
+            ended.append(elapsed)
         return True
 
     def look(self) -> None:
@@ -140,25 +157,11 @@ class DeviceTimers:
             free += (elapsed.begin, elapsed.end)
         elapsed.begin = elapsed.end = None
 
-    def _event(self, cuda: CudaCalls, device: int) -> Any:
-        try:
-            return self._free[device].pop()
-        except LookupError:  # asked beforehand, another thread might take the last one meanwhile
-            return cuda.event()
-
-    def _queue(self, elapsed: DeviceElapsed, stream: int) -> bool:
-        """Let it be asked for with the others of its stream, in their order; False where too many are.
-
-        Threads that share a stream know nothing of each other's order.
-        """
-        key = get_ident(), elapsed.device, stream
-        ended = self._ended.get(key)
-        if ended is None and len(self._ended) < self.MOST_STREAMS:
-            ended = self._ended.setdefault(key, [])
-        if ended is None or len(ended) >= self.MOST_ENDED:
-            return False
-        ended.append(elapsed)
-        return True
+    def _new_queue(self, device: int, stream: int) -> list[DeviceElapsed] | None:
+        """Return where times of a stream wait, in its order: threads that share it know nothing of each other's."""
+        if len(self._ended) >= self.MOST_STREAMS:
+            return None
+        return self._ended.setdefault((get_ident(), device, stream), [])
 
     def _fail(self, error: Exception, event: Any) -> None:
         if event is not None and any(self._free.values()):

@@ -317,6 +317,8 @@ if native is not None:
         keep,
         leave,
         perf_counter_ns,
+        DEVICE_TIMERS.begin,
+        DEVICE_TIMERS.end,
         MAX_WAITING,
     )
     timed = native.timed_function(timed)
