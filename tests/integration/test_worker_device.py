@@ -30,6 +30,7 @@ BEHIND = """
     torch = sys.modules["torch"] = ModuleType("torch")
     torch.Event = lambda device, enable_timing: Event()
     torch.accelerator = torch.Tensor = None
+    torch.version = SimpleNamespace(hip=None)
     torch._C = SimpleNamespace(
         _cuda_getDevice=lambda: 0,
         _cuda_hasPrimaryContext=lambda device: False,
@@ -40,7 +41,7 @@ BEHIND = """
     )
     torch.cuda = SimpleNamespace(
         is_initialized=lambda: True, is_available=lambda: True, device_count=lambda: 1, current_stream=None,
-        current_device=None, is_current_stream_capturing=None, memory_stats_as_nested_dict=None,
+        current_device=lambda: 0, is_current_stream_capturing=None, memory_stats_as_nested_dict=None,
         reset_peak_memory_stats=None,
     )
 
