@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import chain
+from itertools import chain, compress
 from time import time_ns
 from typing import Any
 
@@ -19,10 +19,10 @@ from otel_ml._internal.row import Row
 from otel_ml._internal.values import (
     Recordable,
     UnrecordableError,
-    cuda_scalars,
     plain_numbers,
     record_value,
     weighted_value,
+    which_are_cuda_scalars,
 )
 
 __all__ = ["add_record", "append", "append_cuda_row", "append_deferred", "append_row"]
@@ -58,16 +58,31 @@ def append_row(
     return True
 
 
+_NUMBERS = frozenset({float, int, bool})
+
+
 def append_cuda_row(row: Row, step: Step, values: Mapping[str, object], time_ns: int) -> bool:
-    """Append a value of each name of `row`, in their order; or nothing, where not all are scalars on one device."""
-    scalars = cuda_scalars(values.values())
-    if scalars is None:
+    """Append a value of each name of `row`, in their order: numbers, and scalars on one CUDA device; or nothing."""
+    for value in values.values():
+        if type(value) not in _NUMBERS:
+            if not getattr(value, "is_cuda", False):
+                return False
+            break
+    given = [*values.values()]
+    are_tensors = which_are_cuda_scalars(given)
+    if are_tensors is None:
+        return False
+    of_tensors, of_numbers = row.split(are_tensors)
+    tensors = [*compress(given, are_tensors)]
+    numbers = plain_numbers([item for item, is_tensor in zip(given, are_tensors, strict=True) if not is_tensor])
+    if numbers is None:
         return False
     try:
-        batch, at = STAGING.put(scalars, len(scalars))
+        batch, at = STAGING.put(tensors, len(tensors))
     except Exception:  # noqa: BLE001 (which one it is, and why, is found out one by one)
         return False
-    append((row.series[0], step, StagedRow(row, batch, at), time_ns))
+    records = (of_tensors.series[0], step, StagedRow(of_tensors, batch, at), time_ns)
+    append((of_numbers, step, None, time_ns, *numbers, *records) if numbers else records)
     return True
 
 
@@ -83,7 +98,8 @@ def add_record(records: list[Any], series: Series, step: Step, value: object, we
         _refuse(series, value, error)
         return False
     records += (series, step, item, time_ns)
-    return isinstance(item, Deferred)
+    kind = type(item)
+    return kind is not float and kind is not tuple and kind is not list and isinstance(item, Deferred)
 
 
 def _refuse(series: Series, value: object, error: UnrecordableError) -> None:
@@ -96,7 +112,10 @@ def _refuse(series: Series, value: object, error: UnrecordableError) -> None:
 def append_deferred(records: list[Any]) -> None:
     """Append records of which some have values on a device: those are copied there now, all of the call together."""
     try:
-        launch(_unlaunched(records[2::STRIDE]))
+        if len(records) == STRIDE and type(records[2]) is Staged:  # which is launched in half the time
+            records[2].launch_alone()
+        else:
+            launch(_unlaunched(records[2::STRIDE]))
     except Exception:  # noqa: BLE001 (which one it is, and why, is found out one by one)
         records = [item for at in range(0, len(records), STRIDE) for item in _launched(*records[at : at + STRIDE])]
     append(records)

@@ -92,6 +92,12 @@ class Staged(Deferred):
     def unlaunched(self) -> Iterable[Staged]:
         return () if self.tensor is None else (self,)
 
+    def launch_alone(self) -> None:
+        """Copy it on its device: `launch()` of one value."""
+        tensor = self.tensor
+        batch, at = STAGING.put_scalar(tensor) if not tensor.dim() else STAGING.put((tensor,), self._size)
+        self._batch, self._at, self.tensor = batch, at, None
+
     def place(self, batch: Batch, at: int) -> None:
         """Be in a batch from now on."""
         self._batch, self._at, self.tensor = batch, at, None
@@ -164,6 +170,23 @@ class Buffer:
             if self._used and (self._used + used > self._size or self._is_old()):
                 self._send()
             return None if self._used + used > self._size else self._put(tensors, used)
+        finally:
+            self._lock.release()
+
+    def put_scalar(self, scalar: Any) -> tuple[Batch, int] | None:
+        """Do what `put()` does of one scalar: the usual case, for which each microsecond counts."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            at = self._used
+            if at and (at == self._size or self._is_old()):
+                self._send()
+                at = self._used
+            if at >= len(self._scalars) or not at:
+                return None if at == self._size else self._put((scalar,), 1)
+            self._used = at + 1
+            self._scalars[at].copy_(scalar, non_blocking=True)
+            return self._batch, at
         finally:
             self._lock.release()
 
@@ -334,6 +357,18 @@ class Staging:
             self._alone.append(alone)
             return placed
 
+    def put_scalar(self, scalar: Any) -> tuple[Batch, int]:
+        """Do what `put()` does of one scalar: the usual case, for which each microsecond counts."""
+        torch = sys.modules["torch"]
+        if scalar.dtype in _is_fused and not torch.cuda.is_current_stream_capturing():
+            stream = torch._C._cuda_getCurrentStream(scalar.device.index)  # noqa: SLF001
+            buffer = self._buffers.get(stream)
+            if buffer is not None:
+                placed = buffer.put_scalar(scalar.detach() if scalar.requires_grad else scalar)
+                if placed is not None:
+                    return placed
+        return self.put((scalar,), 1)
+
     def _new(self, torch: Any, device: Any, stream: object) -> Buffer:
         with captures_left_alone():
             return self._buffers.setdefault(stream, Buffer(torch, device, self._pool(device.index)))
@@ -374,19 +409,24 @@ STAGING = Staging()
 
 
 def launch(values: Iterable[Staged]) -> None:
-    """Copy values on their devices: one launch for each type of them.
+    """Copy values on their devices: one launch for each type of them, and a weight of several values once.
 
     Raises:
         Exception: as `Staging.put()`; then none of a device was.
     """
-    by_device: dict[int, list[Staged]] = {}
-    for value in dict.fromkeys(values):
-        by_device.setdefault(value.tensor.device.index, []).append(value)
+    by_tensor: dict[int, list[Staged]] = {}
+    for value in values:
+        by_tensor.setdefault(id(value.tensor), []).append(value)
+    by_device: dict[int, list[list[Staged]]] = {}
+    for same in by_tensor.values():
+        by_device.setdefault(same[0].tensor.device.index, []).append(same)
     for those in by_device.values():
-        batch, at = STAGING.put([value.tensor for value in those], sum([value.size for value in those]))
-        for value in those:
-            value.place(batch, at)
-            at += value.size
+        batch, at = STAGING.put([same[0].tensor for same in those], sum([same[0].size for same in those]))
+        for same in those:
+            size = same[0].size
+            for value in same:
+                value.place(batch, at)
+            at += size
 
 
 def _is_foreign(stream_id: int) -> bool:
