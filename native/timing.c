@@ -1,7 +1,7 @@
 /* Timers: `with timed("x")`, without a frame of Python. Twins: timed() and Timing of _internal/timing.py.
 
    What is not usual is called in Python: a `with` object that is entered again, a step over its budget of spans, a step
-   that has ended meanwhile, events of a device, an exception. */
+   that has ended meanwhile, events of a device (the span is not), an exception. */
 #include "timing.h"
 
 struct timer timer;
@@ -15,10 +15,11 @@ static PyObject *bind_timers(PyObject *module, PyObject *arguments)
     static const char *const of_state[] = {"begin", "budget", "next_id", "offset_ns", "trace_high", NULL};
     static const char *const of_again[] = {"used", NULL}, *const of_now[] = {"level", NULL};
     PyObject *timing, *recording, *watch, *step, *state, *again, *now, *spans, *watches, *off, *keep, *leave, *clock;
+    PyObject *begin_on_device, *end_on_device;
     Py_ssize_t most_spans;
-    if (!PyArg_ParseTuple(arguments, "OOOOOOOO!O!O!OOOn", &timing, &recording, &watch, &step, &state, &again, &now,
+    if (!PyArg_ParseTuple(arguments, "OOOOOOOO!O!O!OOOOOn", &timing, &recording, &watch, &step, &state, &again, &now,
                           &PyList_Type, &spans, &PyDict_Type, &watches, &PyDict_Type, &off, &keep, &leave, &clock,
-                          &most_spans))
+                          &begin_on_device, &end_on_device, &most_spans))
         return NULL;
     if (slots_of(timing, &timer.of_timing.begin_ns, of_timing) < 0 ||
         slots_of(watch, &timer.of_watch.device, of_watch) < 0 || slots_of(step, &timer.of_step.ended, of_step) < 0 ||
@@ -42,6 +43,8 @@ static PyObject *bind_timers(PyObject *module, PyObject *arguments)
     timer.keep = Py_NewRef(keep);
     timer.leave = Py_NewRef(leave);
     timer.perf_counter_ns = Py_NewRef(clock);
+    timer.begin_on_device = Py_NewRef(begin_on_device);
+    timer.end_on_device = Py_NewRef(end_on_device);
     timer.most_spans = most_spans;
     Py_RETURN_NONE;
 }
@@ -51,7 +54,7 @@ static PyObject *enter(PyObject *self, PyObject *unused)
 {
     PyObject *watch = slot(self, timer.of_timing.watch), *step = NULL;
     if (slot(self, timer.of_timing.begin_ns) == timer.zero && watch != NULL && is_exactly(watch, timer.watch) &&
-        slot(watch, timer.of_watch.device) == Py_None && slot(watch, timer.of_watch.span) == Py_True) {
+        slot(watch, timer.of_watch.span) == Py_True) {
         step = step_now();
         if (step == NULL)
             return NULL;
@@ -66,6 +69,12 @@ static PyObject *enter(PyObject *self, PyObject *unused)
     set_slot(self, timer.of_timing.event, Py_NewRef(Py_None));
     if (begin_span(self) < 0)
         return NULL;
+    if (slot(watch, timer.of_watch.device) != Py_None) {
+        PyObject *event = PyObject_CallNoArgs(timer.begin_on_device);
+        if (event == NULL)
+            return NULL;
+        set_slot(self, timer.of_timing.event, event);
+    }
     PyObject *now = PyObject_CallNoArgs(timer.perf_counter_ns);
     if (now == NULL)
         return NULL;
@@ -73,16 +82,34 @@ static PyObject *enter(PyObject *self, PyObject *unused)
     return Py_NewRef(self);
 }
 
-/* Append the seconds between; what took longer than a century is not one. */
-static int record_seconds(PyObject *self, PyObject *step, PyObject *end_ns)
+/* How long it took: what a device will say, or a float; NULL where an exception was raised. What took longer than a
+   century is not one. */
+static PyObject *duration(PyObject *self, PyObject *end_ns)
 {
     long long begin = PyLong_AsLongLong(slot(self, timer.of_timing.begin_ns)), end = PyLong_AsLongLong(end_ns);
     if (PyErr_Occurred())
-        return -1;
-    PyObject *seconds = PyFloat_FromDouble((double)(end - begin) / 1e9);
-    PyObject *time = PyNumber_Add(end_ns, of_state(timer.of_state.offset_ns));
+        return NULL;
+    PyObject *event = slot(self, timer.of_timing.event);
+    if (event == Py_None)
+        return PyFloat_FromDouble((double)(end - begin) / 1e9);
+    Py_INCREF(event); /* a handler that runs meanwhile may enter the timer again */
+    PyObject *has_ended = PyObject_CallOneArg(timer.end_on_device, event);
+    int answer = has_ended == NULL ? -1 : PyObject_IsTrue(has_ended);
+    Py_XDECREF(has_ended);
+    if (answer > 0)
+        return event;
+    Py_DECREF(event);
+    return answer < 0 ? NULL : PyFloat_FromDouble((double)(end - begin) / 1e9);
+}
+
+/* Append how long it took. */
+static int record_seconds(PyObject *self, PyObject *step, PyObject *end_ns)
+{
+    PyObject *seconds = duration(self, end_ns), *time = NULL;
     int failed = -1;
-    if (seconds != NULL && time != NULL) {
+    if (seconds != NULL)
+        time = PyNumber_Add(end_ns, of_state(timer.of_state.offset_ns));
+    if (time != NULL) {
         PyObject *series = slot(slot(self, timer.of_timing.watch), timer.of_watch.series);
         PyObject *items[] = {series, step, seconds, time};
         failed = append_items(items, 4);
@@ -97,7 +124,7 @@ static int is_usual_end(PyObject *self, PyObject *const *arguments, Py_ssize_t n
     PyObject *step = slot(self, timer.of_timing.step), *begin_ns = slot(self, timer.of_timing.begin_ns);
     PyObject *watch = slot(self, timer.of_timing.watch);
     return n == 3 && arguments[0] == Py_None && slot(timer.again, timer.is_used) == Py_False &&
-           slot(self, timer.of_timing.event) == Py_None && slot(self, timer.of_timing.span_id) != NULL && step != NULL &&
+           slot(self, timer.of_timing.event) != NULL && slot(self, timer.of_timing.span_id) != NULL && step != NULL &&
            is_exactly(step, timer.step) && slot(step, timer.of_step.ended) == Py_False && begin_ns != NULL &&
            PyLong_CheckExact(begin_ns) && watch != NULL && is_exactly(watch, timer.watch);
 }
@@ -136,24 +163,40 @@ static long level_of(PyObject *const *arguments, Py_ssize_t n, PyObject *names)
     return level;
 }
 
+/* `timed(name, device=…)`: its watch is known by all of its options. */
+static PyObject *watch_on_device(PyObject *const *arguments, Py_ssize_t n, PyObject *names, long most)
+{
+    if (n != 1 || names == NULL || PyTuple_GET_SIZE(names) != 1 || most < 1 || !PyUnicode_CheckExact(arguments[0]) ||
+        PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "device") != 0)
+        return NULL;
+    PyObject *key = PyTuple_Pack(5, arguments[0], Py_None, Py_None, Py_True, arguments[1]);
+    PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(timer.watches, key);
+    Py_XDECREF(key);
+    return found;
+}
+
+static PyObject *timing_of(PyObject *watch)
+{
+    PyTypeObject *type = (PyTypeObject *)timer.timing;
+    PyObject *made = type->tp_alloc(type, 0);
+    if (made != NULL) {
+        set_slot(made, timer.of_timing.watch, Py_NewRef(watch));
+        set_slot(made, timer.of_timing.begin_ns, Py_NewRef(timer.zero));
+    }
+    return made;
+}
+
 /* timed */
 static PyObject *timed(PyObject *module, PyObject *const *arguments, Py_ssize_t n, PyObject *names)
 {
-    long level = level_of(arguments, n, names), most = level < 0 ? 0 : PyLong_AsLong(slot(now_of_process(), timer.level));
-    if (level >= 0 && PyUnicode_CheckExact(arguments[0]) && !PyErr_Occurred()) {
-        PyObject *found = PyDict_GetItemWithError(level > most ? timer.off : timer.watches, arguments[0]);
-        if (found != NULL && level > most)
-            return Py_NewRef(found);
-        if (found != NULL) {
-            PyTypeObject *type = (PyTypeObject *)timer.timing;
-            PyObject *made = type->tp_alloc(type, 0);
-            if (made != NULL) {
-                set_slot(made, timer.of_timing.watch, Py_NewRef(found));
-                set_slot(made, timer.of_timing.begin_ns, Py_NewRef(timer.zero));
-            }
-            return made;
-        }
-    }
+    long level = level_of(arguments, n, names), most = PyLong_AsLong(slot(now_of_process(), timer.level));
+    PyObject *found = NULL;
+    if (level < 0)
+        found = watch_on_device(arguments, n, names, most);
+    else if (PyUnicode_CheckExact(arguments[0]) && !PyErr_Occurred())
+        found = PyDict_GetItemWithError(level > most ? timer.off : timer.watches, arguments[0]);
+    if (found != NULL)
+        return level > most ? Py_NewRef(found) : timing_of(found);
     PyErr_Clear();
     return PyObject_Vectorcall(timer.timed, arguments, n, names);
 }

@@ -11,6 +11,7 @@ extern struct timer {
     PyObject *timing, *recording, *watch, *step; /* classes */
     PyObject *state, *again, *spans, *watches, *off;
     PyObject *enter, *exit, *timed, *keep, *leave; /* the twins */
+    PyObject *begin_on_device, *end_on_device;     /* functions */
     PyObject *perf_counter_ns, *zero, *var;        /* a function, a number, a name */
     Py_ssize_t most_spans;
     struct {

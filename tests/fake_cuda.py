@@ -34,6 +34,7 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -655,14 +656,23 @@ class FakeCuda:
             lambda tensor, *args: pin(tensor, *args) if not self.is_initialized else self._new_pinned(tensor.clone()),
         )
         patch.setattr(ctypes, "CDLL", self._library(ctypes.CDLL))
+        patch.setattr(torch, "Event", lambda device=None, enable_timing=False: FakeEvent(enable_timing))
         for name, stand_in in self._of_torch_cuda().items():
             patch.setattr(torch.cuda, name, stand_in, raising=False)
         for name, stand_in in {
             "_cuda_getCurrentStream": lambda device: self._stream_key(self.current(device)),
             "_cuda_isCurrentStreamCapturing": lambda: self._is_captured(self.stream),
             "_cuda_getDevice": self.current_device,
+            "_cuda_getCurrentRawStream": lambda device: self.current(device).cuda_stream,
+            "_cuda_hasPrimaryContext": lambda device: any(stream.device.index == device for stream in self.streams),
+            "_cuda_memoryStats": self._memory,
+            "_cuda_resetPeakMemoryStats": lambda device: setattr(self, "most_allocated", self.allocated),
         }.items():
             patch.setattr(torch._C, name, stand_in, raising=False)
+
+    def _memory(self, device: int) -> dict[str, dict[str, dict[str, int]]]:
+        numbers = {"all": {"current": self.allocated, "peak": self.most_allocated}}
+        return {"allocated_bytes": numbers, "reserved_bytes": numbers}
 
     def _moved(self, real: Any, tensor: torch.Tensor, args: Any, kwargs: Any) -> Any:
         target = kwargs.get("device", args[0] if args else None)
@@ -732,6 +742,7 @@ class FakeCuda:
                 "reserved_bytes.all.current": self.allocated,
                 "reserved_bytes.all.peak": self.most_allocated,
             },
+            "get_device_properties": lambda device=None: SimpleNamespace(total_memory=80 * 2**30),
             "_sleep": lambda cycles: self.launch(lambda: None),
             "get_device_name": lambda device=None: "a card that is not there",
         }
@@ -761,8 +772,10 @@ def _blank(item: Any) -> Any:
 
 def _forget_other_cards() -> None:
     """Have otel_ml know no card, as in a process that has just begun."""
-    from otel_ml._internal import arrays, device_batch, device_thread
+    from otel_ml._internal import arrays, cuda_calls, device_batch, device_thread, device_timers
 
+    cuda_calls.CUDA.forget()
+    device_timers.DEVICE_TIMERS.forget()
     device_batch.STAGING.__init__()  # type: ignore[misc]
     arrays._streams.clear()
     device_thread._here.__dict__.clear()
@@ -779,4 +792,5 @@ def fake_cuda(devices: int = 2) -> Iterator[FakeCuda]:
         yield card
         for stream in card.streams:
             stream.release()
+    _forget_other_cards()
     _KEPT.clear()

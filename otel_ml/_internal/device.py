@@ -16,11 +16,9 @@ from otel_ml._internal.guard import guard
 __all__ = [
     "Deferred",
     "DeviceArray",
-    "DeviceElapsed",
     "DeviceTensor",
     "Weighted",
     "copied_tensor",
-    "cuda_event",
     "is_on_device",
 ]
 
@@ -95,22 +93,6 @@ class DeviceArray(Deferred):
         return [float(item) for item in self._array.reshape(-1).tolist()]
 
 
-class DeviceElapsed(Deferred):
-    """Seconds between two events on a device's stream."""
-
-    __slots__ = ("_begin", "_end")
-
-    def __init__(self, begin: Any, end: Any) -> None:
-        self._begin = begin
-        self._end = end
-
-    def ready(self) -> bool:
-        return bool(self._end.query())
-
-    def read(self) -> list[float]:
-        return [self._begin.elapsed_time(self._end) / 1000]
-
-
 class Weighted(Deferred):
     """Values with weights of which at least one side is deferred."""
 
@@ -160,23 +142,3 @@ def copied_tensor(tensor: Any) -> tuple[Any, Any]:
     event = event_type()
     event.record()
     return copy, event
-
-
-def cuda_event() -> Any:
-    """Record an event on CUDA's current stream, or return None where there is no CUDA, or it does not work.
-
-    A process that has not initialised CUDA has nothing on it to measure, and a forked child cannot: neither is
-    made to (`is_initialized`, unlike `is_available`, is false in both, and asks no driver).
-    """
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
-        return None
-    try:
-        if torch.cuda.is_current_stream_capturing():
-            return None
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-    except RuntimeError as error:  # after a device-side assert, every call fails: training will say so itself
-        guard.say("cuda-timers", f"Timers with device='cuda' measure on the CPU: {error}.")
-        return None
-    return event

@@ -18,6 +18,7 @@ from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.definition import DEFINITIONS, UNSETTLED, Series
 from otel_ml._internal.device import Deferred
 from otel_ml._internal.device_batch import STAGING
+from otel_ml._internal.device_timers import DEVICE_TIMERS
 from otel_ml._internal.guard import guard
 from otel_ml._internal.here import NOBODY, SCOPES
 from otel_ml._internal.native import native
@@ -151,6 +152,7 @@ class Folder:
         With `everything`, those that are still gathered on their device are sent now.
         """
         STAGING.look(everything=everything)
+        DEVICE_TIMERS.look()
         waiting = []
         for record in self.deferred:
             series, step, value, time_ns = record

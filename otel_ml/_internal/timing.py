@@ -9,12 +9,11 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
-from otel_ml._internal import device as device_values
 from otel_ml._internal.append import append
 from otel_ml._internal.axes import NOW, STEPS, Step, current_step
 from otel_ml._internal.buffer import LIMIT, RECORDS
 from otel_ml._internal.definition import DEFINITIONS, SPANS_OVER_BUDGET, Reduce, reduction_from
-from otel_ml._internal.device import DeviceElapsed
+from otel_ml._internal.device_timers import DEVICE_TIMERS, DeviceElapsed
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
 from otel_ml._internal.here import SCOPES, Inside
@@ -40,6 +39,8 @@ class Timing(Recording):
 
     __slots__ = ("event",)
 
+    event: DeviceElapsed | None
+
     def __enter__(self) -> Timing:
         if self.begin_ns:
             return _enter_again(self)
@@ -57,7 +58,7 @@ class Timing(Recording):
             self.end_ns = 1
             if watch.span and STATE.budget:
                 _over_budget(step)
-        self.event = None if watch.device is None else device_values.cuda_event()
+        self.event = None if watch.device is None else DEVICE_TIMERS.begin()
         self.begin_ns = perf_counter_ns()
         return self
 
@@ -82,8 +83,8 @@ class Timing(Recording):
         if step is None:
             return
         value: float | DeviceElapsed = (end_ns - self.begin_ns) / 1e9
-        if self.event is not None:
-            value = _elapsed(self.event) or value
+        if self.event is not None and DEVICE_TIMERS.end(self.event):
+            value = self.event
         records = RECORDS
         records += (self.watch.series, step, value, end_ns + STATE.offset_ns)
         if len(records) > LIMIT:
@@ -125,11 +126,6 @@ def _step_at_end(step: Step) -> Step | None:
     else:
         now = current_step()
     return step if now.index is None else now
-
-
-def _elapsed(begin: Any) -> DeviceElapsed | None:
-    end = device_values.cuda_event()
-    return None if end is None else DeviceElapsed(begin, end)
 
 
 def timed_function(function: F, watch: Watch) -> F:
@@ -321,6 +317,8 @@ if native is not None:
         keep,
         leave,
         perf_counter_ns,
+        DEVICE_TIMERS.begin,
+        DEVICE_TIMERS.end,
         MAX_WAITING,
     )
     timed = native.timed_function(timed)

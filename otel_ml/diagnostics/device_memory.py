@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from otel_ml._internal.cuda_calls import CUDA, CudaCalls
 from otel_ml._internal.log import log
 from otel_ml.once import guard
 
-__all__ = ["MEMORY_KEYS", "DeviceMemory", "device_memory", "held_by_torch", "report_memory", "reset_peaks"]
+__all__ = [
+    "MEMORY_KEYS",
+    "DeviceMemory",
+    "current_memory",
+    "device_memory",
+    "held_by_torch",
+    "report_memory",
+    "reset_peak",
+    "reset_peaks",
+]
 
 MEMORY_KEYS: Mapping[str, str] = {
     "allocated_bytes.all.current": "mem-allocated-bytes",
@@ -51,22 +61,38 @@ def device_memory() -> dict[int, DeviceMemory]:
         >>> device_memory()  # on a machine without a GPU
         {}
     """
-    cuda = _cuda()
-    if cuda is None:
-        return {}
     found: dict[int, DeviceMemory] = {}
-    for device in range(cuda.device_count()):
-        stats = cuda.memory_stats(device)  # once: each of torch's shorter functions makes all of them
-        memory = DeviceMemory(
-            allocated=int(stats.get("allocated_bytes.all.current", 0)),
-            reserved=int(stats.get("reserved_bytes.all.current", 0)),
-            max_allocated=int(stats.get("allocated_bytes.all.peak", 0)),
-            max_reserved=int(stats.get("reserved_bytes.all.peak", 0)),
-            total=int(cuda.get_device_properties(device).total_memory),
-        )
-        if memory.max_reserved or device == cuda.current_device():
-            found[device] = memory
+    cuda = CUDA.calls or CUDA.find()
+    if cuda is None:
+        return found
+    current = cuda.device()
+    for device in cuda.devices:
+        if device == current or cuda.has_context(device):  # most processes see all of a host, and use one
+            memory = _held(cuda, device)
+            if memory.max_reserved or device == current:
+                found[device] = memory
     return found
+
+
+def _held(cuda: CudaCalls, device: int) -> DeviceMemory:
+    numbers = cuda.memory(device)
+    allocated, reserved = numbers["allocated_bytes"]["all"], numbers["reserved_bytes"]["all"]
+    return DeviceMemory(
+        allocated["current"], reserved["current"], allocated["peak"], reserved["peak"], cuda.total(device)
+    )
+
+
+def current_memory() -> DeviceMemory | None:
+    """Return what is held of the current device; None without one."""
+    cuda = CUDA.calls or CUDA.find()
+    return None if cuda is None else _held(cuda, cuda.device())
+
+
+def reset_peak() -> None:
+    """Let the peaks of the current device begin anew."""
+    cuda = CUDA.calls
+    if cuda is not None:
+        cuda.reset_peaks(cuda.device())
 
 
 def held_by_torch() -> dict[int, tuple[int, int]]:
@@ -74,12 +100,12 @@ def held_by_torch() -> dict[int, tuple[int, int]]:
     return {device: (memory.allocated, memory.reserved) for device, memory in device_memory().items()}
 
 
-def reset_peaks() -> None:
-    """Let the peaks of all devices begin anew."""
-    cuda = _cuda()
+def reset_peaks(devices: Iterable[int]) -> None:
+    """Let the peaks of some devices begin anew."""
+    cuda = CUDA.calls
     if cuda is not None:
-        for device in range(cuda.device_count()):
-            cuda.reset_peak_memory_stats(device)
+        for device in devices:
+            cuda.reset_peaks(device)
 
 
 def report_memory(memory_keys: Mapping[str, str] | None = None, *, step: int | None = None) -> dict[str, float]:
@@ -128,6 +154,6 @@ def reported(stats: Mapping[str, Any], memory_keys: Mapping[str, str]) -> dict[s
 
 
 def _cuda() -> Any:
-    """Return `torch.cuda` where this process uses a device; it is not made to (see `cuda_event`)."""
+    """Return `torch.cuda` where this process uses a device; it is not made to (see `Cuda.find()`)."""
     torch = sys.modules.get("torch")
     return torch.cuda if torch is not None and torch.cuda.is_initialized() else None

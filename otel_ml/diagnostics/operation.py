@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from otel_ml._internal.axes import NOW
 from otel_ml._internal.timed_calls import timed_calls
 from otel_ml._internal.timing import timed
-from otel_ml.diagnostics.device_memory import device_memory, reset_peaks
+from otel_ml.diagnostics.device_memory import DeviceMemory, device_memory, reset_peaks
 from otel_ml.diagnostics.hardware.process_memory import process_memory
 from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.once import guard
@@ -31,30 +31,39 @@ class Measurement:
     """
 
     def __init__(self, infix: str) -> None:
-        self.infix = str(infix)
+        self.infix = infix
         self.values: dict[str, float] = {}
-        self._names = _names(self.infix)
+        self._names = _names(infix)
         self._began = 0.0
-        self._phases = {"onload": 0.0, "offload": 0.0}
-        self._offloads = False
-        self._peaks: dict[int, tuple[int, int]] = {}
 
     def begin(self) -> None:
         """The operation begins, its states offloaded."""
         self.values.clear()
-        self._phases = dict.fromkeys(self._phases, 0.0)
+        self._phases: dict[str, float] = {}
         self._offloads = False
-        self._peaks.clear()
+        self._peaks: dict[int, tuple[int, int]] = {}
+        self._snapshots: list[_Snapshot] = []
         self._began = perf_counter()
-        self._safely(self._measure_start)
+        try:
+            self._begin_peaks()
+        except Exception as error:  # noqa: BLE001
+            _say_unmeasured(error)
+        self._process = process_memory()
 
     def end(self) -> None:
         """The operation is over."""
-        self._safely(self._measure_end)
+        if self in _OPEN:
+            _OPEN.remove(self)
+        process = process_memory()
+        self._look("end/offload" if self._offloads else "end/onload", with_shares=not self._offloads)
+        for snapshot in self._snapshots:  # here, and not where they are taken: with cold caches only the first is dear
+            self.values.update(snapshot.values(self.infix))
+        for names, found in zip(self._names.process, (self._process, process), strict=True):
+            if found is not None:
+                self.values.update(zip(names, map(float, found), strict=True))
         total = perf_counter() - self._began
         for phase, seconds in self._phases.items():
-            if seconds:
-                self.values[self._names.phases[phase]] = seconds
+            self.values[self._names.phases[phase]] = seconds
         self.values[self._names.total] = total
         self.values[self._names.execute] = total - sum(self._phases.values())
 
@@ -68,83 +77,70 @@ class Measurement:
 
     def before(self, phase: str) -> None:
         """A phase begins now."""
-        if phase == "offload":
-            if self._began:
-                self._safely(self._measure_before_offload)
+        if phase == "offload" and self._began:
             self._offloads = True
+            self._look("end/onload", with_shares=True)
 
     def after(self, phase: str, seconds: float, *, failed: bool) -> None:
         """A phase has taken so long."""
-        self._phases[phase] += seconds
-        if phase == "onload" and self._began and not failed:
-            self._safely(self._measure_after_onload)
+        if self._began:
+            self._phases[phase] = self._phases.get(phase, 0.0) + seconds
+            if phase == "onload" and not failed:
+                self._look("start/onload")
 
     def timer(self, phase: str) -> AbstractContextManager[object]:
         """Return what records a phase beside the operation: nothing, where the caller takes the numbers."""
         return contextlib.nullcontext()
 
-    def _measure_after_onload(self) -> None:
-        self._snapshot("start/onload")
-
-    def _measure_before_offload(self) -> None:
-        self._snapshot("end/onload", with_shares=True)
-
-    def _measure_start(self) -> None:
-        # An operation inside another one begins its own peaks: what the outer has seen so far is kept for it.
-        seen = device_memory()
-        if seen:
-            for outer in _OPEN:
-                outer.see(seen)
-            reset_peaks()
+    def _begin_peaks(self) -> None:
+        memory = device_memory()
+        for outer in _OPEN:  # what those have seen so far is kept for them
+            outer.see(memory)
+        reset_peaks(memory)
         _OPEN.append(self)
-        if seen:
-            self._snapshot("start/offload")
-        self._process("start")
+        for device, found in memory.items():
+            self._peaks[device] = found.allocated, found.reserved
+        self._snapshots.append(_Snapshot("start/offload", memory, self._peaks.copy()))
 
-    def _measure_end(self) -> None:
-        if self in _OPEN:
-            _OPEN.remove(self)
-        self._snapshot("end/offload" if self._offloads else "end/onload", with_shares=not self._offloads)
-        self._process("end")
+    def _look(self, point: str, *, with_shares: bool = False) -> None:
+        try:
+            memory = device_memory()
+        except Exception as error:  # noqa: BLE001
+            _say_unmeasured(error)
+            return
+        self.see(memory)
+        self._snapshots.append(_Snapshot(point, memory, self._peaks.copy(), with_shares))
 
-    def see(self, memory: dict[int, Any]) -> None:
+    def see(self, memory: Mapping[int, DeviceMemory]) -> None:
         """Keep the peaks until now: they are about to begin anew."""
         for device, found in memory.items():
             allocated, reserved = self._peaks.get(device, (0, 0))
             self._peaks[device] = max(allocated, found.max_allocated), max(reserved, found.max_reserved)
 
-    def _snapshot(self, point: str, *, with_shares: bool = False) -> None:
-        memory = device_memory()
-        if not memory:
-            return
-        self.see(memory)
-        for device, found in memory.items():
-            max_allocated, max_reserved = self._peaks[device]
-            values: dict[str, float] = {
-                "allocated": found.allocated,
-                "reserved": found.reserved,
-                "max_allocated": max_allocated,
-                "max_reserved": max_reserved,
-            }
-            if with_shares and found.total:
-                shares = {"max_allocated": max_allocated, "max_reserved": max_reserved}
-                values |= {f"{name}_frac": value / found.total for name, value in shares.items()}
-            for name, value in values.items():
-                self.values[f"memory/{self.infix}/{point}/{name}/{device}"] = float(value)
 
-    def _process(self, point: str) -> None:
-        memory = process_memory()
-        if memory is not None:
-            rss, vms = self._names.process[point]
-            self.values[rss] = float(memory.rss)
-            self.values[vms] = float(memory.vms)
+def _say_unmeasured(error: Exception) -> None:
+    # A device in error must not end training here; training will say it.
+    guard.say("no-hardware", f"No memory of an operation is measured: {error}. Everything else goes on.")
 
-    @staticmethod
-    def _safely(measure: Callable[[], None]) -> None:
-        try:
-            measure()
-        except Exception as error:  # noqa: BLE001 - a device in error must not end training here; training will say it
-            guard.say("no-hardware", f"No memory of an operation is measured: {error}. Everything else goes on.")
+
+class _Snapshot(NamedTuple):
+    """What the devices held at a point, and their peaks in this operation until then."""
+
+    point: str
+    memory: Mapping[int, DeviceMemory]
+    peaks: Mapping[int, tuple[int, int]]
+    with_shares: bool = False
+
+    def values(self, infix: str) -> dict[str, float]:
+        """Return it under the names it is published by."""
+        values: dict[str, float] = {}
+        for device, found in self.memory.items():
+            allocated, reserved = self.peaks[device]
+            numbers: tuple[float, ...] = found.allocated, found.reserved, allocated, reserved
+            if self.with_shares and found.total:
+                numbers += allocated / found.total, reserved / found.total
+            values.update(zip(_memory_names(infix, self.point, device), map(float, numbers), strict=False))
+        return values
 
 
 class _Names(NamedTuple):
@@ -153,7 +149,7 @@ class _Names(NamedTuple):
     total: str
     execute: str
     phases: Mapping[str, str]
-    process: Mapping[str, tuple[str, str]]
+    process: tuple[tuple[str, str], tuple[str, str]]
     timers: Mapping[str, str]
     measures: _OperationMeasures
 
@@ -176,14 +172,22 @@ class _OperationMeasures(Measures):
 
 @lru_cache(maxsize=1024)
 def _names(infix: str) -> _Names:
+    process = f"memory/cpu/{infix}"
     return _Names(
         f"time/{infix}/total",
         f"time/{infix}/execute",
         {phase: f"time/{infix}/{phase}" for phase in ("onload", "offload")},
-        {point: (f"memory/cpu/{infix}/{point}/rss", f"memory/cpu/{infix}/{point}/vms") for point in ("start", "end")},
+        ((f"{process}/start/rss", f"{process}/start/vms"), (f"{process}/end/rss", f"{process}/end/vms")),
         {phase: f"{infix}/{phase}" for phase in ("total", "onload", "offload")},
         _OperationMeasures(),
     )
+
+
+@lru_cache(maxsize=4096)
+def _memory_names(infix: str, point: str, device: int) -> tuple[str, ...]:
+    """Return under which names a snapshot is published, the two shares last."""
+    numbers = "allocated", "reserved", "max_allocated", "max_reserved", "max_allocated_frac", "max_reserved_frac"
+    return tuple(f"memory/{infix}/{point}/{number}/{device}" for number in numbers)
 
 
 class _Phase:

@@ -37,7 +37,7 @@ WINDOW_S = 10.0
 """Where nobody flushes, tables of samples and values of users' reductions are written this often."""
 
 MAX_FLUSHES = 1_000
-"""Flushes whose step is remembered, for times of a device that is behind."""
+"""Flushes whose step is remembered, for times of a device that began before them."""
 
 MAX_HELD = 100_000
 """Values that wait for a flush; those after are recorded at once, at the step after the last flush."""
@@ -96,10 +96,12 @@ class Collector:
         return Place(current_step(), self._flushes)
 
     def push_at(self, place: Place, metric: Metric) -> None:
-        """Take a value that belongs where the process was: what only the device could tell, later."""
+        """Take a value that belongs where the process was, such as what began there."""
         passed = self._flushes - place.flushes
         if self._waits and 0 < passed <= len(self._flushed):
             publish(metric, self.modes, self._flushed[-passed])
+        elif place.step is current_step():
+            self.push(metric)
         else:
             with At(place.step):
                 self.push(metric)

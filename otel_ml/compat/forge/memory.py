@@ -7,6 +7,8 @@ from typing import Any
 
 from otel_ml.compat.forge.metric import Reduce
 from otel_ml.compat.forge.recording import record_metric
+from otel_ml.diagnostics.device_memory import current_memory, reset_peak
+from otel_ml.diagnostics.harmless import harmless
 from otel_ml.once import say
 
 __all__ = ["MemorySpan"]
@@ -24,10 +26,10 @@ class MemorySpan:
         self._prefix = prefix
         self._before: int | None = None
 
+    @harmless
     def begin(self) -> None:
         """Note what is allocated, and start the peak anew; nothing inside another tracked block."""
-        cuda = _cuda()
-        if cuda is None:
+        if not _is_available():
             say(
                 "compat-forge",
                 f"Tracer {self._prefix!r}: there is no CUDA device, so no memory is recorded. "
@@ -40,21 +42,24 @@ class MemorySpan:
                 "The peak is one for the process: only the outer one records memory.",
             )
         else:
+            held = current_memory()
+            self._before = 0 if held is None else held.allocated  # the block may be the first to use the device
             _TRACKED_BY.append(self._prefix)
-            self._before = cuda.memory_allocated()
-            cuda.reset_peak_memory_stats()
+            reset_peak()
 
+    @harmless
     def end(self) -> None:
         """Record the difference and the peak, in GiB."""
         before, self._before = self._before, None
-        cuda = _cuda()
-        if before is None or cuda is None:
+        if before is None:
             return
         _TRACKED_BY.clear()
-        record_metric(f"{self._prefix}/memory_delta_end_start_avg_gb", (cuda.memory_allocated() - before) / GIB)
-        record_metric(f"{self._prefix}/memory_peak_max_gb", cuda.max_memory_allocated() / GIB, Reduce.MAX)
+        held = current_memory()
+        if held is not None:
+            record_metric(f"{self._prefix}/memory_delta_end_start_avg_gb", (held.allocated - before) / GIB)
+            record_metric(f"{self._prefix}/memory_peak_max_gb", held.max_allocated / GIB, Reduce.MAX)
 
 
-def _cuda() -> Any | None:
+def _is_available() -> bool:
     torch: Any = sys.modules.get("torch")
-    return torch.cuda if torch is not None and torch.cuda.is_available() else None
+    return torch is not None and bool(torch.cuda.is_available())

@@ -5,14 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import pairwise
 from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, TypeVar
 
+from otel_ml._internal.device_timers import DEVICE_TIMERS, DeviceElapsed
 from otel_ml.compat.forge.collector import COLLECTOR
-from otel_ml.compat.forge.device_marks import DEVICE_MARKS, device_mark
 from otel_ml.compat.forge.memory import MemorySpan
 from otel_ml.compat.forge.metric import Metric, Reduce
 from otel_ml.compat.forge.switches import are_metrics_off, are_perf_metrics_off, timer_wanted
@@ -23,17 +21,24 @@ __all__ = ["Tracer", "trace"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """A moment, on both clocks; `event` is None where the CPU's counts."""
+class _Stretch:
+    """From here to `end()`, on the device's clock where that is asked for and possible, else on the CPU's."""
 
-    ns: int
-    event: Any = None
+    __slots__ = ("_began_ns", "_elapsed")
 
-    def seconds_since(self, before: _Mark) -> float:
-        if self.event is not None and before.event is not None:
-            return float(before.event.elapsed_time(self.event)) / 1e3
-        return (self.ns - before.ns) / 1e9
+    def __init__(self, *, is_gpu: bool) -> None:
+        self._elapsed = DEVICE_TIMERS.begin() if is_gpu else None
+        self._began_ns = perf_counter_ns()
+
+    @property
+    def is_on_device(self) -> bool:
+        return self._elapsed is not None
+
+    def end(self) -> float | DeviceElapsed:
+        """Return the seconds, or what will be them once the device has come here."""
+        if self._elapsed is not None and DEVICE_TIMERS.end(self._elapsed):
+            return self._elapsed
+        return (perf_counter_ns() - self._began_ns) / 1e9
 
 
 class Tracer:
@@ -53,59 +58,57 @@ class Tracer:
         self.prefix = prefix
         self._memory = MemorySpan(prefix) if track_memory else None
         self._timer = timer
-        self._marks: list[tuple[str, _Mark]] = []
+        self._whole: _Stretch | None = None
         self._place = COLLECTOR.place()
 
     def start(self) -> None:
         """Begin; nothing is measured where DISABLE_PERF_METRICS or FORGE_DISABLE_METRICS is set."""
         if are_perf_metrics_off() or are_metrics_off():
             return
-        if self._marks:
+        if self._whole is not None:
             self._say_wrong("started twice; the first measurement is dropped", "Call stop() before")
         elif self._memory is not None:
             self._memory.begin()
-        self._marks = [("", self._mark())]
+        self._is_gpu = timer_wanted(self._timer) == "gpu"
         self._place = COLLECTOR.place()
+        self._parts: list[tuple[str, float | DeviceElapsed]] = []
+        self._whole = _Stretch(is_gpu=self._is_gpu)
+        if self._is_gpu and not self._whole.is_on_device:
+            say(
+                "compat-forge",
+                f"Tracer {self.prefix!r}: the program uses no CUDA device, so it measures on the CPU. "
+                "Leave timer='gpu' out on machines without one.",
+            )
+        self._part = _Stretch(is_gpu=self._is_gpu)
 
     def step(self, step_name: str) -> None:
         """What ran since the start, or since the step before, was step `step_name`."""
-        if self._marks:
-            self._marks.append((step_name, self._mark()))
+        if self._whole is not None:
+            self._parts.append((step_name, self._part.end()))
+            self._part = _Stretch(is_gpu=self._is_gpu)
         elif not (are_perf_metrics_off() or are_metrics_off()):
             self._say_wrong(f"at step {step_name!r}, and not started", "Call start() first")
 
     def stop(self) -> None:
-        """End, and record; on the device's clock once the device has come here, at the step in which it began."""
-        marks, self._marks = self._marks, []
-        if not marks:
+        """End, and record; what the device took, at the step in which it began."""
+        whole, self._whole = self._whole, None
+        if whole is None:
             if not (are_perf_metrics_off() or are_metrics_off()):
                 self._say_wrong("stopped, and not started", "Call start() first")
             return
+        total = whole.end()
         if self._memory is not None:
             self._memory.end()
-        last = self._mark(like=marks[0][1])
-        if last.event is None:
-            self._record(marks, last, COLLECTOR.push)
+        times = [(f"{name}/duration", seconds) for name, seconds in self._parts]
+        for name, seconds in (*times, ("total_duration", total)):
+            self._push(Metric(f"{self.prefix}/{name}_avg_s", seconds, Reduce.MEAN))
+            self._push(Metric(f"{self.prefix}/{name}_max_s", seconds, Reduce.MAX))
+
+    def _push(self, metric: Metric) -> None:
+        if isinstance(metric.value, DeviceElapsed):
+            COLLECTOR.push_at(self._place, metric)
         else:
-            push = functools.partial(COLLECTOR.push_at, self._place)
-            DEVICE_MARKS.when_done(last.event, lambda: self._record(marks, last, push))
-
-    def _mark(self, like: _Mark | None = None) -> _Mark:
-        is_gpu = timer_wanted(self._timer) == "gpu" if like is None else like.event is not None
-        event = device_mark() if is_gpu else None
-        if is_gpu and event is None:
-            say(
-                "compat-forge",
-                f"Tracer {self.prefix!r}: there is no CUDA device, so it measures on the CPU. "
-                "Leave timer='gpu' out on machines without one.",
-            )
-        return _Mark(perf_counter_ns(), event)
-
-    def _record(self, marks: list[tuple[str, _Mark]], last: _Mark, push: Callable[[Metric], None]) -> None:
-        times = [(f"{name}/duration", after.seconds_since(before)) for (_, before), (name, after) in pairwise(marks)]
-        for name, seconds in (*times, ("total_duration", last.seconds_since(marks[0][1]))):
-            push(Metric(f"{self.prefix}/{name}_avg_s", seconds, Reduce.MEAN))
-            push(Metric(f"{self.prefix}/{name}_max_s", seconds, Reduce.MAX))
+            COLLECTOR.push(metric)
 
     def _say_wrong(self, what: str, do: str) -> None:
         say("compat-forge", f"Tracer {self.prefix!r} was {what}. {do}.")
@@ -131,7 +134,7 @@ class trace:  # noqa: N801 (torchforge's name)
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         tracer = self._entered.pop()
-        if tracer._marks:  # noqa: SLF001 (one idea in two classes): may have been stopped inside
+        if tracer._whole is not None:  # noqa: SLF001 (one idea in two classes): may have been stopped inside
             tracer.stop()
 
     def __call__(self, function: F) -> F:

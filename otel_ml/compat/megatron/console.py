@@ -1,13 +1,25 @@
-"""Prints lines whose values may still be on the device: then another thread waits for them."""
+"""Prints lines whose values may still be on the device: then another thread prints them, when they are there."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-__all__ = ["Console"]
+from otel_ml._internal.arrays import NotYetError, copied
+from otel_ml.once import say
+
+__all__ = ["Console", "Line"]
+
+Line = Callable[[Mapping[Hashable, Any]], str]
+"""Makes a line of values, none of them on a device any more."""
+
+PAUSE_S = 0.005
+"""Between two questions to a device that is behind."""
+
+PATIENCE_S = 60.0
+"""For a line whose values the device does not give; the next ones, and the end of the program, wait for it."""
 
 
 class Console:
@@ -15,33 +27,47 @@ class Console:
 
     Args:
         write: prints a line.
+        patience: seconds that a line waits for its values; without them it is left out.
     """
 
-    def __init__(self, write: Callable[[str], object]) -> None:
+    def __init__(self, write: Callable[[str], object], patience: float = PATIENCE_S) -> None:
         self._write = write
+        self._patience = patience
         self._background: ThreadPoolExecutor | None = None
 
-    def print(self, line: Callable[[], str], values: Iterable[Any]) -> None:
-        """Print what `line` returns: at once, or, where one of `values` is on a device, once it is computed."""
-        event = _event_after(values)
-        if event is None and self._background is None:
-            self._write(line())
+    def print(self, line: Line, values: Mapping[Hashable, Any]) -> None:
+        """Print `line(values)`: at once, or, where one of them is on a device, once it has come to the host."""
+        try:
+            coming = {name: copied(value) for name, value in values.items() if getattr(value, "is_cuda", False)}
+        except Exception as error:  # noqa: BLE001 (a device in error, a captured graph: training will say it, or goes on)
+            _say_left_out(error)
+            return
+        if not coming and self._background is None:
+            self._write(line(values))
             return
         if self._background is None:
             self._background = ThreadPoolExecutor(1, thread_name_prefix="otel_ml.compat.megatron")
+        self._background.submit(self._later, line, values, coming)
 
-        def later() -> None:
-            if event is not None:
-                event.synchronize()
-            self._write(line())
+    def _later(self, line: Line, values: Mapping[Hashable, Any], coming: Mapping[Hashable, Callable[[], Any]]) -> None:
+        until = time.monotonic() + self._patience
+        try:
+            arrived = {name: _awaited(read, until) for name, read in coming.items()}
+            self._write(line({**values, **arrived}))
+        except Exception as error:  # noqa: BLE001 (nobody else would hear of it)
+            _say_left_out(error)
 
-        self._background.submit(later)
+
+def _awaited(read: Callable[[], Any], until: float) -> float:
+    """Return what a device gives; it is asked again and again, since a call that waits for it synchronizes."""
+    while True:
+        try:
+            return float(read())
+        except NotYetError:
+            if time.monotonic() > until:
+                raise TimeoutError("the device did not give its values") from None
+            time.sleep(PAUSE_S)
 
 
-def _event_after(values: Iterable[Any]) -> Any | None:
-    if not any(getattr(value, "is_cuda", False) for value in values):
-        return None
-    torch: Any = sys.modules["torch"]
-    event = torch.cuda.Event()
-    event.record()
-    return event
+def _say_left_out(error: Exception) -> None:
+    say("compat-megatron", f"A line of the training log was not printed: {error}. The run has what the line says.")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import otel_ml
 from otel_ml.compat.megatron import place
 from otel_ml.compat.megatron.config import UNITS, LoggerConfig
-from otel_ml.compat.megatron.console import Console
+from otel_ml.compat.megatron.console import Console, Line
 from otel_ml.compat.megatron.console_line import Interval, console_line, validation_line
 from otel_ml.compat.megatron.memory import device_memory
 from otel_ml.compat.megatron.names import published, published_names
@@ -21,6 +22,9 @@ from otel_ml.once import say
 __all__ = ["SAMPLES_AXIS", "TrainingLog"]
 
 SAMPLES_AXIS = "samples"
+
+_SHOWN, _TOTAL, _NAN = "shown", "total", "nan"
+"""What a value of the console's line is."""
 
 _GIVEN = {
     "grad_norm": ("grad-norm", "grad norm", ""),
@@ -136,7 +140,7 @@ class TrainingLog:
             values |= {f"{name} validation ppl": value for name, value in perplexities.items()}
         otel_ml.log(published_names(values), step=iteration)
         line = validation_line(prefix or f"iteration {iteration}", losses, perplexities)
-        self._print(lambda: line, ())
+        self._print(lambda _: line, {})
 
     def _if(self, field: str, value: Any) -> Any:
         return value if not field or getattr(self._config, field) else None
@@ -187,7 +191,7 @@ class TrainingLog:
     def _show(
         self,
         iteration: int,
-        values: Mapping[str, Any],
+        given: Mapping[str, Any],
         learning_rate: float | None,
         consumed_samples: int | None,
         skipped_samples: int,
@@ -197,7 +201,9 @@ class TrainingLog:
         each = (self._last_at - self._shown_at) / interval.iterations
         self._shown_at = self._last_at
 
-        def line() -> str:
+        def line(known: Mapping[Hashable, Any]) -> str:
+            values = {name: known[_SHOWN, name] for name in given}
+            totals = {name: known[_TOTAL, name] for name in interval.totals}
             shown = {
                 "consumed samples": None if consumed_samples is None else f"{consumed_samples:12.0f}",
                 "skipped samples": f"{skipped_samples:12.0f}" if skipped_samples else None,
@@ -211,13 +217,16 @@ class TrainingLog:
             }
             titled = {title: _one(values.get(name), ".3f") for name, title, _ in _GIVEN.values() if title}
             found = {title: value for title, value in {**shown, **titled}.items() if value is not None}
-            return console_line(iteration, self._train_iters, interval, found)
+            arrived = replace(interval, totals=totals, nan=known[_NAN])
+            return console_line(iteration, self._train_iters, arrived, found)
 
-        self._print(line, [*interval.totals.values(), *values.values()])
+        values: dict[Hashable, Any] = {(_SHOWN, name): value for name, value in given.items()}
+        values |= {(_TOTAL, name): total for name, total in interval.totals.items()}
+        self._print(line, values | {_NAN: interval.nan})
         if self._timers is not None:
             self._timers.log(normalizer=interval.iterations, write=self._write)
 
-    def _print(self, line: Callable[[], str], values: Iterable[Any]) -> None:
+    def _print(self, line: Line, values: Mapping[Hashable, Any]) -> None:
         if place.rank() == place.world_size() - 1:
             self._console.print(line, values)
 

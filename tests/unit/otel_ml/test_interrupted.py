@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import Any
 
 import pytest
 
-from otel_ml.compat.forge.device_marks import DeviceMarks
+import otel_ml
 from otel_ml.compat.roll.durations import DurationTracker
 from otel_ml.diagnostics.goodput import Goodput
 from otel_ml.testing import Capture
+from tests.cuda_events import CudaEvents, cuda_events
+
+__all__ = ["cuda_events"]
 
 
 def interrupted_everywhere(call: Callable[[], Any], files: tuple[str, ...]) -> int:
@@ -60,11 +63,16 @@ def test_a_handler_that_is_timed_while_a_duration_is_taken() -> None:
 
 
 @pytest.mark.timeout(30)
-def test_a_handler_that_measures_on_the_device_while_that_is_measured() -> None:
-    marks, done = DeviceMarks(), []
-    event = SimpleNamespace(query=lambda: True)
-    times = interrupted_everywhere(lambda: marks.when_done(event, lambda: done.append(1)), ("marks.py", "threading.py"))
+def test_a_handler_that_measures_on_the_device_while_that_is_measured(
+    otel_ml_capture: Capture, cuda_events: CudaEvents
+) -> None:
+    def measure() -> None:
+        with otel_ml.timed("kernel", device="cuda"):
+            cuda_events.work(1.0)
 
-    assert times > 1
-    assert marks.settle(20.0)
-    assert len(done) == times + 1
+    measure()  # what is looked up at first sight is not looked up in the middle of itself
+    times = interrupted_everywhere(measure, ("device_timers.py",))
+    cuda_events.catch_up()
+
+    assert times > 10
+    assert sum(point.count for point in otel_ml_capture.points if point.name == "time/kernel") == times + 2

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 import otel_ml
+from otel_ml._internal.cuda_calls import CUDA
 from otel_ml.diagnostics.device_memory import report_memory
 from otel_ml.diagnostics.offload import state_offload_manager, state_offload_manger
 from otel_ml.testing import Capture, otel_ml_capture
@@ -20,10 +23,12 @@ GIB = 2**30
 
 
 class Allocator:
-    """`torch.cuda` as an operation sees it: one device of 80 GiB whose allocations a test decides on."""
+    """`torch.cuda` as an operation sees it: the first of eight devices of 80 GiB; a test decides on what it holds."""
 
     def __init__(self) -> None:
-        self.held = self.peak = 0
+        self.held = self.peak = self.asked = 0
+        self.devices = {0}
+        self.error: str | None = None
 
     def take(self, gib: int) -> None:
         self.held += gib * GIB
@@ -33,20 +38,18 @@ class Allocator:
         return True
 
     def device_count(self) -> int:
-        return 1
+        return 8
 
-    def current_device(self) -> int:
-        return 0
-
-    def memory_stats(self, device: int) -> dict[str, int]:
+    def memory(self, device: int) -> dict[str, dict[str, dict[str, int]]]:
+        self.asked += 1
+        if self.error is not None:
+            raise RuntimeError(self.error)
         return {
-            "allocated_bytes.all.current": self.held,
-            "allocated_bytes.all.peak": self.peak,
-            "reserved_bytes.all.current": self.held + 2 * GIB,
-            "reserved_bytes.all.peak": self.peak + 2 * GIB,
+            "allocated_bytes": {"all": {"current": self.held, "peak": self.peak}},
+            "reserved_bytes": {"all": {"current": self.held + 2 * GIB, "peak": self.peak + 2 * GIB}},
         }
 
-    def reset_peak_memory_stats(self, device: int) -> None:
+    def reset_peaks(self, device: int) -> None:
         self.peak = self.held
 
     def get_device_properties(self, device: int) -> SimpleNamespace:
@@ -54,10 +57,21 @@ class Allocator:
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> Allocator:
+def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Allocator]:
     found = Allocator()
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=found))
-    return found
+    native = {
+        "_cuda_getDevice": lambda: 0,
+        "_cuda_hasPrimaryContext": lambda device: device in found.devices,
+        "_cuda_memoryStats": found.memory,
+        "_cuda_resetPeakMemoryStats": found.reset_peaks,
+    }
+    for name, stand_in in native.items():
+        monkeypatch.setattr(torch._C, name, stand_in)
+    for name in ("is_initialized", "device_count", "get_device_properties"):
+        monkeypatch.setattr(torch.cuda, name, getattr(found, name))
+    CUDA.forget()
+    yield found
+    CUDA.forget()
 
 
 class Strategy:
@@ -158,6 +172,33 @@ def test_four_snapshots_of_a_device_are_taken(device: Allocator, otel_ml_capture
     assert found["end/offload/reserved/0"] == 3 * GIB
 
 
+def test_an_operation_asks_the_allocator_twice_and_each_phase_once_more(
+    device: Allocator, otel_ml_capture: Capture
+) -> None:
+    with otel_ml.operation("plain"):
+        pass
+    assert device.asked == 2
+
+    with otel_ml.operation("phases") as op:
+        with op.onload():
+            pass
+        with op.offload():
+            pass
+    assert device.asked == 2 + 4
+
+
+def test_each_device_that_the_process_uses_is_measured_and_no_other_one(
+    device: Allocator, otel_ml_capture: Capture
+) -> None:
+    with otel_ml.operation("a"):
+        device.devices.add(3)
+
+    names = {name.removeprefix("memory/a/") for name in recorded(otel_ml_capture) if "/max_allocated/" in name}
+    assert names == {f"{point}/onload/max_allocated/{device}" for point, device in (("end", 0), ("end", 3))} | {
+        "start/offload/max_allocated/0"
+    }
+
+
 def test_an_operation_inside_another_does_not_hide_its_peak(device: Allocator, otel_ml_capture: Capture) -> None:
     with otel_ml.operation("outer"):
         device.take(50)
@@ -174,10 +215,7 @@ def test_an_operation_inside_another_does_not_hide_its_peak(device: Allocator, o
 def test_a_device_in_error_costs_the_numbers_and_not_the_training(
     device: Allocator, otel_ml_capture: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(device: int) -> dict[str, int]:
-        raise RuntimeError("CUDA error: device-side assert triggered")
-
-    monkeypatch.setattr(device, "memory_stats", fail)
+    device.error = "CUDA error: device-side assert triggered"
 
     with otel_ml.operation("a") as op, op.onload():
         pass

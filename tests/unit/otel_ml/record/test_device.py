@@ -11,11 +11,10 @@ import torch
 from otel_ml._internal.axes import current_step
 from otel_ml._internal.buffer import RECORDS
 from otel_ml._internal.definition import DEFINITIONS
-from otel_ml._internal.device import Deferred, DeviceElapsed, DeviceTensor, Weighted
+from otel_ml._internal.device import Deferred, DeviceTensor, Weighted
 from otel_ml._internal.log import log, record
 from otel_ml._internal.recorder import recorder
 from otel_ml._internal.step import set_step
-from otel_ml._internal.timing import timed
 from otel_ml.wire.reduction import Reduction
 from tests.unit.otel_ml.record.decoded import manifests, points
 
@@ -23,15 +22,11 @@ from tests.unit.otel_ml.record.decoded import manifests, points
 class Event:
     """A device event: done when the test says so."""
 
-    def __init__(self, at_ms: float = 0.0) -> None:
+    def __init__(self) -> None:
         self.done = False
-        self.at_ms = at_ms
 
     def query(self) -> bool:
         return self.done
-
-    def elapsed_time(self, end: Event) -> float:
-        return end.at_ms - self.at_ms
 
 
 def append(name: str, value: Deferred, time_ns: int = 1) -> None:
@@ -82,16 +77,6 @@ def test_the_order_is_that_of_the_calls_however_late_a_value_comes(recorded):
 
     times = [(point.raw.time_unix_nano, point.value) for batch in (first, second) for point in points(batch)]
     assert max(times)[1] == 2.0
-
-
-def test_a_timer_of_the_device_is_read_in_seconds(recorded):
-    begin, end = Event(at_ms=100.0), Event(at_ms=350.0)
-    append("time/kernel", DeviceElapsed(begin, end))
-    assert recorded.collect().values == 0
-
-    end.done = True
-    (point,) = points(recorded.collect())
-    assert point.raw.sum == 0.25
 
 
 def test_a_weight_on_the_device_waits_like_its_value(recorded):
@@ -154,93 +139,6 @@ def test_an_array_that_is_still_computed_is_not_waited_for(recorded):
     value.computed = True
     (point,) = points(recorded.collect())
     assert point.moments == (1, 4.0)
-
-
-HOUR_S = 3600.0
-"""What the device measures between two of its events: more than any pause of the machine that runs the test."""
-
-
-class Cuda:
-    """`torch.cuda` at its boundary: what was asked of it, in order, and never to wait."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.events: list[CudaEvent] = []
-        self.capturing = False
-        self.works = True
-        self.initialized = True
-
-    def event(self, *, enable_timing: bool = False) -> CudaEvent:
-        found = CudaEvent(self, at_ms=len(self.events) * HOUR_S * 1000)
-        self.events.append(found)
-        return found
-
-
-class CudaEvent(Event):
-    def __init__(self, cuda: Cuda, at_ms: float) -> None:
-        super().__init__(at_ms)
-        self.cuda = cuda
-
-    def record(self, stream: str = "current") -> None:
-        if not self.cuda.works:
-            raise RuntimeError("CUDA error: device-side assert triggered")
-        self.cuda.calls.append(f"event on {stream}")
-
-    def synchronize(self) -> None:
-        raise AssertionError("The caller would wait for the device.")
-
-
-@pytest.fixture
-def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
-    found = Cuda()
-    for name, stand_in in {
-        "Event": found.event,
-        "current_stream": lambda device: f"stream of {device}",
-        "is_current_stream_capturing": lambda: found.capturing,
-        "is_initialized": lambda: found.initialized,
-        "synchronize": lambda *_: pytest.fail("The device is waited for."),
-    }.items():
-        monkeypatch.setattr(torch.cuda, name, stand_in)
-    return found
-
-
-def test_a_cuda_timer_measures_between_two_events(recorded, cuda):
-    with timed("t", device="cuda"):
-        pass
-
-    assert recorded.collect().values == 0
-    cuda.events[1].done = True
-    (point,) = points(recorded.collect())
-    assert point.raw.sum == HOUR_S
-
-
-@pytest.mark.parametrize("at", ["begin", "end"])
-def test_a_cuda_timer_measures_on_the_cpu_where_cuda_fails(recorded, cuda, at):
-    cuda.works = at == "end"
-    with timed("t", device="cuda"):
-        cuda.works = False
-
-    (point,) = points(recorded.collect())
-    assert 0 < point.raw.sum < HOUR_S
-
-
-@pytest.mark.parametrize("state", ["initialized", "capturing"])
-def test_a_cuda_timer_leaves_cuda_alone_before_its_first_use_in_forked_children_and_graphs(recorded, cuda, state):
-    cuda.initialized, cuda.capturing = state != "initialized", state == "capturing"
-    with timed("t", device="cuda"):
-        pass
-
-    (point,) = points(recorded.collect())
-    assert 0 < point.raw.sum < HOUR_S
-    assert cuda.events == []
-
-
-def test_a_cuda_timer_without_cuda_measures_on_the_cpu(recorded):
-    with timed("t", device="cuda"):
-        pass
-
-    (point,) = points(recorded.collect())
-    assert point.raw.count == 1
 
 
 @pytest.mark.parametrize("module", ["torch", "numpy", "opentelemetry.sdk", "grpc"])

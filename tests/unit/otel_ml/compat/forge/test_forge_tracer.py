@@ -8,14 +8,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 
 import otel_ml
 from otel_ml.compat.forge import Tracer, trace
 from otel_ml.compat.forge.collector import COLLECTOR
-from otel_ml.compat.forge.device_marks import DEVICE_MARKS, DeviceMarks
+from otel_ml.compat.forge.modes import LoggingMode
 from otel_ml.once import forget_said
 from otel_ml.testing import Capture, capture
-from tests.e2e.jobs import until
+from tests.cuda_events import CudaEvents, cuda_events
+
+__all__ = ["cuda_events"]
+
+HOUR_S = 3600.0
+"""What the device takes: more than any pause of the machine that runs the test, so never a time of the CPU."""
 
 
 @pytest.fixture
@@ -127,31 +133,6 @@ def test_without_a_device_a_gpu_tracer_measures_on_the_cpu_and_says_so(
     assert "no memory is recorded" in caplog.text
 
 
-class Event:
-    """As `torch.cuda.Event`: done when the device says so."""
-
-    def __init__(self) -> None:
-        self.is_done = False
-
-    def query(self) -> bool:
-        return self.is_done
-
-
-def test_what_waits_for_the_device_is_read_by_one_thread_in_order() -> None:
-    marks, done = DeviceMarks(), []
-    events = [Event(), Event()]
-
-    for place, event in enumerate(events):
-        marks.when_done(event, lambda place=place: done.append(place))
-    events[1].is_done = True
-    assert not marks.settle(0.02)
-    assert done == []
-
-    events[0].is_done = True
-    until(lambda: done == [0, 1])
-    assert marks.settle(20.0)
-
-
 def test_nothing_is_left_of_a_tracer_that_was_never_stopped(captured: Capture) -> None:
     def abandoned() -> Any:
         Tracer("abandoned").start()
@@ -161,64 +142,100 @@ def test_nothing_is_left_of_a_tracer_that_was_never_stopped(captured: Capture) -
     assert not captured.points
 
 
-class TimedEvent(Event):
-    """An event of a device that is behind; each is half a second after the one before."""
-
-    def elapsed_time(self, other: Event) -> float:
-        del other
-        return 500.0
+def steps(captured: Capture, name: str = "forward/total_duration") -> dict[int | None, float]:
+    return {point.step: point.value for point in captured.points if point.name == f"{name}_max_s"}
 
 
-@pytest.fixture
-def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[TimedEvent]]:
-    made: list[TimedEvent] = []
+def test_each_step_has_its_own_times_of_a_device_that_is_behind(captured: Capture, cuda_events: CudaEvents) -> None:
+    for step in range(4):
+        otel_ml.set_step(step)
+        tracer = Tracer("work", timer="gpu")
+        tracer.start()
+        cuda_events.work(step + 1.0)
+        tracer.step("a")
+        cuda_events.work(10.0)
+        tracer.step("b")
+        tracer.stop()
+    otel_ml.set_step(4)
+    assert not captured.points
+    cuda_events.catch_up()
 
-    def mark() -> TimedEvent:
-        made.append(TimedEvent())
-        return made[-1]
-
-    monkeypatch.setattr("otel_ml.compat.forge.tracer.device_mark", mark)
-    yield made
-    for event in made:
-        event.is_done = True
-    assert DEVICE_MARKS.settle(20.0)
-
-
-def the_device_catches_up(events: list[TimedEvent]) -> None:
-    for event in events:
-        event.is_done = True
-    assert DEVICE_MARKS.settle(20.0)
-
-
-def steps(captured: Capture) -> dict[int | None, float]:
-    return {point.step: point.value for point in captured.points if point.name == "forward/total_duration_max_s"}
+    assert steps(captured, "work/a/duration") == {step: step + 1.0 for step in range(4)}
+    assert steps(captured, "work/b/duration") == dict.fromkeys(range(4), 10.0)
+    assert steps(captured, "work/total_duration") == {step: step + 11.0 for step in range(4)}
+    assert set(reductions(captured).values()) == {("mean", 1), ("max", 1)}
 
 
-def test_a_time_of_the_device_belongs_to_the_step_in_which_it_began(
-    captured: Capture, events: list[TimedEvent]
-) -> None:
+def test_a_time_of_the_device_belongs_to_the_step_in_which_it_began(captured: Capture, cuda_events: CudaEvents) -> None:
     with trace("forward", timer="gpu"):
-        pass
-    otel_ml.set_step(1)
-    the_device_catches_up(events)
+        cuda_events.work(HOUR_S)
+        otel_ml.set_step(1)
+    cuda_events.catch_up()
     otel_ml.log({"after": 1.0})
 
-    assert steps(captured) == {0: 0.5}
+    assert steps(captured) == {0: HOUR_S}
     assert [point.step for point in captured.points if point.name == "after"] == [1]
 
 
 def test_a_time_of_the_device_belongs_to_the_flush_before_which_it_began(
-    captured: Capture, events: list[TimedEvent]
+    captured: Capture, cuda_events: CudaEvents
 ) -> None:
     COLLECTOR.begin((), 10)
     with trace("forward", timer="gpu"):
-        pass
+        cuda_events.work(1.0)
     COLLECTOR.flush(10)
     with trace("forward", timer="gpu"):
-        pass
-    COLLECTOR.flush(20)
+        cuda_events.work(2.0)
+        COLLECTOR.flush(20)
     COLLECTOR.flush(30)
-    the_device_catches_up(events)
+    cuda_events.catch_up()
     COLLECTOR.flush(40)
 
-    assert steps(captured) == {10: 0.5, 20: 0.5}
+    assert steps(captured) == {10: 1.0, 20: 2.0}
+
+
+@pytest.mark.parametrize("mode", list(LoggingMode))
+def test_a_time_of_the_device_is_in_the_run_in_every_logging_mode(
+    captured: Capture, cuda_events: CudaEvents, mode: LoggingMode
+) -> None:
+    COLLECTOR.begin((mode,), 0)
+    with trace("forward", timer="gpu"):
+        cuda_events.work(HOUR_S)
+    COLLECTOR.flush(0)
+    cuda_events.catch_up()
+
+    found = {point.name: point.value for point in captured.points if point.name.startswith("forward/")}
+    assert found == dict.fromkeys(("forward/total_duration_avg_s", "forward/total_duration_max_s"), HOUR_S)
+
+
+GIB = 2**30
+
+
+def test_memory_of_a_traced_block_is_what_it_left_and_its_peak(
+    captured: Capture, cuda_events: CudaEvents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with trace("load", track_memory=True):
+        cuda_events.allocate(5 * GIB)
+        with trace("inner", track_memory=True):
+            cuda_events.allocate(-3 * GIB)
+    with trace("train", track_memory=True):
+        cuda_events.allocate(GIB)
+
+    found = {point.name: point.value for point in captured.points if "memory" in point.name}
+    assert found == {
+        "load/memory_delta_end_start_avg_gb": 2.0,
+        "load/memory_peak_max_gb": 5.0,
+        "train/memory_delta_end_start_avg_gb": 1.0,
+        "train/memory_peak_max_gb": 3.0,
+    }
+
+
+def test_a_device_that_fails_costs_the_memory_of_a_traced_block_and_not_the_training(
+    captured: Capture, cuda_events: CudaEvents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with trace("load", track_memory=True):
+        cuda_events.error = "CUDA error: device-side assert triggered"
+
+    assert {"load/total_duration_avg_s", "load/total_duration_max_s"} == set(reductions(captured))

@@ -21,8 +21,11 @@ from otel_ml.compat.megatron import (
     on_save_checkpoint_success,
     progress_log,
 )
+from otel_ml.compat.megatron.console import Console
 from otel_ml.once import forget_said
 from otel_ml.testing import Capture, capture
+from tests.fake_cuda import FakeCuda
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -188,6 +191,38 @@ def test_losses_that_are_tensors_are_averaged_as_numbers(captured: Capture) -> N
 
     assert "| lm loss: 2.500000E+00 | grad norm: 0.500 |" in printed[0]
     assert captured.values("lm_loss") == [1.0, 4.0]
+
+
+def test_a_line_whose_losses_are_on_a_device_is_printed_when_they_are_there_and_nobody_waits(
+    captured: Capture, cuda: FakeCuda
+) -> None:
+    printed: list[str] = []
+    log = the_log(printed, log_interval=2)
+    cuda.stream.hold()
+    for iteration, loss in enumerate((1.0, 2.0, float("nan"), 4.0), 1):
+        log.log(iteration, {"lm loss": cuda.tensor(loss)}, grad_norm=cuda.tensor(0.5))
+    assert printed == []
+    cuda.stream.release()
+
+    first, second = eventually(lambda: printed if len(printed) == 2 else [])
+    assert "lm loss: 1.500000E+00" in first
+    assert "grad norm: 0.500" in first
+    assert "number of nan iterations:   0" in first
+    assert "lm loss: NAN" in second
+    assert "number of nan iterations:   1" in second
+
+
+def test_a_line_whose_values_never_come_is_left_out_and_said(
+    captured: Capture, cuda: FakeCuda, caplog: pytest.LogCaptureFixture
+) -> None:
+    printed: list[str] = []
+    console = Console(printed.append, patience=0.0)
+    cuda.stream.hold()
+    console.print(lambda known: f"loss {known['loss']}", {"loss": cuda.tensor(1.0)})
+    console.print(lambda _: "next", {})
+
+    eventually(lambda: printed == ["next"])
+    assert "A line of the training log was not printed: the device did not give its values." in caplog.text
 
 
 def test_arguments_of_any_kind_do_not_stop_training(captured: Capture, caplog: pytest.LogCaptureFixture) -> None:
