@@ -13,6 +13,7 @@ from typing import Any
 from otel_ml._internal.guard import guard
 
 __all__ = [
+    "BeingCaptured",
     "Deferred",
     "DeviceArray",
     "DeviceElapsed",
@@ -35,6 +36,18 @@ def is_on_device(value: Any) -> bool:
         return getattr(getattr(value, "device", None), "type", "cpu") != "cpu"
     except Exception:  # noqa: BLE001 (one that JAX is tracing; a class of the program's)
         return False
+
+
+class BeingCaptured(ValueError):
+    """The stream of a tensor is being captured into a graph: what is launched now is done at each replay, not now.
+
+    Attributes:
+        tensor: the tensor.
+    """
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+        super().__init__("is recorded while a CUDA graph is captured; record it outside of the captured region")
 
 
 class Deferred(ABC):
@@ -153,7 +166,7 @@ def deferred_tensor(tensor: Any) -> Deferred:
     """Copy a device tensor on the current stream and mark the end of the copy; nothing waits.
 
     Raises:
-        ValueError: where the stream is being captured into a graph: the copy would become part of it.
+        BeingCaptured: the copy would become part of a graph.
     """
     copy, event = copied_tensor(tensor)
     return DeviceTensor(copy, event)
@@ -163,13 +176,13 @@ def copied_tensor(tensor: Any) -> tuple[Any, Any]:
     """Return a copy made on the current stream, and the event of its end, None where the device has no events.
 
     Raises:
-        ValueError: where the stream is being captured into a graph: the copy would become part of it.
+        BeingCaptured: the copy would become part of a graph.
     """
     torch = sys.modules["torch"]
     kind = tensor.device.type
     if kind == "cuda":
         if torch.cuda.is_current_stream_capturing():
-            raise ValueError("is recorded while a CUDA graph is captured; record it outside of the captured region")
+            raise BeingCaptured(tensor)
         event = torch.cuda.Event()
         copy = tensor.detach().clone()
         event.record(torch.cuda.current_stream(tensor.device))

@@ -9,7 +9,9 @@ from typing import Any, NoReturn
 from otel_ml._internal.append import add_record, append, append_row
 from otel_ml._internal.axes import NOW, Step, current_step
 from otel_ml._internal.buffer import STRIDE
+from otel_ml._internal.captured import CAPTURED
 from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, bad_name, identity, reduction_from
+from otel_ml._internal.device import BeingCaptured
 from otel_ml._internal.guard import guard
 from otel_ml._internal.native import native
 from otel_ml._internal.row import FEWEST, Row, Table
@@ -91,6 +93,8 @@ def log(
             if row is not None and append_row(row, target, values, now):
                 return
         _record_each(values, target, weight, now, table, options)
+    except BeingCaptured:
+        _capture(values, target, weight, now, table, options)
     except Exception as error:  # noqa: BLE001 - the boundary to the user's program
         guard.failed("log()", error)
 
@@ -168,6 +172,16 @@ def _record_each(
     append(records)
     if weight is None and len(records) == STRIDE * len(values) >= STRIDE * FEWEST and (*values,) not in table.rows:
         table.add_row((*values,), records[::STRIDE])
+
+
+def _capture(
+    values: Mapping[str, Any], step: Step, weight: Any, time_ns: int, table: Table, options: _Options | None
+) -> None:
+    try:
+        each = [(table.series.get(name) or _series(table, name, options), value) for name, value in values.items()]
+        CAPTURED.add([(series, value) for series, value in each if series is not None], weight, step, time_ns)
+    except Exception as error:  # noqa: BLE001 - the boundary to the user's program
+        guard.failed("log()", error)
 
 
 def _table(options: _Options) -> Table:

@@ -10,7 +10,9 @@ from weakref import WeakSet
 from otel_ml._internal.append import add_record, append
 from otel_ml._internal.axes import NOW, current_step
 from otel_ml._internal.buffer import LIMIT, RECORDS
+from otel_ml._internal.captured import CAPTURED
 from otel_ml._internal.definition import DEFINITIONS, Definition, Reduce, Series, identity, reduction_from
+from otel_ml._internal.device import BeingCaptured
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
 from otel_ml._internal.instruments import Counter, Gauge, Histogram, UpDownCounter
@@ -68,6 +70,8 @@ class Metric:
             return
         try:
             self._record(value, weight, step, axis, attributes)
+        except BeingCaptured:
+            self._capture(value, weight, step, axis, attributes)
         except Exception as error:  # noqa: BLE001 - the boundary to the user's program
             guard.failed("record()", error)
 
@@ -86,6 +90,22 @@ class Metric:
         records: list[Any] = []
         add_record(records, series, target, value, weight, time_ns())
         append(records)
+
+    def _capture(
+        self,
+        value: object,
+        weight: object,
+        step: int | None,
+        axis: str | None,
+        attributes: Mapping[str, object] | None,
+    ) -> None:
+        try:
+            target = step_for(step, axis, "record()", 1)
+            series = self._series if not attributes else self._with(attributes)
+            if target is not None and series is not None:
+                CAPTURED.add([(series, value)], weight, target, time_ns())
+        except Exception as error:  # noqa: BLE001 - the boundary to the user's program
+            guard.failed("record()", error)
 
     def _with(self, attributes: Mapping[str, object]) -> Series | None:
         if self._series is None:

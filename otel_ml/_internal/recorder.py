@@ -14,6 +14,7 @@ from otel_ml._internal.after_the_end import AFTER_THE_END
 from otel_ml._internal.axes import NOW, STEPS, Step
 from otel_ml._internal.boot import boot_time
 from otel_ml._internal.buffer import RECORDS
+from otel_ml._internal.captured import CAPTURED
 from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.definition import DEFINITIONS, QUANTILE_COARSE
 from otel_ml._internal.encode import encoded_gauge, encoded_scopes
@@ -129,7 +130,8 @@ class Recorder:
         folder = FOLDER
         with folder.lock:
             folder.fold()
-            if folder.deferred:
+            if folder.deferred or CAPTURED.is_used:
+                CAPTURED.look()
                 folder.read_deferred()
                 if final:
                     self._wait_for_device()
@@ -160,6 +162,7 @@ class Recorder:
         deadline = time.monotonic() + _DEVICE_WAIT_S
         while FOLDER.deferred_of(self._generation) and time.monotonic() < deadline:
             time.sleep(0.002)
+            CAPTURED.look()
             FOLDER.read_deferred()
         FOLDER.drop_deferred(self._generation)
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from otel_ml._internal.device import Deferred, DeviceArray, Weighted, deferred_tensor
+from otel_ml._internal.device import BeingCaptured, Deferred, DeviceArray, Weighted, deferred_tensor
 from otel_ml._internal.shown import shown
 
 __all__ = ["Recordable", "UnrecordableError", "plain_numbers", "record_value", "weighted_value"]
@@ -33,6 +33,7 @@ def record_value(value: object) -> float | list[float] | Deferred:
 
     Raises:
         UnrecordableError: for what is neither a number nor a 1-d sequence of numbers.
+        BeingCaptured: for a tensor of a device of which the stream is being captured into a graph.
     """
     kind = type(value)
     reader = _READERS.get(kind)
@@ -40,7 +41,7 @@ def record_value(value: object) -> float | list[float] | Deferred:
         reader = _READERS[kind] = _reader_of(kind)
     try:
         return reader(value)
-    except UnrecordableError:
+    except (UnrecordableError, BeingCaptured):
         raise
     except Exception as error:
         raise UnrecordableError("bad_value", f"{_shown(value)}, which {error}") from error
