@@ -9,7 +9,7 @@ import torch
 
 import otel_ml
 from otel_ml.testing import Capture, capture
-from tests.fake_cuda import CudaTensor, FakeCuda
+from tests.fake_cuda import FakeCuda
 from tests.waiting import eventually
 
 
@@ -221,6 +221,27 @@ def test_what_is_no_value_is_said_and_the_rest_is_captured(cuda: FakeCuda, run: 
 
     assert eventually(lambda: run.values("good") == [1.0])
     assert len([notice for notice in run.notices if "matrix" in notice or "list" in notice]) == 2
+
+
+def test_where_the_device_has_no_memory_the_graph_is_captured_without_and_it_is_said(
+    cuda: FakeCuda, run: Capture
+) -> None:
+    x = cuda.tensor(1.0)
+
+    def call() -> None:
+        cuda.device_left = 0
+        otel_ml.log({"x": x, "of_host": 1.0})
+        cuda.device_left = None
+        x.add_(1)
+
+    graph = captured(call)
+    otel_ml.set_step(0)
+    graph.replay()
+    otel_ml.log({"after": 1.0})
+
+    assert x.inner.item() == 2.0
+    assert run.values("after") == [1.0]
+    assert [notice for notice in run.notices if "'x'" in notice and "out of memory" in notice]
 
 
 def test_a_call_in_a_graph_is_a_dozen_kernels_however_many_values_it_has(cuda: FakeCuda, run: Capture) -> None:
