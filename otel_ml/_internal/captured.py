@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ from otel_ml._internal.axes import NOW, STEPS, Step, current_step
 from otel_ml._internal.buffer import RECORDS
 from otel_ml._internal.captured_ring import Cell, Ring, Row
 from otel_ml._internal.definition import Series
-from otel_ml._internal.device import BeingCaptured, Deferred
+from otel_ml._internal.device import BeingCapturedError, Deferred
 from otel_ml._internal.guard import guard
 from otel_ml._internal.values import record_value
 
@@ -97,7 +97,7 @@ class Captured:
         self._calls = []
         self._cells: dict[Any, Cell] = {}
         self._streams: dict[Any, Any] = {}
-        self._token = random.getrandbits(40)  # noqa: S311 (what memory does not hold by chance)
+        self._token = random.getrandbits(40)
         self._steps: dict[int, Step] = {}
         self._looked = 0.0
         NOW.boundary = None
@@ -107,20 +107,17 @@ class Captured:
         """Whether a graph was captured with a recording call inside."""
         return bool(self._calls)
 
-    def add(
-        self, values: Sequence[tuple[Series, Any]], weight: Any, step: Step, time_ns: int
-    ) -> None:
+    def add(self, values: Sequence[tuple[Series, Any]], weight: Any, step: Step, time_ns: int) -> None:
         """Make the values that are on a device part of the graph; those of the host are recorded once, now."""
         records: list[Any] = []
         columns: dict[Any, list[tuple[Series, Any, Any]]] = {}
         for series, value in values:
-            device_value = _part(value)
-            device_weight = None if weight is None else _part(weight)
-            tensors = [part for part in (device_value, device_weight) if hasattr(part, "device")]
-            if not tensors:
+            parts = _parts(value, weight)
+            if parts is None:
                 _add_of_host(records, series, step, value, weight, time_ns)
             else:
-                columns.setdefault(tensors[0].device, []).append((series, device_value, device_weight))
+                device = next(part.device for part in parts if _is_captured(part))
+                columns.setdefault(device, []).append((series, *parts))
         append(records)
         for device, wanted in columns.items():
             try:
@@ -149,7 +146,7 @@ class Captured:
                 len(columns),
             )
             return
-        with torch.inference_mode(False), torch.no_grad():  # noqa: FBT003 (torch's own form)
+        with torch.inference_mode(False), torch.no_grad():
             cell = self._cells.get(device)
             if cell is None:
                 cell = self._cells[device] = Cell(device, self._token)
@@ -178,9 +175,7 @@ class Captured:
 
     def has_passed(self, token: int) -> bool:
         """Whether all is read that was launched before the interval `token` began."""
-        return all(
-            call.ring.passed is not None and token <= call.ring.passed <= self._token for call in self._calls
-        )
+        return all(call.ring.passed is not None and token <= call.ring.passed <= self._token for call in self._calls)
 
     def look(self) -> None:
         """Record what replays have written since; with the fold lock, on the background thread."""
@@ -249,25 +244,37 @@ class Captured:
 def _add_of_host(records: list[Any], series: Series, step: Step, value: Any, weight: Any, time_ns: int) -> None:
     try:
         add_record(records, series, step, value, weight, time_ns)
-    except BeingCaptured as error:  # a list of tensors that are on a device
+    except BeingCapturedError as error:  # a list of tensors that are on a device
         guard.drop("bad_value", f"Metric {series.definition.name!r:.120}: a list of values {error}.")
 
 
-def _part(value: Any) -> Any:
-    """Return a tensor that is on a device that captures, or the value as it is."""
-    if not hasattr(value, "device"):
-        return value
+def _parts(value: Any, weight: Any) -> tuple[Any, Any] | None:
+    """Return a value and its weight, of which one at least is on a device that captures; None for all else."""
     try:
-        record_value(value)
-    except BeingCaptured as captured:
+        parts = _part(value), None if weight is None else _part(weight)
+    except Exception:  # noqa: BLE001 (what is no value is said where it is recorded)
+        return None
+    return parts if any(map(_is_captured, parts)) else None
+
+
+def _part(value: Any) -> Any:
+    try:
+        found = record_value(value)
+    except BeingCapturedError as captured:
+        if isinstance(value, (list, tuple)):
+            raise
         return captured.tensor
-    except Exception:  # noqa: BLE001 (what it is is said where it is recorded)
-        return value
-    return value
+    if isinstance(found, Deferred):
+        raise TypeError("it is on another device, which is not captured")
+    return found
+
+
+def _is_captured(part: Any) -> bool:
+    return part is not None and not isinstance(part, (float, list))
 
 
 def _placed(part: Any, tensors: list[Any]) -> Any:
-    if not hasattr(part, "device"):
+    if not _is_captured(part):
         return part
     begin = sum(tensor.numel() for tensor in tensors)
     tensors.append(part)

@@ -17,7 +17,7 @@ __all__ = ["Cell", "Ring", "Row"]
 _LOW = ("torch.float32", "torch.bfloat16", "torch.float16")
 """Exact in float32: of these all are converted at once."""
 
-_NOT_ARRIVED = -random.getrandbits(62) - 1  # noqa: S311 (nothing secret: what memory does not hold by chance)
+_NOT_ARRIVED = -random.getrandbits(62) - 1
 
 
 class Row(NamedTuple):
@@ -82,7 +82,7 @@ class Ring:
         self.seen = 0
         self.passed: int | None = None
         self._columns = 1 + columns
-        self._magic = random.getrandbits(62)  # noqa: S311 (the same)
+        self._magic = random.getrandbits(62)
         self._state = _memory(2, cell.value.device)
         self._rows = _memory((self.ROWS, self._columns), cell.value.device)
         self._staging: Any = None

@@ -21,7 +21,7 @@ from otel_ml._internal.guard import guard
 from otel_ml._internal.meter import Metric
 from otel_ml._internal.spans import Watch
 
-__all__ = ["substitute"]
+__all__ = ["log", "substitute"]
 
 _NOTHING: dict[str, Any] = {}
 
@@ -47,7 +47,7 @@ def _is_method_of_python(function: Callable[..., Any]) -> bool:
     return isinstance(function, FunctionType) and "." in function.__qualname__
 
 
-def _log(
+def log(
     values: Mapping[str, Any] = _NOTHING,
     step: Any = None,
     axis: str | None = None,
@@ -59,6 +59,7 @@ def _log(
     attributes: Mapping[str, object] | None = None,
     **unknown: Any,
 ) -> None:
+    """Stand for `otel_ml.log()`: its arguments."""
     options = {
         "axis": axis,
         "prefix": prefix,
@@ -72,7 +73,7 @@ def _log(
 
 
 def _record(name: str, value: Any, *arguments: Any, **options: Any) -> None:
-    _log({name: value}, *arguments, **options)
+    log({name: value}, *arguments, **options)
 
 
 def _record_metric(
@@ -83,7 +84,7 @@ def _record_metric(
     step: Any = None,
     axis: str | None = None,
 ) -> None:
-    _log({self.name: value}, step, axis, weight=weight, attributes=attributes)
+    log({self.name: value}, step, axis, weight=weight, attributes=attributes)
 
 
 def _call(values: Mapping[str, Any], step: Any, weight: Any, options: dict[str, Any]) -> None:
@@ -128,7 +129,7 @@ except ImportError:
         return True
 
 
-_described = torch._dynamo.assume_constant_result(described)
+_described = torch.compiler.assume_constant_result(described)
 
 
 class _NotTimed:
@@ -178,12 +179,11 @@ def _timing_of(watch: Watch) -> _NotTimed:
 
 
 def _timer_changed(self: timing.Timer) -> None:
-    if self._watch is not None:  # noqa: SLF001 (read in its place)
-        _say_not_timed(self._watch.name, self._watch.level)  # noqa: SLF001 (the same)
+    if self._watch is not None:
+        _say_not_timed(self._watch.name, self._watch.level)
 
 
-@torch._dynamo.assume_constant_result
-def _say_not_timed(name: str | None, level: int) -> None:
+def _say_when_traced(name: str | None, level: int) -> None:
     """Say it while the graph is made: none of it is left in there."""
     if level <= NOW.level:
         guard.say(
@@ -195,8 +195,11 @@ def _say_not_timed(name: str | None, level: int) -> None:
         )
 
 
+_say_not_timed = torch.compiler.assume_constant_result(_say_when_traced)
+
+
 _TRACED: dict[Callable[..., Any], Callable[..., Any]] = {
-    log_module.log: _log,
+    log_module.log: log,
     log_module.record: _record,
     Metric.record: _record_metric,
     timing.timed: _timed,

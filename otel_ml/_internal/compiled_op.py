@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -20,21 +20,24 @@ __all__ = ["define_operator", "described"]
 
 _SCHEMA = "log(str call, Tensor[] values, Scalar[] numbers, SymInt? step) -> ()"
 
+_TAGS = tuple(tag for name in ("cudagraph_unsafe",) if (tag := getattr(torch.Tag, name, None)) is not None)
+"""Inductor captures what is before the operator and what is after it. An older one captures it, too, and then checks
+what stays of the memory that it has used meanwhile: nothing may."""
+
 _LIBRARY = torch.library.Library("otel_ml", "FRAGMENT")
 """Kept for as long as the process: an operator goes with its library."""
 
 
+@cache
 def define_operator() -> None:
-    """Define `otel_ml::log`, which no pass over a graph drops, repeats or moves before another one.
+    """Define `otel_ml::log`, which no pass over a graph drops, repeats or moves before another one; once.
 
     Raises:
         ImportError: this torch knows no operators with effects.
     """
     from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 
-    # In a graph that Inductor captures the operator would run once, and never in a replay.
-    tag = getattr(torch.Tag, "cudagraph_unsafe", None)
-    _LIBRARY.define(_SCHEMA, tags=() if tag is None else (tag,))
+    _LIBRARY.define(_SCHEMA, tags=_TAGS)
     _LIBRARY.impl("log", _log, "CompositeExplicitAutograd")
     torch.library.register_fake("otel_ml::log", _nothing, lib=_LIBRARY)
     operator = torch.ops.otel_ml.log.default
@@ -42,9 +45,7 @@ def define_operator() -> None:
     torch.fx.has_side_effect(operator)
 
 
-def described(
-    names: Sequence[str], kinds: Sequence[Any], weight: Any, step: Any, options: Mapping[str, Any]
-) -> str:
+def described(names: Sequence[str], kinds: Sequence[Any], weight: Any, step: Any, options: Mapping[str, Any]) -> str:
     """Return the text of a call: what was known of it when it was compiled.
 
     Args:
@@ -65,11 +66,24 @@ def _nothing(call: str, values: Sequence[Any], numbers: Sequence[Any], step: Any
 def _log(call: str, values: Sequence[torch.Tensor], numbers: Sequence[Any], step: int | None) -> None:
     try:
         names, kinds, weight, other_step, options = _parsed(call)
+        if not _TAGS and values and values[0].is_cuda and torch.cuda.is_current_stream_capturing():
+            _refuse_captured(names)
+            return
         found = _Found(values, numbers)
         given = {name: found.next(kind) for name, kind in zip(names, kinds, strict=True)}
         log(given, found.next(other_step) if step is None else step, weight=found.next(weight), **options)
     except Exception as error:  # noqa: BLE001 (the boundary to the user's program)
         guard.failed("log() in compiled code", error)
+
+
+def _refuse_captured(names: Sequence[str]) -> None:
+    guard.drop(
+        "captured_full",
+        f"This torch captures a CUDA graph of compiled code in which {names[0]!r:.120} is recorded, and is too old to "
+        "leave the call out of it. Use mode='max-autotune-no-cudagraphs' or a newer torch.",
+        len(names),
+        kind="captured compiled code",
+    )
 
 
 @lru_cache(maxsize=4096)

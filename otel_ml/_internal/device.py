@@ -13,7 +13,7 @@ from typing import Any
 from otel_ml._internal.guard import guard
 
 __all__ = [
-    "BeingCaptured",
+    "BeingCapturedError",
     "Deferred",
     "DeviceArray",
     "DeviceElapsed",
@@ -38,7 +38,7 @@ def is_on_device(value: Any) -> bool:
         return False
 
 
-class BeingCaptured(ValueError):
+class BeingCapturedError(ValueError):
     """The stream of a tensor is being captured into a graph: what is launched now is done at each replay, not now.
 
     Attributes:
@@ -166,7 +166,7 @@ def deferred_tensor(tensor: Any) -> Deferred:
     """Copy a device tensor on the current stream and mark the end of the copy; nothing waits.
 
     Raises:
-        BeingCaptured: the copy would become part of a graph.
+        BeingCapturedError: the copy would become part of a graph.
     """
     copy, event = copied_tensor(tensor)
     return DeviceTensor(copy, event)
@@ -176,13 +176,13 @@ def copied_tensor(tensor: Any) -> tuple[Any, Any]:
     """Return a copy made on the current stream, and the event of its end, None where the device has no events.
 
     Raises:
-        BeingCaptured: the copy would become part of a graph.
+        BeingCapturedError: the copy would become part of a graph.
     """
     torch = sys.modules["torch"]
     kind = tensor.device.type
     if kind == "cuda":
         if torch.cuda.is_current_stream_capturing():
-            raise BeingCaptured(tensor)
+            raise BeingCapturedError(tensor)
         event = torch.cuda.Event()
         copy = tensor.detach().clone()
         event.record(torch.cuda.current_stream(tensor.device))

@@ -10,13 +10,15 @@ from otel_ml._internal.append import add_record, append, append_row
 from otel_ml._internal.axes import NOW, Step, current_step
 from otel_ml._internal.buffer import STRIDE
 from otel_ml._internal.captured import CAPTURED
+from otel_ml._internal.compiled import trace_log
 from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, bad_name, identity, reduction_from
-from otel_ml._internal.device import BeingCaptured
+from otel_ml._internal.device import BeingCapturedError
 from otel_ml._internal.guard import guard
 from otel_ml._internal.native import native
 from otel_ml._internal.row import FEWEST, Row, Table
 from otel_ml._internal.shown import shown
 from otel_ml._internal.step import step_for
+from otel_ml._internal.values import BeingTracedError
 
 __all__ = ["forget_names", "log", "record"]
 
@@ -93,8 +95,8 @@ def log(
             if row is not None and append_row(row, target, values, now):
                 return
         _record_each(values, target, weight, now, table, options)
-    except BeingCaptured:
-        _capture(values, target, weight, now, table, options)
+    except (BeingTracedError, BeingCapturedError) as graph:
+        _into_graph(graph, values, step, axis, target, weight, now, table, options)
     except Exception as error:  # noqa: BLE001 - the boundary to the user's program
         guard.failed("log()", error)
 
@@ -174,10 +176,23 @@ def _record_each(
         table.add_row((*values,), records[::STRIDE])
 
 
-def _capture(
-    values: Mapping[str, Any], step: Step, weight: Any, time_ns: int, table: Table, options: _Options | None
+def _into_graph(
+    graph: Exception,
+    values: Mapping[str, Any],
+    index: int | None,
+    axis: str | None,
+    step: Step,
+    weight: Any,
+    time_ns: int,
+    table: Table,
+    options: _Options | None,
 ) -> None:
+    """Have the call become part of the graph that is being made: of a program that is traced, or of CUDA's."""
     try:
+        if isinstance(graph, BeingTracedError):
+            prefix, reduce, within, over, attributes = options or (None, None, None, None, None)
+            trace_log(values, index, axis, prefix, reduce, within, over, weight, attributes)
+            return
         each = [(table.series.get(name) or _series(table, name, options), value) for name, value in values.items()]
         CAPTURED.add([(series, value) for series, value in each if series is not None], weight, step, time_ns)
     except Exception as error:  # noqa: BLE001 - the boundary to the user's program

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from otel_ml._internal.device import BeingCaptured, Deferred, DeviceArray, Weighted, deferred_tensor
+from otel_ml._internal.device import BeingCapturedError, Deferred, DeviceArray, Weighted, deferred_tensor
 from otel_ml._internal.shown import shown
 
-__all__ = ["Recordable", "UnrecordableError", "plain_numbers", "record_value", "weighted_value"]
+__all__ = ["BeingTracedError", "Recordable", "UnrecordableError", "plain_numbers", "record_value", "weighted_value"]
 
 Recordable = float | list[float] | list[tuple[float, float]] | tuple[float, float] | Deferred
 """What stands in the buffer: one record, several, with weights, or later."""
@@ -28,12 +28,17 @@ class UnrecordableError(Exception):
         super().__init__(text)
 
 
+class BeingTracedError(Exception):
+    """A tensor has no value: the program is traced into a graph, and what computes the values runs later."""
+
+
 def record_value(value: object) -> float | list[float] | Deferred:
     """Return `value` as it goes into the buffer; what is in CPU memory is copied now.
 
     Raises:
         UnrecordableError: for what is neither a number nor a 1-d sequence of numbers.
-        BeingCaptured: for a tensor of a device of which the stream is being captured into a graph.
+        BeingCapturedError: for a tensor of a device of which the stream is being captured into a graph.
+        BeingTracedError: for one that stands for the tensors of a graph.
     """
     kind = type(value)
     reader = _READERS.get(kind)
@@ -41,7 +46,7 @@ def record_value(value: object) -> float | list[float] | Deferred:
         reader = _READERS[kind] = _reader_of(kind)
     try:
         return reader(value)
-    except (UnrecordableError, BeingCaptured):
+    except (UnrecordableError, BeingCapturedError, BeingTracedError):
         raise
     except Exception as error:
         raise UnrecordableError("bad_value", f"{_shown(value)}, which {error}") from error
@@ -156,6 +161,10 @@ def _tensor(value: Any) -> float | list[float] | Deferred:
     return deferred_tensor(value)
 
 
+def _traced(value: object) -> float:
+    raise BeingTracedError(f"{_shown(value)} is traced")
+
+
 def _local(value: Any) -> Any:
     """Return this rank's part of a DTensor, which is the value itself only where it is replicated."""
     if not all(placement.is_replicate() for placement in value.placements):
@@ -173,6 +182,8 @@ def _reader_of(kind: type) -> Callable[[Any], float | list[float] | Deferred]:
 
 
 _ARRAYS: tuple[tuple[str, str, Callable[[Any], float | list[float] | Deferred]], ...] = (
+    ("torch._subclasses.fake_tensor", "FakeTensor", _traced),
+    ("torch._subclasses.functional_tensor", "FunctionalTensor", _traced),
     ("torch", "Tensor", _tensor),
     ("numpy", "complexfloating", _refuse),
     ("numpy", "number", float),

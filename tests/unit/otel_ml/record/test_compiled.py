@@ -1,4 +1,4 @@
-"""Recording calls inside `torch.compile(fullgraph=True)`: one graph, no break, and the values that eager code records."""
+"""Recording inside `torch.compile(fullgraph=True)`: one graph, no break, and the values that eager code records."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
 
 import otel_ml
@@ -251,12 +252,35 @@ def test_it_works_in_whatever_order_things_are_imported(imports: str) -> None:
     assert done.stdout.strip() == "[3.0]", done.stderr
 
 
-def test_an_exported_program_computes_what_the_model_does(run: Capture) -> None:
-    class Model(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            otel_ml.log({"x": x.sum()})
-            return x * 2
+class Exported(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.metric = METER.metric("metric")
 
-    exported = torch.export.export(Model(), (torch.ones(3),), strict=True)
-    otel_ml.set_step(0)
-    assert exported.module()(torch.ones(3)).tolist() == [2.0, 2.0, 2.0]
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        otel_ml.log({"x": x.sum(), "constant": 2.0})
+        self.metric.record(x.max(), step=7)
+        return x * 2
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        lambda model, x: torch.export.export(model, (x,), strict=True).module(),
+        lambda model, x: torch.export.export(model, (x,), strict=False).module(),
+        lambda model, x: make_fx(model, tracing_mode="fake")(x),
+        lambda model, x: make_fx(model, tracing_mode="symbolic")(x),
+    ],
+)
+def test_a_program_that_is_exported_or_traced_records_when_it_runs(run: Capture, trace: Callable[..., Any]) -> None:
+    traced = trace(Exported(), torch.ones(3))
+    assert "_local_scalar_dense" not in str(traced.code)
+    assert run.points == []
+
+    for step in range(2):
+        otel_ml.set_step(step)
+        assert traced(torch.full((3,), float(step))).tolist() == [2.0 * step] * 3
+    assert run.values("x") == [0.0, 3.0]
+    assert run.values("constant") == [2.0, 2.0]
+    assert [p.step for p in run.points if p.name == "metric"] == [7]
+    assert run.notices == []
