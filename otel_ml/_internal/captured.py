@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from otel_ml._internal.append import add_record, append
 from otel_ml._internal.axes import NOW, STEPS, Step, current_step
-from otel_ml._internal.buffer import RECORDS
+from otel_ml._internal.buffer import RECORDS, STRIDE
 from otel_ml._internal.captured_ring import Cell, Ring, Row
 from otel_ml._internal.definition import Series
-from otel_ml._internal.device import BeingCapturedError, Deferred
+from otel_ml._internal.device import Deferred, Weighted
+from otel_ml._internal.device_batch import Staged
+from otel_ml._internal.device_thread import be_on
 from otel_ml._internal.guard import guard
-from otel_ml._internal.values import record_value
 
 __all__ = ["CAPTURED", "Captured"]
 
@@ -32,27 +32,25 @@ _MAX_HELD = 100_000
 _MAX_STEPS = 1024
 
 
+_Where = slice | float | list[float]
+"""Where in a row something is; or what it is, where the call had it on the host."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Where in a row the values of a series are, and its weights: numbers where the call had them on the host."""
+    """Values of a series in a row, and their weights."""
 
     series: Series
-    values: slice | float | list[float]
-    weights: slice | float | list[float] | None
+    values: _Where
+    weights: _Where | None
 
     def recordable(self, row: list[float]) -> Any:
+        """Return what a row records of the series."""
         values = _in(row, self.values)
-        if self.weights is None:
-            return values
-        weights = _in(row, self.weights)
-        if len(weights) == 1:
-            weights = weights * len(values)
-        pairs = [pair for pair in zip(values, weights, strict=False) if pair[1] >= 0]
-        guard.dropped["bad_weight"] += len(values) - len(pairs)
-        return pairs
+        return values if self.weights is None else Weighted(values, _in(row, self.weights)).read()
 
 
-def _in(row: list[float], where: slice | float | list[float]) -> list[float]:
+def _in(row: list[float], where: _Where) -> list[float]:
     if isinstance(where, slice):
         return row[where]
     return where if isinstance(where, list) else [where]
@@ -100,6 +98,7 @@ class Captured:
         self._token = random.getrandbits(40)
         self._steps: dict[int, Step] = {}
         self._looked = 0.0
+        self._size = 0
         NOW.boundary = None
 
     @property
@@ -107,38 +106,35 @@ class Captured:
         """Whether a graph was captured with a recording call inside."""
         return bool(self._calls)
 
-    def add(self, values: Sequence[tuple[Series, Any]], weight: Any, step: Step, time_ns: int) -> None:
-        """Make the values that are on a device part of the graph; those of the host are recorded once, now."""
-        records: list[Any] = []
-        columns: dict[Any, list[tuple[Series, Any, Any]]] = {}
-        for series, value in values:
-            parts = _parts(value, weight)
-            if parts is None:
-                _add_of_host(records, series, step, value, weight, time_ns)
+    def add(self, records: Sequence[Any]) -> list[Any]:
+        """Make what is on a device part of the graph; return the records of values of the host, which have it once."""
+        of_host: list[Any] = []
+        by_device: dict[Any, list[tuple[Series, Any]]] = {}
+        for at in range(0, len(records), STRIDE):
+            series, _, item, _ = record = records[at : at + STRIDE]
+            staged = next(iter(item.unlaunched()), None) if isinstance(item, Deferred) else None
+            if staged is None:
+                of_host += record
             else:
-                device = next(part.device for part in parts if _is_captured(part))
-                columns.setdefault(device, []).append((series, *parts))
-        append(records)
-        for device, wanted in columns.items():
+                by_device.setdefault(staged.tensor.device, []).append((series, item))
+        for device, items in by_device.items():
             try:
-                self._add_call(device, wanted)
+                self._add_call(device, items)
             except Exception as error:  # noqa: BLE001 (no memory on the device: that is training's)
                 guard.drop(
                     "device_error",
-                    f"Metric {wanted[0][0].definition.name!r:.120} is not recorded by a captured CUDA graph: "
+                    f"Metric {items[0][0].definition.name!r:.120} is not recorded by a captured CUDA graph: "
                     f"{type(error).__name__}: {error}.",
-                    len(wanted),
+                    len(items),
                 )
+        return of_host
 
-    def _add_call(self, device: Any, wanted: Sequence[tuple[Series, Any, Any]]) -> None:
+    def _add_call(self, device: Any, items: Sequence[tuple[Series, Any]]) -> None:
         torch = sys.modules["torch"]
         tensors: list[Any] = []
-        columns = tuple(
-            _Column(series, _placed(value, tensors), None if weight is None else _placed(weight, tensors))
-            for series, value, weight in wanted
-        )
+        columns = tuple(_column(series, item, tensors) for series, item in items)
         size = sum(tensor.numel() for tensor in tensors)
-        if size + sum(len(call.columns) for call in self._calls) > _MAX_COLUMNS:
+        if size + self._size > _MAX_COLUMNS:
             guard.drop(
                 "captured_full",
                 f"More than {_MAX_COLUMNS:,} values are recorded inside captured CUDA graphs: those captured from now "
@@ -152,6 +148,7 @@ class Captured:
                 cell = self._cells[device] = Cell(device, self._token)
             ring = Ring(cell, size)
             ring.write(tensors)
+        self._size += size
         self._calls.append(_Call(ring, columns, []))
         NOW.boundary = self.mark
 
@@ -171,7 +168,8 @@ class Captured:
         if len(self._steps) > _MAX_STEPS:
             del self._steps[next(iter(self._steps))]
         self._token += 1
-        append((self._calls[0].columns[0].series, ended, _Boundary(self, self._token), time.time_ns()))
+        records = RECORDS
+        records += (self._calls[0].columns[0].series, ended, _Boundary(self, self._token), time.time_ns())
 
     def has_passed(self, token: int) -> bool:
         """Whether all is read that was launched before the interval `token` began."""
@@ -186,7 +184,9 @@ class Captured:
                 if call.ring.is_looking:
                     self._take(call)
                 if is_due and not call.ring.is_looking:
-                    with self._own_stream(call.ring.cell.value.device):
+                    device = call.ring.cell.value.device
+                    be_on(device.index)
+                    with self._own_stream(device):
                         call.ring.look()
         except Exception as error:  # noqa: BLE001 (whatever a device raises)
             self._give_up(error)
@@ -241,44 +241,19 @@ class Captured:
         )
 
 
-def _add_of_host(records: list[Any], series: Series, step: Step, value: Any, weight: Any, time_ns: int) -> None:
-    try:
-        add_record(records, series, step, value, weight, time_ns)
-    except BeingCapturedError as error:  # a list of tensors that are on a device
-        guard.drop("bad_value", f"Metric {series.definition.name!r:.120}: a list of values {error}.")
+def _column(series: Series, item: Any, tensors: list[Any]) -> _Column:
+    values, weights = item.sides if isinstance(item, Weighted) else (item, None)
+    return _Column(series, _placed(values, tensors), None if weights is None else _placed(weights, tensors))
 
 
-def _parts(value: Any, weight: Any) -> tuple[Any, Any] | None:
-    """Return a value and its weight, of which one at least is on a device that captures; None for all else."""
-    try:
-        parts = _part(value), None if weight is None else _part(weight)
-    except Exception:  # noqa: BLE001 (what is no value is said where it is recorded)
-        return None
-    return parts if any(map(_is_captured, parts)) else None
-
-
-def _part(value: Any) -> Any:
-    try:
-        found = record_value(value)
-    except BeingCapturedError as captured:
-        if isinstance(value, (list, tuple)):
-            raise
-        return captured.tensor
-    if isinstance(found, Deferred):
-        raise TypeError("it is on another device, which is not captured")
-    return found
-
-
-def _is_captured(part: Any) -> bool:
-    return part is not None and not isinstance(part, (float, list))
-
-
-def _placed(part: Any, tensors: list[Any]) -> Any:
-    if not _is_captured(part):
+def _placed(part: float | list[float] | Deferred, tensors: list[Any]) -> _Where:
+    if not isinstance(part, Deferred):
         return part
+    if not isinstance(part, Staged):
+        raise TypeError(f"{type(part).__name__} together with a value on a device that captures")
     begin = sum(tensor.numel() for tensor in tensors)
-    tensors.append(part)
-    return slice(begin, begin + part.numel())
+    tensors.append(part.tensor)
+    return slice(begin, begin + part.size)
 
 
 CAPTURED = Captured()

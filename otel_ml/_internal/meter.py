@@ -7,13 +7,11 @@ from time import time_ns
 from typing import Any
 from weakref import WeakSet
 
-from otel_ml._internal.append import add_record, append
+from otel_ml._internal.append import add_record, append, append_deferred
 from otel_ml._internal.axes import NOW, current_step
 from otel_ml._internal.buffer import LIMIT, RECORDS
-from otel_ml._internal.captured import CAPTURED
 from otel_ml._internal.compiled import trace_log
 from otel_ml._internal.definition import DEFINITIONS, Definition, Reduce, Series, identity, reduction_from
-from otel_ml._internal.device import BeingCapturedError
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
 from otel_ml._internal.instruments import Counter, Gauge, Histogram, UpDownCounter
@@ -72,8 +70,6 @@ class Metric:
             return
         try:
             self._record(value, weight, step, axis, attributes)
-        except BeingCapturedError:
-            self._capture(value, weight, step, axis, attributes)
         except BeingTracedError:
             trace_log({self.name: value}, step, axis, weight=weight, attributes=attributes)
         except Exception as error:  # noqa: BLE001 - the boundary to the user's program
@@ -92,24 +88,10 @@ class Metric:
         if target is None or series is None:
             return
         records: list[Any] = []
-        add_record(records, series, target, value, weight, time_ns())
-        append(records)
-
-    def _capture(
-        self,
-        value: object,
-        weight: object,
-        step: int | None,
-        axis: str | None,
-        attributes: Mapping[str, object] | None,
-    ) -> None:
-        try:
-            target = step_for(step, axis, "record()", 1)
-            series = self._series if not attributes else self._with(attributes)
-            if target is not None and series is not None:
-                CAPTURED.add([(series, value)], weight, target, time_ns())
-        except Exception as error:  # noqa: BLE001 - the boundary to the user's program
-            guard.failed("record()", error)
+        if add_record(records, series, target, value, weight, time_ns()):
+            append_deferred(records)
+        else:
+            append(records)
 
     def _with(self, attributes: Mapping[str, object]) -> Series | None:
         if self._series is None:

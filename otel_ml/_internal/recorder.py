@@ -17,6 +17,7 @@ from otel_ml._internal.buffer import RECORDS
 from otel_ml._internal.captured import CAPTURED
 from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.definition import DEFINITIONS, QUANTILE_COARSE
+from otel_ml._internal.device_batch import STAGING
 from otel_ml._internal.encode import encoded_gauge, encoded_scopes
 from otel_ml._internal.fold import FOLDER
 from otel_ml._internal.give_way import give_way
@@ -30,13 +31,14 @@ from otel_ml._internal.stage import forget_stages, parts_of
 from otel_ml._internal.step import set_step
 from otel_ml.wire.attributes import BOOT_TIME, EVENTS, MANIFEST, POINTS, POSITION, RECORDED, REDUCTIONS, VALUES
 
-__all__ = ["Batch", "Holds", "RecordSettings", "Recorder", "Sent", "recorder"]
+__all__ = ["DEVICE_WAIT_S", "Batch", "Holds", "RecordSettings", "Recorder", "Sent", "recorder"]
 
 
 _RECORD_S, _SPAN_S = (0.5e-6 if native is None else 0.2e-6), 2e-6
 """What a record and a timer's span cost between steps of 50 ms, with cold caches; a tight loop says a third of it."""
 
-_DEVICE_WAIT_S = 1.0
+DEVICE_WAIT_S = 1.0
+"""Seconds that the end waits for values of a device."""
 
 _TOTALS_EVERY_NS = 5_000_000_000
 """How often a heartbeat says what was sent in all: what a kill leaves unsaid (ADR 0031)."""
@@ -131,8 +133,7 @@ class Recorder:
         with folder.lock:
             folder.fold()
             if folder.deferred or CAPTURED.is_used:
-                CAPTURED.look()
-                folder.read_deferred()
+                folder.read_deferred(everything=final)
                 if final:
                     self._wait_for_device()
                 folder.fold()
@@ -158,12 +159,26 @@ class Recorder:
         """Let callers wait before they have recorded more than a spool of this size has room for."""
         FOLDER.bound(spool_bytes)
 
+    def wait_for_devices(self, until: float) -> None:
+        """Wait for the values of devices that were recorded until now, not beyond `until` (of `time.monotonic()`).
+
+        Nobody else is held up meanwhile.
+        """
+        awaited: set[int] | None = None
+        while awaited is None or (awaited and time.monotonic() < until):
+            if awaited is not None:
+                time.sleep(0.002)
+            with FOLDER.lock:
+                FOLDER.fold()
+                FOLDER.read_deferred(everything=True)
+                waiting = set(map(id, FOLDER.deferred_of(self._generation)))
+            awaited = waiting if awaited is None else awaited & waiting
+
     def _wait_for_device(self) -> None:
-        deadline = time.monotonic() + _DEVICE_WAIT_S
+        deadline = time.monotonic() + DEVICE_WAIT_S
         while FOLDER.deferred_of(self._generation) and time.monotonic() < deadline:
             time.sleep(0.002)
-            CAPTURED.look()
-            FOLDER.read_deferred()
+            FOLDER.read_deferred(everything=True)
         FOLDER.drop_deferred(self._generation)
 
     def _encode(self, step: Step, pending: Pending, scopes: list[bytes], holds: list[Holds]) -> None:
@@ -270,6 +285,7 @@ class Recorder:
         NOW.several = False
         COLLECTOR.forget()
         RECORDS.clear()
+        STAGING.forget()
         FOLDER.forget()
         STEPS.forget()
         DEFINITIONS.new_lock()

@@ -227,29 +227,37 @@ def test_without_a_run_compiled_calls_do_nothing() -> None:
 
 PROGRAM = """
 {imports}
+from otel_ml.testing import capture
+metric = otel_ml.get_meter().metric("metric")
+timer = otel_ml.timer("timer")
 def f(x):
-    otel_ml.log({{"x": x.sum()}})
+    with otel_ml.timed("block"):
+        otel_ml.log({{"x": x.sum()}})
+    timer.start()
+    otel_ml.record("y", x.sum() + 1)
+    timer.stop()
+    metric.record(x.sum() + 2)
     return x * 2
 with capture() as run:
     otel_ml.set_step(0)
-    torch.compile(f, fullgraph=True, backend='eager')(torch.ones(3))
-    print(run.values("x"))
+    torch.compile(f, fullgraph=True, backend="eager")(torch.ones(3))
+    print(*(run.values(name) for name in ("x", "y", "metric")))
 """
 
 
 @pytest.mark.parametrize(
     "imports",
     [
-        "import otel_ml, torch\nfrom otel_ml.testing import capture",
-        "import torch, otel_ml\nfrom otel_ml.testing import capture",
-        "import torch, torch._dynamo, otel_ml\nfrom otel_ml.testing import capture",
-        "import otel_ml\notel_ml.log\nimport torch._dynamo\nfrom otel_ml.testing import capture",
+        "import otel_ml\notel_ml.log\nimport torch._dynamo",
+        "import torch, torch._dynamo, otel_ml",
+        "import sys\nsys.modules['otel_ml._native'] = None\nimport otel_ml, torch",
     ],
+    ids=["before Dynamo", "after Dynamo", "without a compiler"],
 )
 def test_it_works_in_whatever_order_things_are_imported(imports: str) -> None:
     program = PROGRAM.format(imports=imports)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
-    assert done.stdout.strip() == "[3.0]", done.stderr
+    assert done.stdout.strip() == "[3.0] [4.0] [5.0]", done.stderr
 
 
 class Exported(torch.nn.Module):
