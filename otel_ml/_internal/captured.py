@@ -6,12 +6,12 @@ background thread reads from time to time what the replays have written (`captur
 
 from __future__ import annotations
 
-import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from os import urandom
 from typing import Any
 
 from otel_ml._internal.axes import NOW, STEPS, Step, current_step
@@ -95,7 +95,7 @@ class Captured:
         self._calls = []
         self._cells: dict[Any, Cell] = {}
         self._streams: dict[Any, Any] = {}
-        self._token = random.getrandbits(40)
+        self._token = int.from_bytes(urandom(5), "little")  # what memory does not hold by chance
         self._steps: dict[int, Step] = {}
         self._looked = 0.0
         self._size = 0

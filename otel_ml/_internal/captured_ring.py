@@ -7,9 +7,9 @@ meanwhile. That a copy has arrived shows in the pinned memory that it goes to.
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Sequence
+from os import urandom
 from typing import Any, NamedTuple
 
 __all__ = ["Cell", "Ring", "Row"]
@@ -17,7 +17,8 @@ __all__ = ["Cell", "Ring", "Row"]
 _LOW = ("torch.float32", "torch.bfloat16", "torch.float16")
 """Exact in float32: of these all are converted at once."""
 
-_NOT_ARRIVED = -random.getrandbits(62) - 1
+_NOT_ARRIVED = -1 - (int.from_bytes(urandom(8), "little") >> 2)
+"""What memory does not hold by chance."""
 
 
 class Row(NamedTuple):
@@ -82,7 +83,7 @@ class Ring:
         self.seen = 0
         self.passed: int | None = None
         self._columns = 1 + columns
-        self._magic = random.getrandbits(62)
+        self._magic = int.from_bytes(urandom(8), "little") >> 2
         self._state = _memory(2, cell.value.device)
         self._rows = _memory((self.ROWS, self._columns), cell.value.device)
         self._staging: Any = None

@@ -1,8 +1,10 @@
-"""Do something once another package is there: nothing of it is imported for it."""
+"""Do something once another package is there: nothing of it is imported for it.
+
+A finder and a loader are what has their methods: the classes of `importlib.abc` take 30 modules to import.
+"""
 
 from __future__ import annotations
 
-import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
@@ -26,7 +28,7 @@ def forget_import(name: str) -> None:
         sys.meta_path.remove(watcher)
 
 
-class _Watcher(importlib.abc.MetaPathFinder):
+class _Watcher:
     """Tells when a module is imported, and is gone then."""
 
     def __init__(self, module: str, do: Callable[[], None]) -> None:
@@ -41,11 +43,11 @@ class _Watcher(importlib.abc.MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _TellingLoader(spec.loader, self._do)
+            spec.loader = _TellingLoader(spec.loader, self._do)  # type: ignore[assignment] # by its methods
         return spec
 
 
-class _TellingLoader(importlib.abc.Loader):
+class _TellingLoader:
     """Loads a module as its own loader does, then tells."""
 
     def __init__(self, loader: Any, do: Callable[[], None]) -> None:
