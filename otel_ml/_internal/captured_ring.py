@@ -103,7 +103,7 @@ class Ring:
         if self._staging is None:
             torch = sys.modules["torch"]
             size = 5 + self.ROWS * self._columns
-            self._staging = torch.empty(size, dtype=torch.int64, pin_memory=True)
+            self._staging = torch.empty(size, dtype=torch.int64, device="cpu", pin_memory=True)
         token, first, rows, last = self._parts()
         last.fill_(_NOT_ARRIVED)
         self._is_read = False
@@ -129,7 +129,9 @@ class Ring:
         oldest = max(self.seen, self._count(magic, count_after) - self.ROWS + 1)
         lost = max(0, min(oldest, written) - self.seen)
         torch = sys.modules["torch"]
-        places = torch.tensor([number % self.ROWS for number in range(oldest, written)], dtype=torch.int64)
+        places = torch.tensor(
+            [number % self.ROWS for number in range(oldest, written)], dtype=torch.int64, device="cpu"
+        )
         self.seen = max(written, self.seen)
         found = rows[places]
         values = found[:, 1:].contiguous().view(torch.float64).tolist()
