@@ -185,6 +185,9 @@ class FakeStream:
     def query(self) -> bool:
         _card().unsafe_while_captured("Stream.query()")
         _card().fail_if_broken()
+        if self.captured is not None:
+            self.captured.broken_by = "Stream.query() of a stream that is captured"
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
         return self.is_idle
 
     def synchronize(self) -> None:

@@ -286,6 +286,12 @@ class Buffer:
         seen, self._seen = self._seen, self._batch
         return self._used > 0 and (everything or seen is self._batch)
 
+    def is_captured(self) -> bool:
+        """Whether the stream is being captured into a graph: then it may not even be asked what it has to do."""
+        cuda = self._torch.cuda
+        with cuda.stream(self._stream):
+            return bool(cuda.is_current_stream_capturing())
+
     def is_idle(self) -> bool:
         """Whether the stream has nothing to do, so that no launch would wait for room in its queue."""
         return bool(self._stream.query())
@@ -391,7 +397,7 @@ class Staging:
         try:
             be_on(buffer.index)
             buffer.read_arrived()
-            if buffer.is_waiting(everything=everything):
+            if buffer.is_waiting(everything=everything) and not buffer.is_captured():
                 self._send(buffer)
         except Exception as error:  # noqa: BLE001 (a device that fails costs its values)
             buffer.give_up(error)

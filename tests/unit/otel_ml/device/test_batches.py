@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -35,6 +37,14 @@ def by_step(batch: Any, name: str) -> dict[int | None, float]:
     return {point.step: point.moments[1] / point.moments[0] for point in points(batch, name)}
 
 
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send no batch because it is old: how fast the test runs must not matter."""
+    monkeypatch.setattr(device_batch, "_SHORTEST_S", math.inf)
+    monkeypatch.setattr(device_batch, "_LONGEST_S", math.inf)
+
+
+@pytest.mark.usefixtures("unhurried")
 def test_the_values_of_one_call_are_one_launch_and_of_one_step_one_copy_and_one_event(recorded, cuda: FakeCuda) -> None:
     scalars = {f"m{i}": cuda.tensor(float(i)) for i in FIFTY}
     set_step(0)
@@ -51,6 +61,7 @@ def test_the_values_of_one_call_are_one_launch_and_of_one_step_one_copy_and_one_
     assert (rest["launches"], rest["events recorded"], rest["copies"]) == (1, 1, 1)
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_a_step_that_is_over_goes_with_the_first_record_of_the_next(recorded, cuda: FakeCuda, monkeypatch) -> None:
     monkeypatch.setattr(device_batch, "_SHORTEST_S", 0.0)
     loss = cuda.tensor(2.0)
@@ -72,6 +83,7 @@ def test_values_of_a_caller_that_has_fallen_silent_are_sent_by_the_background_th
     assert cuda.counts["events recorded"] == 1
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_a_metric_object_records_one_launch_and_no_event(recorded, cuda: FakeCuda) -> None:
     loss, metric = cuda.tensor(2.0, torch.bfloat16), get_meter("train").metric("loss")
     metric.record(loss)
@@ -114,6 +126,7 @@ def test_a_value_of_any_type_is_what_item_would_give(recorded, cuda: FakeCuda, d
     assert len(found) == 7
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_types_are_mixed_with_one_launch_of_each(recorded, cuda: FakeCuda) -> None:
     kinds = (torch.float32, torch.bfloat16, torch.int64)
     scalars = {f"m{i}": cuda.tensor(i, kinds[i % 3]) for i in FIFTY}
@@ -166,6 +179,7 @@ def test_one_call_may_have_values_of_several_devices(recorded, cuda: FakeCuda) -
     assert found == {f"m{i}": float(i) for i in range(10)} | {"host": 1.0, "cpu": 2.0}
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_a_weight_on_the_device_is_copied_once_for_all_values(recorded, cuda: FakeCuda) -> None:
     scalars = {f"m{i}": cuda.tensor(float(i)) for i in range(10)}
     with cuda.counted() as call:
@@ -175,6 +189,7 @@ def test_a_weight_on_the_device_is_copied_once_for_all_values(recorded, cuda: Fa
         assert point.attributes == {"ml.wsum": 3.0, "ml.wxsum": 3.0 * int(point.name[1:])}
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_elements_of_vectors_are_records(recorded, cuda: FakeCuda) -> None:
     define_metric("*", reduce="mean")
     with cuda.counted() as call:
@@ -211,6 +226,30 @@ def test_no_thread_synchronizes_in_any_debug_mode(recorded, cuda: FakeCuda, mode
     assert recorder.recorded == 20
     assert recorder.dropped == {}
     assert not [one for one in recwarn if "synchroniz" in str(one.message)]
+
+
+def test_a_default_device_of_the_program_changes_nothing(recorded, cuda: FakeCuda) -> None:
+    one, many = cuda.tensor(1.0), {f"m{i}": cuda.tensor(float(i)) for i in range(6)}
+    with torch.device("cuda"):
+        record("one", one)
+        log(many)
+        found = values(recorded.collect(final=True))
+    assert found == {"one": 1.0} | {f"m{i}": float(i) for i in range(6)}
+
+
+def test_a_forked_child_frees_nothing_of_its_parent_and_begins_with_nothing(
+    recorded, cuda: FakeCuda, monkeypatch
+) -> None:
+    record("parents", cuda.tensor(1.0))
+    held = cuda.allocated
+    parent = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)  # the fork itself: torch's own threads would not survive it
+    device_batch.STAGING.forget()
+    gc.collect()
+    assert cuda.allocated == held
+    with cuda.counted() as asked:
+        device_batch.STAGING.look(everything=True)
+    assert asked == {}
 
 
 def test_a_tensor_that_needs_gradients_or_none_is_a_value_like_another(recorded, cuda: FakeCuda) -> None:
@@ -258,6 +297,20 @@ def test_a_value_inside_a_captured_graph_is_that_of_its_replay_and_the_graph_is_
     assert values(recorded.collect(final=True)) == {"inside": 4.0, "after": 4.0}
     assert recorder.dropped == {}
     assert recorder.recorded == 4
+
+
+def test_a_batch_does_not_go_into_a_graph_that_its_own_stream_is_captured_into(recorded, cuda: FakeCuda) -> None:
+    stream, graph, x = torch.cuda.Stream(), torch.cuda.CUDAGraph(), cuda.tensor(2.0)
+    with torch.cuda.stream(stream):
+        record("warm", x)
+    with torch.cuda.graph(graph, stream=stream):
+        x.add_(1)
+        other = threading.Thread(target=lambda: [recorded.collect() for _ in range(3)])
+        other.start()
+        other.join()
+    assert len(graph.work) == 1
+    graph.replay()
+    assert values(recorded.collect(final=True)) == {"warm": 2.0}
 
 
 def test_a_device_that_hangs_is_not_waited_for_and_what_it_holds_is_counted(recorded, cuda: FakeCuda) -> None:
@@ -310,6 +363,22 @@ def test_without_pinned_memory_values_wait_on_the_device_and_come_when_there_is_
     cuda.pinned_left = None
     assert by_step(recorded.collect(final=True), "x") == {0: 0.0, 1: 1.0, 2: 2.0}
     assert recorder.dropped == {}
+
+
+def test_pinned_memory_does_not_grow_beyond_its_bound_and_nothing_is_lost_by_it(
+    recorded, cuda: FakeCuda, monkeypatch
+) -> None:
+    monkeypatch.setattr(pinned.PinnedPool, "MOST", 32)
+    monkeypatch.setattr(device_batch, "_SHORTEST_S", 0.0)
+    cuda.stream.hold()
+    for step in range(50):
+        set_step(step)
+        record("x", cuda.tensor(float(step)))
+        recorded.collect()
+    assert cuda.counts["pinned"] == 1
+    assert cuda.counts["events made"] == 32
+    cuda.stream.release()
+    assert by_step(recorded.collect(final=True), "x") == {step: float(step) for step in range(50)}
 
 
 def test_where_all_memory_is_in_use_the_newest_values_are_counted(recorded, cuda: FakeCuda) -> None:
