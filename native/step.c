@@ -18,7 +18,7 @@ static struct {
             waiting;
     } of_step;
     struct {
-        Py_ssize_t off, several, step;
+        Py_ssize_t boundary, off, several, step;
     } of_now;
     PyObject *zero;
 } steps;
@@ -32,7 +32,7 @@ static PyObject *set_step_function(PyObject *module, PyObject *arguments)
     static const char *const of_axis[] = {"current", "entered", "explicit", "latest", "steps", NULL};
     static const char *const of_step[] = {"axis",    "base",    "blocks", "ended", "ended_ns", "generation", "index", "last_ns",
                                           "pending", "points",  "said",   "spans", "stage",    "waiting",    NULL};
-    static const char *const of_now[] = {"off", "several", "step", NULL};
+    static const char *const of_now[] = {"boundary", "off", "several", "step", NULL};
     PyObject *slow, *owner, *now, *step_type, *axis_type, *default_axis, *time_ns;
     Py_ssize_t kept;
     if (!PyArg_ParseTuple(arguments, "OOOO!OUOn", &slow, &owner, &now, &PyType_Type, &step_type, &axis_type,
@@ -40,7 +40,7 @@ static PyObject *set_step_function(PyObject *module, PyObject *arguments)
         return NULL;
     if (slots_of((PyObject *)Py_TYPE(owner), &steps.of_steps.asked, of_steps) < 0 ||
         slots_of(axis_type, &steps.of_axis.current, of_axis) < 0 || slots_of(step_type, &steps.of_step.axis, of_step) < 0 ||
-        slots_of((PyObject *)Py_TYPE(now), &steps.of_now.off, of_now) < 0)
+        slots_of((PyObject *)Py_TYPE(now), &steps.of_now.boundary, of_now) < 0)
         return NULL;
     steps.acquire = PyUnicode_InternFromString("acquire");
     steps.release = PyUnicode_InternFromString("release");
@@ -152,10 +152,10 @@ static int set(PyObject *axes, PyObject *axis, PyObject *name, PyObject *index)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Whether which run a call is for has to be asked: Python does. */
-static int is_several(void)
+/* Whether which run a call is for has to be asked, or somebody asks when a step ends: Python does. */
+static int is_asked_more(void)
 {
-    return slot(steps.now, steps.of_now.several) == Py_True;
+    return slot(steps.now, steps.of_now.several) == Py_True || slot(steps.now, steps.of_now.boundary) != Py_None;
 }
 
 /* The axis that a usual call names; NULL where Python has to look. */
@@ -193,7 +193,7 @@ static int release(PyObject *lock, int failed)
 
 static PyObject *set_step(PyObject *module, PyObject *const *arguments, Py_ssize_t n, PyObject *names)
 {
-    PyObject *name = slot(steps.now, steps.of_now.off) == Py_False && !is_several() ? axis_of(arguments, n, names) : NULL;
+    PyObject *name = slot(steps.now, steps.of_now.off) == Py_False && !is_asked_more() ? axis_of(arguments, n, names) : NULL;
     PyObject *axes = slot(steps.steps, steps.of_steps.axes);
     PyObject *axis = name == NULL || axes == NULL ? NULL : PyDict_GetItemWithError(axes, name);
     if (axis == NULL || !is_exactly(axis, steps.axis_type)) {
@@ -239,7 +239,7 @@ PyObject *step_at(PyObject *index)
 {
     int overflow = 0;
     PyObject *axes = slot(steps.steps, steps.of_steps.axes);
-    if (is_several() || !PyLong_CheckExact(index) || PyLong_AsLongLongAndOverflow(index, &overflow) < 0 || overflow ||
+    if (is_asked_more() || !PyLong_CheckExact(index) || PyLong_AsLongLongAndOverflow(index, &overflow) < 0 || overflow ||
         axes == NULL || slot(steps.steps, steps.of_steps.staged) != Py_False)
         return NULL;
     PyObject *axis = PyDict_GetItemWithError(axes, steps.default_axis);

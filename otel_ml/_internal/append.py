@@ -9,8 +9,9 @@ from typing import Any
 
 from otel_ml._internal.axes import NOW, Step, current_step
 from otel_ml._internal.buffer import LIMIT, RECORDS, STRIDE
+from otel_ml._internal.captured import CAPTURED
 from otel_ml._internal.definition import Series
-from otel_ml._internal.device import Deferred
+from otel_ml._internal.device import BeingCapturedError, Deferred
 from otel_ml._internal.device_batch import STAGING, BacklogError, Staged, StagedRow, launch
 from otel_ml._internal.fold import BACKLOG, relieve
 from otel_ml._internal.guard import guard
@@ -116,6 +117,8 @@ def append_deferred(records: list[Any]) -> None:
             records[2].launch_alone()
         else:
             launch(_unlaunched(records[2::STRIDE]))
+    except BeingCapturedError:
+        records = CAPTURED.add(records)
     except Exception:  # noqa: BLE001 (which one it is, and why, is found out one by one)
         records = [item for at in range(0, len(records), STRIDE) for item in _launched(*records[at : at + STRIDE])]
     append(records)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextvars import ContextVar
 from itertools import count
 from time import time_ns
@@ -105,15 +106,17 @@ class Now:
         level: timers above it cost a lookup; -1 while recording is off.
         several: runs are active, and which of them a call is for has to be asked (`here()`).
         step: the process-wide step, or None where a context has to be asked (`step()` was used, or a stage is open).
+        boundary: is called before another step becomes current; None where nobody asks for it.
     """
 
-    __slots__ = ("level", "off", "several", "step")
+    __slots__ = ("boundary", "level", "off", "several", "step")
 
     def __init__(self) -> None:
         self.off = True
         self.level = -1
         self.several = False
         self.step: Step | None = None
+        self.boundary: Callable[[], None] | None = None
 
 
 NOW = Now()
@@ -204,6 +207,8 @@ class Steps:
         Once a step, with cold caches: each function called and each lock taken costs as much as all of this in a loop.
         """
         axis = self.axes.get(axis_name) or self.axis(axis_name)
+        if NOW.boundary is not None:
+            NOW.boundary()
         with self.lock:
             axis.explicit = True
             step = axis.steps.get(index) or self._new(axis, index)
@@ -217,6 +222,8 @@ class Steps:
     def end(self, axis_name: str) -> None:
         """Leave the current step of the axis: what is current then is what another axis says, or nothing."""
         axis = self.axis(axis_name)
+        if NOW.boundary is not None:
+            NOW.boundary()
         with self.lock:
             step, axis.current = axis.current, None
             if step is not None:
@@ -232,6 +239,8 @@ class Steps:
         axis = self.axes.get(axis_name) or self.axis(axis_name)
         step = axis.steps.get(index) or self.step(axis, index)
         if not axis.explicit and axis.current is not step:
+            if NOW.boundary is not None:
+                NOW.boundary()
             with self.lock:
                 self._move(axis, step)
                 if axis_name == DEFAULT_AXIS:
@@ -241,6 +250,8 @@ class Steps:
     def open(self, block: StepBlock, axis_name: str, index: int) -> Step:
         """Enter a block."""
         axis = self.axis(axis_name)
+        if NOW.boundary is not None:
+            NOW.boundary()
         with self.lock:
             self.blocks_used = self.asked = axis.explicit = True
             NOW.step = None

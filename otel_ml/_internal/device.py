@@ -14,6 +14,7 @@ from typing import Any
 from otel_ml._internal.guard import guard
 
 __all__ = [
+    "BeingCapturedError",
     "Deferred",
     "DeviceArray",
     "DeviceTensor",
@@ -32,6 +33,13 @@ def is_on_device(value: Any) -> bool:
         return getattr(getattr(value, "device", None), "type", "cpu") != "cpu"
     except Exception:  # noqa: BLE001 (one that JAX is tracing; a class of the program's)
         return False
+
+
+class BeingCapturedError(ValueError):
+    """The current stream is being captured into a graph: what is launched now is done at each replay, not now."""
+
+    def __init__(self) -> None:
+        super().__init__("is recorded while a CUDA graph is captured; record it outside of the captured region")
 
 
 class Deferred(ABC):
@@ -101,6 +109,11 @@ class Weighted(Deferred):
     def __init__(self, values: float | list[float] | Deferred, weights: float | list[float] | Deferred) -> None:
         self._values = values
         self._weights = weights
+
+    @property
+    def sides(self) -> tuple[float | list[float] | Deferred, float | list[float] | Deferred]:
+        """The values, and the weights."""
+        return self._values, self._weights
 
     @property
     def size(self) -> int:

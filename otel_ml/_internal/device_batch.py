@@ -20,7 +20,7 @@ from typing import Any
 
 from otel_ml._internal.aside import Aside
 from otel_ml._internal.axes import NOW, Step
-from otel_ml._internal.device import Deferred
+from otel_ml._internal.device import BeingCapturedError, Deferred
 from otel_ml._internal.device_thread import be_on, captures_left_alone
 from otel_ml._internal.pinned import SIZE, Block, PinnedPool, prefixes
 from otel_ml._internal.row import Row
@@ -343,13 +343,13 @@ class Staging:
         """Copy tensors of one CUDA device, with so many elements, and return their batch and their place in it.
 
         Raises:
-            ValueError: the current stream is being captured: the copy would become part of the graph.
+            BeingCapturedError: the copy would become part of a graph.
             BacklogError: all memory for values that are not read yet is in use.
             RuntimeError: torch cannot copy one of them, or the device has no memory.
         """
         torch = sys.modules["torch"]
         if torch.cuda.is_current_stream_capturing():
-            raise ValueError("is recorded while a CUDA graph is captured; record it outside of the captured region")
+            raise BeingCapturedError
         device = tensors[0].device
         # The public call makes an object and hashes it, which is a third of what a record may cost.
         stream = torch._C._cuda_getCurrentStream(device.index)  # noqa: SLF001

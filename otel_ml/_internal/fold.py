@@ -14,6 +14,7 @@ from otel_ml._internal.aside import Aside
 from otel_ml._internal.axes import NOW, Step, Steps
 from otel_ml._internal.buckets import MAX_BUCKETS, SCALE, ExponentialBuckets
 from otel_ml._internal.buffer import MOST, RECORDS, STRIDE, take
+from otel_ml._internal.captured import CAPTURED
 from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.definition import DEFINITIONS, UNSETTLED, Series
 from otel_ml._internal.device import Deferred
@@ -153,6 +154,7 @@ class Folder:
         """
         STAGING.look(everything=everything)
         DEVICE_TIMERS.look()
+        CAPTURED.look()
         waiting = []
         for record in self.deferred:
             series, step, value, time_ns = record

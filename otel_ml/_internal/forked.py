@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from otel_ml._internal.after_the_end import AFTER_THE_END
 from otel_ml._internal.boot import boot_time
+from otel_ml._internal.captured import CAPTURED
 from otel_ml._internal.events import EVENTS
 from otel_ml._internal.guard import guard
 from otel_ml._internal.identity import Identity, new_instance
@@ -19,6 +20,7 @@ __all__ = ["child_of", "forget_parent"]
 def forget_parent(workers: Iterable[Worker | None]) -> None:
     """Be as a process that has recorded nothing; `workers` are those of the parent's runs."""
     recorder.forget()
+    CAPTURED.forget()
     EVENTS.forget()
     guard.forget()
     guard.connect(None)

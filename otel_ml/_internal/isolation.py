@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from otel_ml._internal import buffer
 from otel_ml._internal.after_the_end import AFTER_THE_END
+from otel_ml._internal.captured import CAPTURED
 from otel_ml._internal.definition import DEFINITIONS
 from otel_ml._internal.guard import guard
 from otel_ml._internal.log import forget_names
@@ -42,6 +43,7 @@ def _forget_recorded() -> None:
     recorder.enabled = False
     buffer.stay_awake()  # no record begins the run that the environment may ask for
     recorder.forget()
+    CAPTURED.forget()
     recorder.configure(RecordSettings())
     DEFINITIONS.forget()
     forget_names()

@@ -9,12 +9,14 @@ from typing import Any, NoReturn
 from otel_ml._internal.append import add_record, append, append_cuda_row, append_deferred, append_row
 from otel_ml._internal.axes import NOW, Step, current_step
 from otel_ml._internal.buffer import STRIDE
+from otel_ml._internal.compiled import trace_log
 from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, bad_name, identity, reduction_from
 from otel_ml._internal.guard import guard
 from otel_ml._internal.native import native
 from otel_ml._internal.row import FEWEST, Row, Table
 from otel_ml._internal.shown import shown
 from otel_ml._internal.step import step_for
+from otel_ml._internal.values import BeingTracedError
 
 __all__ = ["forget_names", "log", "record"]
 
@@ -91,6 +93,8 @@ def log(
             if row is not None and (append_row(row, target, values, now) or append_cuda_row(row, target, values, now)):
                 return
         _record_each(values, target, weight, now, table, options)
+    except BeingTracedError:
+        trace_log(values, step, axis, prefix, reduce, within, over, weight, attributes)
     except Exception as error:  # noqa: BLE001 - the boundary to the user's program
         guard.failed("log()", error)
 

@@ -10,12 +10,14 @@ from weakref import WeakSet
 from otel_ml._internal.append import add_record, append, append_deferred
 from otel_ml._internal.axes import NOW, current_step
 from otel_ml._internal.buffer import LIMIT, RECORDS
+from otel_ml._internal.compiled import trace_log
 from otel_ml._internal.definition import DEFINITIONS, Definition, Reduce, Series, identity, reduction_from
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
 from otel_ml._internal.instruments import Counter, Gauge, Histogram, UpDownCounter
 from otel_ml._internal.native import native
 from otel_ml._internal.step import step_for
+from otel_ml._internal.values import BeingTracedError
 
 __all__ = ["Meter", "Metric", "get_meter"]
 
@@ -68,6 +70,8 @@ class Metric:
             return
         try:
             self._record(value, weight, step, axis, attributes)
+        except BeingTracedError:
+            trace_log({self.name: value}, step, axis, weight=weight, attributes=attributes)
         except Exception as error:  # noqa: BLE001 - the boundary to the user's program
             guard.failed("record()", error)
 

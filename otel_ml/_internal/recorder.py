@@ -14,6 +14,7 @@ from otel_ml._internal.after_the_end import AFTER_THE_END
 from otel_ml._internal.axes import NOW, STEPS, Step
 from otel_ml._internal.boot import boot_time
 from otel_ml._internal.buffer import RECORDS
+from otel_ml._internal.captured import CAPTURED
 from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.definition import DEFINITIONS, QUANTILE_COARSE
 from otel_ml._internal.device_batch import STAGING
@@ -131,7 +132,7 @@ class Recorder:
         folder = FOLDER
         with folder.lock:
             folder.fold()
-            if folder.deferred:
+            if folder.deferred or CAPTURED.is_used:
                 folder.read_deferred(everything=final)
                 if final:
                     self._wait_for_device()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from otel_ml._internal.compiled import watch_for_compilation
 from otel_ml._internal.definition import define_metric
 from otel_ml._internal.log import log, record
 from otel_ml._internal.loop import steps
@@ -13,3 +14,4 @@ from otel_ml._internal.wake import arm
 __all__ = ["define_metric", "get_meter", "log", "record", "set_step", "step", "steps", "timed", "timer"]
 
 arm()
+watch_for_compilation()

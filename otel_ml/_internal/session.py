@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from otel_ml._internal.axes import STEPS, Steps
+from otel_ml._internal.axes import NOW, STEPS, Steps
 from otel_ml._internal.capture import Capture
 from otel_ml._internal.events import EVENTS, EventQueue
 from otel_ml._internal.guard import Say, guard
@@ -122,16 +122,24 @@ class Session:
     def flush(self, timeout: float) -> bool:
         """Send what is recorded; return whether all of it was acknowledged in time."""
         worker = self.worker
+        self._mark_boundary()
         return True if worker is None else worker.request("flush", timeout)
 
     def end(self, timeout: float, status: Status) -> bool:
         """Say goodbye; return whether everything was acknowledged in time."""
         deadline = time.monotonic() + timeout
+        self._mark_boundary()
         worker, self.worker = self.worker, None
         capture, self._capture = self._capture, None
         if capture is not None:
             capture.end(min(CAPTURE_TIMEOUT, timeout))
         return True if worker is None else worker.request("end", deadline - time.monotonic(), status)
+
+    @staticmethod
+    def _mark_boundary() -> None:
+        """Have what captured graphs have recorded until now waited for."""
+        if NOW.boundary is not None:
+            NOW.boundary()
 
     def forget_worker(self) -> Worker | None:
         """In a forked child: let go of the parent's thread, and return it."""

@@ -35,6 +35,9 @@ class StepBlock:
 
     def __exit__(self, *_: object) -> None:
         # Left in another context than entered (an async generator closed by the event loop): that one is gone.
+        boundary = NOW.boundary
+        if boundary is not None:  # while its own step is current
+            boundary()
         with suppress(ValueError):
             self.variable.reset(self.token)
         self.steps.close(self.step)

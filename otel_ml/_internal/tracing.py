@@ -6,16 +6,13 @@ imports `opentelemetry.trace` pays nothing: the SDK costs 60 ms to import, and i
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.guard import guard
+from otel_ml._internal.when_imported import forget_import, when_imported
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -48,17 +45,14 @@ class Tracing:
         self._is_active = True
         if self._is_bound:
             self._on_use()
-        elif _MODULE in sys.modules:
-            self.bind()
-        elif not any(isinstance(finder, _Watcher) for finder in sys.meta_path):
-            sys.meta_path.insert(0, _Watcher(self))
+        else:
+            when_imported(_MODULE, self.bind)
 
     def deactivate(self) -> None:
         """Stamp and keep nothing more; OTel has no way to take a processor away."""
         self._is_active = False
         self._ended.clear()
-        for watcher in [finder for finder in sys.meta_path if isinstance(finder, _Watcher)]:
-            sys.meta_path.remove(watcher)
+        forget_import(_MODULE)
 
     def forget(self) -> None:
         """Drop the parent's spans, in a forked child."""
@@ -122,39 +116,3 @@ class Tracing:
         COLLECTOR.took()
         request = encode_spans(ended)
         return [scope.SerializeToString() for resource in request.resource_spans for scope in resource.scope_spans]
-
-
-class _Watcher(importlib.abc.MetaPathFinder):
-    """Tells when `opentelemetry.trace` is imported, and is gone then."""
-
-    def __init__(self, tracing: Tracing) -> None:
-        self._tracing = tracing
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != _MODULE:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _BindingLoader(spec.loader, self._tracing)
-        return spec
-
-
-class _BindingLoader(importlib.abc.Loader):
-    """Loads a module as its own loader does, then binds."""
-
-    def __init__(self, loader: Any, tracing: Tracing) -> None:
-        self._loader = loader
-        self._tracing = tracing
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        module: ModuleType | None = self._loader.create_module(spec)
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        self._tracing.bind()

@@ -13,6 +13,7 @@ from otel_ml._internal.device_batch import Staged
 from otel_ml._internal.shown import shown
 
 __all__ = [
+    "BeingTracedError",
     "Recordable",
     "UnrecordableError",
     "plain_numbers",
@@ -37,11 +38,16 @@ class UnrecordableError(Exception):
         super().__init__(text)
 
 
+class BeingTracedError(Exception):
+    """A tensor has no value: the program is traced into a graph, and what computes the values runs later."""
+
+
 def record_value(value: object) -> float | list[float] | Deferred:
     """Return `value` as it goes into the buffer; what is in CPU memory is copied now.
 
     Raises:
         UnrecordableError: for what is neither a number nor a 1-d sequence of numbers.
+        BeingTracedError: for a tensor that stands for those of a graph.
     """
     kind = type(value)
     reader = _READERS.get(kind)
@@ -49,7 +55,7 @@ def record_value(value: object) -> float | list[float] | Deferred:
         reader = _READERS[kind] = _reader_of(kind)
     try:
         return reader(value)
-    except UnrecordableError:
+    except (UnrecordableError, BeingTracedError):
         raise
     except Exception as error:
         raise UnrecordableError("bad_value", f"{_shown(value)}, which {error}") from error
@@ -170,6 +176,10 @@ def _on_device(value: Any) -> list[float] | Deferred:
     return Staged(value) if value.device.type == "cuda" else DeviceTensor(*copied_tensor(value))
 
 
+def _traced(value: object) -> float:
+    raise BeingTracedError(f"{_shown(value)} is traced")
+
+
 def which_are_cuda_scalars(values: Sequence[Any]) -> tuple[bool, ...] | None:
     """Return of each value whether it is a tensor without dimensions on a CUDA device.
 
@@ -202,6 +212,8 @@ def _reader_of(kind: type) -> Callable[[Any], float | list[float] | Deferred]:
 
 
 _ARRAYS: tuple[tuple[str, str, Callable[[Any], float | list[float] | Deferred]], ...] = (
+    ("torch._subclasses.fake_tensor", "FakeTensor", _traced),
+    ("torch._subclasses.functional_tensor", "FunctionalTensor", _traced),
     ("torch", "Tensor", _tensor),
     ("numpy", "complexfloating", _refuse),
     ("numpy", "number", float),
