@@ -34,10 +34,10 @@ demo: $(NATIVE)  ## The main job: real training on 5 processes, one run in Tenso
 	otel-ml demo
 
 test: $(NATIVE)  ## Unit, property, contract, integration, examples, packaging, every block of the docs
-	python -m pytest -m "not e2e and not chaos and not browser and not launchers and not full" -n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
+	python -m pytest -m "not e2e and not chaos and not browser and not launchers and not full and not gpu" -n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
 
 races: $(NATIVE)  ## The same while every thread is late at random; SEED=2 is another chance
-	PYTHONPATH=$(CURDIR)/tests/lagging LAG_SEED=$(SEED) python -m pytest -m "not e2e and not chaos and not browser and not launchers and not full" -n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
+	PYTHONPATH=$(CURDIR)/tests/lagging LAG_SEED=$(SEED) python -m pytest -m "not e2e and not chaos and not browser and not launchers and not full and not gpu" -n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
 
 check: $(NATIVE)  ## ruff, mypy --strict, import-linter, typing as a user writes it, C without warnings, docs build
 	ruff check .

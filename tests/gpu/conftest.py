@@ -1,0 +1,52 @@
+"""Each test with a `device` is two: on a GPU, with the marker `gpu`, for `make gpu`; and on the CPU, for `make test`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import pytest
+
+from tests.gpu.devices import DEVICES, Device
+
+@pytest.fixture(params=[pytest.param("cuda", marks=pytest.mark.gpu), "cpu"])
+def device(request: pytest.FixtureRequest) -> Device:
+    """Return the device of the test."""
+    return DEVICES[request.param]
+
+
+class Job:
+    """A run of this process, and what is in it once it has ended."""
+
+    def __init__(self) -> None:
+        self.read: dict[str, tuple[list[int], list[float]]] = {}
+
+    def __getitem__(self, name: str) -> list[float]:
+        return list(self.read[name][1])
+
+    def steps(self, name: str) -> list[int]:
+        return list(self.read[name][0])
+
+
+StartJob = Callable[[], AbstractContextManager[Job]]
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> StartJob:
+    """Return what runs a block as a job, with a service of its own and JSONL, and reads its run back."""
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", "jsonl")
+    monkeypatch.setenv("OTEL_ML_CAPTURE", "off")
+    monkeypatch.setenv("OTEL_ML_CONSOLE", "off")
+
+    @contextmanager
+    def running() -> Iterator[Job]:
+        import otel_ml
+
+        run, found = otel_ml.init("gpu"), Job()
+        try:
+            yield found
+        finally:
+            otel_ml.shutdown()
+        found.read = {name: (list(steps), list(values)) for name, (steps, values) in otel_ml.read(run).items()}
+
+    return running
