@@ -9,10 +9,17 @@ import pytest
 
 from tests.gpu.devices import DEVICES, Device
 
+
 @pytest.fixture(params=[pytest.param("cuda", marks=pytest.mark.gpu), "cpu"])
 def device(request: pytest.FixtureRequest) -> Device:
     """Return the device of the test."""
     return DEVICES[request.param]
+
+
+@pytest.fixture
+def cuda() -> Device:
+    """Return the GPU, for a test that says nothing on a CPU."""
+    return DEVICES["cuda"]
 
 
 class Job:

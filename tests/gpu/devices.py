@@ -41,6 +41,9 @@ class Device(Protocol):
 
     def synchronize(self) -> None: ...
 
+    def is_behind(self) -> bool:
+        """Whether the current stream has yet to do what it was given; a CPU is held to be."""
+
     def moment(self) -> Callable[[Callable[[], None]], Callable[[], float]]:
         """Return what measures a call by events of its own: answers what reads the seconds, after `synchronize()`."""
 
@@ -93,6 +96,11 @@ class Cuda:
         import torch
 
         torch.cuda.synchronize()
+
+    def is_behind(self) -> bool:
+        import torch
+
+        return not torch.cuda.current_stream().query()
 
     def moment(self) -> Callable[[Callable[[], None]], Callable[[], float]]:
         import torch
@@ -147,7 +155,10 @@ class Cpu:
         return nullcontext()
 
     def synchronize(self) -> None:
-        """Nothing is behind."""
+        """Nothing is to be waited for."""
+
+    def is_behind(self) -> bool:
+        return True
 
     def moment(self) -> Callable[[Callable[[], None]], Callable[[], float]]:
         def measure(work: Callable[[], None]) -> Callable[[], float]:

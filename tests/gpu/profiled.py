@@ -16,7 +16,9 @@ from typing import Any
 
 __all__ = ["WAITS", "Profile", "profiled"]
 
-WAITS = re.compile(r"Synchronize|^cu(da)?Memcpy(?!.*Async)|^cu(da)?(Malloc|Free|HostAlloc|MallocHost)|^cu(da)?Mem(Alloc|Free)")
+WAITS = re.compile(
+    r"Synchronize|^cu(da)?Memcpy(?!.*Async)|^cu(da)?(Malloc|Free|HostAlloc|MallocHost)|^cu(da)?Mem(Alloc|Free)"
+)
 """Calls that make their caller wait: for the device, or for memory of it."""
 
 _WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
@@ -79,27 +81,16 @@ def _calls(events: Sequence[Mapping[str, Any]]) -> Iterator[Call]:
             yield Call(event["name"], int(event["tid"]), float(event["ts"]))
 
 
-def profiled(work: Callable[[], object], synchronize: Callable[[], object], *, after: float = 0.0) -> Profile:
-    """Run `work` under the profiler; its device has come to rest before and behind it.
-
-    Args:
-        after: seconds to wait in the block when it is done, for what other threads do then.
-    """
+def profiled(work: Callable[[], object], synchronize: Callable[[], object]) -> Profile:
+    """Run `work` under the profiler; its device has come to rest before it and behind it."""
     from torch.profiler import profile, record_function
 
     synchronize()
     with profile() as watched:
         with record_function(BLOCK):
             work()
-            _rest(after)
         synchronize()
     with tempfile.TemporaryDirectory(prefix="otel-ml-profile-") as folder:
         path = Path(folder) / "trace.json"
         watched.export_chrome_trace(str(path))
         return Profile.of_trace(json.loads(path.read_text(encoding="utf-8"))["traceEvents"])
-
-
-def _rest(seconds: float) -> None:
-    import threading
-
-    threading.Event().wait(seconds)

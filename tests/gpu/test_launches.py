@@ -12,17 +12,12 @@ import otel_ml
 from otel_ml.diagnostics import dynamics
 from otel_ml.diagnostics.inspection import Inspector
 from tests.gpu.conftest import StartJob
-from tests.gpu.devices import DEVICES, Device
+from tests.gpu.devices import Device
 from tests.gpu.profiled import profiled
 from tests.gpu.test_synchronisation import STATISTICS
 
 WARM = 3
 """Steps before: in the first ones tables and memory are made."""
-
-
-@pytest.fixture
-def cuda() -> Device:
-    return DEVICES["cuda"]
 
 
 @pytest.mark.gpu
