@@ -1,4 +1,4 @@
-"""Each test with a `device` is two: on a GPU, with the marker `gpu`, for `make gpu`; and on the CPU, for `make test`."""
+"""Each test with a `device` is two: on a GPU, with the marker `gpu`, for `make gpu`; on the CPU for `make test`."""
 
 from __future__ import annotations
 

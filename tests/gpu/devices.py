@@ -1,4 +1,4 @@
-"""What a test does with its device: the same on a GPU, where `make gpu` runs it, and on the CPU, where `make test` does.
+"""What a test does with its device: the same on a GPU, where `make gpu` runs it, and on the CPU, for `make test`.
 
 On the CPU nothing runs behind the caller's back, so a test shows less there; it shows that the test itself works.
 """
