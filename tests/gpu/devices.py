@@ -20,11 +20,13 @@ class Device(Protocol):
         kind: as torch names it.
         all: each device of the kind that there is.
         backend: of torch.distributed.
+        precision: the share by which a time may differ from one taken around it; between a CPU's, anything may happen.
         many: elements of a tensor that is large here: of a GPU more than 2³¹.
     """
 
     kind: str
     backend: str
+    precision: float
     many: int
 
     @property
@@ -62,6 +64,7 @@ class Cuda:
 
     kind = "cuda"
     backend = "nccl"
+    precision = 0.05
     many = 2**31 + 17
 
     @property
@@ -139,6 +142,7 @@ class Cpu:
 
     kind = "cpu"
     backend = "gloo"
+    precision = 1.0
     many = 2**10 + 17
     all: Sequence[str] = ("cpu",)
 

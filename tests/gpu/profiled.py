@@ -1,7 +1,7 @@
-"""Which calls of CUDA's runtime are made, on which thread, and how long the device works: from a trace of torch's profiler.
+"""Which calls of CUDA's runtime are made, on which thread, and how long the device works: by torch's profiler.
 
-A trace says on which thread of the operating system a call was made. `torch.profiler`'s events do not: a call outside of
-an operator of torch, as a background thread makes it, is ascribed to the thread that ends the profile.
+Its trace says on which thread of the operating system a call was made. Its events do not: a call outside of an operator
+of torch, as a background thread makes it, is ascribed there to the thread that ends the profile.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from typing import Any
 
 __all__ = ["WAITS", "Profile", "profiled"]
 
-WAITS = re.compile(
-    r"Synchronize|^cu(da)?Memcpy(?!.*Async)|^cu(da)?(Malloc|Free|HostAlloc|MallocHost)|^cu(da)?Mem(Alloc|Free)"
-)
+WAITS = re.compile(r"Synchronize|^cu(da)?(Memcpy(?!.*Async)|Malloc|Free|HostAlloc|MallocHost|MemAlloc|MemFree)")
 """Calls that make their caller wait: for the device, or for memory of it."""
 
 _WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})

@@ -21,7 +21,7 @@ def time_of(run: Job, name: str) -> str:
 
 
 def test_a_timer_says_what_events_around_it_say(device: Device, job: StartJob) -> None:
-    measure, want = device.moment(), []
+    measure = device.moment()
 
     def region() -> None:
         with otel_ml.timed("region", device=device.kind):
@@ -30,11 +30,12 @@ def test_a_timer_says_what_events_around_it_say(device: Device, job: StartJob) -
     with job() as run:
         device.busy(1e-3)
         device.synchronize()
-        for _ in otel_ml.steps(range(STEPS)):
-            want.append(measure(region))
+        want = [measure(region) for _ in otel_ml.steps(range(STEPS))]
         device.synchronize()
 
-    assert run[time_of(run, "region")] == pytest.approx([seconds() for seconds in want], rel=0.05)
+    for inside, around in zip(run[time_of(run, "region")], want, strict=True):
+        assert inside > BUSY_S / 2
+        assert (1 - device.precision) * around() < inside < 1.001 * around()
 
 
 def test_timers_within_timers_and_on_two_streams_keep_their_own_time(device: Device, job: StartJob) -> None:
@@ -50,8 +51,9 @@ def test_timers_within_timers_and_on_two_streams_keep_their_own_time(device: Dev
 
     outer, inner, beside = (run[time_of(run, name)] for name in ("outer", "inner", "beside"))
     assert len(outer) == len(inner) == len(beside) == STEPS
-    for whole, part, other in zip(outer[1:], inner[1:], beside[1:], strict=True):
-        assert other < part < whole
+    for whole, part, other in zip(outer, inner, beside, strict=True):
+        assert BUSY_S / 2 < part < whole
+        assert 0 < other < whole
 
 
 def test_a_tracer_of_torchforge_gives_each_step_its_own_times(device: Device, job: StartJob) -> None:
@@ -68,7 +70,8 @@ def test_a_tracer_of_torchforge_gives_each_step_its_own_times(device: Device, jo
 
     assert run.steps("work/a/duration_avg_s") == run.steps("work/b/duration_avg_s") == [0, 1, 2, 3]
     for short, long in zip(run["work/a/duration_avg_s"], run["work/b/duration_avg_s"], strict=True):
-        assert 0 < short < long
+        assert short > BUSY_S / 2
+        assert long > BUSY_S
 
 
 @pytest.mark.gpu
