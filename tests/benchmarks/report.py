@@ -7,6 +7,7 @@ from functools import cache
 
 from tests.benchmarks.explanations import told
 from tests.benchmarks.figures import Curve, Figure
+from tests.benchmarks.gpu import page
 from tests.benchmarks.profiles import NAMES
 from tests.benchmarks.recorded import Part, Recorded
 from tests.benchmarks.scale import REFERENCE_US, SDK, scaled
@@ -281,6 +282,7 @@ def numbers() -> str:
 
 
 SECTIONS: Mapping[str, Callable[[], str]] = {
+    **page.SECTIONS,
     "performance-conditions": conditions,
     "performance-targets": targets,
     "performance-missed": missed,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from tests.benchmarks.child import answer_of
@@ -37,14 +38,14 @@ def measured_on(device: str, size: GpuSize) -> Found:
 
 
 def of_calls(device: str, size: GpuSize) -> Figures:
-    found = answer(calls, device=device, shape=size.small.as_json, steps=size.calls)
+    found = answer(calls, device=device, shape=asdict(size.small), steps=size.calls)
     figures = {name: middle(taken, "µs") for name, taken in found.items()}
     figures["items_50"] = middle(found["items_50"], "µs", better="neither")
     return {**figures, "log_50.ratio": ratio(found["log_50"], found["items_50"])}
 
 
 def of_launches(device: str, size: GpuSize) -> Figures:
-    found = answer(launches, device=device, shape=size.small.as_json, repeated=size.repeated)
+    found = answer(launches, device=device, shape=asdict(size.small), repeated=size.repeated)
     counted = ("waits.caller", "waits.others", "log_50.launches", "norms.launches")
     figures = {name: Figure(float(found[name]), "1") for name in counted}
     for name, better in (("norms.device", "less"), ("norms.floor", "neither")):
@@ -67,7 +68,7 @@ def of_steps(device: str, size: GpuSize) -> Figures:
     )
     figures: Figures = {}
     for name, what, shape, pairs in wanted:
-        found = answer(steps, device=device, shape=shape.as_json, what=what, pairs=pairs)
+        found = answer(steps, device=device, shape=asdict(shape), what=what, pairs=pairs)
         figures |= of_turns(name, found)
         figures[f"{name}.calls"] = middle([seconds * 1e6 for seconds in found["calls"]], "µs")
         figures[f"{name}.lost"] = Figure(float(found["lost"]), "1", note="values that are not in the run, or not right")
@@ -76,10 +77,11 @@ def of_steps(device: str, size: GpuSize) -> Figures:
 
 def of_inspection(device: str, size: GpuSize) -> Figures:
     figures: Figures = {}
-    for freq, pairs in zip((1, 100), size.inspected_pairs, strict=True):
+    each, seldom = size.inspected_pairs
+    for name, freq, pairs in (("each", 1, each), ("seldom", size.seldom, seldom)):
         found = answer(inspection, device=device, inspected=size.inspected, freq=freq, pairs=pairs)
-        figures |= of_turns(f"inspector.{freq}", found)
-        figures[f"inspector.{freq}.launches"] = Figure(float(found["launches"]), "1")
+        figures |= of_turns(f"inspector.{name}", found)
+        figures[f"inspector.{name}.launches"] = Figure(float(found["launches"]), "1")
     return figures
 
 

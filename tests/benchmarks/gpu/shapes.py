@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 __all__ = ["SIZES", "SMOKE", "GpuSize", "Shape"]
 
@@ -17,10 +16,6 @@ class Shape:
     layers: int
     sequences: int
     tokens: int
-
-    @property
-    def as_json(self) -> Mapping[str, Any]:
-        return asdict(self)
 
 
 SMALL = Shape(1024, 12, 8, 512)
@@ -40,7 +35,7 @@ class GpuSize:
         pairs: of blocks with and without, of the small model's steps.
         large_pairs: of the large one's.
         inspected: width and rows of the 24 layers that are inspected.
-        inspected_pairs: of blocks with an inspection each step, and of those with one in a hundred.
+        inspected_pairs: of blocks with an inspection each step, and of those with one in `seldom` steps.
         repeated: passes of a profile from which a mean is taken.
     """
 
@@ -52,13 +47,14 @@ class GpuSize:
     inspected: tuple[int, int]
     inspected_pairs: tuple[int, int]
     repeated: int
+    seldom: int = 100
 
 
 FULL = GpuSize(SMALL, LARGE, 60, 120, 25, (1024, 4096), (40, 25), 20)
 QUICK = GpuSize(SMALL, LARGE, 20, 30, 8, (1024, 4096), (10, 6), 10)
 
 TINY = Shape(64, 1, 2, 8)
-SMOKE = GpuSize(TINY, TINY, 2, 2, 2, (16, 4), (2, 1), 2)
+SMOKE = GpuSize(TINY, TINY, 2, 2, 2, (16, 4), (2, 1), 2, seldom=3)
 """For a CPU, to see that the programs run; its figures mean nothing and are never recorded."""
 
 SIZES: Mapping[str, GpuSize] = {"quick": QUICK, "full": FULL, "long": FULL}
