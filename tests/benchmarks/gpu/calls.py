@@ -32,7 +32,7 @@ def calls(device: str, shape: Mapping[str, Any], steps: int) -> dict[str, list[f
 
 
 def idle(device: Device, numbers: Iterator[int], turns: int) -> dict[str, list[float]]:
-    """Measure with a device that has nothing else to do: a loop of records; `log()` and `.item()` of fifty, in turns."""
+    """Measure with a device that rests: a loop of records; `log()` and `.item()` of fifty, in turns."""
     import torch
 
     import otel_ml
@@ -61,9 +61,7 @@ def idle(device: Device, numbers: Iterator[int], turns: int) -> dict[str, list[f
     return found
 
 
-def in_training(
-    device: Device, training: Training, numbers: Iterator[int], steps: int
-) -> dict[str, list[float]]:
+def in_training(device: Device, training: Training, numbers: Iterator[int], steps: int) -> dict[str, list[float]]:
     """Measure between backward and update of a step, once in each: caches are training's."""
     import torch
 

@@ -1,4 +1,4 @@
-"""Recording within `torch.compile(fullgraph=True)`: graph breaks, and values beside those of the same code uncompiled."""
+"""Recording within `torch.compile(fullgraph=True)`: graph breaks, and values beside those of eager code."""
 
 from __future__ import annotations
 

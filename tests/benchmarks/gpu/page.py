@@ -12,8 +12,8 @@ from tests.benchmarks.targets import Target, said, verdict
 __all__ = ["SECTIONS", "conditions", "not_measured_since", "table_of_targets"]
 
 NEVER = (
-    "**Not measured since commit {commit}**: no GPU has been at hand. The programs have run on a CPU alone, as `make test` "
-    "runs them; what they will find on a GPU is not known."
+    "**Not measured since commit {commit}**: no GPU has been at hand. The programs have run on a CPU alone, as `make "
+    "test` runs them; what they will find on a GPU is not known."
 )
 CHANGED = (
     "**Not measured since commit {commit}**, of which these figures are: the code behind the rows that say so has "

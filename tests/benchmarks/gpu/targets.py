@@ -83,7 +83,7 @@ GPU_TARGETS = (
         "an error",
     ),
     Target(
-        "Calls that wait for the device in a step with everything, on any thread; values that do not arrive, or not right",
+        "In a step with everything: calls that wait for the device, on any thread; values that are lost or wrong",
         "0; 0",
         (
             Limit("gpu/waits.caller", 0, "on the caller's thread"),
@@ -92,6 +92,6 @@ GPU_TARGETS = (
             Limit("gpu/everything.small.lost", 0),
             Limit("gpu/everything.large.lost", 0),
         ),
-        "0; 0",
+        "0; 0 (each value was lost in torch's sync debug mode `error`)",
     ),
 )
