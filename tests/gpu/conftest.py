@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.gpu.devices import DEVICES, Device
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let torch warn of what is new or will change in it: that is no failure of ours."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            for kind in ("UserWarning", "FutureWarning"):
+                item.add_marker(pytest.mark.filterwarnings(f"ignore::{kind}"))
 
 
 @pytest.fixture(params=[pytest.param("cuda", marks=pytest.mark.gpu), "cpu"])

@@ -56,7 +56,9 @@ class Device(Protocol):
         """Return the bytes of the device's memory that tensors hold."""
 
     def peak(self) -> int:
-        """Return the most bytes that they held at once."""
+        """Return the most bytes that they held at once, since `forget_peak()`."""
+
+    def forget_peak(self) -> None: ...
 
 
 class Cuda:
@@ -136,6 +138,11 @@ class Cuda:
 
         return int(torch.cuda.max_memory_allocated())
 
+    def forget_peak(self) -> None:
+        import torch
+
+        torch.cuda.reset_peak_memory_stats()
+
 
 class Cpu:
     """The host: everything has happened when a call returns."""
@@ -181,6 +188,9 @@ class Cpu:
 
     def peak(self) -> int:
         return 0
+
+    def forget_peak(self) -> None:
+        """There is none."""
 
 
 DEVICES: dict[str, Device] = {device.kind: device for device in (Cuda(), Cpu())}

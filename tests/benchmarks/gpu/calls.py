@@ -32,7 +32,10 @@ def calls(device: str, shape: Mapping[str, Any], steps: int) -> dict[str, list[f
 
 
 def idle(device: Device, numbers: Iterator[int], turns: int) -> dict[str, list[float]]:
-    """Measure with a device that rests: a loop of records; `log()` and `.item()` of fifty, in turns."""
+    """Measure with a device that rests: a loop of records; `log()` and `.item()` of fifty, in turns.
+
+    With the end of the step, at which what it has recorded leaves the device.
+    """
     import torch
 
     import otel_ml
@@ -43,15 +46,20 @@ def idle(device: Device, numbers: Iterator[int], turns: int) -> dict[str, list[f
     def record() -> None:
         for _ in range(LOOP):
             metric.record(one)
+        otel_ml.set_step(next(numbers))
+
+    def log() -> None:
+        otel_ml.log(fifty)
+        otel_ml.set_step(next(numbers))
 
     def items() -> None:
         for value in fifty.values():
             value.item()
 
-    kinds = {"record": record, "log_50": lambda: otel_ml.log(fifty), "items_50": items}
+    kinds = {"record": record, "log_50": log, "items_50": items}
     found: dict[str, list[float]] = {name: [] for name in kinds}
+    otel_ml.set_step(next(numbers))
     for turn in range(-WARM, turns):
-        otel_ml.set_step(next(numbers))
         for name, call in kinds.items():
             device.synchronize()
             taken = us(call)

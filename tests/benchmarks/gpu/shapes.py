@@ -50,8 +50,8 @@ class GpuSize:
     seldom: int = 100
 
 
-FULL = GpuSize(SMALL, LARGE, 60, 120, 25, (1024, 4096), (40, 25), 20)
-QUICK = GpuSize(SMALL, LARGE, 20, 30, 8, (1024, 4096), (10, 6), 10)
+FULL = GpuSize(SMALL, LARGE, 60, 120, 25, (1024, 4096), (100, 25), 20)
+QUICK = GpuSize(SMALL, LARGE, 20, 30, 8, (1024, 4096), (20, 6), 10)
 
 TINY = Shape(64, 1, 2, 8)
 SMOKE = GpuSize(TINY, TINY, 2, 2, 2, (16, 4), (2, 1), 2, seldom=3)
