@@ -62,6 +62,13 @@ def test_without_any_figures_each_row_says_since_when_and_none_is_called_met() -
     assert f"**Not measured since commit {FIRST_SEEN}**" in conditions(Recorded({}), NOW)
 
 
+def test_of_which_code_figures_are_is_written_with_them_and_read_back(tmp_path: Path) -> None:
+    recorded(NOW).write(tmp_path / "performance.json")
+
+    found = Recorded.read(tmp_path / "performance.json").parts["gpu"]
+    assert (found.commit, dict(found.behind)) == ("abc1234", NOW)
+
+
 def test_the_page_says_so_as_long_as_it_is_so() -> None:
     page, part = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8"), Recorded.read().parts.get("gpu")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from tests.benchmarks.gpu.behind import behind, parts_of
 from tests.benchmarks.gpu.targets import FIRST_SEEN, GPU_TARGETS
 from tests.benchmarks.recorded import Part, Recorded
+from tests.benchmarks.report import figures_table, table, warning
 from tests.benchmarks.targets import Target, said, verdict
 
 __all__ = ["SECTIONS", "conditions", "not_measured_since", "table_of_targets"]
@@ -34,30 +35,36 @@ def conditions(recorded: Recorded, now: Mapping[str, str]) -> str:
     part = recorded.parts.get("gpu")
     if part is None:
         return NEVER.format(commit=FIRST_SEEN)
-    rows = {"commit": part.commit, "measured": part.date, "size": part.size, **part.machine}
-    told = "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())])
+    rows = {"commit": part.commit, "measured": part.date, "took": f"{part.seconds:.0f} s", **part.machine}
     is_changed = any(not_measured_since(part, target, now) for target in GPU_TARGETS)
-    return "\n\n".join([*([CHANGED.format(commit=part.commit)] if is_changed else []), told])
+    told = [CHANGED.format(commit=part.commit) if is_changed else "", warning(part), table(("", ""), [*rows.items()])]
+    return "\n\n".join(filter(None, told))
 
 
 def table_of_targets(recorded: Recorded, now: Mapping[str, str]) -> str:
     """Return the targets, one a row, beside what was seen first."""
-    head = f"| what | target | at {FIRST_SEEN}, on an H200 | measured | verdict |"
-    return "\n".join([head, "|---|---|---|---|---|", *(row(target, recorded, now) for target in GPU_TARGETS)])
+    head = ("what", "target", f"at {FIRST_SEEN}, on an H200", "measured", "verdict")
+    return table(head, [row(target, recorded, now) for target in GPU_TARGETS])
 
 
-def row(target: Target, recorded: Recorded, now: Mapping[str, str]) -> str:
+def row(target: Target, recorded: Recorded, now: Mapping[str, str]) -> tuple[str, ...]:
     part, figures = recorded.parts.get("gpu"), recorded.figures
     measured = [said(figures[limit.figure], limit.label) for limit in target.limits if limit.figure in figures]
     beside = [f"{label} {said(figures[name])}" for name, label in target.beside if name in figures]
     since = not_measured_since(part, target, now)
     told = [*([verdict(target, figures)] if part else []), *([f"not measured since commit {since}"] if since else [])]
-    cells = (target.what, target.target, target.reference, "; ".join([*measured, *beside]), "; ".join(told))
-    return f"| {' | '.join(cells)} |"
+    return target.what, target.target, target.reference, "; ".join([*measured, *beside]), "; ".join(told)
+
+
+def everything(recorded: Recorded) -> str:
+    """Return every figure."""
+    part = recorded.parts.get("gpu")
+    return figures_table(part) if part else "None yet."
 
 
 SECTIONS: Mapping[str, Callable[[], str]] = {
     "gpu-conditions": lambda: conditions(Recorded.read(), behind()),
     "gpu-targets": lambda: table_of_targets(Recorded.read(), behind()),
+    "gpu-everything": lambda: everything(Recorded.read()),
 }
 """Name of a generated part → what writes it."""
