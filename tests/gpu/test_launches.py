@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -15,23 +17,21 @@ from tests.gpu.conftest import StartJob
 from tests.gpu.devices import Device
 from tests.gpu.profiled import profiled
 from tests.gpu.test_synchronisation import STATISTICS
-
-WARM = 3
-"""Steps before: in the first ones tables and memory are made."""
+from tests.gpu.warm import warmed
 
 
 @pytest.mark.gpu
 def test_fifty_scalars_are_a_gather_and_a_copy(cuda: Device, job: StartJob) -> None:
     values = {f"m{index}": torch.rand((), device="cuda") for index in range(50)}
+    numbers = itertools.count()
     with job():
 
-        def step(index: int) -> None:
-            otel_ml.set_step(index)
+        def step() -> None:
+            otel_ml.set_step(next(numbers))
             otel_ml.log(values)
 
-        for index in range(WARM):
-            step(index)
-        found = profiled(lambda: (step(WARM), otel_ml.set_step(WARM + 1)), cuda.synchronize)
+        warmed(step)
+        found = profiled(lambda: (step(), otel_ml.set_step(next(numbers))), cuda.synchronize)
 
     assert found.launches <= 4
 
@@ -40,17 +40,17 @@ def test_fifty_scalars_are_a_gather_and_a_copy(cuda: Device, job: StartJob) -> N
 def test_norms_of_gradients_and_parameters_are_a_dozen(cuda: Device, job: StartJob) -> None:
     model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(150)]).cuda()
     model(torch.randn(2, 64, device="cuda")).square().mean().backward()
+    numbers = itertools.count()
     with job():
         norms = dynamics.Norms(model)
 
-        def step(index: int) -> None:
-            otel_ml.set_step(index)
+        def step() -> None:
+            otel_ml.set_step(next(numbers))
             norms.record_gradients()
             norms.record_parameters()
 
-        for index in range(WARM):
-            step(index)
-        found = profiled(lambda: (step(WARM), otel_ml.set_step(WARM + 1)), cuda.synchronize)
+        warmed(step)
+        found = profiled(lambda: (step(), otel_ml.set_step(next(numbers))), cuda.synchronize)
 
     assert found.launches <= 12
 
@@ -64,20 +64,19 @@ def test_the_inspection_of_twenty_four_layers_adds_thirty_at_most(cuda: Device, 
         model.zero_grad()
         model(inputs).square().mean().backward()
 
-    for _ in range(WARM):
-        train()
+    warmed(train)
     bare = profiled(train, cuda.synchronize).launches
+    numbers = itertools.count()
     with job():
         inspector = Inspector(model, STATISTICS)
 
-        def step(index: int) -> None:
-            otel_ml.set_step(index)
+        def step() -> None:
+            otel_ml.set_step(next(numbers))
             train()
             inspector.step()
 
-        for index in range(WARM):
-            step(index)
-        found = profiled(lambda: (step(WARM), otel_ml.set_step(WARM + 1)), cuda.synchronize)
+        warmed(step)
+        found = profiled(lambda: (step(), otel_ml.set_step(next(numbers))), cuda.synchronize)
         inspector.close()
 
     assert found.launches - bare <= 30

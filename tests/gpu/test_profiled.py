@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
+import pytest
 import torch
 
+from tests.gpu.devices import Device
 from tests.gpu.profiled import BLOCK, Profile, profiled
 
 CALLER, SENDER = 11, 12
@@ -45,6 +48,23 @@ def test_the_time_of_the_device_is_that_of_its_kernels_copies_and_fillings() -> 
     ]
 
     assert Profile.of_trace([BLOCK_EVENT, *work, {"name": "x", "cat": "cpu_op", "dur": 9.0}]).device_us == 7.5
+
+
+@pytest.mark.gpu
+def test_a_wait_of_the_caller_and_one_of_another_thread_are_told_apart(cuda: Device) -> None:
+    value = torch.ones((), device="cuda")
+
+    def elsewhere() -> None:
+        thread = threading.Thread(target=value.item)
+        thread.start()
+        thread.join()
+
+    mine, theirs = profiled(value.item, cuda.synchronize), profiled(elsewhere, cuda.synchronize)
+
+    assert mine.waits != []
+    assert mine.waits_of_others == []
+    assert theirs.waits == []
+    assert theirs.waits_of_others != []
 
 
 def test_a_trace_of_this_torch_has_the_block_in_it() -> None:

@@ -10,14 +10,12 @@ from typing import Any
 from tests.benchmarks.gpu.shapes import Shape
 from tests.benchmarks.gpu.training import Training, training_of
 from tests.gpu.devices import DEVICES, Device
+from tests.gpu.warm import WARM, warmed
 
 __all__ = ["calls"]
 
 LOOP = 100
 """Records of a loop: few, as a full queue of launches would make anybody wait."""
-
-WARM = 4
-"""Steps before, in which names become known and memory is taken."""
 
 
 def calls(device: str, shape: Mapping[str, Any], steps: int) -> dict[str, list[float]]:
@@ -107,10 +105,12 @@ def in_training(device: Device, training: Training, numbers: Iterator[int], step
             otel_ml.set_step(next(numbers))
             taken.append(us(lambda: call(values)))
 
-        for _ in range(WARM + steps):
+        warmed(lambda: training.step(before_update))
+        del taken[:]
+        for _ in range(steps):
             training.step(before_update)
         otel_ml.flush(10)
-        found[name] = taken[WARM:]
+        found[name] = taken
     return found
 
 

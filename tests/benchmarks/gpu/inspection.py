@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.benchmarks.gpu.calls import WARM
 from tests.benchmarks.gpu.training import blocks
 from tests.gpu.devices import DEVICES, Device
 from tests.gpu.profiled import profiled
+from tests.gpu.warm import WARM, warmed
 
 __all__ = ["inspection"]
 
@@ -33,7 +33,8 @@ def inspection(device: str, inspected: Sequence[int], freq: int, pairs: int) -> 
         watched[1]()
         inspector.step()
 
-    for _ in range(WARM * freq):
+    warmed(step)
+    for _ in range(2 * freq - (1 + WARM) % freq):  # the next one is due
         step()
     due = profiled(step, where.synchronize).launches
     for _ in range(freq - 1):  # a block begins with a step that is due

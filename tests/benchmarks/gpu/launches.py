@@ -6,12 +6,13 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.benchmarks.gpu.calls import WARM, names
-from tests.benchmarks.gpu.recorded_step import Everything
+from tests.benchmarks.gpu.calls import names
+from tests.benchmarks.gpu.recorded_step import PARAMETERS_EVERY, Everything
 from tests.benchmarks.gpu.shapes import Shape
 from tests.benchmarks.gpu.training import training_of
 from tests.gpu.devices import DEVICES, Device
 from tests.gpu.profiled import Profile, profiled
+from tests.gpu.warm import warmed
 
 __all__ = ["launches"]
 
@@ -32,9 +33,7 @@ def launches(device: str, shape: Mapping[str, Any], repeated: int) -> dict[str, 
     training = training_of(Shape(**shape), where)
     everything, norms = Everything(training, where), dynamics.Norms(training.model)
     fifty = dict(zip(names(50), torch.rand(50, device=device).unbind(), strict=True))
-    for _ in range(WARM):
-        everything.step()
-        otel_ml.flush(10)
+    warmed(everything.step, PARAMETERS_EVERY - 1)  # the next one has the norms of parameters, too
     step = profiled(lambda: (everything.step(), otel_ml.flush(10)), where.synchronize)
     training.step(lambda _: None)
     kept = [parameter.grad for parameter in training.model.parameters()]  # the update has left them
@@ -45,6 +44,7 @@ def launches(device: str, shape: Mapping[str, Any], repeated: int) -> dict[str, 
 
     log, both_norms = (in_a_step(call, where, repeated) for call in (lambda: otel_ml.log(fifty), both))
     found = {
+        "step.launches": step.launches,
         "waits.caller": len(step.waits),
         "waits.others": len(step.waits_of_others),
         "log_50.launches": log.launches / repeated,
@@ -64,9 +64,7 @@ def in_a_step(call: Callable[[], object], device: Device, repeated: int) -> Prof
         otel_ml.set_step(next(NUMBERS))
         call()
 
-    for _ in range(WARM):
-        step()
-        otel_ml.flush(10)
+    warmed(step)
     return profiled(lambda: [step() for _ in range(repeated)], device.synchronize)
 
 

@@ -23,6 +23,7 @@ from tests.e2e.jobs import services_of, until
 __all__ = ["measure", "measured_on"]
 
 Figures = dict[str, Figure]
+UNSEEN = "the profiler saw no device"
 
 
 def measure(size: Size) -> Found:
@@ -46,12 +47,13 @@ def of_calls(device: str, size: GpuSize) -> Figures:
 
 def of_launches(device: str, size: GpuSize) -> Figures:
     found = answer(launches, device=device, shape=asdict(size.small), repeated=size.repeated)
-    counted = ("waits.caller", "waits.others", "log_50.launches", "norms.launches")
-    figures = {name: Figure(float(found[name]), "1") for name in counted}
+    counted = ("step.launches", "waits.caller", "waits.others", "log_50.launches", "norms.launches")
+    is_seen = found["step.launches"] > 0
+    figures = {name: Figure(float(found[name]), "1") if is_seen else absent("1", UNSEEN) for name in counted}
     for name, better in (("norms.device", "less"), ("norms.floor", "neither")):
         figures[name] = Figure(found[name], "µs", better=better)  # type: ignore[arg-type]
     times = found["norms.device"] / found["norms.floor"] if found["norms.floor"] else None
-    figures["norms.device.ratio"] = Figure(times, "1") if times else absent("1", "the profiler saw no device")
+    figures["norms.device.ratio"] = Figure(times, "1") if times else absent("1", UNSEEN)
     return figures
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.benchmarks.gpu.training import Training
 from tests.gpu.devices import Device
 
-__all__ = ["Everything", "Scalars"]
+__all__ = ["PARAMETERS_EVERY", "Everything", "Scalars"]
 
 SCALARS, TIMERS, PARAMETERS_EVERY = 30, 20, 10
 
