@@ -39,14 +39,7 @@ def inspection(device: str, inspected: Sequence[int], freq: int, pairs: int) -> 
     due = profiled(step, where.synchronize).launches
     for _ in range(freq - 1):  # a block begins with a step that is due
         step()
-    found: dict[str, Any] = blocks(
-        {"on": step, "off": bare[1]},
-        where,
-        pairs=pairs,
-        steps=max(freq, STEPS),
-        uncounted=0,
-        after=lambda: otel_ml.flush(10),
-    )
+    found: dict[str, Any] = {**blocks(step, bare[1], where, pairs=pairs, steps=max(freq, STEPS), uncounted=0)}
     found["launches"] = due - profiled(bare[1], where.synchronize).launches
     inspector.close()
     otel_ml.shutdown()

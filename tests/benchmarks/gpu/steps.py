@@ -30,14 +30,7 @@ def steps(device: str, shape: Mapping[str, Any], what: str, pairs: int) -> dict[
     with hardware.start_monitor(interval=1):
         recorded = RECORDED[what](training_of(Shape(**shape), where), where)
         counted, uncounted = BLOCKS[what]
-        found: dict[str, Any] = blocks(
-            {"on": recorded.step, "off": recorded.bare},
-            where,
-            pairs=pairs,
-            steps=counted,
-            uncounted=uncounted,
-            after=lambda: otel_ml.flush(10),
-        )
+        found = blocks(recorded.step, recorded.bare, where, pairs=pairs, steps=counted, uncounted=uncounted)
     otel_ml.shutdown()
     return {**found, "calls": recorded.taken, "lost": missing(otel_ml.read(run), recorded.number + 1)}
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tests.benchmarks.gpu.shapes import Shape
+from tests.benchmarks.turns import in_turns
 from tests.gpu.devices import Device
 
 __all__ = ["Training", "blocks", "training_of"]
@@ -64,30 +65,21 @@ def _block(width: int) -> Any:
 
 
 def blocks(
-    sides: Mapping[str, Callable[[], object]],
-    device: Device,
-    *,
-    pairs: int,
-    steps: int,
-    uncounted: int,
-    after: Callable[[], object],
+    on: Callable[[], object], off: Callable[[], object], device: Device, *, pairs: int, steps: int, uncounted: int
 ) -> dict[str, list[float]]:
-    """Return seconds a step of both sides, block by block, in turns; who begins alternates.
+    """Return seconds a step of both sides, block by block, in turns.
 
     Args:
-        sides: a step `on` and a step `off`.
+        on, off: a step that is recorded, and one that is not.
         steps: of a block; the device has come to rest before the first and after the last.
         uncounted: steps of a block that come before.
-        after: called when a block is over.
     """
-    found: dict[str, list[float]] = {side: [] for side in sides}
-    for pair in range(-1, pairs):
-        for side in ("on", "off") if pair % 2 else ("off", "on"):
-            taken = _block_of(sides[side], device, steps, uncounted)
-            after()
-            if pair >= 0:
-                found[side].append(taken)
-    return found
+    import otel_ml
+
+    turns = (lambda: _block_of(on, device, steps, uncounted), lambda: _block_of(off, device, steps, uncounted))
+    # What a block has recorded is no load of the next.
+    ours, bare = in_turns(*turns, pairs, after_ours=lambda: otel_ml.flush(10))
+    return {"on": ours, "off": bare}
 
 
 def _block_of(step: Callable[[], object], device: Device, steps: int, uncounted: int) -> float:
