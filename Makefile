@@ -67,7 +67,7 @@ bench: $(NATIVE)  ## Measure everything, compare, and write docs/performance.md:
 	python -m tests.benchmarks --write $(BENCH)
 
 gpu:  ## Test and measure on a GPU, 10 minutes, no setup: any PYTHON with torch, GPU_WHEELS=folder where there is no network
-	$(PYTHON) .ci/gpu $(if $(GPU_WHEELS),--wheels $(GPU_WHEELS)) $(GPU)
+	$(PYTHON) .ci/gpu $(if $(GPU_WHEELS),--wheels $(GPU_WHEELS)) $(GPU_OPTIONS)
 wheels:  ## What `make gpu` needs where there is no network, into GPU_WHEELS (build/wheels), for Python GPU_PYTHON (3.12)
 	$(PYTHON) .ci/gpu --fetch $(or $(GPU_WHEELS),build/wheels) --python $(or $(GPU_PYTHON),3.12)
 
