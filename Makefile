@@ -1,7 +1,7 @@
 # Every target sets up what it needs. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check e2e collector browser launchers bench chaos night races endurance fuzz audit docs full clean
+.PHONY: help setup demo test check e2e collector browser launchers bench gpu wheels chaos night races endurance fuzz audit docs full clean
 
 PYTHON ?= python3
 SEED   ?= 1
@@ -34,10 +34,10 @@ demo: $(NATIVE)  ## The main job: real training on 5 processes, one run in Tenso
 	otel-ml demo
 
 test: $(NATIVE)  ## Unit, property, contract, integration, examples, packaging, every block of the docs
-	python -m pytest -m "not e2e and not chaos and not browser and not launchers and not full" -n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
+	python -m pytest -m "not e2e and not chaos and not browser and not launchers and not full and not gpu" -n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
 
 races: $(NATIVE)  ## The same while every thread is late at random; SEED=2 is another chance
-	PYTHONPATH=$(CURDIR)/tests/lagging LAG_SEED=$(SEED) python -m pytest -m "not e2e and not chaos and not browser and not launchers and not full" -n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
+	PYTHONPATH=$(CURDIR)/tests/lagging LAG_SEED=$(SEED) python -m pytest -m "not e2e and not chaos and not browser and not launchers and not full and not gpu" -n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
 
 check: $(NATIVE)  ## ruff, mypy --strict, import-linter, typing as a user writes it, C without warnings, docs build
 	ruff check .
@@ -65,6 +65,11 @@ launchers: $(NATIVE)  ## SLURM, Open MPI, MPICH, torchrun, Ray, submitit, Dask, 
 
 bench: $(NATIVE)  ## Measure everything, compare, and write docs/performance.md: 20 minutes; BENCH=--quick: 3
 	python -m tests.benchmarks --write $(BENCH)
+
+gpu:  ## Test and measure on a GPU, 10 minutes, no setup: any PYTHON with torch, GPU_WHEELS=folder where there is no network
+	$(PYTHON) .ci/gpu $(if $(GPU_WHEELS),--wheels $(GPU_WHEELS)) $(GPU_OPTIONS)
+wheels:  ## What `make gpu` needs where there is no network, into GPU_WHEELS (build/wheels), for Python GPU_PYTHON (3.12)
+	$(PYTHON) .ci/gpu --fetch $(or $(GPU_WHEELS),build/wheels) --python $(or $(GPU_PYTHON),3.12)
 
 chaos: $(NATIVE) collector  ## Disturb a job in 200 ways within 10 minutes; nothing may be lost or doubled
 	python -m tests.chaos --faults 200 --minutes 9

@@ -36,7 +36,10 @@ from tests.benchmarks import (
     wire,
 )
 from tests.benchmarks.figures import Found
-from tests.benchmarks.machine import described
+from tests.benchmarks.gpu import measured as gpu
+from tests.benchmarks.gpu.behind import behind, commit
+from tests.benchmarks.gpu.targets import GPU_TARGETS
+from tests.benchmarks.machine import described, has_gpu
 from tests.benchmarks.plots import draw
 from tests.benchmarks.profiles import IMAGES
 from tests.benchmarks.recorded import Part, Recorded, worse
@@ -63,7 +66,11 @@ PARTS: Mapping[str, Callable[[Size], Found]] = {
     "ranks": ranks.measure,
     "curves": curves.measure,
     "profiles": profiles.measure,
+    "gpu": gpu.measure,
 }
+
+NO_GPU = 3
+"""Exit status where a GPU is asked for and there is none: neither measured nor failed."""
 
 LOOK_S = 2
 """Before the first part: what others do then, they do during the run."""
@@ -83,7 +90,8 @@ def measured(names: Sequence[str], size: Size) -> tuple[Recorded, list[str]]:
             print(f"failed\n{traceback.format_exc()}")
             continue
         seconds = round(time.monotonic() - began, 1)
-        found[name] = Part(date, size.name, round(load, 2), seconds, machine, result)
+        code = (commit(), behind()) if name == "gpu" else ()
+        found[name] = Part(date, size.name, round(load, 2), seconds, machine, result, *code)
         print(f"{seconds} s")
     return Recorded(found), failed
 
@@ -93,18 +101,19 @@ def cores_in_use() -> float:
     return psutil.cpu_percent(interval=LOOK_S) / 100 * (psutil.cpu_count() or 1)
 
 
-def write(recorded: Recorded) -> None:
-    """Write the figures, the plots, and the generated parts of the pages."""
+def write(recorded: Recorded, measured_now: Sequence[str]) -> None:
+    """Write the figures, the plots of what was measured now, and the generated parts of the pages."""
     recorded.write()
-    for name, part in Recorded.read().parts.items():  # as rounded, so that a plot changes only with its figures
-        for key, curve in part.found.curves.items():
+    rounded = Recorded.read().parts  # so that a plot changes only with its figures
+    for name in measured_now:
+        for key, curve in rounded[name].found.curves.items():
             draw(curve, IMAGES / image_of(name, key))
     # In a process of its own, which reads what was written as the test of the page does.
     subprocess.run([sys.executable, "-m", "tests.docs.tables"], check=True)
 
 
 def main() -> int:
-    """Run, and return the exit status: 1 where a part failed."""
+    """Run, and return the exit status: 1 where a part failed, `NO_GPU` where there is nothing to measure but a GPU."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=(__doc__ or "").partition("\n")[0])
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument("--quick", dest="size", action="store_const", const="quick", help="under 3 minutes")
@@ -112,14 +121,20 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=list(PARTS), metavar="NAME", help=", ".join(PARTS))
     parser.add_argument("--write", action="store_true", help="record the figures and write docs/performance.md")
     arguments = parser.parse_args()
+    names = arguments.only or list(PARTS)
+    if "gpu" in names and not has_gpu():
+        print("gpu: not measured, torch sees no CUDA device on this machine")
+        names = [name for name in names if name != "gpu"]
+        if not names:
+            return NO_GPU
     began, before = time.monotonic(), Recorded.read()
-    now, failed = measured(arguments.only or list(PARTS), SIZES[arguments.size or "full"])
+    now, failed = measured(names, SIZES[arguments.size or "full"])
     merged = Recorded({name: part for name in PARTS if (part := now.parts.get(name) or before.parts.get(name))})
-    print(f"\n{target_table(now, [target for target in TARGETS if target.is_part_of(now.figures)])}\n")
+    print(f"\n{target_table(now, [target for target in (*TARGETS, *GPU_TARGETS) if target.is_part_of(now.figures)])}\n")
     for line in worse(before, now):
         print(f"More than 10 % worse than recorded: {line}")
     if arguments.write:
-        write(merged)
+        write(merged, list(now.parts))
     print(f"{time.monotonic() - began:.0f} s{f'; failed: {failed}' if failed else ''}")
     return 1 if failed else 0
 

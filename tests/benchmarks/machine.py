@@ -19,6 +19,7 @@ _PACKAGES = (
     "opentelemetry-sdk",
     "grpcio",
     "torch",
+    "triton",
     "tensorboard",
     "mlflow",
     "wandb",

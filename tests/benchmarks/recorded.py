@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ class Part:
         date: `YYYY-MM-DD`.
         size: see `sizes`.
         load: cores that others used when the harness began.
+        commit: of the code that was measured, where it says so.
+        behind: digests of that code, by its parts.
     """
 
     date: str
@@ -36,11 +38,18 @@ class Part:
     seconds: float
     machine: Mapping[str, str]
     found: Found
+    commit: str = ""
+    behind: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_shared(self) -> bool:
         """Whether others used the machine, so that no time means anything."""
         return self.load > 0.25 * int(self.machine["cores"])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON's types; what it does not say is left out."""
+        said = {name: value for name, value in self.__dict__.items() if value not in ("", {})}
+        return {**said, "found": self.found.as_json()}
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,7 @@ class Recorded:
 
     def write(self, path: Path = PATH) -> None:
         """Write it, one line a figure, so that a diff can be read."""
-        parts = {name: {**part.__dict__, "found": part.found.as_json()} for name, part in self.parts.items()}
+        parts = {name: part.as_json() for name, part in self.parts.items()}
         path.write_text(json.dumps(parts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
     @property

@@ -12,14 +12,15 @@ from tests.benchmarks.recorded import Part, Recorded
 from tests.benchmarks.scale import REFERENCE_US, SDK, scaled
 from tests.benchmarks.targets import TARGETS, Limit, Target, plain, said, verdict
 
-__all__ = ["SECTIONS", "image_of", "target_table"]
+__all__ = ["SECTIONS", "figures_table", "image_of", "table", "target_table", "warning"]
 
 IMAGES = "images/performance"
 
 
 @cache
 def recorded() -> Recorded:
-    return Recorded.read()
+    """Return all that this page shows: what was measured on a GPU has a page of its own."""
+    return Recorded({name: part for name, part in Recorded.read().parts.items() if name != "gpu"})
 
 
 def figures_of(part: str) -> Mapping[str, Figure]:
@@ -226,12 +227,17 @@ def everything() -> str:
     """Return every figure of every part."""
     text = []
     for name, part in recorded().parts.items():
-        rows = [
-            (f"`{key}`", said(figure) if figure.value is not None else f"not measured: {figure.absent}", figure.note)
-            for key, figure in part.found.figures.items()
-        ]
-        text.append(f"### {name}\n\n{table(('figure', 'value', ''), rows)}")
+        text.append(f"### {name}\n\n{figures_table(part)}")
     return "\n\n".join(text)
+
+
+def figures_table(part: Part) -> str:
+    """Return every figure of a part."""
+    rows = [
+        (f"`{key}`", said(figure) if figure.value is not None else f"not measured: {figure.absent}", figure.note)
+        for key, figure in part.found.figures.items()
+    ]
+    return table(("figure", "value", ""), rows)
 
 
 NUMBERS: tuple[tuple[str, tuple[tuple[str, str], ...], str, str], ...] = (

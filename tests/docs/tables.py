@@ -13,6 +13,7 @@ from otel_ml_exporters.cli.env_command import markdown
 from otel_ml_exporters.registry import BUILT_IN, exporter_class
 from otel_ml_exporters.telemetry import CATALOGUE
 from tests.benchmarks import report
+from tests.benchmarks.gpu import page
 from tests.docs.bounds import markdown as bounds
 from tests.docs.features import sections as features
 from tests.docs.launchers import launchers, searches
@@ -70,6 +71,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "migrations": migrations,
     "messages": catalogue,
     **report.SECTIONS,
+    **page.SECTIONS,
     "bounds": bounds,
     "launchers": launchers,
     "searches": searches,
