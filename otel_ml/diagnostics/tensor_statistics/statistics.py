@@ -105,7 +105,10 @@ def found_by_kernels(tables: Tables) -> Any:
 
 def recipes(kinds: bytes, device: Any) -> list[tuple[str, Any]]:
     """Return what has to be compiled for tensors of these kinds."""
-    return [("fold", lambda: [_fold(device)]), *((f"look at {KINDS[kind]}", lambda kind=kind: [_look(kind, device)]) for kind in {*kinds})]
+    return [
+        ("fold", lambda: [_fold(device)]),
+        *((f"look at {KINDS[kind]}", lambda kind=kind: [_look(kind, device)]) for kind in {*kinds}),
+    ]
 
 
 @cache
