@@ -67,10 +67,10 @@ class DeviceNorms:
     def record_again(self, tensors: list[Any], absent: tuple[int, ...]) -> bool:
         """Record tensors that are as they were the time before; return False where they are not, or not known."""
         known = self._known
-        if known is None or absent != known.absent or [*map(type, tensors)] != known.types:
+        if known is None or absent != known.absent:
             return False
         if known.placements:
-            if _placements(tensors) != known.placements:
+            if [*map(type, tensors)] != known.types or _placements(tensors) != known.placements:
                 return False
             tensors = locals_of(tensors)
         seen = layout_of(tensors)

@@ -53,7 +53,8 @@ class Norms:
             other steps. By default each call records; of a device it reads all parameters once.
 
     Raises:
-        ConfigError: `every` is no number of steps; `each` is no regular expression, or fits no parameter: the message names those that exist.
+        ConfigError: `every` is no number of steps; `each` is no regular expression, or fits no parameter: the message
+            names those that exist.
 
     Examples:
         ```python

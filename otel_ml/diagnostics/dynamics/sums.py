@@ -143,7 +143,7 @@ class DeviceSums:
 
     def _made(self, numbers: list[float]) -> dict[str, list[Any]]:
         held, n = self._held, len(self._held)
-        squares, largest, zeros = numbers[:n], numbers[n : 2 * n], numbers[2 * n :]
+        squares, largest, zeros = numbers[:n], numbers[n : 2 * n], [*map(int, numbers[2 * n :])]
         sums = sums_of(Statistics([one.size for one in held], squares, zeros, largest), held)
         self.square = sums.square
         if sums.bad and self._watch is not None:
@@ -163,9 +163,11 @@ class Later(Deferred):
         self._name = name
 
     def ready(self) -> bool:
+        """Whether `read()` would return at once."""
         return self._sums.ready()
 
     def read(self) -> list[Any]:
+        """Return the records: none where the metric has no value."""
         return self._sums.records().get(self._name, [])
 
 
@@ -180,9 +182,11 @@ class LaterNorm(Deferred):
         self._world = world
 
     def ready(self) -> bool:
+        """Whether `read()` would return at once."""
         return all(one.ready() for one in self._sums)
 
     def read(self) -> list[float]:
+        """Return the norm and its negative."""
         for one in self._sums:
             one.records()
         return both_roots((sum(one.square for one in self._sums) + self._here) * self._world)

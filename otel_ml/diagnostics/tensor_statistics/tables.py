@@ -151,27 +151,31 @@ class Tables:
         import torch
 
         self.layout, self.device, self.stream = layout, device, stream
-        sizes = torch.tensor(array("q", layout.sizes).tolist(), dtype=torch.int64)
-        self.tensors = len(sizes)
-        counts = (sizes + chunk - 1) // chunk
-        order = torch.tensor(sorted(range(self.tensors), key=layout.kinds.__getitem__))  # those of a type together
-        ends = torch.empty_like(counts)
-        ends[order] = counts[order].cumsum(0)
-        begins = ends - counts
-        owners = torch.repeat_interleave(order, counts[order])
-        self.chunks = len(owners)
-        self.launches = tuple(_launches(layout.kinds, counts.tolist()))
-        numbers = torch.arange(self.chunks) - begins[owners]
-        columns = [torch.zeros_like(sizes), sizes, begins, ends, owners, numbers]
-        self._host = torch.cat([_rounded(column) for column in columns])
-        self._device = torch.empty(len(self._host), dtype=torch.int64, device=device)
+        with torch.inference_mode(mode=False), torch.device("cpu"):
+            columns = self._columns(chunk)
+            self._host = torch.cat([_rounded(column) for column in columns])
+            self._device = torch.empty(len(self._host), dtype=torch.int64, device=device)
+            self.partials = torch.empty(rows * self.chunks, dtype=torch.float64, device=device)
+            self.found = torch.empty(rows * self.tensors, dtype=torch.float64, device=device)
         places = accumulate((_words(len(column)) for column in columns), initial=0)
         self.addresses, self.sizes, self.begins, self.ends, self.owners, self.numbers = (
             self._device[place : place + len(column)] for place, column in zip(places, columns, strict=False)
         )
-        self.partials = torch.empty(rows * self.chunks, dtype=torch.float64, device=device)
-        self.found = torch.empty(rows * self.tensors, dtype=torch.float64, device=device)
         self._sent: bytes | None = None
+
+    def _columns(self, chunk: int) -> list[Any]:
+        import torch
+
+        kinds, sizes = self.layout.kinds, torch.tensor(array("q", self.layout.sizes).tolist(), dtype=torch.int64)
+        counts = (sizes + chunk - 1) // chunk
+        order = torch.tensor(sorted(range(len(kinds)), key=kinds.__getitem__))  # those of a type together
+        ends = torch.empty_like(counts)
+        ends[order] = counts[order].cumsum(0)
+        begins = ends - counts
+        owners = torch.repeat_interleave(order, counts[order])
+        self.tensors, self.chunks = len(kinds), len(owners)
+        self.launches = tuple(_launches(kinds, counts.tolist()))
+        return [torch.zeros_like(sizes), sizes, begins, ends, owners, torch.arange(len(owners)) - begins[owners]]
 
     def send(self, addresses: bytes, blocks: Blocks) -> Block | None:
         """Begin to copy addresses to the device if they have changed; return what the copy is made from."""
