@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from otel_ml._internal.device import is_on_device
@@ -46,7 +46,7 @@ def record_routing(tokens: Iterable[Any], *, layer: int) -> None:
         layer: its number in the whole model.
     """
     if is_on_device(tokens) and hasattr(tokens, "detach"):
-        arrival = arrival_of(_counts(tokens), _blocks)
+        arrival = arrival_of(_counts(tokens), _blocks_on(tokens.device))
         experts = _experts(layer, len(tokens))  # type: ignore[arg-type] # a tensor has a length
         experts.record_later({name: OneOf(arrival, expert) for expert, name in enumerate(experts)})
         return
@@ -68,7 +68,9 @@ def _experts(layer: int, count: int) -> Measures:
     return Measures(*[_expert(layer, expert) for expert in range(count)])
 
 
-_blocks = Blocks()
+@cache
+def _blocks_on(_device: Any) -> Blocks:
+    return Blocks()
 
 
 @harmless
