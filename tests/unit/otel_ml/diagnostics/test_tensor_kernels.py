@@ -51,7 +51,7 @@ def assert_right(tensors: list[torch.Tensor], found: list[list[float]]) -> None:
     for tensor, (square, largest, zeros) in zip(tensors, found, strict=True):
         wanted = expected(tensor)
         assert square == pytest.approx(wanted[0], rel=1e-6, abs=0, nan_ok=True)
-        assert largest == wanted[1] or math.isnan(largest) and math.isnan(wanted[1])
+        assert largest == wanted[1] or (math.isnan(largest) and math.isnan(wanted[1]))
         assert zeros == wanted[2]
 
 
