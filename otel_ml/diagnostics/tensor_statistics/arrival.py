@@ -6,7 +6,8 @@ from collections import deque
 from typing import Any
 from weakref import WeakSet
 
-from otel_ml._internal.device import Deferred, deferred_tensor
+from otel_ml._internal.device import Deferred, DeviceTensor, copied_tensor
+from otel_ml._internal.device_thread import be_on, captures_left_alone
 
 __all__ = ["CAPTURED", "Arrival", "Block", "Blocks", "OneOf", "arrival_of"]
 
@@ -28,7 +29,8 @@ class Block:
     def __init__(self, words: int) -> None:
         import torch
 
-        with torch.inference_mode(mode=False):  # else it could not be written to outside of that mode
+        # Made in the mode of inference, it could be written to in that mode only.
+        with captures_left_alone(), torch.inference_mode(mode=False):
             self.words = torch.empty(words, dtype=torch.int64, device="cpu", pin_memory=True)
             self.numbers = self.words.view(torch.float64)
         self.address = self.words.data_ptr()
@@ -104,15 +106,18 @@ class _Pinned(Deferred):
     Once it is there, so is all that was done for it, and every block is free.
     """
 
-    __slots__ = ("_block", "_blocks", "_length", "_others")
+    __slots__ = ("_block", "_blocks", "_index", "_length", "_others")
 
-    def __init__(self, block: Block, length: int, blocks: Blocks, others: tuple[Block, ...]) -> None:
+    def __init__(self, block: Block, index: int, length: int, blocks: Blocks, others: tuple[Block, ...]) -> None:
         self._block = block
+        self._index = index
         self._length = length
         self._blocks = blocks
         self._others = others
 
     def ready(self) -> bool:
+        """Ask the device; on a thread of ours."""
+        be_on(self._index)
         return bool(self._block.event.query())
 
     def read(self) -> list[float]:
@@ -152,7 +157,7 @@ def arrival_of(found: Any, blocks: Blocks, others: tuple[Block, ...] = ()) -> Ar
         RuntimeError: a CUDA graph is being captured, the device is far behind, or there is no memory to pin.
     """
     if not found.is_cuda:
-        return Arrival(deferred_tensor(found))
+        return Arrival(DeviceTensor(*copied_tensor(found)))
     import torch
 
     if torch.cuda.is_current_stream_capturing():
@@ -161,4 +166,4 @@ def arrival_of(found: Any, blocks: Blocks, others: tuple[Block, ...] = ()) -> Ar
     block = blocks.take(n)
     block.numbers[:n].copy_(found.view(-1), non_blocking=True)
     block.event.record(torch.cuda.current_stream(found.device))
-    return Arrival(_Pinned(block, n, blocks, others))
+    return Arrival(_Pinned(block, found.device.index, n, blocks, others))
