@@ -13,7 +13,7 @@ import torch
 
 import otel_ml
 from otel_ml.diagnostics import dynamics
-from otel_ml.diagnostics.tensor_statistics import kernels, launching
+from otel_ml.diagnostics.tensor_statistics import kernels, launching, statistics
 from otel_ml.diagnostics.tensor_statistics.arrival import Blocks
 from otel_ml.testing import Capture, otel_ml_capture
 from tests.fake_cuda import FakeCuda
@@ -62,25 +62,27 @@ def record(parameters: Iterable[tuple[str, Any]], **options: Any) -> None:
 
 @pytest.mark.parametrize("dtypes", [(torch.bfloat16,), (torch.bfloat16, torch.float32, torch.float16)])
 def test_a_step_of_300_tensors_is_12_operations_at_most(
-    card: FakeCuda, otel_ml_capture: Capture, dtypes: tuple[torch.dtype, ...]
+    card: FakeCuda, otel_ml_capture: Capture, monkeypatch: pytest.MonkeyPatch, dtypes: tuple[torch.dtype, ...]
 ) -> None:
+    """Kernels are launched and do nothing: to interpret them for so many takes a minute."""
+    monkeypatch.setattr(statistics, "launch", lambda *_: card.launch(lambda: None))
     parameters = with_gradients(card.tensor, tensors(300, *dtypes))
     norms = dynamics.Norms(parameters.items())
     for step in range(3):
         otel_ml.set_step(step)
         for parameter in parameters.values():  # as after `zero_grad(set_to_none=True)`: everything is elsewhere
-            parameter.grad = card.tensor(torch.ones_like(parameter.grad.inner))  # type: ignore[union-attr]
+            parameter.grad = card.tensor(parameter.grad.inner)  # type: ignore[union-attr]
         with card.counted() as asked:
             norms.record_gradients()
             norms.record_parameters()
 
+    assert asked["launches"] == 2 * (len(dtypes) + 1) + 3
     assert asked["launches"] <= 12
     assert asked["copies"] == 3  # addresses of gradients, and what was found of both
     assert asked["events recorded"] == 2
     assert asked["events made"] == asked["pinned"] == 0
     assert card.waits == []
-    elements = sum(parameter.numel() for parameter in parameters.values())
-    assert otel_ml_capture.values("grad/sum_of_squares") == [elements] * 3
+    assert len(otel_ml_capture.values("grad/sum_of_squares")) == 3
 
 
 @pytest.mark.parametrize("bad", [None, math.nan, math.inf])
@@ -212,19 +214,21 @@ def test_an_infinite_gradient_is_said_with_its_name_and_step_once_it_is_known(
     assert "'layer.3' is NaN or Inf at step 2" in notice
 
 
-def test_memory_is_that_of_what_is_on_its_way_and_no_more(card: FakeCuda, otel_ml_capture: Capture) -> None:
+def test_memory_is_that_of_what_is_on_its_way_however_seldom_it_is_read(
+    card: FakeCuda, otel_ml_capture: Capture
+) -> None:
     parameters = with_gradients(card.tensor, tensors(5, torch.float32))
     norms = dynamics.Norms(parameters.items())
-    for step in range(40):
+    for step in range(30):
         otel_ml.set_step(step)
         for parameter in parameters.values():
             parameter.grad = card.tensor(torch.ones_like(parameter.inner))  # type: ignore[attr-defined]
         norms.record_gradients()
-        otel_ml_capture.points  # noqa: B018 - reads what has come
         if step == 2:
             pinned, held = card.counts["pinned"], card.allocated
 
-    assert (card.counts["pinned"], card.allocated) == (pinned, held)
+    assert (card.counts["pinned"], card.allocated) == (pinned, held) == (1, held)
+    assert len(otel_ml_capture.values("grad/zeros")) == 30
 
 
 def test_a_device_that_hangs_is_said_once_and_memory_for_it_has_an_end(
@@ -234,15 +238,15 @@ def test_a_device_that_hangs_is_said_once_and_memory_for_it_has_an_end(
     parameters = with_gradients(card.tensor, tensors(3, torch.float32))
     norms = dynamics.Norms(parameters.items())
     card.stream.hold()
-    for step in range(20):
+    for step in range(40):
         otel_ml.set_step(step)
         norms.record_gradients()
 
-    assert card.counts["pinned"] == 6
+    assert card.counts["pinned"] == 1
     (notice,) = otel_ml_capture.notices
     assert "6 copies behind" in notice
     card.stream.release()
-    assert len(otel_ml_capture.values("grad/zeros")) == 5  # one copy was of addresses
+    assert len(otel_ml_capture.values("grad/zeros")) == Blocks.TOGETHER - 1  # one was of addresses
 
 
 @pytest.mark.parametrize("memory", ["pinned_left", "device_left"])
@@ -328,7 +332,7 @@ def test_parameters_are_recorded_at_the_steps_that_every_divides(card: FakeCuda,
 
     steps = {kind: [p.step for p in otel_ml_capture.points if p.name == f"{kind}/zeros"] for kind in ("grad", "param")}
     assert steps == {"grad": [*range(995, 1012)], "param": [1000, 1010]}
-    with pytest.raises(otel_ml.ConfigError, match="every.*0"):
+    with pytest.raises(otel_ml.ConfigError, match=r"every: .* got 0"):
         dynamics.Norms([], every=0)
 
 
