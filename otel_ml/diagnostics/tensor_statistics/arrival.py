@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from time import monotonic
 from typing import Any
 
 from otel_ml._internal.device import Deferred, DeviceTensor, copied_tensor
@@ -51,9 +52,13 @@ class Blocks:
     LARGE = 4096
     """Words from which a block is."""
 
+    AGAIN_S = 10.0
+    """Seconds after which more memory is asked for, where there was none: each attempt costs training, too."""
+
     def __init__(self) -> None:
         self._free: deque[Block] = deque()
         self._coming: deque[_Pinned] = deque()
+        self._not_before = 0.0
 
     def take(self, words: int) -> Block:
         """Return a block of at least so many words.
@@ -69,7 +74,7 @@ class Blocks:
             block = self._fitting(words)
         if block is None and len(self._coming) >= self.MOST:
             raise RuntimeError(f"the device is {self.MOST} copies behind: what is recorded now is lost")
-        return self._new(max(words, 512)) if block is None else block
+        return self._more(max(words, 512)) if block is None else block
 
     def _fitting(self, words: int) -> Block | None:
         for _ in range(len(self._free)):
@@ -83,6 +88,15 @@ class Blocks:
         with captures_left_alone():
             while self._coming and self._coming[0].is_done():
                 self._coming.popleft().take_numbers()
+
+    def _more(self, words: int) -> Block:
+        if monotonic() < self._not_before:
+            raise RuntimeError("there was no memory to pin")
+        try:
+            return self._new(words)
+        except RuntimeError:
+            self._not_before = monotonic() + self.AGAIN_S
+            raise
 
     def _new(self, words: int) -> Block:
         import torch
