@@ -8,26 +8,30 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from otel_ml.once import guard
 
 __all__ = ["Recipe", "Recipes", "are_compiled", "compile_now", "launch", "warps"]
 
 
-class Recipe(NamedTuple):
-    """What a kernel is compiled for.
+@dataclass(slots=True, eq=False)
+class Recipe:
+    """What a kernel is compiled for, and what came of it.
 
     Attributes:
         kernel: of Triton.
         arguments: a type of torch for each table, a number for each number.
-        options: constants of the kernel, and options of the compiler.
+        options: constants of the kernel, which come behind its arguments, and options of the compiler.
+        compiled: the kernel as it is launched; None before, and where only Triton itself can launch it.
     """
 
     kernel: Any
     arguments: tuple[Any, ...]
     options: dict[str, Any]
+    compiled: Any = None
 
 
 Recipes = list[tuple[str, Callable[[], Recipe]]]
@@ -45,7 +49,38 @@ _missing: list[str] = []
 
 def launch(recipe: Recipe, programs: int, *arguments: Any) -> None:
     """Launch a kernel on the current stream of the current device."""
-    recipe.kernel[(programs,)](*arguments, **recipe.options)
+    if recipe.compiled is None or not all(map(_is_as_compiled_for, arguments)):
+        recipe.kernel[(programs,)](*arguments, **recipe.options)
+        return
+    # Triton would find out anew which of its kernels fits: of a launch of 40 µs this takes 35.
+    recipe.compiled[(programs, 1, 1)](*arguments, *_constants(recipe))
+
+
+def _is_as_compiled_for(argument: Any) -> bool:
+    return argument < 2**31 if type(argument) is int else argument.data_ptr() % 16 == 0
+
+
+def _constants(recipe: Recipe) -> list[Any]:
+    return [recipe.options[name] for name in recipe.kernel.arg_names[len(recipe.arguments) :]]
+
+
+def _compile(recipe: Recipe) -> None:
+    compiled = recipe.kernel.warmup(*recipe.arguments, grid=(1,), **recipe.options)
+    recipe.compiled = compiled if _can_be_launched(recipe, compiled) else None
+
+
+def _can_be_launched(recipe: Recipe, compiled: Any) -> bool:
+    """Return whether a compiled kernel is for any arguments of these types, and Triton lets it be launched."""
+    import triton
+
+    major, minor = map(int, triton.__version__.split(".")[:2])
+    if (major, minor) < (3, 3) or not hasattr(compiled, "launch_metadata"):  # the interpreter compiles nothing
+        return False
+    given = zip(recipe.kernel.params, recipe.arguments, strict=False)
+    constants = {*recipe.kernel.arg_names[len(recipe.arguments) :]}
+    return constants <= recipe.options.keys() and all(
+        parameter.do_not_specialize for parameter, argument in given if type(argument) is int
+    )
 
 
 @cache
@@ -67,8 +102,7 @@ def compile_now(device: Any, recipes: Recipes) -> bool:
         with torch.cuda.device(device):
             for name, made in recipes:
                 if (device.index, name) not in _compiled:
-                    recipe = made()
-                    recipe.kernel.warmup(*recipe.arguments, grid=(1,), **recipe.options)
+                    _compile(made())
                     _compiled.add((device.index, name))
     except Exception as error:  # noqa: BLE001 - no Triton, no compiler for it, a device that it does not know
         _missing.append(repr(error))
