@@ -67,24 +67,27 @@ class TensorStatistics:
             return arrival_of(found, self._blocks, tuple(used))
 
     def _found(self, tensors: list[Any], seen: tuple[Layout, bytes] | None, device: Any) -> tuple[Any, list[Block]]:
-        if seen is None or not are_compiled(device, recipes(seen[0].kinds, device)):
+        tables = None if seen is None else self._tables_of(seen[0], device)
+        if tables is None or seen is None:
             return by_foreach(tensors), []
-        tables = self._tables_of(seen[0], device)
         block = tables.send(seen[1], self._blocks)
         return found_by_kernels(tables), [] if block is None else [block]
 
-    def _tables_of(self, layout: Layout, device: Any) -> Tables:
+    def _tables_of(self, layout: Layout, device: Any) -> Tables | None:
+        """Return the tables, None until the kernels for them are compiled."""
         import torch
 
         stream = torch.cuda.current_stream(device)
         tables = self._tables
         if tables is not None and tables.layout == layout and tables.stream == stream:
             return tables
+        if not are_compiled(device, recipes(layout.kinds, device)):
+            return None
         if layout == self._too_large:  # to ask again would have torch give back what training will want
             raise RuntimeError("there was no memory for the tables of these tensors")
         try:
             self._tables = Tables(layout, CHUNK, ROWS, device, stream)
-        except torch.OutOfMemoryError:
+        except torch.cuda.OutOfMemoryError:
             self._too_large = layout
             raise
         return self._tables
