@@ -1,0 +1,128 @@
+"""Kernels are compiled before they are needed; where they cannot be, that is said once, and others do their work.
+
+To compile one takes seconds the first time on a machine (Triton keeps it), which no training step should wait for:
+`compile_now()` does it while a program sets up, and `are_compiled()` has another thread do it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from otel_ml.once import guard
+
+__all__ = ["Recipe", "Recipes", "are_compiled", "compile_now", "launch", "warps"]
+
+
+@dataclass(slots=True, eq=False)
+class Recipe:
+    """What a kernel is compiled for, and what came of it.
+
+    Attributes:
+        kernel: of Triton.
+        arguments: a type of torch for each table, a number for each number.
+        options: constants of the kernel, which come behind its arguments, and options of the compiler.
+        compiled: the kernel as it is launched; None before, and where only Triton itself can launch it.
+    """
+
+    kernel: Any
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
+    compiled: Any = None
+
+
+Recipes = list[tuple[str, Callable[[], Recipe]]]
+"""By name, which is theirs alone; made where they are needed, since to make one imports Triton."""
+
+_compiled: set[tuple[int, str]] = set()
+"""Devices and names."""
+
+_begun: set[tuple[int, str]] = set()
+"""The same, of which a thread has been told."""
+
+_missing: list[str] = []
+"""Why there are no kernels, once that is known."""
+
+
+def launch(recipe: Recipe, programs: int, *arguments: Any) -> None:
+    """Launch a kernel on the current stream of the current device."""
+    if recipe.compiled is None or not all(map(_is_as_compiled_for, arguments)):
+        recipe.kernel[(programs,)](*arguments, **recipe.options)
+        return
+    # Triton would find out anew which of its kernels fits: of a launch of 40 µs this takes 35.
+    recipe.compiled[(programs, 1, 1)](*arguments, *_constants(recipe))
+
+
+def _is_as_compiled_for(argument: Any) -> bool:
+    return argument < 2**31 if type(argument) is int else argument.data_ptr() % 16 == 0
+
+
+def _constants(recipe: Recipe) -> list[Any]:
+    return [recipe.options[name] for name in recipe.kernel.arg_names[len(recipe.arguments) :]]
+
+
+def _compile(recipe: Recipe) -> None:
+    compiled = recipe.kernel.warmup(*recipe.arguments, grid=(1,), **recipe.options)
+    recipe.compiled = compiled if _can_be_launched(recipe, compiled) else None
+
+
+def _can_be_launched(recipe: Recipe, compiled: Any) -> bool:
+    """Return whether a compiled kernel is for any arguments of these types, and Triton lets it be launched."""
+    import triton
+
+    major, minor = map(int, triton.__version__.split(".")[:2])
+    if (major, minor) < (3, 3) or not hasattr(compiled, "launch_metadata"):  # the interpreter compiles nothing
+        return False
+    given = zip(recipe.kernel.params, recipe.arguments, strict=False)
+    constants = {*recipe.kernel.arg_names[len(recipe.arguments) :]}
+    return constants <= recipe.options.keys() and all(
+        parameter.do_not_specialize for parameter, argument in given if type(argument) is int
+    )
+
+
+@cache
+def warps(threads: int, device: Any) -> dict[str, Any]:
+    """Return the options of so many threads; some AMD devices have 64 in a warp."""
+    import torch
+
+    width = getattr(torch.cuda.get_device_properties(device), "warp_size", 32) if device.type == "cuda" else 32
+    return {"num_warps": threads // width, "enable_fp_fusion": True}
+
+
+def compile_now(device: Any, recipes: Recipes) -> bool:
+    """Compile what is not compiled yet; return whether all of it can be launched."""
+    import torch
+
+    if _missing:
+        return False
+    try:
+        with torch.cuda.device(device):
+            for name, made in recipes:
+                if (device.index, name) not in _compiled:
+                    _compile(made())
+                    _compiled.add((device.index, name))
+    except Exception as error:  # noqa: BLE001 - no Triton, no compiler for it, a device that it does not know
+        _missing.append(repr(error))
+        guard.say("no-tensor-kernels", _MISSING.format(error))
+    return not _missing
+
+
+def are_compiled(device: Any, recipes: Recipes) -> bool:
+    """Return whether all can be launched; those that cannot are compiled by another thread, once."""
+    missing = [recipe for recipe in recipes if (device.index, recipe[0]) not in _compiled]
+    if not missing or _missing:
+        return not missing
+    unknown = [recipe for recipe in missing if (device.index, recipe[0]) not in _begun]
+    if unknown:
+        _begun.update((device.index, name) for name, _ in unknown)
+        threading.Thread(target=compile_now, args=(device, unknown), name="otel_ml_compile", daemon=True).start()
+    return False
+
+
+_MISSING = (
+    "Statistics of tensors on a GPU are computed by operations of torch, which takes several times as long as kernels "
+    "would: {}. Install the triton that belongs to your torch, and a C compiler, which it needs."
+)

@@ -1,0 +1,36 @@
+"""A device that is not there, on which our kernels run: interpreted, in the order of its stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from otel_ml.diagnostics.dynamics import layers
+from otel_ml.diagnostics.tensor_statistics import launching, statistics, tables
+from tests.fake_cuda import CudaTensor, FakeCuda, fake_cuda
+
+__all__ = ["card"]
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
+    """A card for which the kernels can be compiled; whatever waits for it raises."""
+    monkeypatch.setattr(launching, "_compiled", set())
+    monkeypatch.setattr(launching, "_begun", set())
+    monkeypatch.setattr(launching, "_missing", [])
+    monkeypatch.setattr(tables, "plain_types", lambda: (CudaTensor,))
+    layers._blocks_on.cache_clear()
+    with fake_cuda() as cuda:
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(warp_size=32))
+        monkeypatch.setattr(statistics, "launch", lambda *given: _launch(cuda, *given))
+        yield cuda
+
+
+def _launch(cuda: FakeCuda, recipe: launching.Recipe, programs: int, *arguments: Any) -> None:
+    given = [argument.inner if isinstance(argument, CudaTensor) else argument for argument in arguments]
+    (device,) = {argument.device for argument in arguments if isinstance(argument, CudaTensor)}
+    cuda.launch(lambda: recipe.kernel[(programs,)](*given, **recipe.options), device)
