@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -11,6 +12,13 @@ import pytest
 from tests.gpu.devices import DEVICES, Device
 
 HERE = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def kernels_are_compiled(request: pytest.FixtureRequest) -> None:
+    """Refuse to measure Triton's interpreter as if it were the card."""
+    if request.node.get_closest_marker("gpu"):
+        assert os.environ["TRITON_INTERPRET"] == "0", "Run `make gpu`, or set TRITON_INTERPRET=0."
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
