@@ -1,0 +1,3 @@
+from tests.unit.otel_ml.record.conftest import recorded
+
+__all__ = ["recorded"]
