@@ -11,21 +11,33 @@ says so.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from operator import add, mul
 from typing import Any, NamedTuple
 
+from otel_ml._internal.axes import current_step
 from otel_ml._internal.values import Recordable
 from otel_ml.diagnostics.dynamics.host import statistics
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
 from otel_ml.diagnostics.dynamics.shards import copies_of, held, is_distributed, shards_of
 from otel_ml.diagnostics.dynamics.shards import world_size as size_of_world
+from otel_ml.diagnostics.dynamics.sums import (
+    DeviceSums,
+    Held,
+    Later,
+    LaterNorm,
+    bad_ones,
+    both_roots,
+    own_record,
+    plain_of,
+    sums_of,
+    weighted_of,
+)
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.diagnostics.small_tensors import Sums, statistics_of_small, sums_of_small
+from otel_ml.diagnostics.tensor_statistics import Arrival, Layout, TensorStatistics, is_plain, layout_of, prepare
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import guard
 
@@ -59,22 +71,24 @@ def measures(kind: str) -> Measures:
     )
 
 
-class _Part(NamedTuple):
-    """What this rank holds of one tensor.
+class _Known(NamedTuple):
+    """What is recorded of tensors of a device that are what they were before: only their elements have changed.
 
     Attributes:
-        name: of the tensor.
-        local: what is stored of it.
-        share: 1 / copies of it.
-        shards: parts it is cut into; None if that is not known.
-        absent: elements that a sparse one does not store, zeros all.
+        layout: of the tensors.
+        device: of all.
+        present: which of all parameters' they are.
+        placements: of each that is distributed.
+        held: of each, what is no element.
+        statistics: by which they are looked at.
     """
 
-    name: str
-    local: Any
-    share: float
-    shards: int | None
-    absent: int = 0
+    layout: Layout
+    device: Any
+    present: list[bool]
+    placements: list[Any]
+    held: list[Held]
+    statistics: TensorStatistics
 
 
 class Norms:

@@ -4,6 +4,14 @@
 kernels of our own where Triton runs, else by operations of torch. What is recorded of them is made on the host, by the
 thread that reads, of one copy a step.
 
-To build another statistic upon it: `layout_of()` says whether kernels can look at some tensors, `Tables` has the
-addresses and chunks that a kernel reads, `launch()` launches it, `arrival_of()` brings what it found.
+To build another statistic upon it: `layout_of()` says whether kernels can look at some tensors, `tables.Tables` has the
+addresses and chunks that a kernel reads, `launching.launch()` launches it, `arrival_of()` brings what it found.
 """
+
+from __future__ import annotations
+
+from otel_ml.diagnostics.tensor_statistics.arrival import Arrival, Blocks, arrival_of
+from otel_ml.diagnostics.tensor_statistics.statistics import ROWS, TensorStatistics, prepare
+from otel_ml.diagnostics.tensor_statistics.tables import Layout, is_plain, layout_of
+
+__all__ = ["ROWS", "Arrival", "Blocks", "Layout", "TensorStatistics", "arrival_of", "is_plain", "layout_of", "prepare"]

@@ -15,16 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["CHUNK", "THREADS", "fold", "look"]
-
-CHUNK = 32_768
-"""Elements that one program looks at."""
-
-THREADS = 256
-"""Of one program; `num_warps` of a launch says so, in 32nds."""
-
-LOADS = 4
-"""Of 16 bytes, that a thread has on the way."""
+__all__ = ["fold", "look"]
 
 
 @triton.jit(do_not_specialize=["first", "every"])
@@ -39,7 +30,7 @@ def look(
     KIND: tl.constexpr,
     WIDE: tl.constexpr,
     COLUMNS: tl.constexpr,
-    ROWS: tl.constexpr,
+    LOADS: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
     """Look at one chunk: its sum of squares, its largest magnitude (not that of a NaN), and how many are 0.
@@ -55,7 +46,7 @@ def look(
         KIND: of the elements.
         WIDE: what is added up in.
         COLUMNS: elements that all threads load at once.
-        ROWS: how many times they do, before they use what has come.
+        LOADS: how many times they do, before they use what has come.
         CHUNK: elements of one.
     """
     chunk = first + tl.program_id(0)
@@ -70,9 +61,9 @@ def look(
     # The last chunk has what the first has less.
     high = tl.where(rest <= CHUNK + before, rest, CHUNK).to(tl.int32)
     low = tl.maximum(before - skipped, 0).to(tl.int32)
-    TILE: tl.constexpr = ROWS * COLUMNS
+    TILE: tl.constexpr = LOADS * COLUMNS
     column = tl.arange(0, COLUMNS)
-    lane = tl.arange(0, ROWS)[:, None] * COLUMNS + column[None, :]
+    lane = tl.arange(0, LOADS)[:, None] * COLUMNS + column[None, :]
     square = tl.zeros([COLUMNS], WIDE)
     largest = tl.zeros([COLUMNS], WIDE)
     zeros = tl.zeros([COLUMNS], tl.int32)

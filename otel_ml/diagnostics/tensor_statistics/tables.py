@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 from otel_ml.diagnostics.tensor_statistics.arrival import Block, Blocks
 
-__all__ = ["KINDS", "Launch", "Layout", "Tables", "layout_of"]
+__all__ = ["KINDS", "Launch", "Layout", "Tables", "is_plain", "layout_of"]
 
 KINDS = ("bfloat16", "float16", "float32", "float64")
 """Types that kernels look at, as torch names them."""
@@ -50,27 +51,36 @@ class Launch(NamedTuple):
 
 
 def layout_of(tensors: Sequence[Any]) -> tuple[Layout, bytes] | None:
-    """Return what the tensors of one device are, and where they begin; None where kernels cannot look at all of them.
-
-    Those they can look at are plain ones of floating point, of 16 to 64 bits, without gaps. Nothing waits.
-    """
-    import torch
-
+    """Return what the tensors are and where they begin; None where one is not plain, or on another device."""
     codes = _codes()
     kinds, sizes, addresses = bytearray(), array("q"), array("q")
-    device = tensors[0].device if tensors else None
+    device = tensors[0].device
     for tensor in tensors:
-        kind = codes.get(tensor.dtype)
-        is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided
-        if kind is None or not is_plain or tensor.device != device or not is_dense(tensor):
+        if not is_plain(tensor) or tensor.device != device:
             return None
-        kinds.append(kind)
+        kinds.append(codes[tensor.dtype])
         sizes.append(tensor.numel())
         addresses.append(tensor.data_ptr())
     return Layout(bytes(kinds), sizes.tobytes()), addresses.tobytes()
 
 
-def is_dense(tensor: Any) -> bool:
+def is_plain(tensor: Any) -> bool:
+    """Return whether kernels can look at a tensor: of CUDA, of 16 to 64 bits of floating point, without gaps.
+
+    A subclass may keep its elements elsewhere, and one that is computed lazily has none yet.
+    """
+    import torch
+
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.is_cuda
+        and tensor.dtype in _codes()
+        and tensor.layout is torch.strided
+        and _is_dense(tensor)
+    )
+
+
+def _is_dense(tensor: Any) -> bool:
     """Return whether elements lie without gaps and each once, in whatever order."""
     if tensor.is_contiguous():
         return True
@@ -82,6 +92,7 @@ def is_dense(tensor: Any) -> bool:
     return True
 
 
+@cache
 def _codes() -> dict[Any, int]:
     import torch
 
@@ -89,75 +100,74 @@ def _codes() -> dict[Any, int]:
 
 
 class Tables:
-    """The tables of one list of tensors, as they lie on the device, and room for what is found.
+    """The tables of one list of tensors, as they lie on the device, and room for what is found there.
 
-    Used on one stream alone: what is written there comes after what was read before.
+    Used on one stream alone: what is written comes after what was read before.
 
     Attributes:
         layout: of the tensors.
+        device: of all.
         stream: on which the device works at them.
-        launches: as many as there are types.
+        tensors: how many there are.
         chunks: of all tensors.
+        launches: as many as there are types.
         addresses: of each tensor.
         sizes: elements of each.
         begins: the first chunk of each.
         ends: the chunk after its last one.
         owners: of each chunk, the tensor it is of.
         numbers: of each chunk, which of that tensor's it is.
+        partials: rows of numbers of each chunk.
+        found: rows of numbers of each tensor.
     """
 
-    def __init__(self, layout: Layout, chunk: int, device: Any, stream: object) -> None:
+    def __init__(self, layout: Layout, chunk: int, rows: int, device: Any, stream: object) -> None:
         import torch
 
-        self.layout = layout
-        self.stream = stream
-        sizes = array("q", layout.sizes)
+        self.layout, self.device, self.stream = layout, device, stream
+        sizes = torch.tensor(array("q", layout.sizes).tolist(), dtype=torch.int64)
         self.tensors = len(sizes)
-        counts = [-(-size // chunk) for size in sizes]
-        order = sorted(range(self.tensors), key=layout.kinds.__getitem__)
-        ends = dict(zip(order, accumulate(counts[place] for place in order), strict=True))
-        self.chunks = sum(counts)
-        self.launches = _launches(layout.kinds, counts)
-        ordered = torch.tensor([counts[place] for place in order], dtype=torch.int64)
-        owners = torch.repeat_interleave(torch.tensor(order, dtype=torch.int64), ordered)
-        before = torch.tensor([ends[place] - counts[place] for place in range(self.tensors)], dtype=torch.int64)
-        numbers = torch.arange(self.chunks, dtype=torch.int64) - before[owners]
-        after = torch.tensor([ends[place] for place in range(self.tensors)], dtype=torch.int64)
-        lengths = torch.tensor(sizes.tolist(), dtype=torch.int64)
-        every = [torch.zeros_like(lengths), lengths, before, after, owners, numbers]
-        self._host = torch.cat([_rounded(table) for table in every])
+        counts = (sizes + chunk - 1) // chunk
+        order = torch.tensor(sorted(range(self.tensors), key=layout.kinds.__getitem__))  # those of a type together
+        ends = torch.empty_like(counts)
+        ends[order] = counts[order].cumsum(0)
+        begins = ends - counts
+        owners = torch.repeat_interleave(order, counts[order])
+        self.chunks = len(owners)
+        self.launches = tuple(_launches(layout.kinds, counts.tolist()))
+        numbers = torch.arange(self.chunks) - begins[owners]
+        columns = [torch.zeros_like(sizes), sizes, begins, ends, owners, numbers]
+        self._host = torch.cat([_rounded(column) for column in columns])
         self._device = torch.empty(len(self._host), dtype=torch.int64, device=device)
-        places = [0, *accumulate(_words(len(table)) for table in every)]
+        places = accumulate((_words(len(column)) for column in columns), initial=0)
         self.addresses, self.sizes, self.begins, self.ends, self.owners, self.numbers = (
-            self._device[place : place + len(table)] for place, table in zip(places, every, strict=False)
+            self._device[place : place + len(column)] for place, column in zip(places, columns, strict=False)
         )
+        self.partials = torch.empty(rows * self.chunks, dtype=torch.float64, device=device)
+        self.found = torch.empty(rows * self.tensors, dtype=torch.float64, device=device)
         self._sent: bytes | None = None
 
     def send(self, addresses: bytes, blocks: Blocks) -> Block | None:
         """Begin to copy addresses to the device if they have changed; return what the copy is made from."""
         if addresses == self._sent:
             return None
+        target = self._device if self._sent is None else self.addresses
+        block = blocks.take(len(target))
         if self._sent is None:
-            block = blocks.take(len(self._host))
-            block.words[: len(self._host)].copy_(self._host)
-            target = self._device
-        else:
-            block = blocks.take(self.tensors)
-            target = self.addresses
+            block.words[: len(target)].copy_(self._host)
         ctypes.memmove(block.address, addresses, len(addresses))
         target.copy_(block.words[: len(target)], non_blocking=True)
         self._sent = addresses
         return block
 
 
-def _launches(kinds: bytes, counts: list[int]) -> tuple[Launch, ...]:
-    found, first = [], 0
-    for kind in sorted(set(kinds)):
+def _launches(kinds: bytes, counts: list[int]) -> Iterator[Launch]:
+    first = 0
+    for kind in sorted({*kinds}):
         chunks = sum(count for other, count in zip(kinds, counts, strict=True) if other == kind)
         if chunks:
-            found.append(Launch(kind, first, chunks))
+            yield Launch(kind, first, chunks)
         first += chunks
-    return tuple(found)
 
 
 def _words(length: int) -> int:

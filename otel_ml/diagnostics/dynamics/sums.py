@@ -1,0 +1,172 @@
+"""Sums over a rank's tensors: at once of those in the host's memory, later of those on a device.
+
+Of a device their statistics arrive in one copy; all that is recorded of them is arithmetic of the thread that reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from operator import add, mul
+from typing import Any, NamedTuple
+
+from otel_ml._internal.device import Deferred
+from otel_ml._internal.values import Recordable
+from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
+from otel_ml.diagnostics.small_tensors import Statistics, Sums
+from otel_ml.diagnostics.tensor_statistics.arrival import Arrival
+
+__all__ = ["DeviceSums", "Held", "Later", "LaterNorm", "bad_ones", "both_roots", "own_record", "sums_of", "weighted_of"]
+
+
+class Held(NamedTuple):
+    """What this rank holds of one tensor, without its elements.
+
+    Attributes:
+        name: of the tensor.
+        size: elements that are stored.
+        share: 1 / copies of it.
+        shards: parts it is cut into; None if that is not known.
+        absent: elements that a sparse one does not store, zeros all.
+    """
+
+    name: str
+    size: int
+    share: float
+    shards: int | None
+    absent: int = 0
+
+
+def sums_of(found: Statistics, held: Sequence[Held]) -> Sums:
+    """Return sums over tensors, each copy once in the job."""
+    shares = [one.share for one in held]
+    absent = [one.absent for one in held]
+    return Sums(
+        sum(map(mul, map(add, found.sizes, absent), shares)),
+        sum(map(mul, found.squares, shares)),
+        sum(map(mul, map(add, found.zeros, absent), shares)),
+        _largest(found.largest),
+        len(bad_ones(found.largest)),
+    )
+
+
+def bad_ones(largest: Iterable[float]) -> list[int]:
+    """Return the places of tensors with a NaN or Inf."""
+    return [place for place, one in enumerate(largest) if not one < math.inf]
+
+
+def _largest(values: Sequence[float]) -> float:
+    """Return the largest, NaN if any is: `max()` passes over one that is not the first."""
+    return math.nan if any(value != value for value in values) else max(values)
+
+
+def both_roots(square: float) -> list[float]:
+    """Return what a norm is pooled from."""
+    root = math.sqrt(square)
+    return [root, -root]
+
+
+def plain_of(sums: Sums) -> dict[str, float]:
+    """Return what is recorded as it is; of no elements some has no value."""
+    values = {"sum_of_squares": sums.square, "nonfinite": float(sums.bad)}
+    return values | {"abs_max": sums.largest, "zeros": sums.zeros} if sums.elements else values
+
+
+def weighted_of(sums: Sums) -> dict[str, Recordable]:
+    """Return what is recorded with the number of elements."""
+    if not sums.elements:
+        return {}
+    n = sums.elements
+    return {"mean_square": (sums.square / n, n), "zero_fraction": (sums.zeros / n, n)}
+
+
+def own_record(one: Held, square: float) -> tuple[str, list[float]]:
+    """Return what is recorded of one parameter: its sum of squares where nobody knows into how many parts it is cut."""
+    if one.shards:
+        return f"norm/{one.name}", both_roots(square * one.shards)
+    return f"sum_of_squares/{one.name}", [square * one.share]
+
+
+class DeviceSums:
+    """What is recorded of the tensors of one device, once their statistics are there.
+
+    Args:
+        arrival: rows as `TensorStatistics.of()` has them.
+        held: what they are of.
+        own: names of those that are recorded by themselves.
+        watch: is told which are not finite; None where nobody asks.
+        step: at which they were computed.
+    """
+
+    __slots__ = ("_arrival", "_held", "_own", "_records", "_step", "_watch", "square")
+
+    def __init__(
+        self,
+        arrival: Arrival,
+        held: Sequence[Held],
+        own: frozenset[str],
+        watch: NonFiniteWatch | None,
+        step: int | None,
+    ) -> None:
+        self._arrival = arrival
+        self._held = held
+        self._own = own
+        self._watch = watch
+        self._step = step
+        self._records: dict[str, list[Any]] | None = None
+        self.square = 0.0
+
+    def ready(self) -> bool:
+        """Whether `records()` would return at once."""
+        return self._records is not None or self._arrival.ready()
+
+    def records(self) -> dict[str, list[Any]]:
+        """Return what is recorded, by the last part of its name; then `square` is the sum of squares, too."""
+        if self._records is None:
+            self._records = self._made(self._arrival.numbers())
+        return self._records
+
+    def _made(self, numbers: list[float]) -> dict[str, list[Any]]:
+        held, n = self._held, len(self._held)
+        squares, largest, zeros = numbers[:n], numbers[n : 2 * n], numbers[2 * n :]
+        sums = sums_of(Statistics([one.size for one in held], squares, zeros, largest), held)
+        self.square = sums.square
+        if sums.bad and self._watch is not None:
+            self._watch.found([held[place].name for place in bad_ones(largest)], self._step)
+        own = [own_record(*pair) for pair in zip(held, squares, strict=True) if pair[0].name in self._own]
+        return {name: [value] for name, value in (plain_of(sums) | weighted_of(sums)).items()} | dict(own)
+
+
+class Later(Deferred):
+    """What one metric records of a device's tensors."""
+
+    __slots__ = ("_name", "_sums")
+
+    def __init__(self, sums: DeviceSums, name: str) -> None:
+        self._sums = sums
+        self._name = name
+
+    def ready(self) -> bool:
+        return self._sums.ready()
+
+    def read(self) -> list[Any]:
+        return self._sums.records().get(self._name, [])
+
+
+class LaterNorm(Deferred):
+    """The norm over what lies on devices and on the host."""
+
+    __slots__ = ("_here", "_sums", "_world")
+
+    def __init__(self, sums: Sequence[DeviceSums], here: float, world: int) -> None:
+        self._sums = sums
+        self._here = here
+        self._world = world
+
+    def ready(self) -> bool:
+        return all(one.ready() for one in self._sums)
+
+    def read(self) -> list[float]:
+        for one in self._sums:
+            one.records()
+        return both_roots((sum(one.square for one in self._sums) + self._here) * self._world)

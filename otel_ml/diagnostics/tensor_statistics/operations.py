@@ -1,0 +1,74 @@
+"""The same statistics by operations of torch: where no kernel runs, and of tensors that kernels do not look at."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+__all__ = ["by_foreach", "one_by_one"]
+
+
+def by_foreach(tensors: list[Any]) -> Any:
+    """Return three rows as `look` and `fold` do, in a few operations whatever there are of tensors.
+
+    All are plain and of floating point, on one device. Of a torch without the type of a norm, they are looked at one by
+    one.
+    """
+    import torch
+
+    if not _has_foreach():
+        return one_by_one(tensors)
+    nothing = tensors[0].new_zeros(1)  # a norm of order infinity of no elements is an error
+    full = [tensor if tensor.numel() else nothing for tensor in tensors]
+    square, largest, count = (
+        torch.stack(torch._foreach_norm(full, order, dtype=torch.float64)) for order in (2.0, float("inf"), 0.0)
+    )
+    return torch.stack([square.square(), largest, _on_device([tensor.numel() for tensor in tensors], count) - count])
+
+
+@cache
+def _has_foreach() -> bool:
+    import torch
+
+    try:
+        torch._foreach_norm([torch.zeros(1)], 2.0, dtype=torch.float64)
+    except (AttributeError, RuntimeError, TypeError):
+        return False
+    return True
+
+
+def one_by_one(tensors: list[Any]) -> Any:
+    """Return the three rows of tensors of any type, some operations each; on MPS they have 32 bits."""
+    import torch
+
+    norms = torch.stack([_norm(tensor) for tensor in tensors])
+    sizes = _on_device([tensor.numel() for tensor in tensors], norms)
+    nonzero = torch.stack([torch.count_nonzero(tensor) for tensor in tensors])
+    largest = torch.stack([_largest(tensor, norms) for tensor in tensors])
+    return torch.stack([norms.to(sizes.dtype).square(), largest.to(sizes.dtype), sizes - nonzero])
+
+
+def _norm(tensor: Any) -> Any:
+    import torch
+
+    # Of a narrow type its sum of squares would be narrow, too; a wide one is not narrowed.
+    return torch.linalg.vector_norm(tensor, dtype=torch.promote_types(tensor.dtype, torch.float32))
+
+
+def _largest(tensor: Any, like: Any) -> Any:
+    import torch
+
+    if not tensor.numel():
+        return like.new_zeros(())
+    # A norm of order infinity takes four to six times as long as both ends.
+    ends = torch.stack(torch.aminmax(tensor.abs() if tensor.is_complex() else tensor))
+    return ends.abs().max().to(like.dtype)
+
+
+def _on_device(numbers: list[int], like: Any) -> Any:
+    import torch
+
+    dtype = torch.float32 if like.device.type == "mps" else torch.float64
+    if like.is_cuda:
+        return torch.tensor(numbers, dtype=dtype).pin_memory().to(like.device, non_blocking=True)
+    return like.new_tensor(numbers, dtype=dtype)
