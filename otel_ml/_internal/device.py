@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -49,6 +50,16 @@ class Deferred(ABC):
     @abstractmethod
     def read(self) -> list[Any]:
         """Return the values, each one record."""
+
+    @property
+    def size(self) -> int:
+        """How many records are lost with it."""
+        return 1
+
+    def records(self, series: Any, step: Any, time_ns: int) -> Iterable[Any]:
+        """Return what stands in the buffer for it, once it is ready."""
+        values = self.read()
+        return (series, step, values, time_ns) if values else ()
 
 
 class DeviceTensor(Deferred):

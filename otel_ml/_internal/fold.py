@@ -150,27 +150,26 @@ class Folder:
         for record in self.deferred:
             series, step, value, time_ns = record
             try:
-                values = value.read() if value.ready() else None
+                records = value.records(series, step, time_ns) if value.ready() else None
             except Exception as error:  # noqa: BLE001 - whatever a device raises costs one value, not the collection
-                _dropped(step)["device_error"] += 1
+                _dropped(step)["device_error"] += value.size
                 guard.say(
                     "device-error", f"Metric {series.definition.name!r}: the device did not give its value: {error}."
                 )
-                values = []
-            if values is None:
+                records = ()
+            if records is None:
                 waiting.append(record)
                 continue
             (step.base or step).waiting -= 1
-            if values:
-                RECORDS.extend((series, step, values, time_ns))
+            RECORDS.extend(records)
         self.deferred = waiting
 
     def drop_deferred(self, generation: int) -> None:
         """Give up on device values of a run that never came; the lock is held by the caller."""
         given_up = self.deferred_of(generation)
-        for _, step, _, _ in given_up:
+        for _, step, value, _ in given_up:
             (step.base or step).waiting -= 1
-            _dropped(step)["device_not_done"] += 1
+            _dropped(step)["device_not_done"] += value.size
         gone = set(map(id, given_up))
         self.deferred = [record for record in self.deferred if id(record) not in gone]
 
@@ -225,7 +224,7 @@ class Folder:
 
     def _defer(self, series: Series, step: Step, value: Deferred, time_ns: int) -> None:
         if len(self.deferred) >= self.MAX_DEFERRED:
-            _dropped(step)["device_backlog"] += 1
+            _dropped(step)["device_backlog"] += value.size
             guard.say(
                 "device-backlog",
                 "The device is so far behind that its newest values are not recorded (device_backlog).",

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from otel_ml.diagnostics.inspection.statistics import Value
+from otel_ml.diagnostics.tensor_statistics.jobs import Job
 
-__all__ = ["FORMATS", "FP8_STATISTICS", "RECIPES", "DelayedScales", "Fp8State", "format_for", "fp8_state_of"]
+__all__ = ["FORMATS", "FP8_STATISTICS", "RECIPES", "DelayedScales", "Fp8State", "format_for", "fp8_job_for", "fp8_state_of"]
 
 FP8_STATISTICS = ("underflows%", "overflows%", "scale_inv_min", "scale_inv_max", "mse")
 """Per cent of all elements that become 0 without being it, or are larger than the format has; scales; squared error."""
@@ -18,6 +19,9 @@ FORMATS = {"e4m3": 448.0, "e5m2": 57344.0}
 
 RECIPES = ("fp8_current_scaling", "fp8_delayed_scaling", "mxfp8", "fp8_block_scaling")
 """One scale a tensor from its own maximum; the same from earlier steps; one a block of 32; one a block of 128."""
+
+_SHAPES = {"e4m3": (3, 127 - 6), "e5m2": (2, 127 - 14)}
+"""Bits of the mantissa, and the exponent of the smallest normal number as 32 bits write it."""
 
 _BLOCKS = {"mxfp8": 32, "fp8_block_scaling": 128}
 _TOLERANCE = 1 + 2**-20
@@ -35,6 +39,14 @@ def format_for(wanted: str, tensor: str) -> str:
     if wanted != "hybrid":
         return wanted
     return "e5m2" if tensor in {"gradient", "wgrad", "dgrad"} else "e4m3"
+
+
+def fp8_job_for(recipe: str, format: str) -> Job | None:  # noqa: A002
+    """Return what a kernel does to find the same as `fp8_state_of`; None of a recipe that needs earlier steps."""
+    if recipe == "fp8_delayed_scaling":
+        return None
+    width = _BLOCKS.get(recipe, 0)
+    return Job("round_blocks" if width else "round_whole", FORMATS[format], *_SHAPES[format], width)
 
 
 class DelayedScales:
@@ -58,9 +70,9 @@ class DelayedScales:
 
 @dataclass(frozen=True, slots=True)
 class Fp8State:
-    """Sums over elements, which micro-batches and ranks add up."""
+    """Sums over elements, which micro-batches and ranks add up; or rows of them, one for each of several tensors."""
 
-    count: int
+    count: Any
     underflows: Any
     overflows: Any
     squared_error: Any

@@ -39,6 +39,8 @@ class Value:
 class TensorState:
     """Sums over the elements seen in a step: 0-d float32 tensors on the tensor's device.
 
+    Or rows of them in the host's memory, one for each of several tensors, as kernels have found them.
+
     Attributes:
         count: elements.
         mean: of them.
@@ -50,7 +52,7 @@ class TensorState:
         amin: smallest absolute value that is not 0; infinite where all are 0.
     """
 
-    count: int
+    count: Any
     mean: Any
     m2: Any
     min: Any

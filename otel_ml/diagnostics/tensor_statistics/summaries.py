@@ -14,35 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = [
-    "COLUMNS",
-    "FIELDS",
-    "RANGE",
-    "ROUNDING",
-    "SUMMARY",
-    "TILE",
-    "fold",
-    "round_blocks",
-    "round_fours",
-    "round_whole",
-    "span_blocks",
-    "summarize",
-]
-
-ROWS, LANES = 4, 2048
-"""Elements that a program has in its registers: of 256 threads, each loads 4 times 16 bytes of a half type."""
-
-BLOCKED = 4096
-"""The same where they are blocks."""
-
-COLUMNS = 8
-"""Of what a program writes, and of what a job gives."""
-
-FIELDS = 8
-"""Of a row of the table: address, elements, first row of what its programs write, programs, the same two of the job that
-has the tensor's extremes, elements of the last dimension, and what kind of job it is."""
-
-SUMMARY, ROUNDING, RANGE = 0, 1, 2
+__all__ = ["fold", "round_blocks", "round_fours", "round_whole", "summarize"]
 
 _INFINITY = tl.constexpr(float("inf"))
 _MAGNITUDE = tl.constexpr(0x7FFFFFFF)
@@ -73,9 +45,9 @@ def _largest(values, axis: tl.constexpr):
 
 
 @triton.jit
-def _place(table, first, KIND: tl.constexpr, FIELDS: tl.constexpr):
+def _place(table, first, each, KIND: tl.constexpr, FIELDS: tl.constexpr):
     """Return the row of a job, where its tensor begins, rounded down to 16 bytes, and the elements up to there."""
-    row = table + (first + tl.program_id(1)) * FIELDS
+    row = table + (first + tl.program_id(0) // each) * FIELDS
     address = tl.load(row)
     item: tl.constexpr = KIND.primitive_bitwidth // 8
     before = (address % 16) // item
@@ -112,9 +84,15 @@ def _amax(row, partials, SOURCES: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
+def _inverse(value):
+    """Return 1 / value as torch does, which divides a number by a tensor so, too."""
+    return tl.div_rn(value * 0 + 1.0, value)
+
+
+@triton.jit
 def _scale_to(amax, largest):
     """Return what takes the largest element to the largest number of a format; 1 where there is none but 0."""
-    scale = tl.div_rn(largest, tl.where(amax > 0, amax, 1.0))
+    scale = _inverse(tl.where(amax > 0, amax, 1.0)) * largest
     return tl.where(amax > 0, tl.minimum(scale, _LARGEST_SCALE), 1.0)
 
 
@@ -145,11 +123,12 @@ def _rounded(value, mantissa, least):
     return tl.where(value < 0, -found, found)
 
 
-@triton.jit(do_not_specialize=["first"])
+@triton.jit(do_not_specialize=["first", "each"])
 def summarize(
     table,
     partials,
     first,
+    each,
     KIND: tl.constexpr,
     ROWS: tl.constexpr,
     LANES: tl.constexpr,
@@ -164,16 +143,17 @@ def summarize(
     Args:
         table: of jobs.
         partials: what programs write.
-        first: row of the table; the grid's second dimension are its jobs.
+        first: row of the table.
+        each: programs of one job, as many as the job with the most has.
         KIND: of all tensors' elements.
         ROWS: that are looked at together.
         LANES: of a row.
         COLUMNS: of partials.
         FIELDS: of the table.
     """
-    row, begin, before, size = _place(table, first, KIND, FIELDS)
+    row, begin, before, size = _place(table, first, each, KIND, FIELDS)
     programs = tl.load(row + 3)
-    program = tl.program_id(0)
+    program = tl.program_id(0) % each
     TILE: tl.constexpr = ROWS * LANES
     if program < programs:
         end = before + size
@@ -243,12 +223,12 @@ def _lost(value, scale, inverse, largest, mantissa, least):
     return (rounded == 0) & (value != 0), tl.abs(scaled) > largest * _TOLERANCE, error * error
 
 
-@triton.jit(do_not_specialize=["first", "largest", "mantissa", "least"])
+@triton.jit(do_not_specialize=["first", "each", "largest", "mantissa", "least"])
 def round_whole(
     table,
     partials,
-    extremes,
     first,
+    each,
     largest,
     mantissa,
     least,
@@ -263,26 +243,26 @@ def round_whole(
 
     Args:
         table: of jobs.
-        partials: what programs write.
-        extremes: what `summarize` has written of the tensor that the scale is made from, in this step or before.
-        first: row of the table; the grid's second dimension are its jobs.
+        partials: what programs write; what those of `summarize` have written is read.
+        first: row of the table.
+        each: programs of one job, as many as the job with the most has.
         largest: number of the format.
         mantissa: its bits.
         least: exponent of its smallest normal number, plus 127.
         KIND: of all tensors' elements.
         ROWS: that are looked at together.
         LANES: of a row.
-        SOURCES: no fewer than the rows of extremes.
-        COLUMNS: of partials and extremes.
+        SOURCES: no fewer than the programs of `summarize`.
+        COLUMNS: of partials.
         FIELDS: of the table.
     """
-    row, begin, before, size = _place(table, first, KIND, FIELDS)
+    row, begin, before, size = _place(table, first, each, KIND, FIELDS)
     programs = tl.load(row + 3)
-    program = tl.program_id(0)
+    program = tl.program_id(0) % each
     TILE: tl.constexpr = ROWS * LANES
     if program < programs:
-        scale = _scale_to(_amax(row, extremes, SOURCES, COLUMNS), largest)
-        inverse = tl.div_rn(scale * 0 + 1.0, scale)
+        scale = _scale_to(_amax(row, partials, SOURCES, COLUMNS), largest)
+        inverse = _inverse(scale)
         end = before + size
         lane = tl.arange(0, LANES)
         lanes = tl.arange(0, ROWS)[:, None] * LANES + lane[None, :]
@@ -323,28 +303,27 @@ def _store_rounding(out, under, over, square, low, high):
 
 
 @triton.jit
-def _blocks(row, begin, before, size, tile, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+def _blocks(begin, before, size, length, tile, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
     """Return a tile of blocks along the last dimension, and which elements are of the tensor."""
-    length = tl.load(row + 6)
     each = tl.cdiv(length, WIDTH)
     block = tile * HEIGHT + tl.arange(0, HEIGHT)
     column = (block % each * WIDTH)[:, None] + tl.arange(0, WIDTH)[None, :]
     at = (block // each * length)[:, None] + column
     inside = (column < length) & (at < size)
-    last = tile * HEIGHT * WIDTH + HEIGHT * WIDTH
-    if (before == 0) & (length % WIDTH == 0) & (last <= size):
+    if (before == 0) & (length % WIDTH == 0) & ((tile + 1) * (HEIGHT * WIDTH) <= size):
         flat = tl.arange(0, HEIGHT)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
-        value = tl.load(begin + tl.multiple_of(tile * (HEIGHT * WIDTH), 16) + flat).to(tl.float32)
+        value = tl.load(begin + tl.multiple_of(tile * (HEIGHT * WIDTH), HEIGHT * WIDTH) + flat).to(tl.float32)
     else:
         value = tl.load(begin + before + at, mask=inside, other=0.0).to(tl.float32)
-    return value, inside, tl.cdiv(size // length * each, HEIGHT)
+    return value, inside
 
 
-@triton.jit(do_not_specialize=["first", "largest", "mantissa", "least"])
+@triton.jit(do_not_specialize=["first", "each", "largest", "mantissa", "least"])
 def round_blocks(
     table,
     partials,
     first,
+    each,
     largest,
     mantissa,
     least,
@@ -359,7 +338,8 @@ def round_blocks(
     Args:
         table: of jobs.
         partials: what programs write.
-        first: row of the table; the grid's second dimension are its jobs.
+        first: row of the table.
+        each: programs of one job, as many as the job with the most has.
         largest: number of the format.
         mantissa: its bits.
         least: exponent of its smallest normal number, plus 127.
@@ -369,34 +349,100 @@ def round_blocks(
         COLUMNS: of partials.
         FIELDS: of the table.
     """
-    row, begin, before, size = _place(table, first, KIND, FIELDS)
+    row, begin, before, size = _place(table, first, each, KIND, FIELDS)
     programs = tl.load(row + 3)
-    program = tl.program_id(0)
+    program = tl.program_id(0) % each
     if program < programs:
-        under = tl.zeros([HEIGHT, WIDTH], tl.int32)
-        over = tl.zeros([HEIGHT, WIDTH], tl.int32)
-        square = tl.zeros([HEIGHT, WIDTH], tl.float32)
-        lows = tl.full([HEIGHT, 1], _INFINITY, tl.float32)
-        highs = tl.full([HEIGHT, 1], -_INFINITY, tl.float32)
+        under = tl.zeros([HEIGHT], tl.int32)
+        over = tl.zeros([HEIGHT], tl.int32)
+        square = tl.zeros([HEIGHT], tl.float32)
+        lows = tl.full([HEIGHT], _INFINITY, tl.float32)
+        highs = tl.full([HEIGHT], -_INFINITY, tl.float32)
         length = tl.load(row + 6)
-        tiles = tl.cdiv(size // length * tl.cdiv(length, WIDTH), HEIGHT)
-        for tile in range(program, tiles, programs):
-            value, inside, _ = _blocks(row, begin, before, size, tile, HEIGHT, WIDTH)
-            scale = _power_of_two(_largest(tl.abs(value), 1)[:, None], largest)
-            inverse = tl.div_rn(scale * 0 + 1.0, scale)
-            small, large, error = _lost(value, scale, inverse, largest, mantissa, least)
-            under += small.to(tl.int32)
-            over += large.to(tl.int32)
-            square += error
-            held = tl.max(inside.to(tl.int32), 1)[:, None] > 0
+        for tile in range(program, tl.cdiv(size // length * tl.cdiv(length, WIDTH), HEIGHT), programs):
+            value, inside = _blocks(begin, before, size, length, tile, HEIGHT, WIDTH)
+            scale = _power_of_two(_largest(tl.abs(value), 1), largest)
+            inverse = _inverse(scale)
+            small, large, error = _lost(value, scale[:, None], inverse[:, None], largest, mantissa, least)
+            under += tl.sum(small.to(tl.int32), 1)
+            over += tl.sum(large.to(tl.int32), 1)
+            square += tl.sum(error, 1)
+            held = tl.max(inside.to(tl.int32), 1) > 0
             lows = _smaller(lows, tl.where(held, inverse, _INFINITY))
             highs = _larger(highs, tl.where(held, inverse, -_INFINITY))
-        out = partials + (tl.load(row + 2) + program) * COLUMNS
-        tl.store(out, tl.sum(tl.sum(under, 1), 0).to(tl.float32))
-        tl.store(out + 1, tl.sum(tl.sum(over, 1), 0).to(tl.float32))
-        tl.store(out + 2, tl.sum(tl.sum(square, 1), 0))
-        tl.store(out + 3, _smallest(tl.reshape(lows, [HEIGHT]), 0))
-        tl.store(out + 4, _largest(tl.reshape(highs, [HEIGHT]), 0))
+        _store_rounding(
+            partials + (tl.load(row + 2) + program) * COLUMNS,
+            tl.sum(under, 0),
+            tl.sum(over, 0),
+            tl.sum(square, 0),
+            _smallest(lows, 0),
+            _largest(highs, 0),
+        )
+
+
+@triton.jit(do_not_specialize=["first", "each"])
+def round_fours(
+    table,
+    partials,
+    first,
+    each,
+    KIND: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    SOURCES: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    FIELDS: tl.constexpr,
+):
+    """Write what `round_whole` does, of four bits an element: blocks of 16 have scales of E4M3 below one of the tensor.
+
+    Args:
+        table: of jobs.
+        partials: what programs write; what those of `summarize` have written is read.
+        first: row of the table.
+        each: programs of one job, as many as the job with the most has.
+        KIND: of all tensors' elements.
+        HEIGHT: blocks at a time.
+        SOURCES: no fewer than the programs of `summarize`.
+        COLUMNS: of partials.
+        FIELDS: of the table.
+    """
+    row, begin, before, size = _place(table, first, each, KIND, FIELDS)
+    programs = tl.load(row + 3)
+    program = tl.program_id(0) % each
+    if program < programs:
+        amax = _amax(row, partials, SOURCES, COLUMNS)
+        whole = tl.where(amax > 0, _inverse(tl.where(amax > 0, amax, 1.0)) * (6.0 * 448.0), 1.0)
+        under = tl.zeros([HEIGHT], tl.int32)
+        over = tl.zeros([HEIGHT], tl.int32)
+        square = tl.zeros([HEIGHT], tl.float32)
+        lows = tl.full([HEIGHT], _INFINITY, tl.float32)
+        highs = tl.full([HEIGHT], -_INFINITY, tl.float32)
+        length = tl.load(row + 6)
+        for tile in range(program, tl.cdiv(size // length * tl.cdiv(length, 16), HEIGHT), programs):
+            value, inside = _blocks(begin, before, size, length, tile, HEIGHT, 16)
+            largest = _largest(tl.abs(value), 1)
+            stored = tl.minimum(tl.div_rn(largest, largest * 0 + 6.0) * whole, 448.0, propagate_nan=tl.PropagateNan.ALL)
+            inverse = tl.div_rn(_rounded(stored, 3, 121), whole + stored * 0)
+            wide = tl.broadcast_to(tl.where(inverse > 0, inverse, 1.0)[:, None], [HEIGHT, 16])
+            scaled = tl.where((inverse > 0)[:, None], tl.div_rn(value, wide), 0.0)
+            absolute = tl.abs(scaled)
+            # 0, 0.5, 1, 1.5, 2, 3, 4, 6: what is subtracted again leaves the nearest, of two the even one.
+            magic = tl.where(absolute < 2.0, 4194304.0, tl.where(absolute < 4.0, 8388608.0, 16777216.0))
+            rounded = tl.minimum((absolute + magic) - magic, 6.0, propagate_nan=tl.PropagateNan.ALL)
+            error = rounded * inverse[:, None] - tl.abs(value)
+            under += tl.sum(((rounded == 0) & (value != 0)).to(tl.int32), 1)
+            over += tl.sum((absolute > 6.0).to(tl.int32), 1)
+            square += tl.sum(error * error, 1)
+            held = (tl.max(inside.to(tl.int32), 1) > 0) & (largest > 0)  # a block of zeros says nothing about scales
+            lows = _smaller(lows, tl.where(held, inverse, _INFINITY))
+            highs = _larger(highs, tl.where(held, inverse, -_INFINITY))
+        _store_rounding(
+            partials + (tl.load(row + 2) + program) * COLUMNS,
+            tl.sum(under, 0),
+            tl.sum(over, 0),
+            tl.sum(square, 0),
+            _smallest(lows, 0),
+            _largest(highs, 0),
+        )
 
 
 @triton.jit(do_not_specialize=["first"])
