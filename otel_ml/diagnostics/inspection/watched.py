@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from otel_ml.diagnostics.harmless import harmless
@@ -37,7 +38,9 @@ class Watched:
         jobs: what kernels find, where there are any.
         jobs_by_prefix: those of statistics whose names begin so.
         is_plain: whether a summary is shown.
+        has_blocks: whether it matters to kernels how elements lie.
         is_sighted: whether kernels have looked at a tensor since the last time.
+        is_lost: whether one of those was changed before they did.
         may_wait: whether it was never changed while it waited for kernels.
     """
 
@@ -53,7 +56,8 @@ class Watched:
         self.jobs_by_prefix = {prefix: job for prefix in self._prefixes if (job := _job_for(prefix, kind)) is not None}
         self.is_plain = any(stat in STATISTICS for stat in rule.stats)
         self.jobs = self._jobs()
-        self.is_sighted = False
+        self.has_blocks = any(job.width for job in self.jobs)
+        self.is_sighted = self.is_lost = False
         self.may_wait = True
         self._delayed = DelayedScales()
         self._plain: TensorState | None = None
@@ -123,6 +127,22 @@ class Watched:
         self._forget_values()
 
     @property
+    def is_whole(self) -> bool:
+        """Whether kernels have looked at all that they were to look at since the last time."""
+        return self.is_sighted and not self.is_lost
+
+    @property
+    def first(self) -> tuple[str, tuple[str, ...]]:
+        """The name of a statistic that kernels find, and how ranks reduce it."""
+        import torch
+
+        zero = torch.zeros((), device="cpu")
+        plain = TensorState(1, *(zero,) * 7).values(self.rule.stats, copies=1, parts=1)
+        rounded = (Fp8State(1, *(zero,) * 5).values(prefix, self.rule.stats) for prefix in self.jobs_by_prefix)
+        name, value = next(chain(plain, *rounded))
+        return name, value.reduce
+
+    @property
     def is_seen(self) -> bool:
         """Whether anything was seen since the last time."""
         found = (self._plain, self._ranges, self._fp8, self._users, self._whole)
@@ -135,7 +155,8 @@ class Watched:
 
     def _forget_values(self) -> None:
         self._plain, self._fp8, self._users, self._amax = None, {}, [], None
-        self._is_empty, self._ranges, self.is_sighted = False, {}, False
+        self._is_empty, self._ranges = False, {}
+        self.is_sighted = self.is_lost = False
 
     def take_whole(self) -> list[tuple[Any, Any]]:
         """Return the copies of whole tensors since the last time, one a micro-batch."""
