@@ -293,6 +293,86 @@ static PyObject *extent(PyObject *module, PyObject *arguments)
     return named_tuple(type, numbers, sizeof numbers / sizeof *numbers);
 }
 
+/* Whether elements lie without gaps and each once, in whatever order of dimensions; their number into `n`. */
+static int is_dense(const View *view, int64_t *n)
+{
+    int64_t size = 1, expected = 1;
+    for (int32_t i = 0; i < view->dimensions; i++)
+        size *= view->shape[i];
+    *n = size;
+    while (size > 1 && view->strides != NULL && expected < size) {
+        int32_t i = 0;
+        while (i < view->dimensions && (view->shape[i] == 1 || view->strides[i] != expected))
+            i++;
+        if (i == view->dimensions)
+            return 0;
+        expected *= view->shape[i];
+    }
+    return 1;
+}
+
+/* The types that kernels look at, in the order of `KINDS` in diagnostics/tensor_statistics/tables.py. */
+static int code_of(const View *view)
+{
+    static const Kind *const kinds[] = {&of_brain_type, &of_16_bits, &of_32_bits, &of_64_bits};
+    const Kind *kind = kind_of(view);
+    for (int code = 0; code < 4; code++)
+        if (kind == kinds[code])
+            return code;
+    return -1;
+}
+
+/* See the tensors of one device: its number, or -1 where one of them is none that a kernel looks at. */
+static int32_t see_there(PyObject *tensors, int where, char *kinds, int64_t *sizes, int64_t *addresses)
+{
+    int32_t device = -1;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tensors); i++) {
+        View view;
+        PyObject *tensor = PyTuple_GET_ITEM(tensors, i);
+        if (!is_exactly(tensor, torch.parameter_type) && !is_exactly(tensor, torch.type))
+            return -1;
+        if (torch.view(tensor, &view) < 0) {
+            PyErr_Clear();
+            return -1;
+        }
+        int code = code_of(&view);
+        if (code < 0 || view.device.type != where || !is_dense(&view, &sizes[i]))
+            return -1;
+        if (i > 0 && view.device.number != device)
+            return -1;
+        device = view.device.number;
+        kinds[i] = (char)code;
+        addresses[i] = sizes[i] > 0 ? (int64_t)(intptr_t)view.data + (int64_t)view.byte_offset : 0;
+    }
+    return device;
+}
+
+static PyObject *layout(PyObject *module, PyObject *arguments)
+{
+    PyObject *given;
+    int where;
+    if (!PyArg_ParseTuple(arguments, "O!i", &PyList_Type, &given, &where))
+        return NULL;
+    if (torch.view == NULL)
+        Py_RETURN_NONE;
+    PyObject *tensors = PyList_AsTuple(given), *answer = NULL; /* which nobody changes meanwhile */
+    if (tensors == NULL)
+        return NULL;
+    Py_ssize_t n = PyTuple_GET_SIZE(tensors);
+    PyObject *kinds = PyBytes_FromStringAndSize(NULL, n), *sizes = PyBytes_FromStringAndSize(NULL, n * 8),
+             *addresses = PyBytes_FromStringAndSize(NULL, n * 8);
+    if (kinds != NULL && sizes != NULL && addresses != NULL) {
+        int32_t device = see_there(tensors, where, PyBytes_AS_STRING(kinds), (int64_t *)PyBytes_AS_STRING(sizes),
+                                   (int64_t *)PyBytes_AS_STRING(addresses));
+        answer = device < 0 ? Py_NewRef(Py_None) : Py_BuildValue("iOOO", (int)device, kinds, sizes, addresses);
+    }
+    Py_XDECREF(kinds);
+    Py_XDECREF(sizes);
+    Py_XDECREF(addresses);
+    Py_DECREF(tensors);
+    return answer;
+}
+
 PyMethodDef norms_functions[] = {
     {"bind_tensors", bind_tensors, METH_VARARGS, "Know torch: (Tensor, Parameter, Tensor.__dlpack_c_exchange_api__)."},
     {"statistics", statistics, METH_VARARGS,
@@ -300,6 +380,9 @@ PyMethodDef norms_functions[] = {
      "contiguous, of floating point, in the host's memory and of at most so many elements: (tensors, most)."},
     {"sums", sums, METH_VARARGS,
      "Return such a `Sums` of such tensors, each element of which counts as `share`: (tensors, most, share, Sums)."},
+    {"layout", layout, METH_VARARGS,
+     "Return the number of their device, the kinds, sizes and addresses of plain tensors without gaps, of one device of a "
+     "type of DLPack; None where one is none: (tensors, type)."},
     {"extent", extent, METH_VARARGS,
      "Return such an `Extent` of the elements of such a tensor; None also where it has none: (tensor, most, Extent)."},
     {NULL, NULL, 0, NULL},

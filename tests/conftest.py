@@ -20,6 +20,10 @@ settings.register_profile("local", deadline=None, suppress_health_check=[HealthC
 settings.register_profile("ci", parent=settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
+# Triton's interpreter runs kernels on tensors in memory; where they are to be compiled, the variable is 0. Triton asks
+# when it is imported.
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell without job control starts what it puts in the background so, and our processes would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from time import time_ns
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.append import append_row
+from otel_ml._internal.append import append, append_row
 from otel_ml._internal.axes import NOW
 from otel_ml._internal.definition import DEFINITIONS, Series, reduction_from
+from otel_ml._internal.device import Deferred
 from otel_ml._internal.meter import Metric
 from otel_ml._internal.native import native
 from otel_ml._internal.row import Row
@@ -98,6 +100,23 @@ class Measures(dict[str, Measure]):
             if append_row(row, at, values, time_ns(), more):
                 return
         self._record_each(values, several or {}, over, step)
+
+    def record_later(self, values: Mapping[str, Deferred]) -> None:
+        """Record what will be known later, at the step of now: nothing waits."""
+        if NOW.off:
+            return
+        at = step_for(None, None, "record()", len(values))
+        if at is None:
+            return
+        key = (None, None, *values)
+        known = self._rows.get(key) or self._known(key, (), values, None)
+        if known is not None:
+            now = time_ns()
+            append(
+                chain.from_iterable(
+                    [(series, at, value, now) for series, value in zip(known[1], values.values(), strict=True)]
+                )
+            )
 
     def _record_each(
         self, values: dict[str, Any], several: dict[str, Recordable], over: str | None, step: int | None

@@ -18,6 +18,7 @@ __all__ = [
     "Extent",
     "Statistics",
     "Sums",
+    "code_for_tensors",
     "extent_of_small",
     "statistics_of_small",
     "sums_of_small",
@@ -79,14 +80,14 @@ def statistics_of_small(tensors: list[Any]) -> Statistics | None:
 
     That is decided anew each time, tensor by tensor: one may be moved, cut or replaced between two steps.
     """
-    code = _compiled()
+    code = code_for_tensors()
     found = None if code is None else code.statistics(tensors, MOST_OF_SUMS)
     return None if found is None else Statistics(*found)
 
 
 def sums_of_small(tensors: list[Any], share: float) -> Sums | None:
     """Return sums over them, if `statistics_of_small()` looks at them; each counts as `share` of one in the job."""
-    code = _compiled()
+    code = code_for_tensors()
     found: Sums | None = None if code is None else code.sums(tensors, MOST_OF_SUMS, share, Sums)
     return found
 
@@ -96,13 +97,14 @@ def extent_of_small(tensor: Any) -> Extent | None:
 
     Where one is NaN all but the number are.
     """
-    code = _compiled()
+    code = code_for_tensors()
     found: Extent | None = None if code is None else code.extent(tensor, MOST_OF_EXTENT, Extent)
     return found
 
 
 @cache
-def _compiled() -> ModuleType | None:
+def code_for_tensors() -> ModuleType | None:
+    """Return the compiled code, once it knows torch; None where there is none, or torch does not let it look."""
     import torch
 
     exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)  # which not every torch has

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache, lru_cache
 from typing import Any
 
+from otel_ml._internal.device import is_on_device
 from otel_ml.diagnostics.harmless import harmless
-from otel_ml.diagnostics.measure import Measure
+from otel_ml.diagnostics.measure import Measure, Measures
+from otel_ml.diagnostics.tensor_statistics import Blocks, OneOf, arrival_of
 
 __all__ = ["record_attention_logit", "record_layer", "record_routing"]
 
@@ -36,14 +39,38 @@ def record_layer(
 def record_routing(tokens: Iterable[Any], *, layer: int) -> None:
     """Record how many tokens of this rank each expert of a layer got: `moe/tokens/layer_<l>/expert_<e>`, summed.
 
-    `metrics.jsonl` then holds the trace of routing. Of a device tensor every expert is one small copy.
+    `metrics.jsonl` then holds the trace of routing. Of a device tensor all experts are one copy.
 
     Args:
         tokens: one number an expert; a 1-d tensor works.
         layer: its number in the whole model.
     """
+    if is_on_device(tokens) and hasattr(tokens, "detach"):
+        arrival = arrival_of(_counts(tokens), _blocks_on(tokens.device))
+        experts = _experts(layer, len(tokens))  # type: ignore[arg-type] # a tensor has a length
+        experts.record_later({name: OneOf(arrival, expert) for expert, name in enumerate(experts)})
+        return
     for expert, count in enumerate(tokens):
-        Measure(f"moe/tokens/layer_{layer}/expert_{expert}", "{token}", ("sum",), "Tokens routed.").record(count)
+        _expert(layer, expert).record(count)
+
+
+def _counts(tokens: Any) -> Any:
+    """Return counts as `arrival_of()` takes them: of 64 bits of floating point, as whole numbers are exact there."""
+    return tokens.detach().double() if tokens.is_cuda else tokens
+
+
+def _expert(layer: int, expert: int) -> Measure:
+    return Measure(f"moe/tokens/layer_{layer}/expert_{expert}", "{token}", ("sum",), "Tokens routed.")
+
+
+@lru_cache(maxsize=1024)
+def _experts(layer: int, count: int) -> Measures:
+    return Measures(*[_expert(layer, expert) for expert in range(count)])
+
+
+@cache
+def _blocks_on(_device: Any) -> Blocks:
+    return Blocks()
 
 
 @harmless

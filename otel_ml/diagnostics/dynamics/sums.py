@@ -16,7 +16,19 @@ from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
 from otel_ml.diagnostics.small_tensors import Statistics, Sums
 from otel_ml.diagnostics.tensor_statistics.arrival import Arrival
 
-__all__ = ["DeviceSums", "Held", "Later", "LaterNorm", "bad_ones", "both_roots", "own_record", "sums_of", "weighted_of"]
+__all__ = [
+    "DeviceSums",
+    "Held",
+    "Later",
+    "LaterNorm",
+    "bad_ones",
+    "both_roots",
+    "own_name",
+    "own_values",
+    "plain_of",
+    "sums_of",
+    "weighted_of",
+]
 
 
 class Held(NamedTuple):
@@ -80,11 +92,14 @@ def weighted_of(sums: Sums) -> dict[str, Recordable]:
     return {"mean_square": (sums.square / n, n), "zero_fraction": (sums.zeros / n, n)}
 
 
-def own_record(one: Held, square: float) -> tuple[str, list[float]]:
+def own_name(one: Held) -> str:
     """Return what is recorded of one parameter: its sum of squares where nobody knows into how many parts it is cut."""
-    if one.shards:
-        return f"norm/{one.name}", both_roots(square * one.shards)
-    return f"sum_of_squares/{one.name}", [square * one.share]
+    return f"norm/{one.name}" if one.shards else f"sum_of_squares/{one.name}"
+
+
+def own_values(one: Held, square: float) -> list[float]:
+    """Return the values of `own_name()`, of the sum of squares of what this rank holds."""
+    return both_roots(square * one.shards) if one.shards else [square * one.share]
 
 
 class DeviceSums:
@@ -128,13 +143,14 @@ class DeviceSums:
 
     def _made(self, numbers: list[float]) -> dict[str, list[Any]]:
         held, n = self._held, len(self._held)
-        squares, largest, zeros = numbers[:n], numbers[n : 2 * n], numbers[2 * n :]
+        squares, largest, zeros = numbers[:n], numbers[n : 2 * n], [*map(int, numbers[2 * n :])]
         sums = sums_of(Statistics([one.size for one in held], squares, zeros, largest), held)
         self.square = sums.square
         if sums.bad and self._watch is not None:
             self._watch.found([held[place].name for place in bad_ones(largest)], self._step)
-        own = [own_record(*pair) for pair in zip(held, squares, strict=True) if pair[0].name in self._own]
-        return {name: [value] for name, value in (plain_of(sums) | weighted_of(sums)).items()} | dict(own)
+        pairs = [(one, square) for one, square in zip(held, squares, strict=True) if one.name in self._own]
+        own = {own_name(one): own_values(one, square) for one, square in pairs}
+        return {name: [value] for name, value in (plain_of(sums) | weighted_of(sums)).items()} | own
 
 
 class Later(Deferred):
@@ -147,9 +163,11 @@ class Later(Deferred):
         self._name = name
 
     def ready(self) -> bool:
+        """Whether `read()` would return at once."""
         return self._sums.ready()
 
     def read(self) -> list[Any]:
+        """Return the records: none where the metric has no value."""
         return self._sums.records().get(self._name, [])
 
 
@@ -164,9 +182,11 @@ class LaterNorm(Deferred):
         self._world = world
 
     def ready(self) -> bool:
+        """Whether `read()` would return at once."""
         return all(one.ready() for one in self._sums)
 
     def read(self) -> list[float]:
+        """Return the norm and its negative."""
         for one in self._sums:
             one.records()
         return both_roots((sum(one.square for one in self._sums) + self._here) * self._world)

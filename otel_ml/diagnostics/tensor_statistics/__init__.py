@@ -10,8 +10,19 @@ addresses and chunks that a kernel reads, `launching.launch()` launches it, `arr
 
 from __future__ import annotations
 
-from otel_ml.diagnostics.tensor_statistics.arrival import Arrival, Blocks, arrival_of
+from otel_ml.diagnostics.tensor_statistics.arrival import Arrival, Blocks, OneOf, arrival_of
 from otel_ml.diagnostics.tensor_statistics.statistics import ROWS, TensorStatistics, prepare
 from otel_ml.diagnostics.tensor_statistics.tables import Layout, is_plain, layout_of
 
-__all__ = ["ROWS", "Arrival", "Blocks", "Layout", "TensorStatistics", "arrival_of", "is_plain", "layout_of", "prepare"]
+__all__ = [
+    "ROWS",
+    "Arrival",
+    "Blocks",
+    "Layout",
+    "OneOf",
+    "TensorStatistics",
+    "arrival_of",
+    "is_plain",
+    "layout_of",
+    "prepare",
+]

@@ -8,7 +8,9 @@ from weakref import WeakSet
 
 from otel_ml._internal.device import Deferred, deferred_tensor
 
-__all__ = ["Arrival", "Block", "Blocks", "arrival_of"]
+__all__ = ["CAPTURED", "Arrival", "Block", "Blocks", "OneOf", "arrival_of"]
+
+CAPTURED = "a CUDA graph is being captured; record outside of the captured region"
 
 
 class Block:
@@ -26,8 +28,9 @@ class Block:
     def __init__(self, words: int) -> None:
         import torch
 
-        self.words = torch.empty(words, dtype=torch.int64, pin_memory=True)
-        self.numbers = self.words.view(torch.float64)
+        with torch.inference_mode(mode=False):  # else it could not be written to outside of that mode
+            self.words = torch.empty(words, dtype=torch.int64, device="cpu", pin_memory=True)
+            self.numbers = self.words.view(torch.float64)
         self.address = self.words.data_ptr()
         self.event = torch.cuda.Event()
 
@@ -119,6 +122,24 @@ class _Pinned(Deferred):
         return numbers
 
 
+class OneOf(Deferred):
+    """One of the numbers that arrive."""
+
+    __slots__ = ("_arrival", "_place")
+
+    def __init__(self, arrival: Arrival, place: int) -> None:
+        self._arrival = arrival
+        self._place = place
+
+    def ready(self) -> bool:
+        """Whether `read()` would return at once."""
+        return self._arrival.ready()
+
+    def read(self) -> list[float]:
+        """Return it."""
+        return [self._arrival.numbers()[self._place]]
+
+
 def arrival_of(found: Any, blocks: Blocks, others: tuple[Block, ...] = ()) -> Arrival:
     """Begin to copy numbers to the host, on the current stream.
 
@@ -126,12 +147,18 @@ def arrival_of(found: Any, blocks: Blocks, others: tuple[Block, ...] = ()) -> Ar
         found: a tensor of a device; of CUDA it has 64 bits of floating point and no gaps.
         blocks: from which memory is taken.
         others: blocks that the stream reads before: they are given back together.
+
+    Raises:
+        RuntimeError: a CUDA graph is being captured, the device is far behind, or there is no memory to pin.
     """
     if not found.is_cuda:
         return Arrival(deferred_tensor(found))
     import torch
 
-    block = blocks.take(found.numel())
-    block.numbers[: found.numel()].copy_(found.view(-1), non_blocking=True)
+    if torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(CAPTURED)
+    n = found.numel()
+    block = blocks.take(n)
+    block.numbers[:n].copy_(found.view(-1), non_blocking=True)
     block.event.record(torch.cuda.current_stream(found.device))
-    return Arrival(_Pinned(block, found.numel(), blocks, others))
+    return Arrival(_Pinned(block, n, blocks, others))

@@ -1,14 +1,21 @@
 """Kernels that look at the elements of many tensors in one launch; the only module that imports Triton.
 
-Memory is the bound, so it is read once, and by 16 bytes a thread: a kernel looks at a tensor from the multiple of 16 bytes
-at or before its beginning, and only in chunks where a tensor begins or ends does it ask which elements are the tensor's
-(asked everywhere, or from an address that may be odd, each element would be a load of its own: four times as slow). A
-chunk is 32,768 elements: many more of them than an H100 runs at once, and long enough to hide what each begins with. Of
-256 threads each has four loads on the way, which with four programs on a processor is what the memory's latency asks for.
+Memory is the bound, so each element is read once, and by 16 bytes a thread. Triton loads so only from addresses that it
+knows to be multiples of 16 and where no element is left out, and else each element by itself, which a GPU takes several
+times as long for. So a tensor is looked at from the multiple of 16 bytes at or before its beginning, and only where it
+begins and ends is it asked which elements are its own.
 
-Nothing is added by atomic operations: a chunk's sums lie where `fold` finds them in the order of the tensor, so that the
-same numbers give the same result.
+A program looks at a chunk of 32,768 elements: a model has many times as many as a GPU runs at once, and each is long
+enough to hide how it begins and ends. Its 256 threads have four loads each on the way, and with the registers they take
+four programs run on a processor of an H100: 64 KiB on the way, twice what its memory's latency asks for.
+
+Nothing is added by atomic operations: what was found in a chunk lies where `fold` finds it in the order of the tensor,
+so that the same numbers give the same sum. In a chunk it is one of 32 bits, of at most 32 rows and then pairwise of
+2,048 columns; chunks are added up in 64 bits.
 """
+
+# mypy: ignore-errors
+# Triton compiles these functions: their arguments have no types of Python.
 
 from __future__ import annotations
 

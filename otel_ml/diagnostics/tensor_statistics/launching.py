@@ -7,13 +7,13 @@ To compile one takes seconds the first time on a machine (Triton keeps it), whic
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
 from otel_ml.once import guard
 
-__all__ = ["Recipe", "are_compiled", "compile_now", "launch", "warps"]
+__all__ = ["Recipe", "Recipes", "are_compiled", "compile_now", "launch", "warps"]
 
 
 class Recipe(NamedTuple):
@@ -30,7 +30,7 @@ class Recipe(NamedTuple):
     options: dict[str, Any]
 
 
-Recipes = Iterable[tuple[str, Callable[[], Iterable[Recipe]]]]
+Recipes = list[tuple[str, Callable[[], Recipe]]]
 """By name, which is theirs alone; made where they are needed, since to make one imports Triton."""
 
 _compiled: set[tuple[int, str]] = set()
@@ -67,8 +67,8 @@ def compile_now(device: Any, recipes: Recipes) -> bool:
         with torch.cuda.device(device):
             for name, made in recipes:
                 if (device.index, name) not in _compiled:
-                    for recipe in made():
-                        recipe.kernel.warmup(*recipe.arguments, grid=(1,), **recipe.options)
+                    recipe = made()
+                    recipe.kernel.warmup(*recipe.arguments, grid=(1,), **recipe.options)
                     _compiled.add((device.index, name))
     except Exception as error:  # noqa: BLE001 - no Triton, no compiler for it, a device that it does not know
         _missing.append(repr(error))
@@ -76,7 +76,7 @@ def compile_now(device: Any, recipes: Recipes) -> bool:
     return not _missing
 
 
-def are_compiled(device: Any, recipes: list[tuple[str, Callable[[], Iterable[Recipe]]]]) -> bool:
+def are_compiled(device: Any, recipes: Recipes) -> bool:
     """Return whether all can be launched; those that cannot are compiled by another thread, once."""
     missing = [recipe for recipe in recipes if (device.index, recipe[0]) not in _compiled]
     if not missing or _missing:

@@ -18,12 +18,15 @@ def by_foreach(tensors: list[Any]) -> Any:
 
     if not _has_foreach():
         return one_by_one(tensors)
-    nothing = tensors[0].new_zeros(1)  # a norm of order infinity of no elements is an error
-    full = [tensor if tensor.numel() else nothing for tensor in tensors]
-    square, largest, count = (
-        torch.stack(torch._foreach_norm(full, order, dtype=torch.float64)) for order in (2.0, float("inf"), 0.0)
-    )
-    return torch.stack([square.square(), largest, _on_device([tensor.numel() for tensor in tensors], count) - count])
+    with torch.no_grad():
+        nothing = tensors[0].new_zeros(1)  # a norm of order infinity of no elements is an error
+        full = [tensor if tensor.numel() else nothing for tensor in tensors]
+        square, largest, count = (
+            torch.stack(torch._foreach_norm(full, order, dtype=torch.float64))  # noqa: SLF001 - torch's own optimizers do
+            for order in (2.0, float("inf"), 0.0)
+        )
+        sizes = _on_device([tensor.numel() for tensor in tensors], count)
+        return torch.stack([square.square(), largest, sizes - count])
 
 
 @cache
@@ -31,7 +34,7 @@ def _has_foreach() -> bool:
     import torch
 
     try:
-        torch._foreach_norm([torch.zeros(1)], 2.0, dtype=torch.float64)
+        torch._foreach_norm([torch.zeros(1)], 2.0, dtype=torch.float64)  # noqa: SLF001
     except (AttributeError, RuntimeError, TypeError):
         return False
     return True
@@ -41,11 +44,12 @@ def one_by_one(tensors: list[Any]) -> Any:
     """Return the three rows of tensors of any type, some operations each; on MPS they have 32 bits."""
     import torch
 
-    norms = torch.stack([_norm(tensor) for tensor in tensors])
-    sizes = _on_device([tensor.numel() for tensor in tensors], norms)
-    nonzero = torch.stack([torch.count_nonzero(tensor) for tensor in tensors])
-    largest = torch.stack([_largest(tensor, norms) for tensor in tensors])
-    return torch.stack([norms.to(sizes.dtype).square(), largest.to(sizes.dtype), sizes - nonzero])
+    with torch.no_grad():
+        sizes = _on_device([tensor.numel() for tensor in tensors], tensors[0])
+        norms = torch.stack([_norm(tensor).to(sizes.dtype) for tensor in tensors])
+        nonzero = torch.stack([torch.count_nonzero(tensor) for tensor in tensors])
+        largest = torch.stack([_largest(tensor).to(sizes.dtype) for tensor in tensors])
+        return torch.stack([norms.square(), largest, sizes - nonzero])
 
 
 def _norm(tensor: Any) -> Any:
@@ -55,14 +59,14 @@ def _norm(tensor: Any) -> Any:
     return torch.linalg.vector_norm(tensor, dtype=torch.promote_types(tensor.dtype, torch.float32))
 
 
-def _largest(tensor: Any, like: Any) -> Any:
+def _largest(tensor: Any) -> Any:
     import torch
 
     if not tensor.numel():
-        return like.new_zeros(())
+        return tensor.new_zeros((), dtype=torch.float32)
     # A norm of order infinity takes four to six times as long as both ends.
-    ends = torch.stack(torch.aminmax(tensor.abs() if tensor.is_complex() else tensor))
-    return ends.abs().max().to(like.dtype)
+    ends = torch.aminmax(tensor.abs() if tensor.is_complex() else tensor)
+    return torch.stack(tuple(ends)).abs().max()
 
 
 def _on_device(numbers: list[int], like: Any) -> Any:
@@ -70,5 +74,5 @@ def _on_device(numbers: list[int], like: Any) -> Any:
 
     dtype = torch.float32 if like.device.type == "mps" else torch.float64
     if like.is_cuda:
-        return torch.tensor(numbers, dtype=dtype).pin_memory().to(like.device, non_blocking=True)
+        return torch.tensor(numbers, dtype=dtype, device="cpu").pin_memory().to(like.device, non_blocking=True)
     return like.new_tensor(numbers, dtype=dtype)

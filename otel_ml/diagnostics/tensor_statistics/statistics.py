@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
-from otel_ml.diagnostics.tensor_statistics.arrival import Arrival, Block, Blocks, arrival_of
-from otel_ml.diagnostics.tensor_statistics.launching import Recipe, are_compiled, compile_now, launch, warps
+from otel_ml.diagnostics.tensor_statistics.arrival import CAPTURED, Arrival, Block, Blocks, arrival_of
+from otel_ml.diagnostics.tensor_statistics.launching import Recipe, Recipes, are_compiled, compile_now, launch, warps
 from otel_ml.diagnostics.tensor_statistics.operations import by_foreach, one_by_one
 from otel_ml.diagnostics.tensor_statistics.tables import KINDS, Layout, Tables, layout_of
 
@@ -36,6 +36,7 @@ class TensorStatistics:
     def __init__(self) -> None:
         self._blocks = Blocks()
         self._tables: Tables | None = None
+        self._too_large: Layout | None = None
 
     def of(self, tensors: list[Any], others: Sequence[Any] = (), seen: tuple[Layout, bytes] | None = None) -> Arrival:
         """Begin to compute the statistics of tensors of one device, as they are now; nothing waits.
@@ -58,27 +59,35 @@ class TensorStatistics:
             return arrival_of(one_by_one([*tensors, *others]), self._blocks)
         with torch.cuda.device(device):
             if torch.cuda.is_current_stream_capturing():
-                raise RuntimeError("a CUDA graph is being captured; record outside of the captured region")
-            found, used = self._found(tensors, seen or layout_of(tensors), device) if tensors else (None, ())
+                raise RuntimeError(CAPTURED)
+            found, used = self._found(tensors, seen or layout_of(tensors), device) if tensors else (None, [])
             if others:
                 rest = one_by_one([*others])
                 found = rest if found is None else torch.cat([found.view(ROWS, -1), rest], dim=1)
-            return arrival_of(found, self._blocks, used)
+            return arrival_of(found, self._blocks, tuple(used))
 
-    def _found(
-        self, tensors: list[Any], seen: tuple[Layout, bytes] | None, device: Any
-    ) -> tuple[Any, tuple[Block, ...]]:
+    def _found(self, tensors: list[Any], seen: tuple[Layout, bytes] | None, device: Any) -> tuple[Any, list[Block]]:
+        if seen is None or not are_compiled(device, recipes(seen[0].kinds, device)):
+            return by_foreach(tensors), []
+        tables = self._tables_of(seen[0], device)
+        block = tables.send(seen[1], self._blocks)
+        return found_by_kernels(tables), [] if block is None else [block]
+
+    def _tables_of(self, layout: Layout, device: Any) -> Tables:
         import torch
 
-        if seen is None or not are_compiled(device, recipes(seen[0].kinds, device)):
-            return by_foreach(tensors), ()
-        layout, addresses = seen
         stream = torch.cuda.current_stream(device)
         tables = self._tables
-        if tables is None or tables.layout != layout or tables.stream != stream or tables.device != device:
-            tables = self._tables = Tables(layout, CHUNK, ROWS, device, stream)
-        block = tables.send(addresses, self._blocks)
-        return found_by_kernels(tables), () if block is None else (block,)
+        if tables is not None and tables.layout == layout and tables.stream == stream:
+            return tables
+        if layout == self._too_large:  # to ask again would have torch give back what training will want
+            raise RuntimeError("there was no memory for the tables of these tensors")
+        try:
+            self._tables = Tables(layout, CHUNK, ROWS, device, stream)
+        except torch.OutOfMemoryError:
+            self._too_large = layout
+            raise
+        return self._tables
 
 
 def prepare(tensors: Iterable[Any]) -> None:
@@ -103,9 +112,15 @@ def found_by_kernels(tables: Tables) -> Any:
     return tables.found
 
 
-def recipes(kinds: bytes, device: Any) -> list[tuple[str, Any]]:
+def recipes(kinds: bytes, device: Any) -> Recipes:
     """Return what has to be compiled for tensors of these kinds."""
-    return [("fold", lambda: [_fold(device)]), *((f"look at {KINDS[kind]}", lambda kind=kind: [_look(kind, device)]) for kind in {*kinds})]
+    return _recipes(frozenset(kinds), device)
+
+
+@cache
+def _recipes(kinds: frozenset[int], device: Any) -> Recipes:
+    looks = [(f"look at {KINDS[kind]}", partial(_look, kind, device)) for kind in sorted(kinds)]
+    return [("fold", partial(_fold, device)), *looks]
 
 
 @cache

@@ -103,7 +103,7 @@ def test_equal_copies_are_recorded_as_those_that_are_counted_one_by_one(
     if bad is not None:
         net[2].bias.grad[0] = bad  # type: ignore[union-attr,index]
     if not is_compiled:
-        monkeypatch.setattr(small_tensors, "_compiled", lambda: None)
+        monkeypatch.setattr(small_tensors, "code_for_tensors", lambda: None)
     for step, copies in enumerate((2, lambda _name, _tensor: 2)):
         otel_ml.set_step(step)
         dynamics.Norms(net, copies=copies, world_size=4).record_gradients()
