@@ -184,6 +184,7 @@ class FakeStream:
 
     def query(self) -> bool:
         _card().unsafe_while_captured("Stream.query()")
+        _card().fail_if_broken()
         return self.is_idle
 
     def synchronize(self) -> None:
@@ -755,11 +756,21 @@ def _blank(item: Any) -> Any:
     )
 
 
+def _forget_other_cards() -> None:
+    """Have otel_ml know no card, as in a process that has just begun."""
+    from otel_ml._internal import arrays, device_batch, device_thread
+
+    device_batch.STAGING.__init__()  # type: ignore[misc]
+    arrays._streams.clear()
+    device_thread._here.__dict__.clear()
+
+
 @contextmanager
 def fake_cuda(devices: int = 2) -> Iterator[FakeCuda]:
     """Have CUDA devices in this process; `torch.cuda` is theirs in the block."""
     card = FakeCuda(devices)
     _ACTIVE.append(card)
+    _forget_other_cards()
     with pytest.MonkeyPatch.context() as patch:
         card.install(patch)
         yield card

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from itertools import chain
 from typing import Any
 
 from otel_ml._internal.guard import guard
@@ -21,9 +21,7 @@ __all__ = [
     "Weighted",
     "copied_tensor",
     "cuda_event",
-    "deferred_tensor",
     "is_on_device",
-    "reading_from",
 ]
 
 
@@ -56,6 +54,10 @@ class Deferred(ABC):
         """How many records are lost with it."""
         return 1
 
+    def unlaunched(self) -> Iterable[Any]:
+        """Return what of it has yet to be copied on its device, with all else of the call (`device_batch.launch()`)."""
+        return ()
+
     def records(self, series: Any, step: Any, time_ns: int) -> Iterable[Any]:
         """Return what stands in the buffer for it, once it is ready."""
         values = self.read()
@@ -63,7 +65,7 @@ class Deferred(ABC):
 
 
 class DeviceTensor(Deferred):
-    """A copy of a tensor, made on the stream of its caller, with the event that says when it is done."""
+    """A copy of a tensor that is on neither a CPU nor CUDA, with the event that says when it is done."""
 
     __slots__ = ("_copy", "_event")
 
@@ -75,10 +77,7 @@ class DeviceTensor(Deferred):
         return self._event is None or bool(self._event.query())
 
     def read(self) -> list[float]:
-        if self._copy.device.type != "cuda":
-            return _floats(self._copy)
-        with reading_from(self._copy.device):
-            return _floats(self._copy)
+        return [float(item) for item in self._copy.reshape(-1).tolist()]
 
 
 class DeviceArray(Deferred):
@@ -121,6 +120,14 @@ class Weighted(Deferred):
         self._values = values
         self._weights = weights
 
+    @property
+    def size(self) -> int:
+        return max(side.size for side in (self._values, self._weights) if isinstance(side, Deferred))
+
+    def unlaunched(self) -> Iterable[Any]:
+        sides = [side.unlaunched() for side in (self._values, self._weights) if isinstance(side, Deferred)]
+        return chain.from_iterable(sides)
+
     def ready(self) -> bool:
         return all(side.ready() for side in (self._values, self._weights) if isinstance(side, Deferred))
 
@@ -140,52 +147,13 @@ def _now(side: float | list[float] | Deferred) -> list[float]:
     return side if isinstance(side, list) else [side]
 
 
-def _floats(tensor: Any) -> list[float]:
-    return [float(item) for item in tensor.reshape(-1).tolist()]
-
-
-_side_streams: dict[object, Any] = {}
-
-
-def reading_from(device: Any) -> AbstractContextManager[Any]:
-    """Read from a CUDA device on a stream of our own: on the default one a copy would queue behind all of training's.
-
-    What is read must have been computed: `Event.query()` or `Event.synchronize()` said so.
-    """
-    cuda = sys.modules["torch"].cuda
-    stream = _side_streams.get(device)
-    if stream is None:
-        stream = _side_streams[device] = cuda.Stream(device=device)
-    found: AbstractContextManager[Any] = cuda.stream(stream)
-    return found
-
-
-def deferred_tensor(tensor: Any) -> Deferred:
-    """Copy a device tensor on the current stream and mark the end of the copy; nothing waits.
-
-    Raises:
-        ValueError: where the stream is being captured into a graph: the copy would become part of it.
-    """
-    copy, event = copied_tensor(tensor)
-    return DeviceTensor(copy, event)
-
-
 def copied_tensor(tensor: Any) -> tuple[Any, Any]:
-    """Return a copy made on the current stream, and the event of its end, None where the device has no events.
+    """Return a copy of a tensor, made on its device's current stream, and the event of its end.
 
-    Raises:
-        ValueError: where the stream is being captured into a graph: the copy would become part of it.
+    The event is None where the device has none.
     """
-    torch = sys.modules["torch"]
     kind = tensor.device.type
-    if kind == "cuda":
-        if torch.cuda.is_current_stream_capturing():
-            raise ValueError("is recorded while a CUDA graph is captured; record it outside of the captured region")
-        event = torch.cuda.Event()
-        copy = tensor.detach().clone()
-        event.record(torch.cuda.current_stream(tensor.device))
-        return copy, event
-    event_type = getattr(getattr(torch, kind, None), "Event", None)
+    event_type = getattr(getattr(sys.modules["torch"], kind, None), "Event", None)
     copy = tensor.detach().clone()
     if event_type is None:
         return copy, None

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from otel_ml._internal import artifacts, media
 from otel_ml._internal.after_the_end import AFTER_THE_END
-from otel_ml._internal.arrays import ArrayLike
+from otel_ml._internal.arrays import ArrayLike, NotYetError
 from otel_ml._internal.axes import NOW, Step
 from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.file_reader import Read
@@ -66,9 +66,11 @@ class EventQueue:
 
     Attributes:
         run_folder: where large files are kept for the service of this host; None where it may be elsewhere.
+        on_their_way: events that the last `take()` left, because a device has yet to give them.
     """
 
     def __init__(self) -> None:
+        self.on_their_way = 0
         self.run_folder: Path | None = None
         self._queued: deque[tuple[str, Make]] = deque()
         self._files: deque[tuple[str, Read]] = deque()
@@ -88,6 +90,7 @@ class EventQueue:
 
         What there is no room for stays in the queue.
         """
+        self.on_their_way = 0
         for _ in range(len(self._queued)):
             if not has_room():
                 return
@@ -95,8 +98,18 @@ class EventQueue:
             COLLECTOR.took()
             try:
                 yield from make()
+            except NotYetError:
+                self._queued.append((call, make))
+                self.on_their_way += 1
             except Exception as error:  # noqa: BLE001 (users' arrays, files and objects fail in any way)
                 _refuse(call, error)
+
+    def give_up(self) -> None:
+        """Drop what a device has not given: it is too late."""
+        for _ in range(len(self._queued)):
+            call, _make = self._queued.popleft()
+            guard.dropped["device_not_done"] += 1
+            guard.say("device-not-done", f"{call}: the device did not give a value before the process ended.")
 
     def take_files(self) -> Iterator[Read]:
         """Yield what reads the files that were queued, and counts and says what it cannot read."""

@@ -17,13 +17,14 @@ from otel_ml._internal.buffer import MOST, RECORDS, STRIDE, take
 from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.definition import DEFINITIONS, UNSETTLED, Series
 from otel_ml._internal.device import Deferred
+from otel_ml._internal.device_batch import STAGING
 from otel_ml._internal.guard import guard
 from otel_ml._internal.here import NOBODY, SCOPES
 from otel_ml._internal.native import native
 from otel_ml._internal.pending import Order, Pending
 from otel_ml._internal.row import Row
 
-__all__ = ["FOLDER", "Folder", "fold_in_python", "relieve"]
+__all__ = ["BACKLOG", "FOLDER", "Folder", "fold_in_python", "relieve"]
 
 
 class Folder:
@@ -144,8 +145,12 @@ class Folder:
         self._count((len(part) - items) // STRIDE)
         return touched
 
-    def read_deferred(self) -> None:
-        """Put device values that are done by now back into the buffer; the lock is held by the caller."""
+    def read_deferred(self, *, everything: bool = False) -> None:
+        """Put device values that are done by now back into the buffer; the lock is held by the caller.
+
+        With `everything`, those that are still gathered on their device are sent now.
+        """
+        STAGING.look(everything=everything)
         waiting = []
         for record in self.deferred:
             series, step, value, time_ns = record
@@ -225,10 +230,7 @@ class Folder:
     def _defer(self, series: Series, step: Step, value: Deferred, time_ns: int) -> None:
         if len(self.deferred) >= self.MAX_DEFERRED:
             _dropped(step)["device_backlog"] += value.size
-            guard.say(
-                "device-backlog",
-                "The device is so far behind that its newest values are not recorded (device_backlog).",
-            )
+            guard.say("device-backlog", BACKLOG)
             return
         (step.base or step).waiting += 1
         self.deferred.append((series, step, value, time_ns))
@@ -251,6 +253,9 @@ class Folder:
                     f"Nobody collected for {self.most_points:,} points: the oldest are dropped (buffer_full).",
                 )
 
+
+BACKLOG = "The device is so far behind that its newest values are not recorded (device_backlog)."
+"""Said where no memory is left for values that a device has yet to give."""
 
 NO_RUN = (
     "Something was recorded where no run is current: several runs are active in this process, and this thread has none "

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from time import time_ns
 from typing import Any, NoReturn
 
-from otel_ml._internal.append import add_record, append, append_row
+from otel_ml._internal.append import add_record, append, append_cuda_row, append_deferred, append_row
 from otel_ml._internal.axes import NOW, Step, current_step
 from otel_ml._internal.buffer import STRIDE
 from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, bad_name, identity, reduction_from
+from otel_ml._internal.device import is_on_device
 from otel_ml._internal.guard import guard
 from otel_ml._internal.native import native
 from otel_ml._internal.row import FEWEST, Row, Table
 from otel_ml._internal.shown import shown
 from otel_ml._internal.step import step_for
+from otel_ml._internal.values import UnrecordableError, record_value
 
 __all__ = ["forget_names", "log", "record"]
 
@@ -88,7 +90,7 @@ def log(
         if type(values) is dict and len(values) >= FEWEST and weight is None:
             values = values.copy()  # another thread may write to the caller's
             row = table.rows.get((*values,))
-            if row is not None and append_row(row, target, values, now):
+            if row is not None and (append_row(row, target, values, now) or append_cuda_row(row, target, values, now)):
                 return
         _record_each(values, target, weight, now, table, options)
     except Exception as error:  # noqa: BLE001 - the boundary to the user's program
@@ -157,6 +159,9 @@ def _record_each(
     values: Mapping[str, Any], step: Step, weight: Any, time_ns: int, table: Table, options: _Options | None
 ) -> None:
     records: list[Any] = []
+    some_come_later = False
+    if weight is not None and is_on_device(weight):
+        weight = _taken_once(weight)
     for name, value in values.items():
         series = table.series.get(name) or _series(table, name, options)
         if series is None:
@@ -164,10 +169,21 @@ def _record_each(
         if type(value) is float and weight is None:
             records += (series, step, value, time_ns)
         else:
-            add_record(records, series, step, value, weight, time_ns)
-    append(records)
+            some_come_later |= add_record(records, series, step, value, weight, time_ns)
+    if some_come_later:
+        append_deferred(records)
+    else:
+        append(records)
     if weight is None and len(records) == STRIDE * len(values) >= STRIDE * FEWEST and (*values,) not in table.rows:
         table.add_row((*values,), records[::STRIDE])
+
+
+def _taken_once(weight: Any) -> Any:
+    """Return a weight on a device as it goes into the buffer, to be copied once for all values of a call."""
+    try:
+        return record_value(weight)
+    except UnrecordableError:  # which is said of the values
+        return weight
 
 
 def _table(options: _Options) -> Table:

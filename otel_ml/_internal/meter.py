@@ -7,7 +7,7 @@ from time import time_ns
 from typing import Any
 from weakref import WeakSet
 
-from otel_ml._internal.append import add_record, append
+from otel_ml._internal.append import add_record, append, append_deferred
 from otel_ml._internal.axes import NOW, current_step
 from otel_ml._internal.buffer import LIMIT, RECORDS
 from otel_ml._internal.definition import DEFINITIONS, Definition, Reduce, Series, identity, reduction_from
@@ -84,8 +84,10 @@ class Metric:
         if target is None or series is None:
             return
         records: list[Any] = []
-        add_record(records, series, target, value, weight, time_ns())
-        append(records)
+        if add_record(records, series, target, value, weight, time_ns()):
+            append_deferred(records)
+        else:
+            append(records)
 
     def _with(self, attributes: Mapping[str, object]) -> Series | None:
         if self._series is None:

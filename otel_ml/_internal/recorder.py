@@ -16,6 +16,7 @@ from otel_ml._internal.boot import boot_time
 from otel_ml._internal.buffer import RECORDS
 from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.definition import DEFINITIONS, QUANTILE_COARSE
+from otel_ml._internal.device_batch import STAGING
 from otel_ml._internal.encode import encoded_gauge, encoded_scopes
 from otel_ml._internal.fold import FOLDER
 from otel_ml._internal.give_way import give_way
@@ -29,13 +30,14 @@ from otel_ml._internal.stage import forget_stages, parts_of
 from otel_ml._internal.step import set_step
 from otel_ml.wire.attributes import BOOT_TIME, EVENTS, MANIFEST, POINTS, POSITION, RECORDED, REDUCTIONS, VALUES
 
-__all__ = ["Batch", "Holds", "RecordSettings", "Recorder", "Sent", "recorder"]
+__all__ = ["DEVICE_WAIT_S", "Batch", "Holds", "RecordSettings", "Recorder", "Sent", "recorder"]
 
 
 _RECORD_S, _SPAN_S = (0.5e-6 if native is None else 0.2e-6), 2e-6
 """What a record and a timer's span cost between steps of 50 ms, with cold caches; a tight loop says a third of it."""
 
-_DEVICE_WAIT_S = 1.0
+DEVICE_WAIT_S = 1.0
+"""Seconds that the end waits for values of a device."""
 
 _TOTALS_EVERY_NS = 5_000_000_000
 """How often a heartbeat says what was sent in all: what a kill leaves unsaid (ADR 0031)."""
@@ -130,7 +132,7 @@ class Recorder:
         with folder.lock:
             folder.fold()
             if folder.deferred:
-                folder.read_deferred()
+                folder.read_deferred(everything=final)
                 if final:
                     self._wait_for_device()
                 folder.fold()
@@ -157,10 +159,10 @@ class Recorder:
         FOLDER.bound(spool_bytes)
 
     def _wait_for_device(self) -> None:
-        deadline = time.monotonic() + _DEVICE_WAIT_S
+        deadline = time.monotonic() + DEVICE_WAIT_S
         while FOLDER.deferred_of(self._generation) and time.monotonic() < deadline:
             time.sleep(0.002)
-            FOLDER.read_deferred()
+            FOLDER.read_deferred(everything=True)
         FOLDER.drop_deferred(self._generation)
 
     def _encode(self, step: Step, pending: Pending, scopes: list[bytes], holds: list[Holds]) -> None:
@@ -267,6 +269,7 @@ class Recorder:
         NOW.several = False
         COLLECTOR.forget()
         RECORDS.clear()
+        STAGING.forget()
         FOLDER.forget()
         STEPS.forget()
         DEFINITIONS.new_lock()

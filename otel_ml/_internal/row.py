@@ -23,12 +23,22 @@ class Row:
         floats: the type of each value, where none has to be converted.
     """
 
-    __slots__ = ("_weighted", "floats", "series")
+    __slots__ = ("_parts", "_weighted", "floats", "series")
 
     def __init__(self, series: Sequence[Series]) -> None:
         self.series = tuple(series)
         self.floats = [float] * len(series)
         self._weighted = -1
+        self._parts: dict[tuple[bool, ...], tuple[Row, Row]] = {}
+
+    def split(self, is_first: tuple[bool, ...]) -> tuple[Row, Row]:
+        """Return the row of those names for which `is_first` is true, and that of the others."""
+        parts = self._parts.get(is_first)
+        if parts is None:
+            first = [series for series, is_it in zip(self.series, is_first, strict=True) if is_it]
+            second = [series for series, is_it in zip(self.series, is_first, strict=True) if not is_it]
+            parts = self._parts[is_first] = (Row(first), Row(second))
+        return parts
 
     def is_plain(self) -> bool:
         """Whether of no value the order or the weight matters, as far as the fold has come, which asks."""

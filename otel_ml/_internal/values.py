@@ -5,12 +5,21 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import compress
 from typing import Any
 
-from otel_ml._internal.device import Deferred, DeviceArray, Weighted, deferred_tensor
+from otel_ml._internal.device import Deferred, DeviceArray, DeviceTensor, Weighted, copied_tensor
+from otel_ml._internal.device_batch import Staged
 from otel_ml._internal.shown import shown
 
-__all__ = ["Recordable", "UnrecordableError", "plain_numbers", "record_value", "weighted_value"]
+__all__ = [
+    "Recordable",
+    "UnrecordableError",
+    "plain_numbers",
+    "record_value",
+    "weighted_value",
+    "which_are_cuda_scalars",
+]
 
 Recordable = float | list[float] | list[tuple[float, float]] | tuple[float, float] | Deferred
 """What stands in the buffer: one record, several, with weights, or later."""
@@ -141,8 +150,6 @@ def _asynchronous(value: Any) -> Deferred:
 
 
 def _tensor(value: Any) -> float | list[float] | Deferred:
-    if hasattr(value, "to_local"):
-        value = _local(value)
     if value.dim() > 1:
         return _refuse_shape(value)
     if value.is_complex():
@@ -150,24 +157,47 @@ def _tensor(value: Any) -> float | list[float] | Deferred:
     if value.device.type == "cpu":
         numbers = value.tolist()
         return [float(item) for item in numbers] if isinstance(numbers, list) else float(numbers)
+    return _on_device(value)
+
+
+def _on_device(value: Any) -> list[float] | Deferred:
     if value.device.type == "meta":
         raise UnrecordableError("bad_value", "a tensor without data (device meta)")
-    return deferred_tensor(value)
+    if value.layout is not sys.modules["torch"].strided or value.is_quantized:
+        raise UnrecordableError("bad_value", f"a tensor of {value.dtype} in the layout {value.layout}")
+    if value.numel() == 0:
+        return []
+    return Staged(value) if value.device.type == "cuda" else DeviceTensor(*copied_tensor(value))
 
 
-def _local(value: Any) -> Any:
-    """Return this rank's part of a DTensor, which is the value itself only where it is replicated."""
+def which_are_cuda_scalars(values: Sequence[Any]) -> tuple[bool, ...] | None:
+    """Return of each value whether it is a tensor without dimensions on a CUDA device.
+
+    Returns:
+        None where no value is, where they are on several devices, and where another tensor is among them.
+    """
+    are_tensors = tuple([_READERS.get(kind) is _tensor for kind in map(type, values)])
+    tensors = [*compress(values, are_tensors)]
+    if not tensors or tensors[0].device.type != "cuda":
+        return None
+    if {tensor.dim() for tensor in tensors} != {0} or len({tensor.device for tensor in tensors}) > 1:
+        return None
+    return are_tensors
+
+
+def _sharded(value: Any) -> float | list[float] | Deferred:
+    """Read this rank's part of a DTensor, which is the value itself only where it is replicated."""
     if not all(placement.is_replicate() for placement in value.placements):
         # full_tensor() is a collective: it would hang where another rank does not record.
         raise UnrecordableError("bad_value", "a DTensor that is not replicated; pass its full_tensor()")
-    return value.to_local()
+    return _tensor(value.to_local())
 
 
 def _reader_of(kind: type) -> Callable[[Any], float | list[float] | Deferred]:
     for module, type_name, reader in _ARRAYS:
         known = getattr(sys.modules.get(module), type_name, None)
         if isinstance(known, type) and issubclass(kind, known):
-            return reader
+            return _sharded if reader is _tensor and hasattr(kind, "to_local") else reader
     return next((reader for accepts, reader in _OTHERS if accepts(kind)), _refuse)
 
 
@@ -181,7 +211,13 @@ _ARRAYS: tuple[tuple[str, str, Callable[[Any], float | list[float] | Deferred]],
 )
 """Looked up among the modules that are loaded: a value of a type cannot exist before its module."""
 
+
+def _as_it_is(value: Deferred) -> Deferred:
+    return value
+
+
 _OTHERS: tuple[tuple[Callable[[type], bool], Callable[[Any], float | list[float] | Deferred]], ...] = (
+    (lambda kind: issubclass(kind, Deferred), _as_it_is),
     (lambda kind: issubclass(kind, (float, int)), float),
     (lambda kind: issubclass(kind, (str, bytes, bytearray)), _refuse),
     (lambda kind: issubclass(kind, Sequence) or kind.__module__ in {"array", "collections"}, _sequence),

@@ -31,7 +31,7 @@ from otel_ml._internal.link import Link, Reached
 from otel_ml._internal.logrecord import LogRecord, encode_scope_logs
 from otel_ml._internal.losses import Losses
 from otel_ml._internal.notices import Notices, run_status
-from otel_ml._internal.recorder import Holds, Recorder
+from otel_ml._internal.recorder import DEVICE_WAIT_S, Holds, Recorder
 from otel_ml._internal.resource import encode_resource
 from otel_ml._internal.send import MAX_BYTES, Sender
 from otel_ml._internal.spool import Held, Lost, Spool
@@ -257,11 +257,25 @@ class Worker:
         if frames:
             self.spool.extend(frames)
         for _ in range(2):  # making the events may have had something to say: that is an event too
-            for record in self._recorder.scope.events.take(lambda: final or not self._is_held_up()):
-                self._append_event(record)
+            self._take_events(final=final)
+        if final:
+            self._end_events()
         for artifact in self._recorder.scope.events.take_files():
             self._files.read(artifact)
         self._take_files()
+
+    def _take_events(self, *, final: bool = False) -> None:
+        for record in self._recorder.scope.events.take(lambda: final or not self._is_held_up()):
+            self._append_event(record)
+
+    def _end_events(self) -> None:
+        """Wait a moment for events that a device has yet to give."""
+        events, until = self._recorder.scope.events, time.monotonic() + DEVICE_WAIT_S
+        while events.on_their_way and time.monotonic() < until:
+            time.sleep(0.002)
+            self._take_events(final=True)
+        if events.on_their_way:
+            events.give_up()
 
     def _is_held_up(self) -> bool:
         """Whether the spool fills although a receiver takes what is sent: who is faster than it may wait for it."""

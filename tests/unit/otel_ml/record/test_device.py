@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 import torch
@@ -162,12 +160,6 @@ HOUR_S = 3600.0
 """What the device measures between two of its events: more than any pause of the machine that runs the test."""
 
 
-class OnCuda(torch.Tensor):
-    """A tensor of torch's own that says it is on a GPU."""
-
-    device = torch.device("cuda", 0)
-
-
 class Cuda:
     """`torch.cuda` at its boundary: what was asked of it, in order, and never to wait."""
 
@@ -182,11 +174,6 @@ class Cuda:
         found = CudaEvent(self, at_ms=len(self.events) * HOUR_S * 1000)
         self.events.append(found)
         return found
-
-    @contextmanager
-    def stream(self, stream: str) -> Iterator[None]:
-        self.calls.append(f"on {stream}")
-        yield
 
 
 class CudaEvent(Event):
@@ -206,11 +193,8 @@ class CudaEvent(Event):
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
     found = Cuda()
-    monkeypatch.setattr("otel_ml._internal.device._side_streams", {})
     for name, stand_in in {
         "Event": found.event,
-        "Stream": lambda device: f"side stream of {device}",
-        "stream": found.stream,
         "current_stream": lambda device: f"stream of {device}",
         "is_current_stream_capturing": lambda: found.capturing,
         "is_initialized": lambda: found.initialized,
@@ -218,28 +202,6 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
     }.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
     return found
-
-
-def test_a_cuda_tensor_is_copied_on_the_callers_stream_and_read_on_a_stream_of_our_own(recorded, cuda):
-    loss = torch.tensor(3.0).as_subclass(OnCuda)
-    log({"loss": loss})
-    loss.fill_(9.0)
-
-    assert cuda.calls == ["event on stream of cuda:0"]
-    assert recorded.collect().values == 0
-    cuda.events[0].done = True
-    (point,) = points(recorded.collect())
-    assert point.moments == (1, 3.0)
-    assert cuda.calls == ["event on stream of cuda:0", "on side stream of cuda:0"]
-
-
-def test_a_tensor_inside_a_captured_graph_is_refused_and_counted(recorded, cuda):
-    cuda.capturing = True
-    log({"loss": torch.tensor(3.0).as_subclass(OnCuda), "other": 1.0})
-
-    assert [point.name for point in points(recorded.collect())] == ["other"]
-    assert recorder.dropped == {"bad_value": 1}
-    assert cuda.calls == []
 
 
 def test_a_cuda_timer_measures_between_two_events(recorded, cuda):

@@ -1,0 +1,56 @@
+"""A whole run with values on a CUDA device, read back from what it left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import otel_ml
+from tests.fake_cuda import FakeCuda
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("OTEL_ML_CAPTURE", "off")
+    monkeypatch.setenv("OTEL_ML_CONSOLE", "off")
+    yield otel_ml.init("gpu", exporters="jsonl")
+    otel_ml.shutdown()
+
+
+@pytest.mark.parametrize("mode", ["error", "warn", "default"])
+def test_every_value_is_in_the_run_whatever_training_does_with_its_tensors(run: Any, cuda: FakeCuda, mode: str) -> None:
+    torch.cuda.set_sync_debug_mode(mode)
+    other = torch.cuda.Stream()
+    for step in otel_ml.steps(range(50)):
+        x = torch.full((), float(step), device="cuda")
+        y = x * 2
+        otel_ml.log(
+            {"x": x, "y": y, "bf": (x + 0.5).bfloat16(), "i": x.long(), "half": x.half(), "b": x > 3, "host": 1.0}
+        )
+        x.add_(1000)
+        y.zero_()
+        otel_ml.log({"vec": torch.arange(4, device="cuda", dtype=torch.float32) + step}, reduce=("mean", "max"))
+        with torch.cuda.stream(other):
+            other.hold()
+            v = torch.full((), float(step), device="cuda")
+            otel_ml.log({"v": v}, weight=torch.full((), 2.0, device="cuda"))
+            del v
+            other.release()
+    otel_ml.log_histogram("weights", torch.full((100,), 3.0, device="cuda"), bins=4)
+    otel_ml.shutdown()
+
+    found = otel_ml.read(run)
+    steps = list(range(50))
+    floats = [float(step) for step in steps]
+    wanted = {
+        "x": floats, "i": floats, "half": floats, "v": floats, "y": [2.0 * step for step in steps],
+        "bf": [float(torch.tensor(step + 0.5).bfloat16()) for step in steps], "b": [float(step > 3) for step in steps],
+        "vec": [step + 1.5 for step in steps], "vec/max": [step + 3.0 for step in steps], "host": [1.0] * 50,
+    }  # fmt: skip
+    assert {name: found[name] for name in wanted} == {name: (steps, values) for name, values in wanted.items()}
+    lines = [json.loads(line) for line in (Path(run.dir) / "metrics.jsonl").read_text().splitlines()]
+    assert any("weights" in str(line) for line in lines)
