@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 from weakref import WeakSet
 
-from otel_ml._internal.device import Deferred, deferred_tensor
+from otel_ml._internal.device import Deferred, DeviceTensor, copied_tensor
 
 __all__ = ["CAPTURED", "Arrival", "Block", "Blocks", "OneOf", "arrival_of"]
 
@@ -152,7 +152,7 @@ def arrival_of(found: Any, blocks: Blocks, others: tuple[Block, ...] = ()) -> Ar
         RuntimeError: a CUDA graph is being captured, the device is far behind, or there is no memory to pin.
     """
     if not found.is_cuda:
-        return Arrival(deferred_tensor(found))
+        return Arrival(DeviceTensor(*copied_tensor(found)))
     import torch
 
     if torch.cuda.is_current_stream_capturing():
