@@ -25,26 +25,6 @@ _TOLERANCE = tl.constexpr(1 + 2**-20)  # as in fp8.py
 
 
 @triton.jit
-def _smaller(one, other):
-    return tl.minimum(one, other, propagate_nan=tl.PropagateNan.ALL)
-
-
-@triton.jit
-def _larger(one, other):
-    return tl.maximum(one, other, propagate_nan=tl.PropagateNan.ALL)
-
-
-@triton.jit
-def _smallest(values, axis: tl.constexpr):
-    return tl.reduce(values, axis, _smaller)
-
-
-@triton.jit
-def _largest(values, axis: tl.constexpr):
-    return tl.reduce(values, axis, _larger)
-
-
-@triton.jit
 def _place(table, first, each, KIND: tl.constexpr, FIELDS: tl.constexpr):
     """Return the row of a job, where its tensor begins, rounded down to 16 bytes, and the elements up to there."""
     row = table + (first + tl.program_id(0) // each) * FIELDS
@@ -72,6 +52,12 @@ def _edge(index, before, end, inner, outer, ROWS: tl.constexpr, LANES: tl.conste
 
 
 @triton.jit
+def _or_nan(extreme, absolute):
+    """Return an extreme, NaN where one was among the elements: only of that a sum of absolute values is no number."""
+    return tl.where(absolute == absolute, extreme, absolute)
+
+
+@triton.jit
 def _amax(row, partials, SOURCES: tl.constexpr, COLUMNS: tl.constexpr):
     """Return the largest absolute element of a job's tensor, from what the programs of another job have written."""
     source = tl.load(row + 4)
@@ -80,7 +66,7 @@ def _amax(row, partials, SOURCES: tl.constexpr, COLUMNS: tl.constexpr):
     at = partials + (source + lane) * COLUMNS
     low = tl.load(at + 3, mask=inside, other=0.0)
     high = tl.load(at + 4, mask=inside, other=0.0)
-    return _largest(_larger(high, -low), 0)
+    return _or_nan(tl.max(tl.maximum(high, -low), 0), tl.sum(tl.load(at + 5, mask=inside, other=0.0), 0))
 
 
 @triton.jit
@@ -171,9 +157,9 @@ def summarize(
         for tile in range(inner + program, outer, programs):
             value = tl.load(begin + tl.multiple_of(tile * TILE, TILE) + lanes).to(tl.float32)
             absolute = tl.abs(value)
-            lows = _smaller(lows, _smallest(value, 0))
-            highs = _larger(highs, _largest(value, 0))
-            least = _smaller(least, _smallest(tl.where(value == 0, _INFINITY, absolute), 0))
+            lows = tl.minimum(lows, tl.min(value, 0))
+            highs = tl.maximum(highs, tl.max(value, 0))
+            least = tl.minimum(least, tl.min(tl.where(value == 0, _INFINITY, absolute), 0))
             l1 += tl.sum(absolute, 0)
             here = tl.sum(value, 0)
             center = here / ROWS
@@ -188,9 +174,9 @@ def summarize(
             place, inside = _edge(index, before, end, inner, outer, ROWS, LANES)
             value = tl.load(begin + place, mask=inside, other=0.0).to(tl.float32)
             absolute = tl.abs(value)
-            lows = _smaller(lows, tl.where(inside, value, _INFINITY))
-            highs = _larger(highs, tl.where(inside, value, -_INFINITY))
-            least = _smaller(least, tl.where(inside & (value != 0), absolute, _INFINITY))
+            lows = tl.minimum(lows, tl.where(inside, value, _INFINITY))
+            highs = tl.maximum(highs, tl.where(inside, value, -_INFINITY))
+            least = tl.minimum(least, tl.where(inside & (value != 0), absolute, _INFINITY))
             l1 += absolute
             number = inside.to(tl.float32)
             apart = tl.where(inside, value - mean, 0.0)
@@ -206,18 +192,18 @@ def summarize(
         tl.store(out, number)
         tl.store(out + 1, sums)
         tl.store(out + 2, tl.sum(m2, 0) + tl.sum(count * apart * apart, 0))
-        tl.store(out + 3, _smallest(lows, 0))
-        tl.store(out + 4, _largest(highs, 0))
+        tl.store(out + 3, tl.min(lows, 0))
+        tl.store(out + 4, tl.max(highs, 0))
         tl.store(out + 5, tl.sum(l1, 0))
-        tl.store(out + 6, _smallest(least, 0))
+        tl.store(out + 6, tl.min(least, 0))
 
 
 @triton.jit
 def _lost(value, scale, inverse, largest, mantissa, least):
     """Return what becomes 0, what is too large, and the squared error, of elements that a scale is for."""
     scaled = value * scale
-    kept = tl.minimum(tl.maximum(scaled, -largest, propagate_nan=tl.PropagateNan.ALL), largest,
-                      propagate_nan=tl.PropagateNan.ALL)
+    kept = tl.maximum(scaled, -largest, propagate_nan=tl.PropagateNan.ALL)
+    kept = tl.minimum(kept, largest, propagate_nan=tl.PropagateNan.ALL)
     rounded = _rounded(kept, mantissa, least)
     error = rounded * inverse - value
     return (rounded == 0) & (value != 0), tl.abs(scaled) > largest * _TOLERANCE, error * error
@@ -361,22 +347,23 @@ def round_blocks(
         length = tl.load(row + 6)
         for tile in range(program, tl.cdiv(size // length * tl.cdiv(length, WIDTH), HEIGHT), programs):
             value, inside = _blocks(begin, before, size, length, tile, HEIGHT, WIDTH)
-            scale = _power_of_two(_largest(tl.abs(value), 1), largest)
+            absolute = tl.abs(value)
+            scale = _power_of_two(_or_nan(tl.max(absolute, 1), tl.sum(absolute, 1)), largest)
             inverse = _inverse(scale)
             small, large, error = _lost(value, scale[:, None], inverse[:, None], largest, mantissa, least)
             under += tl.sum(small.to(tl.int32), 1)
             over += tl.sum(large.to(tl.int32), 1)
             square += tl.sum(error, 1)
             held = tl.max(inside.to(tl.int32), 1) > 0
-            lows = _smaller(lows, tl.where(held, inverse, _INFINITY))
-            highs = _larger(highs, tl.where(held, inverse, -_INFINITY))
+            lows = tl.minimum(lows, tl.where(held, inverse, _INFINITY))
+            highs = tl.maximum(highs, tl.where(held, inverse, -_INFINITY))
         _store_rounding(
             partials + (tl.load(row + 2) + program) * COLUMNS,
             tl.sum(under, 0),
             tl.sum(over, 0),
             tl.sum(square, 0),
-            _smallest(lows, 0),
-            _largest(highs, 0),
+            tl.min(lows, 0),
+            tl.max(highs, 0),
         )
 
 
@@ -419,7 +406,7 @@ def round_fours(
         length = tl.load(row + 6)
         for tile in range(program, tl.cdiv(size // length * tl.cdiv(length, 16), HEIGHT), programs):
             value, inside = _blocks(begin, before, size, length, tile, HEIGHT, 16)
-            largest = _largest(tl.abs(value), 1)
+            largest = _or_nan(tl.max(tl.abs(value), 1), tl.sum(tl.abs(value), 1))
             stored = tl.minimum(tl.div_rn(largest, largest * 0 + 6.0) * whole, 448.0, propagate_nan=tl.PropagateNan.ALL)
             inverse = tl.div_rn(_rounded(stored, 3, 121), whole + stored * 0)
             wide = tl.broadcast_to(tl.where(inverse > 0, inverse, 1.0)[:, None], [HEIGHT, 16])
@@ -433,15 +420,16 @@ def round_fours(
             over += tl.sum((absolute > 6.0).to(tl.int32), 1)
             square += tl.sum(error * error, 1)
             held = (tl.max(inside.to(tl.int32), 1) > 0) & (largest > 0)  # a block of zeros says nothing about scales
-            lows = _smaller(lows, tl.where(held, inverse, _INFINITY))
-            highs = _larger(highs, tl.where(held, inverse, -_INFINITY))
+            lows = tl.minimum(lows, tl.where(held, inverse, _INFINITY))
+            highs = tl.maximum(highs, tl.where(held, inverse, -_INFINITY))
+        lost = tl.sum(square, 0)  # no number where a scale is none
         _store_rounding(
             partials + (tl.load(row + 2) + program) * COLUMNS,
             tl.sum(under, 0),
             tl.sum(over, 0),
-            tl.sum(square, 0),
-            _smallest(lows, 0),
-            _largest(highs, 0),
+            lost,
+            _or_nan(tl.min(lows, 0), lost),
+            _or_nan(tl.max(highs, 0), lost),
         )
 
 
@@ -470,20 +458,24 @@ def fold(table, partials, results, first, SOURCES: tl.constexpr, COLUMNS: tl.con
     c0 = tl.load(at, mask=inside, other=0.0).to(tl.float64)
     c1 = tl.load(at + 1, mask=inside, other=0.0).to(tl.float64)
     c2 = tl.load(at + 2, mask=inside, other=0.0).to(tl.float64)
-    low = _smallest(tl.load(at + 3, mask=inside, other=_INFINITY), 0).to(tl.float64)
-    high = _largest(tl.load(at + 4, mask=inside, other=-_INFINITY), 0).to(tl.float64)
+    lows = tl.load(at + 3, mask=inside, other=_INFINITY)
+    low = tl.min(lows, 0).to(tl.float64)
+    high = tl.max(tl.load(at + 4, mask=inside, other=-_INFINITY), 0).to(tl.float64)
     if kind == 0:
         mean = tl.sum(c1, 0) / tl.sum(c0, 0)
         apart = tl.where(c0 > 0, c1 / tl.where(c0 > 0, c0, 1.0) - mean, 0.0)
+        absolute = tl.sum(tl.load(at + 5, mask=inside, other=0.0).to(tl.float64), 0)
+        least = tl.min(tl.load(at + 6, mask=inside, other=_INFINITY), 0).to(tl.float64)
         tl.store(out, mean)
         tl.store(out + 1, tl.sum(c2, 0) + tl.sum(c0 * apart * apart, 0))
-        tl.store(out + 2, low)
-        tl.store(out + 3, high)
-        tl.store(out + 4, tl.sum(tl.load(at + 5, mask=inside, other=0.0).to(tl.float64), 0))
-        tl.store(out + 5, _smallest(tl.load(at + 6, mask=inside, other=_INFINITY), 0).to(tl.float64))
+        tl.store(out + 2, _or_nan(low, absolute))
+        tl.store(out + 3, _or_nan(high, absolute))
+        tl.store(out + 4, absolute)
+        tl.store(out + 5, _or_nan(least, absolute))
     else:
+        scales = tl.sum(lows.to(tl.float64), 0)  # which are not below 0
         tl.store(out, tl.sum(c0, 0))
         tl.store(out + 1, tl.sum(c1, 0))
         tl.store(out + 2, tl.sum(c2, 0))
-        tl.store(out + 3, low)
-        tl.store(out + 4, high)
+        tl.store(out + 3, _or_nan(low, scales))
+        tl.store(out + 4, _or_nan(high, scales))
