@@ -55,12 +55,12 @@ class DelayedScales:
     def __init__(self) -> None:
         self._amax: list[Any] = []
 
-    def scale(self, largest: float) -> Any:
-        """Return the scale for this step: 1 in the first, as long as nothing is known."""
-        if not self._amax:
-            return 1.0
+    def scale(self, largest: float, like: Any) -> Any:
+        """Return the scale for this step, on the device of `like`: 1 in the first, as long as nothing is known."""
         import torch
 
+        if not self._amax:
+            return torch.ones((), device=like.device)
         return _scale_to(largest, torch.stack(self._amax).max())
 
     def add(self, amax: Any) -> None:
@@ -136,13 +136,11 @@ def fp8_state_of(tensor: Any, *, format: str, recipe: str, delayed: DelayedScale
 
 
 def _scale(values: Any, largest: float, recipe: str, delayed: DelayedScales) -> Any:
-    import torch
-
     if recipe in _BLOCKS:
         return _block_scale(values, largest, _BLOCKS[recipe])
     amax = values.abs().max()
     if recipe == "fp8_delayed_scaling":
-        return torch.as_tensor(delayed.scale(largest), device=values.device)
+        return delayed.scale(largest, values)
     return _scale_to(largest, amax)
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 from weakref import WeakMethod
 
-from otel_ml.diagnostics.tensor_statistics.tables import plain_types
+from otel_ml.diagnostics.tensor_statistics import tables
 from otel_ml.once import guard
 
 __all__ = ["hook", "hook_passes", "hook_updates", "is_called_again"]
@@ -17,11 +17,14 @@ Args = tuple[Any, ...]
 Kwargs = Mapping[str, Any]
 
 
-Saw = Callable[[Any, bool], None]
-"""Is called with a tensor, and whether nobody changes it before this layer's backward pass is over."""
+Due = Callable[[bool], list[int]]
+"""Is told whether a compiler has come by, and returns who is to be told of this call."""
+
+Saw = Callable[[list[int], Any, bool], None]
+"""Is called with those, a tensor, and whether nobody changes it before this layer's backward pass is over."""
 
 
-def hook(module: Any, tensor: str, saw: Saw, is_due: Callable[[bool], bool]) -> Any:
+def hook(module: Any, tensor: str, saw: Saw, due_now: Due) -> Any:
     """Call `saw` with one of a layer's tensors, once for each call of the layer; return the handle that ends it.
 
     A layer in a checkpointed part (`torch.utils.checkpoint`) is called a second time in the backward pass. That is the
@@ -32,12 +35,12 @@ def hook(module: Any, tensor: str, saw: Saw, is_due: Callable[[bool], bool]) -> 
         module: the layer.
         tensor: `activation`, `output`, `gradient` (of the output) or `dgrad` (of the input).
         saw: is called with it.
-        is_due: asked at each call, and told whether a compiler has come by; whether this call is looked at.
+        due_now: asked at each call, whether it is looked at.
     """
     import torch
 
     # A compiled model breaks its graph here; it would be compiled again at every step, whose number it depends on.
-    look = torch.compiler.disable(_harmless(getattr(_Hooks(saw, is_due), tensor)))
+    look = torch.compiler.disable(_harmless(getattr(_Hooks(saw, due_now), tensor)))
 
     def called(*given: Any) -> Any:
         return look(torch.compiler.is_compiling(), *given)
@@ -107,31 +110,34 @@ class _Hooks:
     """Each is called as the tensor it is named after."""
 
     saw: Saw
-    is_due: Callable[[bool], bool]
+    due_now: Due
 
     def activation(self, is_compiled: bool, layer: Any, args: Args, kwargs: Kwargs) -> None:
-        if self.is_due(is_compiled) and not is_called_again():
+        due = self.due_now(is_compiled)
+        if due and not is_called_again():
             given = _first((args, kwargs))
-            self.saw(given, not is_compiled and _keeps_input(layer, given))
+            self.saw(due, given, not is_compiled and _keeps_input(layer, given))
 
     def output(self, is_compiled: bool, _: Any, args: Args, output: Any) -> None:
-        if self.is_due(is_compiled) and not is_called_again():
-            self.saw(_first(output), False)
+        due = self.due_now(is_compiled)
+        if due and not is_called_again():
+            self.saw(due, _first(output), False)
 
     def gradient(self, is_compiled: bool, layer: Any, args: Args, output: Any) -> None:
-        if self.is_due(is_compiled) and getattr(_first(output), "requires_grad", False):
+        due = self.due_now(is_compiled)
+        if due and getattr(_first(output), "requires_grad", False):
             stays = not is_compiled and type(layer) in _torchs_own()
-            _first(output).register_hook(_harmless(lambda gradient: self.saw(gradient, stays)))
+            _first(output).register_hook(_harmless(lambda gradient: self.saw(due, gradient, stays)))
 
     def dgrad(self, is_compiled: bool, layer: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs] | None:
         import torch
 
         given = _first((args, kwargs))
         # Without gradients, as in the first pass of a reentrant checkpoint, nothing comes back through this call.
-        is_due = self.is_due(is_compiled)
-        if not is_due or not getattr(given, "requires_grad", False) or not torch.is_grad_enabled():
+        due = self.due_now(is_compiled)
+        if not due or not getattr(given, "requires_grad", False) or not torch.is_grad_enabled():
             return None
-        saw = _harmless(lambda gradient: self.saw(gradient, False))
+        saw = _harmless(lambda gradient: self.saw(due, gradient, False))
         if getattr(layer, "inplace", False):  # it writes over its input, so nobody else has it; a view's hook is lost
             given.register_hook(saw)
             return None
@@ -155,7 +161,7 @@ def _keeps_input(layer: Any, given: Any) -> bool:
     """
     import torch
 
-    if type(layer) not in _torchs_own() or type(given) not in plain_types() or not torch.is_grad_enabled():
+    if type(layer) not in _torchs_own() or type(given) not in tables.plain_types() or not torch.is_grad_enabled():
         return False
     if not (layer.weight.requires_grad if type(layer) is torch.nn.Linear else given.requires_grad):
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from time import time_ns
@@ -90,8 +90,9 @@ class Inspector:
         self._log = None if log_dir is None else TextLog(Path(log_dir), mine)
         self._looks = Looks(self._watched)
         self._looks.prepare(model.parameters())
-        self._by_pass = [place for place, each in enumerate(self._watched) if each.rule.tensor not in _OF_PARAMETERS]
-        self._schedules = {self._watched[place].rule.schedule for place in self._by_pass}
+        self._by_pass = self._grouped(lambda tensor: tensor not in _OF_PARAMETERS)
+        self._of_weights = self._grouped(_OF_PARAMETERS.__contains__)
+        self._schedules = {self._watched[place].rule.schedule for places in self._by_pass for place in places}
         self._series: dict[tuple[str, str, str], Series | None] = {}
         self._is_compiled = self._is_passing = self._was_passed = False
         self._handles = [*self._hooks(model)]
@@ -111,8 +112,8 @@ class Inspector:
         step = None if _is_stepping() else index
         due = [place for place, each in enumerate(self._watched) if each.rule.schedule.includes(index)]
         if due:
-            for place in due:
-                self._look_at_weights(place)
+            for places in self._of_weights:
+                self._look_at_weights(self._due(places, index))
             self._record_found(due, index, step)
             for place in due:
                 self._record(self._watched[place], index, step)
@@ -190,17 +191,28 @@ class Inspector:
                 if taken.get(name) == section.name:
                     yield from (Watched(name, module, rule, self._own) for rule in section.rules)
 
+    def _grouped(self, wanted: Callable[[str], bool]) -> list[list[int]]:
+        """Return the places of what is watched of each tensor of each layer: it is looked at once for all rules."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for place, each in enumerate(self._watched):
+            if wanted(each.rule.tensor):
+                found.setdefault((each.layer, each.rule.tensor), []).append(place)
+        return [*found.values()]
+
+    def _due(self, places: list[int], index: int) -> list[int]:
+        return [place for place in places if self._watched[place].rule.schedule.includes(index)]
+
     def _hooks(self, model: Any) -> Iterator[Any]:
         if self._by_pass:
             yield from hook_passes(model, self._begin_pass, self._end_pass)
-        if any(watched.rule.tensor in _OF_PARAMETERS for watched in self._watched):
+        if self._of_weights:
             handle = hook_updates(self._look_before_update)
             weakref.finalize(self, handle.remove)
             yield handle
 
     def _listen(self) -> None:
         if not self._layer_handles:
-            self._layer_handles = [self._hook(place) for place in self._by_pass]
+            self._layer_handles = [self._hook(places) for places in self._by_pass]
 
     def _is_due(self, index: int) -> bool:
         return any(schedule.includes(index) for schedule in self._schedules)
@@ -227,23 +239,22 @@ class Inspector:
         self._was_passed = True
         self._looks.launch()
 
-    def _hook(self, place: int) -> Any:
-        watched = self._watched[place]
-        is_input = watched.rule.tensor == "activation"
+    def _hook(self, places: list[int]) -> Any:
+        layer, kind = self._watched[places[0]].module, self._watched[places[0]].rule.tensor
 
-        def saw(tensor: Any, stays: bool) -> None:
+        def saw(due: list[int], tensor: Any, stays: bool) -> None:
             if hasattr(tensor, "detach") and tensor.is_floating_point():
                 # What autograd keeps is as it was until the backward pass, which begins after the model's forward one.
-                stays = stays and (self._is_passing or not is_input)
-                self._looks.look(place, held(tensor), stays=stays, is_kept=is_input)
+                stays = stays and (self._is_passing or kind != "activation")
+                self._looks.look(due, held(tensor), stays=stays, is_kept=kind == "activation")
 
-        def is_due(is_compiled: bool) -> bool:
+        def due_now(is_compiled: bool) -> list[int]:
             self._is_compiled |= is_compiled
             if not is_called_again():  # else perhaps on a thread of autograd's, where a block `step()` is not known
                 self._called = self._step()
-            return self._is_counted() and watched.rule.schedule.includes(self._called)
+            return self._due(places, self._called) if self._is_counted() else []
 
-        return hook(watched.module, watched.rule.tensor, saw, is_due)
+        return hook(layer, kind, saw, due_now)
 
     def _is_counted(self) -> bool:
         import torch
@@ -254,30 +265,37 @@ class Inspector:
     def _look_before_update(self, updated: frozenset[int]) -> None:
         """See the weights that an optimizer is about to change, and their gradients."""
         index = self._step()
-        for place, watched in enumerate(self._watched):
-            if watched.rule.tensor not in _OF_PARAMETERS or not watched.rule.schedule.includes(index):
+        for places in self._of_weights:
+            due = self._due(places, index)
+            if not due:
                 continue
+            watched = self._watched[due[0]]
             weight: Any = getattr(watched.module, "weight", None)
             if id(weight) not in updated:
                 continue
             if watched.rule.tensor == "wgrad":
-                self._see(place, weight.grad)
-            elif not watched.is_seen:  # a later update has other weights
-                self._see(place, weight)
+                self._see(due, weight.grad)
+            else:  # a later update has other weights
+                self._see(self._unseen(due), weight)
         self._looks.launch()
 
+    def _unseen(self, places: list[int]) -> list[int]:
+        return [place for place in places if not self._watched[place].is_seen]
+
     @harmless
-    def _look_at_weights(self, place: int) -> None:
-        watched = self._watched[place]
-        if watched.is_seen or watched.rule.tensor not in _OF_PARAMETERS:
+    def _look_at_weights(self, places: list[int]) -> None:
+        unseen = self._unseen(places)
+        if not unseen:
             return
+        watched = self._watched[unseen[0]]
         weight = getattr(watched.module, "weight", None)
         # Nobody has changed it, or an optimizer that is none of torch's.
-        self._see(place, weight if watched.rule.tensor == "weight" else getattr(weight, "grad", None))
+        self._see(unseen, weight if watched.rule.tensor == "weight" else getattr(weight, "grad", None))
 
-    def _see(self, place: int, tensor: Any) -> None:
-        if tensor is not None and tensor.is_floating_point():  # codes of a quantised weight are not its numbers
-            self._looks.look(place, held(tensor), stays=True, is_kept=True)
+    def _see(self, places: list[int], tensor: Any) -> None:
+        # Codes of a quantised weight are not its numbers.
+        if places and tensor is not None and tensor.is_floating_point():
+            self._looks.look(places, held(tensor), stays=True, is_kept=True)
 
     def _how_held(self, place: int) -> Held:
         return Held(self._watched[place], *self._held(self._watched[place]))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.inspection.watched import Watched
-from otel_ml.diagnostics.tensor_statistics.arrival import Arrival, Blocks
-from otel_ml.diagnostics.tensor_statistics.jobs import Job, kind_of, needs
+from otel_ml.diagnostics.tensor_statistics.arrival import CAPTURED, Arrival, Blocks
+from otel_ml.diagnostics.tensor_statistics.jobs import SUMMARY, Job, kind_of, needs
 from otel_ml.diagnostics.tensor_statistics.launching import are_compiled, compile_now
 from otel_ml.diagnostics.tensor_statistics.sightings import Sighting, Sightings
 from otel_ml.diagnostics.tensor_statistics.tables import KINDS, is_plain
@@ -37,26 +38,35 @@ class Looks:
             if name in KINDS:
                 compile_now(device, [*needs(jobs, KINDS.index(name), device)])
 
-    def look(self, owner: int, tensor: Any, *, stays: bool, is_kept: bool) -> None:
+    def look(self, owners: Sequence[int], tensor: Any, *, stays: bool, is_kept: bool) -> None:
         """Look at a tensor now, or, where nobody changes it until `launch()`, together with others.
 
         Args:
-            owner: whose it is.
+            owners: who watches it.
             tensor: of one micro-batch.
             stays: whether nobody changes it.
             is_kept: whether training keeps its memory until then anyway.
         """
-        watched = self._watched[owner]
-        given = self._given(watched, tensor) if tensor.is_cuda and watched.jobs else None
+        watched = [self._watched[owner] for owner in owners]
+        jobs = _of_all(watched) if tensor.is_cuda else ()
+        given = self._given(watched, jobs, tensor) if jobs else None
         if given is None:
-            if not watched.is_sighted:
-                watched.add(tensor)
-            elif tensor.numel():
-                raise TypeError(f"{watched.rule.tensor} of {watched.layer!r} is of several kinds in one step")
+            for each in watched:
+                self._look_by_operations(each, tensor)
             return
-        watched.is_sighted = True
-        self._tell(self._here(given).see(given, watched.jobs, owner, stays=stays and watched.may_wait, is_kept=is_kept))
-        watched.add_rest(tensor)
+        for each in watched:
+            each.is_sighted = bool(each.jobs)
+        waits = stays and all(each.may_wait for each in watched)
+        self._tell(self._here(given).see(given, jobs, owners, stays=waits, is_kept=is_kept))
+        for each in watched:
+            each.add_rest(tensor)
+
+    @harmless
+    def _look_by_operations(self, watched: Watched, tensor: Any) -> None:
+        if not watched.is_sighted:
+            watched.add(tensor)
+        elif tensor.numel():
+            raise TypeError(f"{watched.rule.tensor} of {watched.layer!r} is of several kinds in one step")
 
     def launch(self) -> None:
         """Look at all that waits."""
@@ -73,18 +83,18 @@ class Looks:
         for sightings in self._by_stream.values():
             sightings.forget()
 
-    def _given(self, watched: Watched, tensor: Any) -> Any:
+    def _given(self, watched: list[Watched], jobs: tuple[Job, ...], tensor: Any) -> Any:
         """Return what kernels look at, or None where they do not."""
         import torch
 
-        if not tensor.numel() or watched.is_looked_at_by_operations:
+        if not tensor.numel() or any(each.is_looked_at_by_operations for each in watched):
             return None
         if torch.cuda.is_current_stream_capturing():
-            raise RuntimeError("a CUDA graph is being captured; inspect layers outside of the captured region")
-        given = tensor.detach()
-        if not is_plain(given) or (watched.has_blocks and not given.is_contiguous()):
-            given = (given if given.element_size() > 1 else given.float()).contiguous()
-        return given if is_plain(given) and self._can(given, watched.jobs) else None
+            raise RuntimeError(CAPTURED)
+        if not is_plain(tensor) or (not tensor.is_contiguous() and any(job.width for job in jobs)):
+            with torch.no_grad():
+                tensor = (tensor if tensor.element_size() > 1 else tensor.float()).contiguous()
+        return tensor if is_plain(tensor) and self._can(tensor, jobs) else None
 
     def _can(self, tensor: Any, jobs: tuple[Job, ...]) -> bool:
         key = tensor.device, kind_of(tensor), jobs
@@ -107,6 +117,11 @@ class Looks:
             watched = self._watched[owner]
             watched.may_wait, watched.is_lost = False, True
             guard.drop("overwritten", _OVERWRITTEN.format(watched.rule.tensor, watched.layer), len(watched.rule.stats))
+
+
+def _of_all(watched: Iterable[Watched]) -> tuple[Job, ...]:
+    """Return what is to be found for any of them, a summary first."""
+    return tuple(sorted(dict.fromkeys(job for each in watched for job in each.jobs), key=SUMMARY.__ne__))
 
 
 _OVERWRITTEN = (

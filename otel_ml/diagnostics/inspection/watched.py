@@ -38,7 +38,6 @@ class Watched:
         jobs: what kernels find, where there are any.
         jobs_by_prefix: those of statistics whose names begin so.
         is_plain: whether a summary is shown.
-        has_blocks: whether it matters to kernels how elements lie.
         is_sighted: whether kernels have looked at a tensor since the last time.
         is_lost: whether one of those was changed before they did.
         may_wait: whether it was never changed while it waited for kernels.
@@ -56,7 +55,6 @@ class Watched:
         self.jobs_by_prefix = {prefix: job for prefix in self._prefixes if (job := _job_for(prefix, kind)) is not None}
         self.is_plain = any(stat in STATISTICS for stat in rule.stats)
         self.jobs = self._jobs()
-        self.has_blocks = any(job.width for job in self.jobs)
         self.is_sighted = self.is_lost = False
         self.may_wait = True
         self._delayed = DelayedScales()

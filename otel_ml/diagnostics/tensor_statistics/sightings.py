@@ -52,7 +52,7 @@ class _Waiting(NamedTuple):
     tensor: Any
     version: int | None  # None of what nobody can have changed yet
     jobs: Sequence[Job]
-    owner: int
+    owners: Sequence[int]
 
     def has_changed(self) -> bool:
         return self.version is not None and self.tensor._version != self.version  # noqa: SLF001 (torch has no other way)
@@ -81,20 +81,22 @@ class Sightings:
         self._rows = self._partials = 0
         self._found: list[tuple[Arrival, list[Sighting]]] = []
 
-    def see(self, tensor: Any, jobs: Sequence[Job], owner: int, *, stays: bool, is_kept: bool = False) -> list[int]:
+    def see(
+        self, tensor: Any, jobs: Sequence[Job], owners: Sequence[int], *, stays: bool, is_kept: bool = False
+    ) -> list[int]:
         """Take a tensor, for which `is_plain()` is true; blocks need it to be contiguous.
 
         Args:
             tensor: with elements.
             jobs: what is to be found, a summary first where others need the tensor's extremes.
-            owner: whose it is.
+            owners: whose it is, of which each wants some of the jobs.
             stays: whether nobody changes it until `launch()`; else it is looked at now.
             is_kept: whether training keeps its memory until then anyway.
 
         Returns:
             Owners of which a tensor was changed all the same, and is lost.
         """
-        self._waiting.append(_Waiting(tensor, tensor._version if stays else None, jobs, owner))  # noqa: SLF001
+        self._waiting.append(_Waiting(tensor, tensor._version if stays else None, jobs, owners))  # noqa: SLF001
         if stays and not is_kept:
             self._bytes += tensor.numel() * tensor.element_size()
         return self.launch() if not stays or self._bytes > HELD_BYTES else []
@@ -106,8 +108,8 @@ class Sightings:
         waiting, self._waiting, self._bytes = self._waiting, [], 0
         if not waiting:
             return []
-        lost = [one.owner for one in waiting if one.has_changed()]
-        if lost:
+        changed = [one for one in waiting if one.has_changed()]
+        if changed:
             waiting = [one for one in waiting if not one.has_changed()]
         before = len(self._seen)
         try:
@@ -117,7 +119,7 @@ class Sightings:
         except BaseException:
             del self._seen[before:]  # of what was not looked at nothing is found
             raise
-        return lost
+        return [owner for one in changed for owner in one.owners]
 
     def take(self) -> list[tuple[Arrival, list[Sighting]]]:
         """Return what was seen since the last time, and the arrivals of what was found of it."""
@@ -155,7 +157,8 @@ class Sightings:
 
     def _sighted(self, waiting: list[_Waiting]) -> list[dict[Job, int]]:
         found: list[dict[Job, int]] = [{} for _ in waiting]
-        self._seen += [Sighting(one.owner, one.tensor.numel(), rows) for one, rows in zip(waiting, found, strict=True)]
+        for one, rows in zip(waiting, found, strict=True):
+            self._seen += [Sighting(owner, one.tensor.numel(), rows) for owner in one.owners]
         return found
 
     def _table(self, groups: list[_Group], rows: list[dict[Job, int]]) -> array[int]:

@@ -72,7 +72,7 @@ def _amax(row, partials, SOURCES: tl.constexpr, COLUMNS: tl.constexpr):
 @triton.jit
 def _inverse(value):
     """Return 1 / value as torch does, which divides a number by a tensor so, too."""
-    return tl.div_rn(value * 0 + 1.0, value)
+    return tl.div_rn(1.0, value)
 
 
 @triton.jit
@@ -85,7 +85,7 @@ def _scale_to(amax, largest):
 @triton.jit
 def _power_of_two(amax, largest):
     """Return the power of two that takes an element to a number of a format, as large as it may; 1 for 0."""
-    ratio = tl.div_rn(amax, largest + amax * 0)
+    ratio = tl.div_rn(amax, largest)
     bits = ratio.to(tl.int32, bitcast=True)
     up = ((bits & 0x7FFFFF) != 0).to(tl.int32)
     power = 127 - ((bits >> 23) - 127 + up)  # the biased exponent of the inverse
@@ -407,8 +407,8 @@ def round_fours(
         for tile in range(program, tl.cdiv(size // length * tl.cdiv(length, 16), HEIGHT), programs):
             value, inside = _blocks(begin, before, size, length, tile, HEIGHT, 16)
             largest = _or_nan(tl.max(tl.abs(value), 1), tl.sum(tl.abs(value), 1))
-            stored = tl.minimum(tl.div_rn(largest, largest * 0 + 6.0) * whole, 448.0, propagate_nan=tl.PropagateNan.ALL)
-            inverse = tl.div_rn(_rounded(stored, 3, 121), whole + stored * 0)
+            stored = tl.minimum(tl.div_rn(largest, 6.0) * whole, 448.0, propagate_nan=tl.PropagateNan.ALL)
+            inverse = tl.div_rn(_rounded(stored, 3, 121), whole)
             wide = tl.broadcast_to(tl.where(inverse > 0, inverse, 1.0)[:, None], [HEIGHT, 16])
             scaled = tl.where((inverse > 0)[:, None], tl.div_rn(value, wide), 0.0)
             absolute = tl.abs(scaled)
@@ -473,9 +473,10 @@ def fold(table, partials, results, first, SOURCES: tl.constexpr, COLUMNS: tl.con
         tl.store(out + 4, absolute)
         tl.store(out + 5, _or_nan(least, absolute))
     else:
-        scales = tl.sum(lows.to(tl.float64), 0)  # which are not below 0
+        scales = tl.sum(tl.where(inside, lows, 0.0).to(tl.float64), 0)  # which are not below 0
         tl.store(out, tl.sum(c0, 0))
         tl.store(out + 1, tl.sum(c1, 0))
         tl.store(out + 2, tl.sum(c2, 0))
-        tl.store(out + 3, _or_nan(low, scales))
-        tl.store(out + 4, _or_nan(high, scales))
+        is_zero = high == -_INFINITY  # blocks of zeros alone, which need no scale
+        tl.store(out + 3, _or_nan(tl.where(is_zero, 0.0, low), scales))
+        tl.store(out + 4, _or_nan(tl.where(is_zero, 0.0, high), scales))
