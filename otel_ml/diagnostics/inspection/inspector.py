@@ -116,7 +116,10 @@ class Inspector:
                 self._look_at_weights(self._due(places, index))
             self._record_found(due, index, step)
             for place in due:
-                self._record(self._watched[place], index, step)
+                if self._watched[place].is_of_kernels:
+                    self._watched[place].forget()
+                else:
+                    self._record(self._watched[place], index, step)
         self._counted = index + 1
         if self._is_due(index + 1):
             self._listen()

@@ -27,6 +27,7 @@ class Looks:
     def __init__(self, watched: Sequence[Watched]) -> None:
         self._watched = watched
         self._by_stream: dict[tuple[int, int], Sightings] = {}
+        self._jobs: dict[tuple[tuple[Job, ...], ...], tuple[Job, ...]] = {}
         self._compiled: set[tuple[Any, int, tuple[Job, ...]]] = set()
 
     def prepare(self, parameters: Iterable[Any]) -> None:
@@ -48,7 +49,7 @@ class Looks:
             is_kept: whether training keeps its memory until then anyway.
         """
         watched = [self._watched[owner] for owner in owners]
-        jobs = _of_all(watched) if tensor.is_cuda else ()
+        jobs = self._jobs_of(watched) if tensor.is_cuda else ()
         given = self._given(watched, jobs, tensor) if jobs else None
         if given is None:
             for each in watched:
@@ -59,7 +60,8 @@ class Looks:
         waits = stays and all(each.may_wait for each in watched)
         self._tell(self._here(given).see(given, jobs, owners, stays=waits, is_kept=is_kept))
         for each in watched:
-            each.add_rest(tensor)
+            if each.has_rest:
+                each.add_rest(tensor)
 
     @harmless
     def _look_by_operations(self, watched: Watched, tensor: Any) -> None:
@@ -96,6 +98,17 @@ class Looks:
                 tensor = (tensor if tensor.element_size() > 1 else tensor.float()).contiguous()
         return tensor if is_plain(tensor) and self._can(tensor, jobs) else None
 
+    def _jobs_of(self, watched: list[Watched]) -> tuple[Job, ...]:
+        """Return what is to be found for any of them, a summary first."""
+        if len(watched) == 1:
+            return watched[0].jobs
+        key = tuple(each.jobs for each in watched)
+        found = self._jobs.get(key)
+        if found is None:
+            every = dict.fromkeys(job for jobs in key for job in jobs)
+            found = self._jobs[key] = tuple(sorted(every, key=SUMMARY.__ne__))
+        return found
+
     def _can(self, tensor: Any, jobs: tuple[Job, ...]) -> bool:
         key = tensor.device, kind_of(tensor), jobs
         if key not in self._compiled and are_compiled(tensor.device, [*needs(jobs, key[1], tensor.device)]):
@@ -117,11 +130,6 @@ class Looks:
             watched = self._watched[owner]
             watched.may_wait, watched.is_lost = False, True
             guard.drop("overwritten", _OVERWRITTEN.format(watched.rule.tensor, watched.layer), len(watched.rule.stats))
-
-
-def _of_all(watched: Iterable[Watched]) -> tuple[Job, ...]:
-    """Return what is to be found for any of them, a summary first."""
-    return tuple(sorted(dict.fromkeys(job for each in watched for job in each.jobs), key=SUMMARY.__ne__))
 
 
 _OVERWRITTEN = (

@@ -38,6 +38,7 @@ class Watched:
         jobs: what kernels find, where there are any.
         jobs_by_prefix: those of statistics whose names begin so.
         is_plain: whether a summary is shown.
+        has_rest: whether more is shown than kernels find.
         is_sighted: whether kernels have looked at a tensor since the last time.
         is_lost: whether one of those was changed before they did.
         may_wait: whether it was never changed while it waited for kernels.
@@ -55,6 +56,7 @@ class Watched:
         self.jobs_by_prefix = {prefix: job for prefix in self._prefixes if (job := _job_for(prefix, kind)) is not None}
         self.is_plain = any(stat in STATISTICS for stat in rule.stats)
         self.jobs = self._jobs()
+        self.has_rest = not rule.stats or bool(self._blocks or self._own or self._prefixes - self.jobs_by_prefix.keys())
         self.is_sighted = self.is_lost = False
         self.may_wait = True
         self._delayed = DelayedScales()
@@ -139,6 +141,11 @@ class Watched:
         rounded = (Fp8State(1, *(zero,) * 5).values(prefix, self.rule.stats) for prefix in self.jobs_by_prefix)
         name, value = next(chain(plain, *rounded))
         return name, value.reduce
+
+    @property
+    def is_of_kernels(self) -> bool:
+        """Whether kernels find all that is shown of what was seen since the last time."""
+        return self.is_sighted and not self.has_rest
 
     @property
     def is_seen(self) -> bool:

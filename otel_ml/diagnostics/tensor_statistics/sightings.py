@@ -165,16 +165,18 @@ class Sightings:
         """Return the rows of the table for all groups; say in `rows` which they are."""
         table = array("q")
         extremes: dict[int, tuple[int, int]] = {}
+        row, partial = self._rows, self._partials
         for group in groups:
-            for place, tensor, programs in zip(group.waiting, group.tensors, group.programs, strict=True):
-                if group.job == SUMMARY:
-                    extremes[place] = (self._partials, programs)
-                source = extremes.get(place, (0, 0))
-                rows[place][group.job] = self._rows
-                shape = (tensor.numel(), self._partials, programs, *source, _length(tensor), group.job != SUMMARY)
-                table.extend((tensor.data_ptr(), *shape))
-                self._partials += programs
-                self._rows += 1
+            job, is_summary = group.job, group.job == SUMMARY
+            for place, (address, size, length), programs in zip(group.waiting, group.tensors, group.programs, strict=True):
+                if is_summary:
+                    extremes[place] = (partial, programs)
+                source, sources = extremes.get(place, (0, 0))
+                rows[place][job] = row
+                table.extend((address, size, partial, programs, source, sources, length, not is_summary))
+                partial += programs
+                row += 1
+        self._rows, self._partials = row, partial
         return table
 
     def _make_room(self, rows: int, partials: int) -> None:
@@ -223,32 +225,31 @@ class _Group(NamedTuple):
         job: the same of all.
         kind: of all tensors' elements.
         waiting: places of what waited.
-        tensors: of each.
+        tensors: of each, its address, elements, and those of its last dimension.
         programs: for each.
     """
 
     job: Job
     kind: int
     waiting: list[int]
-    tensors: list[Any]
+    tensors: list[tuple[int, int, int]]
     programs: list[int]
 
 
 def _groups(waiting: list[_Waiting]) -> list[_Group]:
     places: dict[tuple[Job, int], list[int]] = {}
+    tensors = []
     for place, one in enumerate(waiting):
+        tensor, kind = one.tensor, kind_of(one.tensor)
+        tensors.append((tensor.data_ptr(), tensor.numel(), tensor.shape[-1] if tensor.dim() else 1))
         for job in one.jobs:
-            places.setdefault((job, kind_of(one.tensor)), []).append(place)
+            places.setdefault((job, kind), []).append(place)
     found = []
     for (job, kind), group in sorted(places.items(), key=lambda item: item[0][0] != SUMMARY):
-        tensors = [waiting[place].tensor for place in group]
-        programs = [programs_of(job, tensor.numel(), _length(tensor), len(group)) for tensor in tensors]
-        found.append(_Group(job, kind, group, tensors, programs))
+        its = [tensors[place] for place in group]
+        programs = [programs_of(job, size, length, len(group)) for _, size, length in its]
+        found.append(_Group(job, kind, group, its, programs))
     return found
-
-
-def _length(tensor: Any) -> int:
-    return int(tensor.shape[-1]) if tensor.dim() else 1
 
 
 def _rounded(number: int) -> int:

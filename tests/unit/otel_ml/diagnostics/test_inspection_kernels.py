@@ -15,6 +15,7 @@ from otel_ml.testing import Capture, otel_ml_capture
 from tests.fake_cuda import FakeCuda
 from tests.unit.otel_ml.diagnostics import kernels_on_fake_cuda
 from tests.unit.otel_ml.diagnostics.kernels_on_fake_cuda import card
+from tests.waiting import eventually
 
 __all__ = ["card", "otel_ml_capture"]
 
@@ -71,8 +72,13 @@ def shown(captured: Capture, step: int) -> dict[str, tuple[float, float, float, 
     }
 
 
-def assert_alike(found: dict[str, Any], expected: dict[str, Any]) -> None:
+def assert_alike(captured: Capture) -> None:
+    """Hold what the card showed in step 1 against what the host did in step 0, when it has come."""
+    expected = shown(captured, 0)
     assert expected
+    otel_ml.set_step(2)  # what operations have found goes to the host at the end of a step
+    eventually(lambda: len(shown(captured, 1)) >= len(expected))
+    found = shown(captured, 1)
     assert found.keys() == expected.keys()
     for name, values in expected.items():
         assert found[name][-2:] == values[-2:], name
@@ -99,7 +105,7 @@ def test_a_step_of_24_layers_is_a_handful_of_operations(otel_ml_capture: Capture
         assert watched["operations"] - bare["operations"] <= 10  # of torch, views and allocations among them
 
     assert cuda.waits == []
-    assert len(shown(otel_ml_capture, 1)) == 24 * (3 * 5 + 2)
+    assert eventually(lambda: len(shown(otel_ml_capture, 1))) == 24 * (3 * 5 + 2)
 
 
 def played(net: torch.nn.Module, asked: dict[str, Any], batches: list[Any], gradients: list[list[Any]]) -> None:
@@ -129,12 +135,8 @@ def test_kernels_show_what_operations_do(otel_ml_capture: Capture, cuda: FakeCud
     on_card = [[cuda.tensor(one) for one in each] for each in gradients]
     played(cuda.module(net), asked, [cuda.tensor(batch) for batch in batches], on_card)
 
-    assert_alike(shown(otel_ml_capture, 1), shown(otel_ml_capture, 0))
+    assert_alike(otel_ml_capture)
     assert cuda.waits == []
-
-
-def relu_in_place(x: torch.Tensor) -> torch.Tensor:
-    return x.relu_()
 
 
 class InPlace(torch.nn.Module):
@@ -164,12 +166,12 @@ def test_what_is_written_over_after_the_call_is_shown_as_it_was(otel_ml_capture:
         if there:
             cuda.stream.hold()
         inspector = Inspector(cuda.module(net) if there else net, asked)
-        (net)(cuda.tensor(batch) if there else batch)
+        net(cuda.tensor(batch) if there else batch)
         inspector.step()
         inspector.close()
     cuda.stream.release()
 
-    assert_alike(shown(otel_ml_capture, 1), shown(otel_ml_capture, 0))
+    assert_alike(otel_ml_capture)
 
 
 def test_an_input_that_is_written_over_against_autograds_rule_is_lost_once_and_said(
@@ -193,8 +195,8 @@ def test_an_input_that_is_written_over_against_autograds_rule_is_lost_once_and_s
         net(cuda.tensor([[3.0, 1.0]]))
         inspector.step()
 
+    assert eventually(lambda: shown(otel_ml_capture, 1))["inspect/layer/activation/max"][0] == 3.0
     assert shown(otel_ml_capture, 0) == {}
-    assert shown(otel_ml_capture, 1)["inspect/layer/activation/max"][0] == 3.0
     assert any("written over" in notice for notice in otel_ml_capture.notices)
 
 
@@ -215,7 +217,7 @@ def test_elements_that_are_no_numbers_are_not_hidden(otel_ml_capture: Capture, c
         inspector.step()
         inspector.close()
 
-    assert_alike(shown(otel_ml_capture, 1), shown(otel_ml_capture, 0))
+    assert_alike(otel_ml_capture)
 
 
 def test_tensors_with_gaps_and_without_elements_are_shown_too(otel_ml_capture: Capture, cuda: FakeCuda) -> None:
@@ -232,7 +234,7 @@ def test_tensors_with_gaps_and_without_elements_are_shown_too(otel_ml_capture: C
         inspector.step()
         inspector.close()
 
-    assert_alike(shown(otel_ml_capture, 1), shown(otel_ml_capture, 0))
+    assert_alike(otel_ml_capture)
 
 
 def test_gradients_wait_for_others_only_as_long_as_little_memory_is_held(
@@ -241,13 +243,14 @@ def test_gradients_wait_for_others_only_as_long_as_little_memory_is_held(
     monkeypatch.setattr(sightings, "HELD_BYTES", 1000)
     net = cuda.module(torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(8)]))
     inspector, passes = Inspector(net, config(gradient=["max"])), Passes(net)
+    otel_ml.set_step(0)
     x, before = cuda.tensor(torch.randn(4, 8)), cuda.allocated
     passes(x, [cuda.tensor(torch.randn(10, 8)) for _ in range(8)])  # 320 bytes each
     held = cuda.allocated - before
     inspector.step()
 
     assert held <= 512 * 4 + 3 * 2**20 // 2  # three of them, and what kernels write
-    assert len(shown(otel_ml_capture, 0)) == 8
+    assert eventually(lambda: len(shown(otel_ml_capture, 0))) == 8
 
 
 def test_layers_are_not_listened_to_in_steps_that_are_left_out(otel_ml_capture: Capture, cuda: FakeCuda) -> None:
