@@ -75,9 +75,11 @@ class Findings(Deferred):
 
     @property
     def size(self) -> int:
+        """How many statistics these are."""
         return sum(len(held.watched.rule.stats) for held in self._held.values())
 
     def ready(self) -> bool:
+        """Whether all have arrived."""
         return all(arrival.ready() for arrival, _ in self._arrivals)
 
     def read(self) -> list[Any]:

@@ -9,7 +9,16 @@ from typing import Any
 from otel_ml.diagnostics.inspection.statistics import Value
 from otel_ml.diagnostics.tensor_statistics.jobs import Job
 
-__all__ = ["FORMATS", "FP8_STATISTICS", "RECIPES", "DelayedScales", "Fp8State", "format_for", "fp8_job_for", "fp8_state_of"]
+__all__ = [
+    "FORMATS",
+    "FP8_STATISTICS",
+    "RECIPES",
+    "DelayedScales",
+    "Fp8State",
+    "format_for",
+    "fp8_job_for",
+    "fp8_state_of",
+]
 
 FP8_STATISTICS = ("underflows%", "overflows%", "scale_inv_min", "scale_inv_max", "mse")
 """Per cent of all elements that become 0 without being it, or are larger than the format has; scales; squared error."""

@@ -9,14 +9,25 @@ from typing import Any, NamedTuple
 from otel_ml.diagnostics.tensor_statistics.launching import Recipe, warps
 from otel_ml.diagnostics.tensor_statistics.tables import KINDS
 
-__all__ = ["COLUMNS", "FIELDS", "MOST_PROGRAMS", "SUMMARY", "Job", "fold", "kind_of", "needs", "programs_of", "recipe_of"]
+__all__ = [
+    "COLUMNS",
+    "FIELDS",
+    "MOST_PROGRAMS",
+    "SUMMARY",
+    "Job",
+    "fold",
+    "kind_of",
+    "needs",
+    "programs_of",
+    "recipe_of",
+]
 
 COLUMNS = 8
 """Of what a program writes, and of what is found for a job."""
 
 FIELDS = 8
-"""Of a row of the table: address, elements, first row of what its programs write, how many those are, the same two of the
-job that has the tensor's extremes, elements of the last dimension, and whether it is no summary."""
+"""Of a row of the table: address, elements, first row of what its programs write, how many those are, the same two of
+the job that has the tensor's extremes, elements of the last dimension, and whether it is no summary."""
 
 MOST_PROGRAMS = 1024
 """Of a job: as many as the largest devices run at once, and what `fold` adds up in one go."""

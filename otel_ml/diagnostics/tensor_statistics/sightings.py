@@ -1,7 +1,7 @@
 """Tensors that come by one after another in a step, of which kernels find something, as many at once as can be.
 
-What comes by in a hook may be changed as soon as the hook returns. It is looked at before, unless its caller knows that it
-stays as it is: then it waits for others, and one launch looks at all.
+What comes by in a hook may be changed as soon as the hook returns. It is looked at before, unless its caller knows that
+it stays as it is: then it waits for others, and one launch looks at all.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ class Sightings:
         row, partial = self._rows, self._partials
         for group in groups:
             job, is_summary = group.job, group.job == SUMMARY
-            for place, (address, size, length), programs in zip(group.waiting, group.tensors, group.programs, strict=True):
+            each = zip(group.waiting, group.tensors, group.programs, strict=True)
+            for place, (address, size, length), programs in each:
                 if is_summary:
                     extremes[place] = (partial, programs)
                 source, sources = extremes.get(place, (0, 0))

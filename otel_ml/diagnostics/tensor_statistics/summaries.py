@@ -1,14 +1,15 @@
 """Kernels that look at many tensors in one launch, for what the inspector shows of them; they need Triton.
 
-The table has a row for each job: what one kernel does with one tensor. A job has as many programs as the table says; each
-takes every so many-th tile of the tensor and writes one row of eight sums of 32 bits, which `fold` adds up in their
-order: nothing depends on which program is first. A tile is read by 16 bytes a thread, from a multiple of 16 bytes on; only
-where it reaches over an end of the tensor each element is asked whether it belongs there.
+The table has a row for each job: what one kernel does with one tensor. A job has as many programs as the table says;
+each takes every so many-th tile of the tensor and writes a row of eight sums of 32 bits, which `fold` adds up in their
+order: nothing depends on which program is first. A tile is read by 16 bytes a thread, from a multiple of 16 bytes on;
+only where it reaches over an end of the tensor each element is asked whether it belongs there.
 
 FP8 is rounded to by arithmetic, not by units of the device for it: adding and subtracting a power of two 2²³ times the
 distance of two numbers leaves the nearest one, of two the even one. It is exact, and the same on every device.
 """
 
+# mypy: ignore-errors
 from __future__ import annotations
 
 import triton
