@@ -649,7 +649,11 @@ class FakeCuda:
         patch.setattr(
             torch.Tensor,
             "pin_memory",
-            lambda tensor, *args: pin(tensor, *args) if not self.is_initialized else self._new_pinned(tensor.clone()),
+            lambda tensor, *args: (
+                pin(tensor, *args)
+                if not self.is_initialized
+                else self._new_pinned(torch.empty_like(tensor)).copy_(tensor)
+            ),
         )
         patch.setattr(ctypes, "CDLL", self._library(ctypes.CDLL))
         for name, stand_in in self._of_torch_cuda().items():

@@ -58,8 +58,16 @@ def append_row(
     return True
 
 
+_NUMBERS = frozenset({float, int, bool})
+
+
 def append_cuda_row(row: Row, step: Step, values: Mapping[str, object], time_ns: int) -> bool:
     """Append a value of each name of `row`, in their order: numbers, and scalars on one CUDA device; or nothing."""
+    for value in values.values():
+        if type(value) not in _NUMBERS:
+            if not getattr(value, "is_cuda", False):
+                return False
+            break
     given = [*values.values()]
     are_tensors = which_are_cuda_scalars(given)
     if are_tensors is None:
@@ -90,11 +98,8 @@ def add_record(records: list[Any], series: Series, step: Step, value: object, we
         _refuse(series, value, error)
         return False
     records += (series, step, item, time_ns)
-    return type(item) not in _HERE and isinstance(item, Deferred)
-
-
-_HERE = frozenset({float, list, tuple})
-"""Types of what does not come later."""
+    kind = type(item)
+    return kind is not float and kind is not tuple and kind is not list and isinstance(item, Deferred)
 
 
 def _refuse(series: Series, value: object, error: UnrecordableError) -> None:

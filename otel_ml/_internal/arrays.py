@@ -73,7 +73,7 @@ class _FromCuda:
         self._begin = self._end = 0
         self._host: Any = None
         self._pinned: Any = None
-        self._part: Any = torch.empty(0)
+        self._part: Any = torch.empty(0, device="cpu")
 
     def read(self) -> np.ndarray[Any, Any]:
         """Return the array.
@@ -85,7 +85,7 @@ class _FromCuda:
         if not self._done.query():
             raise NotYetError
         if self._host is None:
-            self._host = self._torch.empty(self._clone.numel(), dtype=self._clone.dtype)
+            self._host = self._torch.empty(self._clone.numel(), dtype=self._clone.dtype, device="cpu")
         self._host[self._begin : self._end] = self._part
         if self._end < self._clone.numel():
             self._begin_part()
@@ -98,7 +98,7 @@ class _FromCuda:
         self._begin, size = self._end, PART // flat.element_size()
         self._end = min(flat.numel(), self._begin + size)
         if not self._begin:
-            self._pinned = torch.empty(self._end, dtype=flat.dtype, pin_memory=True)
+            self._pinned = torch.empty(self._end, dtype=flat.dtype, device="cpu", pin_memory=True)
         self._part = self._pinned[: self._end - self._begin]
         stream = _stream(torch, flat.device)
         with torch.cuda.stream(stream), torch.no_grad():

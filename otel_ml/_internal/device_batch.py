@@ -409,19 +409,24 @@ STAGING = Staging()
 
 
 def launch(values: Iterable[Staged]) -> None:
-    """Copy values on their devices: one launch for each type of them.
+    """Copy values on their devices: one launch for each type of them, and a weight of several values once.
 
     Raises:
         Exception: as `Staging.put()`; then none of a device was.
     """
-    by_device: dict[int, list[Staged]] = {}
-    for value in dict.fromkeys(values):
-        by_device.setdefault(value.tensor.device.index, []).append(value)
+    by_tensor: dict[int, list[Staged]] = {}
+    for value in values:
+        by_tensor.setdefault(id(value.tensor), []).append(value)
+    by_device: dict[int, list[list[Staged]]] = {}
+    for same in by_tensor.values():
+        by_device.setdefault(same[0].tensor.device.index, []).append(same)
     for those in by_device.values():
-        batch, at = STAGING.put([value.tensor for value in those], sum([value.size for value in those]))
-        for value in those:
-            value.place(batch, at)
-            at += value.size
+        batch, at = STAGING.put([same[0].tensor for same in those], sum([same[0].size for same in those]))
+        for same in those:
+            size = same[0].size
+            for value in same:
+                value.place(batch, at)
+            at += size
 
 
 def _is_foreign(stream_id: int) -> bool:

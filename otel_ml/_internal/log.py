@@ -10,13 +10,11 @@ from otel_ml._internal.append import add_record, append, append_cuda_row, append
 from otel_ml._internal.axes import NOW, Step, current_step
 from otel_ml._internal.buffer import STRIDE
 from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, bad_name, identity, reduction_from
-from otel_ml._internal.device import is_on_device
 from otel_ml._internal.guard import guard
 from otel_ml._internal.native import native
 from otel_ml._internal.row import FEWEST, Row, Table
 from otel_ml._internal.shown import shown
 from otel_ml._internal.step import step_for
-from otel_ml._internal.values import UnrecordableError, record_value
 
 __all__ = ["forget_names", "log", "record"]
 
@@ -160,8 +158,6 @@ def _record_each(
 ) -> None:
     records: list[Any] = []
     some_come_later = False
-    if weight is not None and is_on_device(weight):
-        weight = _taken_once(weight)
     for name, value in values.items():
         series = table.series.get(name) or _series(table, name, options)
         if series is None:
@@ -176,14 +172,6 @@ def _record_each(
         append(records)
     if weight is None and len(records) == STRIDE * len(values) >= STRIDE * FEWEST and (*values,) not in table.rows:
         table.add_row((*values,), records[::STRIDE])
-
-
-def _taken_once(weight: Any) -> Any:
-    """Return a weight on a device as it goes into the buffer, to be copied once for all values of a call."""
-    try:
-        return record_value(weight)
-    except UnrecordableError:  # which is said of the values
-        return weight
 
 
 def _table(options: _Options) -> Table:

@@ -123,7 +123,7 @@ class PinnedPool:
             return None
         try:
             with captures_left_alone(), torch.inference_mode(False):
-                return torch.empty(size, dtype=torch.float64, pin_memory=True)
+                return torch.empty(size, dtype=torch.float64, device="cpu", pin_memory=True)
         except RuntimeError as error:
             self._not_before = monotonic() + _AGAIN_S
             reason = str(error).partition("\n")[0]

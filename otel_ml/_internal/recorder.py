@@ -158,6 +158,21 @@ class Recorder:
         """Let callers wait before they have recorded more than a spool of this size has room for."""
         FOLDER.bound(spool_bytes)
 
+    def wait_for_devices(self, until: float) -> None:
+        """Wait for the values of devices that were recorded until now, not beyond `until` (of `time.monotonic()`).
+
+        Nobody else is held up meanwhile.
+        """
+        awaited: set[int] | None = None
+        while awaited is None or (awaited and time.monotonic() < until):
+            if awaited is not None:
+                time.sleep(0.002)
+            with FOLDER.lock:
+                FOLDER.fold()
+                FOLDER.read_deferred(everything=True)
+                waiting = set(map(id, FOLDER.deferred_of(self._generation)))
+            awaited = waiting if awaited is None else awaited & waiting
+
     def _wait_for_device(self) -> None:
         deadline = time.monotonic() + DEVICE_WAIT_S
         while FOLDER.deferred_of(self._generation) and time.monotonic() < deadline:

@@ -212,12 +212,7 @@ _ARRAYS: tuple[tuple[str, str, Callable[[Any], float | list[float] | Deferred]],
 """Looked up among the modules that are loaded: a value of a type cannot exist before its module."""
 
 
-def _as_it_is(value: Deferred) -> Deferred:
-    return value
-
-
 _OTHERS: tuple[tuple[Callable[[type], bool], Callable[[Any], float | list[float] | Deferred]], ...] = (
-    (lambda kind: issubclass(kind, Deferred), _as_it_is),
     (lambda kind: issubclass(kind, (float, int)), float),
     (lambda kind: issubclass(kind, (str, bytes, bytearray)), _refuse),
     (lambda kind: issubclass(kind, Sequence) or kind.__module__ in {"array", "collections"}, _sequence),

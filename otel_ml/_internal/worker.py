@@ -234,6 +234,8 @@ class Worker:
             self._begin_to_end(request)
             self._end(request)
             return True
+        if request is not None and request.kind == "flush":
+            self._recorder.wait_for_devices(min(request.deadline, time.monotonic() + DEVICE_WAIT_S))
         self._collect()
         self._reach()
         if request is not None and request.kind == "flush":

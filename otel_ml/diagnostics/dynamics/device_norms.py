@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from otel_ml._internal.axes import current_step
+from otel_ml._internal.axes import NOW, current_step
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
 from otel_ml.diagnostics.dynamics.norm_measures import measures, own_measure
 from otel_ml.diagnostics.dynamics.parts import locals_of
@@ -69,6 +69,8 @@ class DeviceNorms:
         known = self._known
         if known is None or absent != known.absent:
             return False
+        if NOW.off:
+            return True
         if known.placements:
             if [*map(type, tensors)] != known.types or _placements(tensors) != known.placements:
                 return False

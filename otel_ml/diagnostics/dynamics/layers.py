@@ -46,17 +46,17 @@ def record_routing(tokens: Iterable[Any], *, layer: int) -> None:
         layer: its number in the whole model.
     """
     if is_on_device(tokens) and hasattr(tokens, "detach"):
-        arrival = arrival_of(_counts(tokens), _blocks_on(tokens.device))
-        experts = _experts(layer, len(tokens))  # type: ignore[arg-type] # a tensor has a length
-        experts.record_later({name: OneOf(arrival, expert) for expert, name in enumerate(experts)})
+        _record_on_device(tokens, layer)
         return
     for expert, count in enumerate(tokens):
         _expert(layer, expert).record(count)
 
 
-def _counts(tokens: Any) -> Any:
-    """Return counts as `arrival_of()` takes them: of 64 bits of floating point, as whole numbers are exact there."""
-    return tokens.detach().double() if tokens.is_cuda else tokens
+def _record_on_device(tokens: Any, layer: int) -> None:
+    counts = tokens.detach().double() if tokens.is_cuda else tokens  # as `arrival_of()` takes them
+    arrival = arrival_of(counts, _blocks_on(tokens.device))
+    experts = _experts(layer, len(tokens))
+    experts.record_later({name: OneOf(arrival, expert) for expert, name in enumerate(experts)})
 
 
 def _expert(layer: int, expert: int) -> Measure:

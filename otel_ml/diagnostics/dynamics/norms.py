@@ -23,7 +23,7 @@ from otel_ml.diagnostics.dynamics.norm_measures import measures, own_measure
 from otel_ml.diagnostics.dynamics.parts import Copies, parts_of
 from otel_ml.diagnostics.dynamics.shards import is_distributed
 from otel_ml.diagnostics.dynamics.shards import world_size as size_of_world
-from otel_ml.diagnostics.dynamics.sums import Held, bad_ones, both_roots, own_values, plain_of, sums_of, weighted_of
+from otel_ml.diagnostics.dynamics.sums import Held, bad_ones, both_roots, own_values, sums_of, values_of
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measures
 from otel_ml.diagnostics.small_tensors import Sums, statistics_of_small, sums_of_small
@@ -174,7 +174,7 @@ class Norms:
 
 
 def _record_sums(rows: Measures, sums: Sums, several: dict[str, Recordable]) -> None:
-    rows.record(plain_of(sums), several=several | weighted_of(sums))
+    rows.record(values_of(sums, several), several=several)
 
 
 def _problems_of(every: Any) -> list[str]:

@@ -11,7 +11,6 @@ from operator import add, mul
 from typing import Any, NamedTuple
 
 from otel_ml._internal.device import Deferred
-from otel_ml._internal.values import Recordable
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
 from otel_ml.diagnostics.small_tensors import Statistics, Sums
 from otel_ml.diagnostics.tensor_statistics.arrival import Arrival
@@ -25,9 +24,8 @@ __all__ = [
     "both_roots",
     "own_name",
     "own_values",
-    "plain_of",
     "sums_of",
-    "weighted_of",
+    "values_of",
 ]
 
 
@@ -78,18 +76,18 @@ def both_roots(square: float) -> list[float]:
     return [root, -root]
 
 
-def plain_of(sums: Sums) -> dict[str, float]:
-    """Return what is recorded as it is; of no elements some has no value."""
+def values_of(sums: Sums, several: dict[str, Any]) -> dict[str, float]:
+    """Return what is recorded as it is, and put into `several` what has the number of elements as its weight.
+
+    Of no elements some has no value.
+    """
     values = {"sum_of_squares": sums.square, "nonfinite": float(sums.bad)}
-    return values | {"abs_max": sums.largest, "zeros": sums.zeros} if sums.elements else values
-
-
-def weighted_of(sums: Sums) -> dict[str, Recordable]:
-    """Return what is recorded with the number of elements."""
-    if not sums.elements:
-        return {}
-    n = sums.elements
-    return {"mean_square": (sums.square / n, n), "zero_fraction": (sums.zeros / n, n)}
+    if sums.elements:
+        values["abs_max"] = sums.largest
+        values["zeros"] = sums.zeros
+        several["mean_square"] = sums.square / sums.elements, sums.elements
+        several["zero_fraction"] = sums.zeros / sums.elements, sums.elements
+    return values
 
 
 def own_name(one: Held) -> str:
@@ -150,7 +148,9 @@ class DeviceSums:
             self._watch.found([held[place].name for place in bad_ones(largest)], self._step)
         pairs = [(one, square) for one, square in zip(held, squares, strict=True) if one.name in self._own]
         own = {own_name(one): own_values(one, square) for one, square in pairs}
-        return {name: [value] for name, value in (plain_of(sums) | weighted_of(sums)).items()} | own
+        several: dict[str, Any] = {}
+        values = values_of(sums, several)
+        return {name: [value] for name, value in {**values, **several}.items()} | own
 
 
 class Later(Deferred):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
+from time import monotonic
 from typing import Any
-from weakref import WeakSet
 
 from otel_ml._internal.device import Deferred, DeviceTensor, copied_tensor
+from otel_ml._internal.device_thread import be_on, captures_left_alone
 
 __all__ = ["CAPTURED", "Arrival", "Block", "Blocks", "OneOf", "arrival_of"]
 
@@ -23,30 +25,40 @@ class Block:
         event: recorded again each time.
     """
 
-    __slots__ = ("__weakref__", "address", "event", "numbers", "words")
+    __slots__ = ("address", "event", "numbers", "words")
 
-    def __init__(self, words: int) -> None:
+    def __init__(self, words: Any, event: Any) -> None:
         import torch
 
-        with torch.inference_mode(mode=False):  # else it could not be written to outside of that mode
-            self.words = torch.empty(words, dtype=torch.int64, device="cpu", pin_memory=True)
-            self.numbers = self.words.view(torch.float64)
-        self.address = self.words.data_ptr()
-        self.event = torch.cuda.Event()
+        self.words = words
+        self.numbers = words.view(torch.float64)
+        self.address = words.data_ptr()
+        self.event = event
 
 
 class Blocks:
     """Pinned memory of one device that is used again and again: to pin some takes as long as many steps.
 
-    The training thread takes, and the thread that reads gives back.
+    The training thread takes blocks, and gives back itself those of copies that are done where no other is left: the
+    thread that reads comes by once in a while. So there are as many as are on their way at a time.
     """
 
     MOST = 256
-    """On their way at the same time; a device that is further behind hangs."""
+    """Copies on their way at the same time; a device that is further behind hangs."""
+
+    TOGETHER = 8
+    """Blocks that are made at once, unless they are large."""
+
+    LARGE = 4096
+    """Words from which a block is."""
+
+    AGAIN_S = 10.0
+    """Seconds after which more memory is asked for, where there was none: each attempt costs training, too."""
 
     def __init__(self) -> None:
         self._free: deque[Block] = deque()
-        self._out: WeakSet[Block] = WeakSet()  # what nobody will read any more is given up, and not counted
+        self._coming: deque[_Pinned] = deque()
+        self._not_before = 0.0
 
     def take(self, words: int) -> Block:
         """Return a block of at least so many words.
@@ -54,24 +66,57 @@ class Blocks:
         Raises:
             RuntimeError: the device is so far behind that memory for it would grow, or there is no more memory to pin.
         """
-        if len(self._out) >= self.MOST:
-            raise RuntimeError(f"the device is {self.MOST} copies behind: what is recorded now is lost")
+        while self._coming and self._coming[0].is_read:
+            self._coming.popleft()
         block = self._fitting(words)
-        self._out.add(block)
-        return block
+        if block is None and self._coming:
+            self._read_done()
+            block = self._fitting(words)
+        if block is None and len(self._coming) >= self.MOST:
+            raise RuntimeError(f"the device is {self.MOST} copies behind: what is recorded now is lost")
+        return self._more(max(words, 512)) if block is None else block
 
-    def _fitting(self, words: int) -> Block:
+    def _fitting(self, words: int) -> Block | None:
         for _ in range(len(self._free)):
             block = self._free.popleft()
             if len(block.words) >= words:
                 return block
             self._free.append(block)
-        return Block(max(words, 512))
+        return None
+
+    def _read_done(self) -> None:
+        with captures_left_alone():
+            while self._coming and self._coming[0].is_done():
+                self._coming.popleft().take_numbers()
+
+    def _more(self, words: int) -> Block:
+        if monotonic() < self._not_before:
+            raise RuntimeError("there was no memory to pin")
+        try:
+            return self._new(words)
+        except RuntimeError:
+            self._not_before = monotonic() + self.AGAIN_S
+            raise
+
+    def _new(self, words: int) -> Block:
+        import torch
+
+        words += -words % 64  # no two blocks share a line of the cache
+        together = 1 if words > self.LARGE else self.TOGETHER
+        # Made in the mode of inference, it could be written to in that mode only.
+        with captures_left_alone(), torch.inference_mode(mode=False):
+            memory = torch.empty(together * words, dtype=torch.int64, device="cpu", pin_memory=True)
+            first, *others = [Block(part, torch.cuda.Event()) for part in memory.split(words)]
+        self._free.extend(others)
+        return first
 
     def give(self, block: Block) -> None:
         """Take back what the device has done with."""
-        self._out.discard(block)
         self._free.append(block)
+
+    def expect(self, coming: _Pinned) -> None:
+        """Know of a copy that has begun."""
+        self._coming.append(coming)
 
 
 class Arrival:
@@ -101,24 +146,47 @@ class Arrival:
 class _Pinned(Deferred):
     """What is copied into a block: the first so many numbers of it.
 
-    Once it is there, so is all that was done for it, and every block is free.
+    Once it is there, so is all that was done for it, and every block is free. Who comes first takes the numbers, the
+    thread that reads or the training thread, which needs the block.
     """
 
-    __slots__ = ("_block", "_blocks", "_length", "_others")
+    __slots__ = ("_block", "_blocks", "_index", "_length", "_lock", "_numbers", "_others", "is_read")
 
-    def __init__(self, block: Block, length: int, blocks: Blocks, others: tuple[Block, ...]) -> None:
+    def __init__(self, block: Block, index: int, length: int, blocks: Blocks, others: tuple[Block, ...]) -> None:
         self._block = block
+        self._index = index
         self._length = length
         self._blocks = blocks
         self._others = others
+        self._lock = threading.Lock()
+        self._numbers: Any = None
+        self.is_read = False
 
     def ready(self) -> bool:
-        return bool(self._block.event.query())
+        """Ask the device; on a thread of ours."""
+        if self.is_read:
+            return True
+        be_on(self._index)
+        return self.is_done()
+
+    def is_done(self) -> bool:
+        """Ask the device."""
+        with self._lock:
+            return self.is_read or bool(self._block.event.query())
+
+    def take_numbers(self) -> Any:
+        """Take them out of the block, and give that back, unless that was done."""
+        with self._lock:
+            if not self.is_read:
+                self._numbers = self._block.numbers[: self._length].clone()
+                self.is_read = True
+                for block in (self._block, *self._others):
+                    self._blocks.give(block)
+        return self._numbers
 
     def read(self) -> list[float]:
-        numbers: list[float] = self._block.numbers[: self._length].tolist()
-        for block in (self._block, *self._others):
-            self._blocks.give(block)
+        """Return the numbers."""
+        numbers: list[float] = self.take_numbers().tolist()
         return numbers
 
 
@@ -161,4 +229,6 @@ def arrival_of(found: Any, blocks: Blocks, others: tuple[Block, ...] = ()) -> Ar
     block = blocks.take(n)
     block.numbers[:n].copy_(found.view(-1), non_blocking=True)
     block.event.record(torch.cuda.current_stream(found.device))
-    return Arrival(_Pinned(block, n, blocks, others))
+    coming = _Pinned(block, found.device.index, n, blocks, others)
+    blocks.expect(coming)
+    return Arrival(coming)

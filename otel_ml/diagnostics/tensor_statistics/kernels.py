@@ -27,6 +27,7 @@ __all__ = ["fold", "look"]
 
 @triton.jit(do_not_specialize=["first", "every"])
 def look(
+    like,
     addresses,
     sizes,
     owners,
@@ -34,7 +35,7 @@ def look(
     partials,
     first,
     every,
-    KIND: tl.constexpr,
+    ITEM: tl.constexpr,
     WIDE: tl.constexpr,
     COLUMNS: tl.constexpr,
     LOADS: tl.constexpr,
@@ -43,14 +44,15 @@ def look(
     """Look at one chunk: its sum of squares, its largest magnitude (not that of a NaN), and how many are 0.
 
     Args:
-        addresses: of each tensor, of which all that are looked at here hold elements of `KIND`.
+        like: anything of the type that is looked at.
+        addresses: of each tensor.
         sizes: elements of each.
         owners: of each chunk, which tensor it is of.
         numbers: of each chunk, which of that tensor's it is.
         partials: three rows of as many numbers as there are chunks, to be written.
         first: chunk of this launch.
         every: chunks of all launches.
-        KIND: of the elements.
+        ITEM: bytes of one.
         WIDE: what is added up in.
         COLUMNS: elements that all threads load at once.
         LOADS: how many times they do, before they use what has come.
@@ -60,10 +62,9 @@ def look(
     owner = tl.load(owners + chunk)
     skipped = tl.load(numbers + chunk) * CHUNK
     address = tl.load(addresses + owner)
-    item: tl.constexpr = KIND.primitive_bitwidth // 8
     sixteens = address // 16
-    before = (address - sixteens * 16) // item  # elements of something else
-    begin = tl.multiple_of((sixteens * 16).to(tl.pointer_type(KIND)), 16) + tl.multiple_of(skipped, CHUNK)
+    before = (address - sixteens * 16) // ITEM  # elements of something else
+    begin = tl.multiple_of((sixteens * 16).to(like.dtype), 16) + tl.multiple_of(skipped, CHUNK)
     rest = before + tl.load(sizes + owner) - skipped
     # The last chunk has what the first has less.
     high = tl.where(rest <= CHUNK + before, rest, CHUNK).to(tl.int32)

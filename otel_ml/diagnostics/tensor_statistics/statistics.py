@@ -106,7 +106,7 @@ def found_by_kernels(tables: Tables) -> Any:
     device = tables.device
     for kind, first, chunks in tables.launches:
         read = (tables.addresses, tables.sizes, tables.owners, tables.numbers)
-        launch(_look(kind, device), chunks, *read, tables.partials, first, tables.chunks)
+        launch(_look(kind, device), chunks, tables.likes[kind], *read, tables.partials, first, tables.chunks)
     rows = (tables.partials, tables.begins, tables.ends, tables.found)
     launch(_fold(device), tables.tensors, *rows, tables.chunks, tables.tensors)
     return tables.found
@@ -130,16 +130,17 @@ def _look(kind: int, device: Any) -> Recipe:
 
     from otel_ml.diagnostics.tensor_statistics import kernels
 
-    element = getattr(tl, KINDS[kind])
+    element = getattr(torch, KINDS[kind])
+    item = element.itemsize
     constants = {
-        "KIND": element,
-        "WIDE": tl.float64 if element is tl.float64 else tl.float32,
-        "COLUMNS": _THREADS * _BYTES * 8 // element.primitive_bitwidth,
+        "ITEM": item,
+        "WIDE": tl.float64 if element is torch.float64 else tl.float32,
+        "COLUMNS": _THREADS * _BYTES // item,
         "LOADS": _LOADS,
         "CHUNK": CHUNK,
     }
     tables = (torch.int64,) * 4
-    return Recipe(kernels.look, (*tables, torch.float64, 2, 2), {**constants, **warps(_THREADS, device)})
+    return Recipe(kernels.look, (element, *tables, torch.float64, 2, 2), {**constants, **warps(_THREADS, device)})
 
 
 @cache

@@ -137,6 +137,7 @@ class Tables:
         tensors: how many there are.
         chunks: of all tensors.
         launches: as many as there are types.
+        likes: by kind, something of its type.
         addresses: of each tensor.
         sizes: elements of each.
         begins: the first chunk of each.
@@ -157,6 +158,7 @@ class Tables:
             self._device = torch.empty(len(self._host), dtype=torch.int64, device=device)
             self.partials = torch.empty(rows * self.chunks, dtype=torch.float64, device=device)
             self.found = torch.empty(rows * self.tensors, dtype=torch.float64, device=device)
+            self.likes = {code: self._device.view(kind) for kind, code in _codes().items()}
         places = accumulate((_words(len(column)) for column in columns), initial=0)
         self.addresses, self.sizes, self.begins, self.ends, self.owners, self.numbers = (
             self._device[place : place + len(column)] for place, column in zip(places, columns, strict=False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -211,6 +213,30 @@ def test_no_thread_synchronizes_in_any_debug_mode(recorded, cuda: FakeCuda, mode
     assert recorder.recorded == 20
     assert recorder.dropped == {}
     assert not [one for one in recwarn if "synchroniz" in str(one.message)]
+
+
+def test_a_default_device_of_the_program_changes_nothing(recorded, cuda: FakeCuda) -> None:
+    one, many = cuda.tensor(1.0), {f"m{i}": cuda.tensor(float(i)) for i in range(6)}
+    with torch.device("cuda"):
+        record("one", one)
+        log(many)
+        found = values(recorded.collect(final=True))
+    assert found == {"one": 1.0} | {f"m{i}": float(i) for i in range(6)}
+
+
+def test_a_forked_child_frees_nothing_of_its_parent_and_begins_with_nothing(
+    recorded, cuda: FakeCuda, monkeypatch
+) -> None:
+    record("parents", cuda.tensor(1.0))
+    held = cuda.allocated
+    parent = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)  # the fork itself: torch's own threads would not survive it
+    device_batch.STAGING.forget()
+    gc.collect()
+    assert cuda.allocated == held
+    with cuda.counted() as asked:
+        device_batch.STAGING.look(everything=True)
+    assert asked == {}
 
 
 def test_a_tensor_that_needs_gradients_or_none_is_a_value_like_another(recorded, cuda: FakeCuda) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,13 @@ import torch
 
 import otel_ml
 from tests.fake_cuda import FakeCuda
+
+
+@pytest.fixture
+def run_on_console(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+    monkeypatch.setenv("OTEL_ML_CAPTURE", "off")
+    yield otel_ml.init("gpu", exporters="jsonl")
+    otel_ml.shutdown()
 
 
 @pytest.fixture
@@ -54,3 +62,28 @@ def test_every_value_is_in_the_run_whatever_training_does_with_its_tensors(run: 
     assert {name: found[name] for name in wanted} == {name: (steps, values) for name, values in wanted.items()}
     lines = [json.loads(line) for line in (Path(run.dir) / "metrics.jsonl").read_text().splitlines()]
     assert any("weights" in str(line) for line in lines)
+
+
+def test_a_flush_brings_what_the_device_has_computed_by_then(run: Any, cuda: FakeCuda) -> None:
+    other = torch.cuda.Stream()
+    otel_ml.set_step(0)
+    with torch.cuda.stream(other):
+        other.hold()
+        otel_ml.log({"hangs": torch.full((), 1.0, device="cuda")})
+    otel_ml.log({"loss": torch.full((), 2.0, device="cuda")})
+    otel_ml.set_step(1)
+    begin = otel_ml._internal.recorder.recorder.recorded
+    otel_ml.flush(30.0)
+    assert otel_ml._internal.recorder.recorder.recorded == begin + 1
+    other.release()
+
+
+def test_a_job_whose_device_hangs_ends_and_says_what_is_lost(run_on_console: Any, cuda: FakeCuda, capfd: Any) -> None:
+    for step in otel_ml.steps(range(3)):
+        otel_ml.log({"loss": torch.full((), float(step), device="cuda"), "host": 1.0})
+        cuda.stream.hold()
+    otel_ml.shutdown()
+    found = otel_ml.read(run_on_console)
+    assert found["host"] == ([0, 1, 2], [1.0] * 3)
+    (lost,) = re.findall(r"device_not_done: (\d)", capfd.readouterr().err)
+    assert int(lost) + len(found.get("loss", ((), ()))[0]) == 3

@@ -1,4 +1,4 @@
-"""A device that is not there, on which our kernels run: interpreted, in the order of the stream."""
+"""A device that is not there, on which our kernels run: interpreted, in the order of its stream."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from otel_ml.diagnostics.dynamics import layers
 from otel_ml.diagnostics.tensor_statistics import launching, statistics, tables
 from tests.fake_cuda import CudaTensor, FakeCuda, fake_cuda
 
@@ -17,20 +18,19 @@ __all__ = ["card"]
 
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
-    """A card for which the kernels can be compiled; nothing may wait for it."""
+    """A card for which the kernels can be compiled; whatever waits for it raises."""
     monkeypatch.setattr(launching, "_compiled", set())
     monkeypatch.setattr(launching, "_begun", set())
     monkeypatch.setattr(launching, "_missing", [])
     monkeypatch.setattr(tables, "plain_types", lambda: (CudaTensor,))
-    monkeypatch.setattr(statistics, "launch", _launch)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(warp_size=32))
+    layers._blocks_on.cache_clear()
     with fake_cuda() as cuda:
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(warp_size=32))
+        monkeypatch.setattr(statistics, "launch", lambda *given: _launch(cuda, *given))
         yield cuda
 
 
-def _launch(recipe: launching.Recipe, programs: int, *arguments: Any) -> None:
+def _launch(cuda: FakeCuda, recipe: launching.Recipe, programs: int, *arguments: Any) -> None:
     given = [argument.inner if isinstance(argument, CudaTensor) else argument for argument in arguments]
     (device,) = {argument.device for argument in arguments if isinstance(argument, CudaTensor)}
-    from tests.fake_cuda import _card
-
-    _card().launch(lambda: recipe.kernel[(programs,)](*given, **recipe.options), device)
+    cuda.launch(lambda: recipe.kernel[(programs,)](*given, **recipe.options), device)

@@ -14,11 +14,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from otel_ml.diagnostics.small_tensors import code_for_tensors
 from otel_ml.diagnostics.tensor_statistics import layout_of
 from otel_ml.diagnostics.tensor_statistics.launching import launch
 from otel_ml.diagnostics.tensor_statistics.operations import by_foreach, one_by_one
 from otel_ml.diagnostics.tensor_statistics.statistics import CHUNK, ROWS, _fold, _look, found_by_kernels
-from otel_ml.diagnostics.tensor_statistics.tables import KINDS, Layout, Tables
+from otel_ml.diagnostics.tensor_statistics.tables import KINDS, Layout, Tables, _layout_in_python
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's numpy warns of what we look for
 
@@ -51,7 +52,7 @@ def assert_right(tensors: list[torch.Tensor], found: list[list[float]]) -> None:
     for tensor, (square, largest, zeros) in zip(tensors, found, strict=True):
         wanted = expected(tensor)
         assert square == pytest.approx(wanted[0], rel=1e-6, abs=0, nan_ok=True)
-        assert largest == wanted[1] or math.isnan(largest) and math.isnan(wanted[1])
+        assert largest == wanted[1] or (math.isnan(largest) and math.isnan(wanted[1]))
         assert zeros == wanted[2]
 
 
@@ -148,7 +149,7 @@ def test_elements_beyond_two_to_the_31_are_where_they_are() -> None:
     assert tables.chunks == chunks
 
     read = (tables.addresses, tables.sizes, tables.owners, tables.numbers)
-    launch(_look(1, torch.device("cpu")), 1, *read, tables.partials, chunks - 1, chunks)
+    launch(_look(1, torch.device("cpu")), 1, tables.likes[1], *read, tables.partials, chunks - 1, chunks)
 
     assert size > 2**31
     assert_right([end[:100]], [tables.partials.view(ROWS, -1)[:, -1].tolist()])
@@ -164,6 +165,17 @@ def test_operations_of_torch_find_the_same(compute: Any) -> None:
 
     assert not found.requires_grad
     assert_right(given, found.T.tolist())
+
+
+@given(st.lists(tensors(), min_size=1, max_size=5), st.sampled_from([None, -1, 0]))
+def test_compiled_code_sees_what_python_sees(given: list[torch.Tensor], turned: int | None) -> None:
+    if turned is not None:
+        given[turned] = given[turned][: given[turned].numel() // 6 * 6].view(2, 3, -1).permute(2, 0, 1)
+    code = code_for_tensors()
+    seen = _layout_in_python(given, "cpu")
+
+    assert seen is not None
+    assert code is None or code.layout(given, 1) == (*seen[0], seen[1])
 
 
 def test_a_tensor_that_kernels_cannot_look_at_is_known() -> None:
@@ -191,7 +203,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from otel_ml.diagnostics.tensor_statistics.statistics import recipes
 
-tables = {torch.int64: "*i64", torch.float64: "*fp64"}
+tables = {torch.int64: "*i64", torch.float64: "*fp64", torch.float32: "*fp32"}
+tables |= {torch.bfloat16: "*bf16", torch.float16: "*fp16"}
 for name, made in recipes(bytes(range(4)), torch.device("cpu")):
     kernel, given, options = made()
     compiler = {option: options.pop(option) for option in ("num_warps", "enable_fp_fusion")}
