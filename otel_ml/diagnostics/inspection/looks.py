@@ -133,6 +133,6 @@ class Looks:
 
 
 _OVERWRITTEN = (
-    "The {} of {!r} was written over, which autograd does not allow before a backward pass: its statistics of this step "
-    "are lost (overwritten). From now on they are computed at the call."
+    "The {} of {!r} was written over, which autograd does not allow before a backward pass: its statistics of this "
+    "step are lost (overwritten). From now on they are computed at the call."
 )

@@ -10,6 +10,8 @@ distance of two numbers leaves the nearest one, of two the even one. It is exact
 """
 
 # mypy: ignore-errors
+# Triton compiles these functions: their arguments have no types of Python.
+
 from __future__ import annotations
 
 import triton

@@ -27,7 +27,7 @@ FP8 = ["underflows%", "overflows%", "scale_inv_min", "scale_inv_max", "mse"]
 
 @pytest.fixture
 def cuda(card: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
-    monkeypatch.setattr(sightings, "launch", kernels_on_fake_cuda._launch)
+    monkeypatch.setattr(sightings, "launch", lambda *given: kernels_on_fake_cuda._launch(card, *given))
     return card
 
 
