@@ -96,7 +96,9 @@ class Sightings:
         Returns:
             Owners of which a tensor was changed all the same, and is lost.
         """
-        self._waiting.append(_Waiting(tensor, tensor._version if stays else None, jobs, owners))  # noqa: SLF001
+        may_change = stays and not tensor.is_inference()  # which has no version
+        version = tensor._version if may_change else None  # noqa: SLF001
+        self._waiting.append(_Waiting(tensor, version, jobs, owners))
         if stays and not is_kept:
             self._bytes += tensor.numel() * tensor.element_size()
         return self.launch() if not stays or self._bytes > HELD_BYTES else []
