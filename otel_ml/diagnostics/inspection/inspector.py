@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from time import time_ns
@@ -93,6 +93,7 @@ class Inspector:
         self._by_pass = self._grouped(lambda tensor: tensor not in _OF_PARAMETERS)
         self._of_weights = self._grouped(_OF_PARAMETERS.__contains__)
         self._schedules = {self._watched[place].rule.schedule for places in self._by_pass for place in places}
+        self._schedules_of_all = {each.rule.schedule for each in self._watched}
         self._series: dict[tuple[str, str, str], Series | None] = {}
         self._is_compiled = self._is_passing = self._was_passed = False
         self._handles = [*self._hooks(model)]
@@ -110,8 +111,8 @@ class Inspector:
         index = self._step()
         # A program that sets its steps has them current; else this counts, and says which one it means.
         step = None if _is_stepping() else index
-        due = [place for place, each in enumerate(self._watched) if each.rule.schedule.includes(index)]
-        if due:
+        if any(schedule.includes(index) for schedule in self._schedules_of_all):
+            due = self._due(range(len(self._watched)), index)
             for places in self._of_weights:
                 self._look_at_weights(self._due(places, index))
             self._record_found(due, index, step)
@@ -202,7 +203,7 @@ class Inspector:
                 found.setdefault((each.layer, each.rule.tensor), []).append(place)
         return [*found.values()]
 
-    def _due(self, places: list[int], index: int) -> list[int]:
+    def _due(self, places: Iterable[int], index: int) -> list[int]:
         return [place for place in places if self._watched[place].rule.schedule.includes(index)]
 
     def _hooks(self, model: Any) -> Iterator[Any]:
@@ -268,6 +269,8 @@ class Inspector:
     def _look_before_update(self, updated: frozenset[int]) -> None:
         """See the weights that an optimizer is about to change, and their gradients."""
         index = self._step()
+        if not any(schedule.includes(index) for schedule in self._schedules_of_all):
+            return
         for places in self._of_weights:
             due = self._due(places, index)
             if not due:
