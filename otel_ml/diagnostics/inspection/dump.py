@@ -5,13 +5,14 @@ from __future__ import annotations
 import atexit
 import queue
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from otel_ml.once import guard
 
-__all__ = ["Dump", "copied"]
+__all__ = ["Dump", "copied", "wait_for"]
 
 _QUEUED = 64
 """Tensors that may wait for a slow disk: they are large, so more are left out and said."""
@@ -23,10 +24,17 @@ def copied(tensor: Any) -> tuple[Any, Any]:
         return tensor.detach().clone(), None
     import torch
 
-    host = tensor.detach().to("cpu", non_blocking=True)
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)  # else the copy would wait
+    host.copy_(tensor.detach(), non_blocking=True)
     arrived = torch.cuda.Event()
     arrived.record(torch.cuda.current_stream(tensor.device))
     return host, arrived
+
+
+def wait_for(arrived: Any) -> None:
+    """Wait, on a thread of our own, for an event, by asking: what waits in the driver is an error to some programs."""
+    while arrived is not None and not arrived.query():
+        time.sleep(0.001)
 
 
 class Dump:
@@ -71,8 +79,7 @@ class Dump:
         while (item := self._waiting.get()) is not None:
             path, host, arrived = item
             try:
-                if arrived is not None:
-                    arrived.synchronize()
+                wait_for(arrived)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 torch.save(host, path)
             except (OSError, RuntimeError) as error:

@@ -7,8 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from otel_ml.diagnostics.inspection.statistics import Value
+from otel_ml.diagnostics.tensor_statistics.jobs import Job
 
-__all__ = ["FORMATS", "FP8_STATISTICS", "RECIPES", "DelayedScales", "Fp8State", "format_for", "fp8_state_of"]
+__all__ = [
+    "FORMATS",
+    "FP8_STATISTICS",
+    "RECIPES",
+    "DelayedScales",
+    "Fp8State",
+    "format_for",
+    "fp8_job_for",
+    "fp8_state_of",
+]
 
 FP8_STATISTICS = ("underflows%", "overflows%", "scale_inv_min", "scale_inv_max", "mse")
 """Per cent of all elements that become 0 without being it, or are larger than the format has; scales; squared error."""
@@ -18,6 +28,9 @@ FORMATS = {"e4m3": 448.0, "e5m2": 57344.0}
 
 RECIPES = ("fp8_current_scaling", "fp8_delayed_scaling", "mxfp8", "fp8_block_scaling")
 """One scale a tensor from its own maximum; the same from earlier steps; one a block of 32; one a block of 128."""
+
+_SHAPES = {"e4m3": (3, 127 - 6), "e5m2": (2, 127 - 14)}
+"""Bits of the mantissa, and the exponent of the smallest normal number as 32 bits write it."""
 
 _BLOCKS = {"mxfp8": 32, "fp8_block_scaling": 128}
 _TOLERANCE = 1 + 2**-20
@@ -37,18 +50,26 @@ def format_for(wanted: str, tensor: str) -> str:
     return "e5m2" if tensor in {"gradient", "wgrad", "dgrad"} else "e4m3"
 
 
+def fp8_job_for(recipe: str, format: str) -> Job | None:  # noqa: A002
+    """Return what a kernel does to find the same as `fp8_state_of`; None of a recipe that needs earlier steps."""
+    if recipe == "fp8_delayed_scaling":
+        return None
+    width = _BLOCKS.get(recipe, 0)
+    return Job("round_blocks" if width else "round_whole", FORMATS[format], *_SHAPES[format], width)
+
+
 class DelayedScales:
     """The maxima of a tensor in earlier steps, from which delayed scaling takes its scale."""
 
     def __init__(self) -> None:
         self._amax: list[Any] = []
 
-    def scale(self, largest: float) -> Any:
-        """Return the scale for this step: 1 in the first, as long as nothing is known."""
-        if not self._amax:
-            return 1.0
+    def scale(self, largest: float, like: Any) -> Any:
+        """Return the scale for this step, on the device of `like`: 1 in the first, as long as nothing is known."""
         import torch
 
+        if not self._amax:
+            return torch.ones((), device=like.device)
         return _scale_to(largest, torch.stack(self._amax).max())
 
     def add(self, amax: Any) -> None:
@@ -58,9 +79,9 @@ class DelayedScales:
 
 @dataclass(frozen=True, slots=True)
 class Fp8State:
-    """Sums over elements, which micro-batches and ranks add up."""
+    """Sums over elements, which micro-batches and ranks add up; or rows of them, one for each of several tensors."""
 
-    count: int
+    count: Any
     underflows: Any
     overflows: Any
     squared_error: Any
@@ -124,13 +145,11 @@ def fp8_state_of(tensor: Any, *, format: str, recipe: str, delayed: DelayedScale
 
 
 def _scale(values: Any, largest: float, recipe: str, delayed: DelayedScales) -> Any:
-    import torch
-
     if recipe in _BLOCKS:
         return _block_scale(values, largest, _BLOCKS[recipe])
     amax = values.abs().max()
     if recipe == "fp8_delayed_scaling":
-        return torch.as_tensor(delayed.scale(largest), device=values.device)
+        return delayed.scale(largest, values)
     return _scale_to(largest, amax)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from weakref import WeakMethod
 
+from otel_ml.diagnostics.tensor_statistics import tables
 from otel_ml.once import guard
 
 __all__ = ["hook", "hook_passes", "hook_updates", "is_called_again"]
@@ -15,7 +17,14 @@ Args = tuple[Any, ...]
 Kwargs = Mapping[str, Any]
 
 
-def hook(module: Any, tensor: str, saw: Callable[[Any], None], is_due: Callable[[], bool]) -> Any:
+Due = Callable[[bool], list[int]]
+"""Is told whether a compiler has come by, and returns who is to be told of this call."""
+
+Saw = Callable[[list[int], Any, bool], None]
+"""Is called with those, a tensor, and whether nobody changes it before this layer's backward pass is over."""
+
+
+def hook(module: Any, tensor: str, saw: Saw, due_now: Due) -> Any:
     """Call `saw` with one of a layer's tensors, once for each call of the layer; return the handle that ends it.
 
     A layer in a checkpointed part (`torch.utils.checkpoint`) is called a second time in the backward pass. That is the
@@ -26,26 +35,40 @@ def hook(module: Any, tensor: str, saw: Callable[[Any], None], is_due: Callable[
         module: the layer.
         tensor: `activation`, `output`, `gradient` (of the output) or `dgrad` (of the input).
         saw: is called with it.
-        is_due: asked at each call; whether this one is looked at.
+        due_now: asked at each call, whether it is looked at.
     """
     import torch
 
     # A compiled model breaks its graph here; it would be compiled again at every step, whose number it depends on.
-    called = torch.compiler.disable(_harmless(getattr(_Hooks(saw, is_due), tensor)))
+    look = torch.compiler.disable(_harmless(getattr(_Hooks(saw, due_now), tensor)))
+
+    def called(*given: Any) -> Any:
+        return look(torch.compiler.is_compiling(), *given)
+
     if tensor in {"activation", "dgrad"}:  # before the call: a layer that works in place leaves its output there
         return module.register_forward_pre_hook(called, with_kwargs=True)
     return module.register_forward_hook(called)
 
 
-def hook_passes(model: Any, begins: Callable[[bool], None]) -> Any:
-    """Tell `begins` of each pass through a whole model, and whether it is made with gradients; return its handle."""
+def hook_passes(model: Any, begins: Callable[[bool], None], ends: Callable[[], None]) -> tuple[Any, Any]:
+    """Tell `begins` of each pass through a whole model, and whether it is made with gradients, and `ends` of its end.
+
+    Returns:
+        Their handles.
+    """
     import torch
 
     def called(*_: Any) -> None:
         if not is_called_again():
             begins(torch.is_grad_enabled())
 
-    return model.register_forward_pre_hook(torch.compiler.disable(_harmless(called)))
+    def returned(*_: Any) -> None:
+        if not is_called_again():
+            ends()
+
+    before = model.register_forward_pre_hook(torch.compiler.disable(_harmless(called)))
+    after = torch.compiler.disable(_harmless(returned))
+    return before, model.register_forward_hook(after, always_call=True)
 
 
 def hook_updates(updates: Callable[[frozenset[int]], None]) -> Any:
@@ -86,34 +109,70 @@ def _harmless(look: Callable[..., Any]) -> Callable[..., Any]:
 class _Hooks:
     """Each is called as the tensor it is named after."""
 
-    saw: Callable[[Any], None]
-    is_due: Callable[[], bool]
+    saw: Saw
+    due_now: Due
 
-    def activation(self, _: Any, args: Args, kwargs: Kwargs) -> None:
-        if self.is_due() and not is_called_again():
-            self.saw(_first((args, kwargs)))
+    def activation(self, is_compiled: bool, layer: Any, args: Args, kwargs: Kwargs) -> None:
+        due = self.due_now(is_compiled)
+        if due and not is_called_again():
+            given = _first((args, kwargs))
+            self.saw(due, given, not is_compiled and _keeps_input(layer, given))
 
-    def output(self, _: Any, args: Args, output: Any) -> None:
-        if self.is_due() and not is_called_again():
-            self.saw(_first(output))
+    def output(self, is_compiled: bool, _: Any, args: Args, output: Any) -> None:
+        due = self.due_now(is_compiled)
+        if due and not is_called_again():
+            self.saw(due, _first(output), False)
 
-    def gradient(self, _: Any, args: Args, output: Any) -> None:
-        if self.is_due() and getattr(_first(output), "requires_grad", False):
-            _first(output).register_hook(_harmless(self.saw))
+    def gradient(self, is_compiled: bool, layer: Any, args: Args, output: Any) -> None:
+        due = self.due_now(is_compiled)
+        if due and getattr(_first(output), "requires_grad", False):
+            stays = not is_compiled and type(layer) in _torchs_own()
+            _first(output).register_hook(_harmless(lambda gradient: self.saw(due, gradient, stays)))
 
-    def dgrad(self, layer: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs] | None:
+    def dgrad(self, is_compiled: bool, layer: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs] | None:
         import torch
 
         given = _first((args, kwargs))
         # Without gradients, as in the first pass of a reentrant checkpoint, nothing comes back through this call.
-        if not getattr(given, "requires_grad", False) or not torch.is_grad_enabled() or not self.is_due():
+        due = self.due_now(is_compiled)
+        if not due or not getattr(given, "requires_grad", False) or not torch.is_grad_enabled():
             return None
+        saw = _harmless(lambda gradient: self.saw(due, gradient, False))
         if getattr(layer, "inplace", False):  # it writes over its input, so nobody else has it; a view's hook is lost
-            given.register_hook(_harmless(self.saw))
+            given.register_hook(saw)
             return None
         own = given.view_as(given)  # whose gradient comes through this layer alone
-        own.register_hook(_harmless(self.saw))
+        own.register_hook(saw)
         return _with(own, given, args), dict(zip(kwargs, _with(own, given, kwargs.values()), strict=True))
+
+
+@cache
+def _torchs_own() -> frozenset[type]:
+    """Return layers of torch whose backward pass changes nothing that it is given, and reads the layer's input."""
+    from torch import nn
+
+    return frozenset({nn.Linear, nn.LayerNorm, nn.GELU, nn.SiLU})
+
+
+def _keeps_input(layer: Any, given: Any) -> bool:
+    """Return whether autograd holds this very tensor for the layer's backward pass: a change of it is an error there.
+
+    Not under autocast, which may hold a narrower copy, nor where a checkpoint or a program holds something else for it.
+    """
+    import torch
+
+    if type(layer) not in _torchs_own() or type(given) not in tables.plain_types() or not torch.is_grad_enabled():
+        return False
+    if not (layer.weight.requires_grad if type(layer) is torch.nn.Linear else given.requires_grad):
+        return False
+    return not getattr(layer, "inplace", False) and not torch.is_autocast_enabled() and not _holds_something_else()
+
+
+def _holds_something_else() -> bool:
+    import torch
+
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)  # noqa: SLF001 (there is no public way)
+    return top is None or top(False) is not None  # of an older torch nobody knows
 
 
 def is_called_again() -> bool:

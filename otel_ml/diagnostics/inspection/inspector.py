@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
+from time import time_ns
 from typing import Any
 
-from otel_ml._internal.axes import current_step
+from otel_ml._internal.append import append
+from otel_ml._internal.axes import NOW, current_step
+from otel_ml._internal.definition import Series
+from otel_ml._internal.step import step_for
 from otel_ml.diagnostics.dynamics.shards import copies_of, held, rank_here, shards_of, world_size
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.inspection.config import Section, sections_of
 from otel_ml.diagnostics.inspection.dump import Dump
+from otel_ml.diagnostics.inspection.findings import Findings, Held
 from otel_ml.diagnostics.inspection.hooks import hook, hook_passes, hook_updates, is_called_again
+from otel_ml.diagnostics.inspection.looks import Looks
+from otel_ml.diagnostics.inspection.statistics import measure_of
 from otel_ml.diagnostics.inspection.text_log import TextLog
 from otel_ml.diagnostics.inspection.watched import Own, Watched
 from otel_ml.exceptions import ConfigError
@@ -81,7 +88,17 @@ class Inspector:
         mine = rank_here() if rank is None else rank
         self._dump = self._dump_to(log_dir, mine)
         self._log = None if log_dir is None else TextLog(Path(log_dir), mine)
+        self._looks = Looks(self._watched)
+        self._looks.prepare(model.parameters())
+        self._by_pass = self._grouped(lambda tensor: tensor not in _OF_PARAMETERS)
+        self._of_weights = self._grouped(_OF_PARAMETERS.__contains__)
+        self._schedules = {self._watched[place].rule.schedule for places in self._by_pass for place in places}
+        self._schedules_of_all = {each.rule.schedule for each in self._watched}
+        self._series: dict[tuple[str, str, str], Series | None] = {}
+        self._is_compiled = self._is_passing = self._was_passed = False
         self._handles = [*self._hooks(model)]
+        self._layer_handles: list[Any] = []
+        self._listen()
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -94,18 +111,39 @@ class Inspector:
         index = self._step()
         # A program that sets its steps has them current; else this counts, and says which one it means.
         step = None if _is_stepping() else index
-        for watched in self._watched:
-            if watched.rule.schedule.includes(index):
-                self._record(watched, index, step)
+        if any(schedule.includes(index) for schedule in self._schedules_of_all):
+            due = self._due(range(len(self._watched)), index)
+            for places in self._of_weights:
+                self._look_at_weights(self._due(places, index))
+            self._record_found(due, index, step)
+            for place in due:
+                if self._watched[place].is_of_kernels:
+                    self._watched[place].forget()
+                else:
+                    self._record(self._watched[place], index, step)
         self._counted = index + 1
+        if self._is_due(index + 1):
+            self._listen()
+
+    @harmless
+    def _record_found(self, due: list[int], index: int, step: int | None) -> None:
+        """Record what kernels find, when it has arrived."""
+        arrivals = self._looks.take()
+        held = {place: self._how_held(place) for place in due if self._watched[place].is_whole}
+        if not held or NOW.off:
+            return
+        carrier = next((found for each in held.values() if (found := self._first_series(each.watched))), None)
+        findings = Findings(arrivals, held, self._series_of, index, self._log)
+        target = step_for(step, None, "record()", findings.size)
+        if target is not None and carrier is not None:
+            append((carrier, target, findings, time_ns()))
 
     @harmless
     def _record(self, watched: Watched, index: int, step: int | None) -> None:
-        """Record what one tensor showed; one that cannot be looked at does not take the others with it."""
-        self._look_at_weights(watched)
+        """Record what operations showed of a tensor; one that cannot be looked at does not take the others with it."""
         copies, parts = self._held(watched)
         for name, value in watched.take(copies=copies, parts=parts):
-            value.record(f"inspect/{watched.layer}/{watched.rule.tensor}/{_published(name)}", step)
+            value.record(_name_of(watched, name), step)
             if self._log is not None:
                 self._log.line(f"{watched.layer}_{watched.rule.tensor}_{name}", index, value.shown)
         if self._dump is not None:
@@ -113,9 +151,9 @@ class Inspector:
 
     def close(self) -> None:
         """Remove the hooks, and write what is left of the text log."""
-        for handle in self._handles:
+        for handle in (*self._handles, *self._layer_handles):
             handle.remove()
-        self._handles = []
+        self._handles, self._layer_handles, self._by_pass = [], [], []
         if self._log is not None:
             self._log.close()
         if self._dump is not None:
@@ -157,34 +195,70 @@ class Inspector:
                 if taken.get(name) == section.name:
                     yield from (Watched(name, module, rule, self._own) for rule in section.rules)
 
+    def _grouped(self, wanted: Callable[[str], bool]) -> list[list[int]]:
+        """Return the places of what is watched of each tensor of each layer: it is looked at once for all rules."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for place, each in enumerate(self._watched):
+            if wanted(each.rule.tensor):
+                found.setdefault((each.layer, each.rule.tensor), []).append(place)
+        return [*found.values()]
+
+    def _due(self, places: Iterable[int], index: int) -> list[int]:
+        return [place for place in places if self._watched[place].rule.schedule.includes(index)]
+
     def _hooks(self, model: Any) -> Iterator[Any]:
-        by_pass = [watched for watched in self._watched if watched.rule.tensor not in _OF_PARAMETERS]
-        if by_pass:
-            yield hook_passes(model, self._begin_pass)
-            yield from (self._hook(watched) for watched in by_pass)
-        if any(watched.rule.tensor in _OF_PARAMETERS for watched in self._watched):
+        if self._by_pass:
+            yield from hook_passes(model, self._begin_pass, self._end_pass)
+        if self._of_weights:
             handle = hook_updates(self._look_before_update)
             weakref.finalize(self, handle.remove)
             yield handle
 
+    def _listen(self) -> None:
+        if not self._layer_handles:
+            self._layer_handles = [self._hook(places) for places in self._by_pass]
+
+    def _is_due(self, index: int) -> bool:
+        return any(schedule.includes(index) for schedule in self._schedules)
+
     def _begin_pass(self, has_gradients: bool) -> None:
+        self._looks.launch()  # what a program that forgets `step()` has left
         self._is_learning = has_gradients
         if has_gradients and not self._has_learned:
             self._has_learned = True
+            self._looks.forget()
             for watched in self._watched:  # what a first look whether validation works has shown
                 watched.forget()
+        self._is_passing = True
+        if self._is_due(self._step()):
+            self._listen()
+        elif self._was_passed and not self._is_compiled:
+            # A layer without a hook costs nothing. What is compiled keeps those that it was compiled with.
+            for handle in self._layer_handles:
+                handle.remove()
+            self._layer_handles = []
 
-    def _hook(self, watched: Watched) -> Any:
-        def saw(tensor: Any) -> None:
+    def _end_pass(self) -> None:
+        self._is_passing = False
+        self._was_passed = True
+        self._looks.launch()
+
+    def _hook(self, places: list[int]) -> Any:
+        layer, kind = self._watched[places[0]].module, self._watched[places[0]].rule.tensor
+
+        def saw(due: list[int], tensor: Any, stays: bool) -> None:
             if hasattr(tensor, "detach") and tensor.is_floating_point():
-                watched.add(held(tensor))
+                # What autograd keeps is as it was until the backward pass, which begins after the model's forward one.
+                stays = stays and (self._is_passing or kind != "activation")
+                self._looks.look(due, held(tensor), stays=stays, is_kept=kind == "activation")
 
-        def is_due() -> bool:
+        def due_now(is_compiled: bool) -> list[int]:
+            self._is_compiled |= is_compiled
             if not is_called_again():  # else perhaps on a thread of autograd's, where a block `step()` is not known
                 self._called = self._step()
-            return self._is_counted() and watched.rule.schedule.includes(self._called)
+            return self._due(places, self._called) if self._is_counted() else []
 
-        return hook(watched.module, watched.rule.tensor, saw, is_due)
+        return hook(layer, kind, saw, due_now)
 
     def _is_counted(self) -> bool:
         import torch
@@ -195,23 +269,52 @@ class Inspector:
     def _look_before_update(self, updated: frozenset[int]) -> None:
         """See the weights that an optimizer is about to change, and their gradients."""
         index = self._step()
-        for watched in self._watched:
+        if not any(schedule.includes(index) for schedule in self._schedules_of_all):
+            return
+        for places in self._of_weights:
+            due = self._due(places, index)
+            if not due:
+                continue
+            watched = self._watched[due[0]]
             weight: Any = getattr(watched.module, "weight", None)
-            if id(weight) not in updated or not watched.rule.schedule.includes(index):
+            if id(weight) not in updated:
                 continue
             if watched.rule.tensor == "wgrad":
-                _see(watched, weight.grad)
-            elif watched.rule.tensor == "weight" and not watched.is_seen:  # a later update has other weights
-                _see(watched, weight)
+                self._see(due, weight.grad)
+            else:  # a later update has other weights
+                self._see(self._unseen(due), weight)
+        self._looks.launch()
 
-    def _look_at_weights(self, watched: Watched) -> None:
-        weight = getattr(watched.module, "weight", None)
-        if watched.is_seen:
+    def _unseen(self, places: list[int]) -> list[int]:
+        return [place for place in places if not self._watched[place].is_seen]
+
+    @harmless
+    def _look_at_weights(self, places: list[int]) -> None:
+        unseen = self._unseen(places)
+        if not unseen:
             return
-        if watched.rule.tensor == "weight":  # nobody has changed it, or an optimizer that is none of torch's
-            _see(watched, weight)
-        elif watched.rule.tensor == "wgrad":
-            _see(watched, getattr(weight, "grad", None))
+        watched = self._watched[unseen[0]]
+        weight = getattr(watched.module, "weight", None)
+        # Nobody has changed it, or an optimizer that is none of torch's.
+        self._see(unseen, weight if watched.rule.tensor == "weight" else getattr(weight, "grad", None))
+
+    def _see(self, places: list[int], tensor: Any) -> None:
+        # Codes of a quantised weight are not its numbers.
+        if places and tensor is not None and tensor.is_floating_point():
+            self._looks.look(places, held(tensor), stays=True, is_kept=True)
+
+    def _how_held(self, place: int) -> Held:
+        return Held(self._watched[place], *self._held(self._watched[place]))
+
+    def _first_series(self, watched: Watched) -> Series | None:
+        name, reduce = watched.first
+        return self._series_of(watched, name, reduce)
+
+    def _series_of(self, watched: Watched, name: str, reduce: tuple[str, ...]) -> Series | None:
+        key = (watched.layer, watched.rule.tensor, name)
+        if key not in self._series:
+            self._series[key] = measure_of(_name_of(watched, name), reduce).series()
+        return self._series[key]
 
     def _held(self, watched: Watched) -> tuple[int, int]:
         """Return how many ranks hold the same tensor, and how many different ones there are."""
@@ -221,9 +324,8 @@ class Inspector:
         return copies_of(weight, self._ranks) or 1, shards_of(weight) or 1
 
 
-def _see(watched: Watched, tensor: Any) -> None:
-    if tensor is not None and tensor.is_floating_point():  # codes of a quantised weight are not its numbers
-        watched.add(held(tensor))
+def _name_of(watched: Watched, name: str) -> str:
+    return f"inspect/{watched.layer}/{watched.rule.tensor}/{_published(name)}"
 
 
 def _is_stepping() -> bool:

@@ -9,12 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 from otel_ml.diagnostics.inspection.fp8 import FORMATS, Fp8State
+from otel_ml.diagnostics.tensor_statistics.jobs import Job
 
-__all__ = ["E2M1_LARGEST", "NVFP4", "nvfp4_state_of"]
+__all__ = ["E2M1_LARGEST", "NVFP4", "NVFP4_JOB", "nvfp4_state_of"]
 
 NVFP4 = "nvfp4"
 E2M1_LARGEST = 6.0
 _BLOCK = 16
+
+NVFP4_JOB = Job("round_fours", width=_BLOCK)
+"""What a kernel does to find the same as `nvfp4_state_of`."""
 
 
 def nvfp4_state_of(tensor: Any) -> Fp8State | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from otel_ml.diagnostics.measure import Measure
 
-__all__ = ["STATISTICS", "TensorState", "Value", "empty_values", "state_of"]
+__all__ = ["STATISTICS", "TensorState", "Value", "empty_values", "measure_of", "state_of"]
 
 STATISTICS = ("min", "max", "mean", "std", "l1_norm", "l2_norm", "cur_amax", "dynamic_range")
 """Names as in NVIDIA's tool; `dynamic_range` is log2 of the largest by the smallest absolute element that is not 0."""
@@ -32,12 +32,19 @@ class Value:
 
     def record(self, name: str, step: int | None) -> None:
         """Record it under `name`."""
-        Measure(name, "1", self.reduce, "Statistic of a tensor.").record(self.records, weight=self.weight, step=step)
+        measure_of(name, self.reduce).record(self.records, weight=self.weight, step=step)
+
+
+def measure_of(name: str, reduce: tuple[str, ...]) -> Measure:
+    """Return what a statistic is recorded as."""
+    return Measure(name, "1", reduce, "Statistic of a tensor.")
 
 
 @dataclass(frozen=True, slots=True)
 class TensorState:
     """Sums over the elements seen in a step: 0-d float32 tensors on the tensor's device.
+
+    Or rows of them in the host's memory, one for each of several tensors, as kernels have found them.
 
     Attributes:
         count: elements.
@@ -50,7 +57,7 @@ class TensorState:
         amin: smallest absolute value that is not 0; infinite where all are 0.
     """
 
-    count: int
+    count: Any
     mean: Any
     m2: Any
     min: Any

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from otel_ml.diagnostics.inspection.dump import copied, wait_for
 from otel_ml.once import guard
 
 __all__ = ["TextLog"]
@@ -35,13 +36,7 @@ class TextLog:
 
     def line(self, name: str, step: int, value: Any) -> None:
         """Write a statistic, when its value has arrived."""
-        arrived = None
-        if getattr(value, "is_cuda", False):
-            import torch
-
-            value = value.detach().to("cpu", non_blocking=True)
-            arrived = torch.cuda.Event()
-            arrived.record()
+        value, arrived = copied(value) if getattr(value, "is_cuda", False) else (value, None)
         try:
             self._lines.put_nowait((time.time(), name, step, value, arrived))
         except queue.Full:
@@ -64,8 +59,7 @@ class TextLog:
             with self.path.open("a", encoding="utf-8", buffering=1) as file:
                 while (item := self._lines.get()) is not None:
                     at, name, step, value, arrived = item
-                    if arrived is not None:
-                        arrived.synchronize()
+                    wait_for(arrived)
                     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
                     file.write(f"{moment} - INFO - {name}\t\titeration={step:06d}\t\tvalue={float(value):.6g}\n")
         except OSError as error:

@@ -243,3 +243,21 @@ def test_a_compiled_model_is_seen_and_is_not_compiled_again_at_every_step(otel_m
     norms = [float(batch.detach().abs().sum()) for batch in batches]
     assert otel_ml_capture.values("inspect/blocks.0/activation/l1_norm") == pytest.approx(norms)
     assert len(otel_ml_capture.values("inspect/blocks.0/dgrad/l1_norm")) == len(batches)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # of torch's compiler itself
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_what_is_compiled_before_its_first_step_is_seen_at_it(otel_ml_capture: Capture, is_whole: bool) -> None:
+    """Hooks that come after the compiler are not called."""
+    torch._dynamo.reset()
+    net = Net(directly)
+    if not is_whole:
+        net.blocks[0].compile(backend="eager")
+    called = torch.compile(net, backend="eager") if is_whole else net
+    inspector = Inspector(net, config(r"blocks\.0\.fc1", ["activation"], "max", freq=3, start_step=1))
+    for step in range(7):
+        otel_ml.set_step(step)
+        called(torch.full((1, 4), float(step), requires_grad=True)).sum().backward()
+        inspector.step()
+
+    assert otel_ml_capture.values("inspect/blocks.0.fc1/activation/max") == [3.0, 6.0]
