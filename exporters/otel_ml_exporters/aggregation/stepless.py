@@ -105,12 +105,14 @@ class Stepless:
         """Wait no longer for steps that did not come."""
         for lane, unit, due in list(self._holds()):
             if due <= self._run.active:
-                self._give_up(lane, unit)
+                for piece in self._given_up_for_good(lane, unit):
+                    self._into_role(piece, lane.track.role, None)
 
     def relieve(self, lane: Lane) -> None:
-        """Wait no longer for anything: open state is bounded."""
+        """Wait no longer for anything, nor for a row that is to come: open state is bounded."""
         for unit in list(lane.open.values()):
-            self._give_up(lane, unit)
+            for piece in self._given_up_for_good(lane, unit):
+                self._into_nearest(piece, lane.track.role)
 
     def to_windows(self, piece: Piece, role: str, sent: Sent | None, width: float) -> None:
         """Put points into windows of the axis `time`, by the time of their newest record."""
@@ -137,14 +139,24 @@ class Stepless:
         self._held.clear()
 
     def _at_end(self, piece: Piece, role: str) -> None:
-        track = self._run.lanes.tracks.get((role, DEFAULT_AXIS))
-        newest = track.newest if track is not None and track.lanes else None
-        if newest is not None and newest.last_closed is not None and newest.last_closed in newest.retained:
-            row = self._row_of(newest, piece)
-            self._steps.late.join(newest, newest.last_closed if row is None else row, piece)
-        else:
+        if not self._beside_a_row(piece, role):
             self._run.output.say("no-step", NO_STEP)
             self._steps.late.join(self._window_lane(role), self._window_of(piece), piece)
+
+    def _into_nearest(self, piece: Piece, role: str) -> None:
+        if not self._beside_a_row(piece, role):
+            self._run.output.say("no-step", NO_STEP)
+            self.to_windows(piece, role, None, self._run.settings.time_window_s)
+
+    def _beside_a_row(self, piece: Piece, role: str) -> bool:
+        """Put points into the first row of their role that has something newer, or the last; False without rows."""
+        track = self._run.lanes.tracks.get((role, DEFAULT_AXIS))
+        newest = track.newest if track is not None and track.lanes else None
+        if newest is None or newest.last_closed is None or newest.last_closed not in newest.retained:
+            return False
+        row = self._row_of(newest, piece)
+        self._steps.late.join(newest, newest.last_closed if row is None else row, piece)
+        return True
 
     def _into_role(self, piece: Piece, role: str, sent: Fragment | None) -> None:
         """Put points of a process without steps into the first row of its role that has something newer."""
@@ -187,13 +199,12 @@ class Stepless:
         self._run.drop(unit)
         return pieces
 
-    def _give_up(self, lane: Lane, unit: Unit) -> None:
-        """Know that the writers of a unit have no step, until they enter one; what waits goes where that belongs."""
+    def _given_up_for_good(self, lane: Lane, unit: Unit) -> list[Piece]:
+        """Return what waits in a unit: its writers have no step, until they enter one."""
         writers = unit.writers
         self._without |= writers
         self._held -= writers
-        for piece in self._given_up(lane, unit.step):
-            self._into_role(piece, lane.track.role, None)
+        return self._given_up(lane, unit.step)
 
     def _holds(self) -> Iterator[tuple[Lane, Unit, float]]:
         """Yield what waits for a limited time: for a step of its writer, or for the first row of its role."""

@@ -144,3 +144,15 @@ def test_what_waits_for_a_step_is_bounded_in_memory() -> None:
     service.wait(15)
 
     assert service.rows(axis="time") == {0: {"x": 1.0}}
+
+
+def test_what_waits_for_a_row_that_never_comes_is_given_up_where_memory_is_bounded() -> None:
+    service, rank = Service(EngineSettings(open_bytes=2_000)), Rank(0)
+    service.take(rank.record(0, {"loss": 1.0}))  # a first step that does not end
+    beside = Rank(1, instance="child", parent="trainer-0")
+    service.take(*[beside.record(None, {f"memory{n}": 1.0}) for n in range(20)])
+
+    assert service.engine.status.open_bytes <= 2_000
+    service.take(rank.done(0), beside.bye(), rank.bye())
+    kept = {name for axis in ("step", "time") for row in service.rows(axis=axis).values() for name in row}
+    assert kept == {"loss", *(f"memory{n}" for n in range(20))}
