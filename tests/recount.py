@@ -20,7 +20,7 @@ def kept_sums(engine: Engine) -> dict[str, object]:
         "open steps": status.open_steps,
         "open points": status.counts.open,
         "retained bytes": status.retained_bytes,
-        "bytes of each lane": {lane.number: (sum(u.size for u in lane.open.values()), lane.retained_bytes) for lane in run.lanes},
+        "bytes of each lane": {lane.number: (lane.open_bytes, lane.retained_bytes) for lane in run.lanes},
         "order": {lane.number: lane.order for lane in run.lanes},
         "members": {lane.number: sorted(lane.members) for lane in run.lanes},
         "users of shapes": {number: shape.users for number, shape in run.shapes.known.items() if shape.users},

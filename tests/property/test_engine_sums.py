@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -61,7 +61,12 @@ class SumsMachine(RuleBasedStateMachine):
         self.born += 1
         for name in names:
             point = cumulative(
-                writer(8, role="vllm", boot="b"), name, self.born, start=self.service.now, time=self.service.now, step=step
+                writer(8, role="vllm", boot="b"),
+                name,
+                self.born,
+                start=self.service.now,
+                time=self.service.now,
+                step=step,
             )
             self.service.take([point])
 
@@ -146,6 +151,9 @@ class SumsMachine(RuleBasedStateMachine):
 
 
 SumsMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=50, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    max_examples=60,
+    stateful_step_count=50,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 TestSums = SumsMachine.TestCase

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from statistics import median
 from typing import NamedTuple
 
-from otel_ml_exporters.aggregation.lanes import Lane, Unit
+from otel_ml_exporters.aggregation.lanes import Lane
 from otel_ml_exporters.aggregation.progress import Progress
 from otel_ml_exporters.aggregation.settings import EngineSettings
+from otel_ml_exporters.aggregation.unit import Unit
 from otel_ml_exporters.aggregation.worlds import ranks_elsewhere
 from otel_ml_exporters.aggregation.writer_state import WriterState
 from otel_ml_exporters.aggregation.writers import Writers

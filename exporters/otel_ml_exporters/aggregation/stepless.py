@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
-from otel_ml_exporters.aggregation.lanes import Lane, Unit
+from otel_ml_exporters.aggregation.lanes import Lane
 from otel_ml_exporters.aggregation.observation import Fragment, Sent
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.run_state import RunState
+from otel_ml_exporters.aggregation.unit import Unit
 
 if TYPE_CHECKING:
     from otel_ml_exporters.aggregation.steps import Steps
@@ -117,12 +118,11 @@ class Stepless:
     def to_windows(self, piece: Piece, role: str, sent: Sent | None, width: float) -> None:
         """Put points into windows of the axis `time`, by the time of their newest record."""
         run = self._run
-        if run.origin_ns is None:
-            run.origin_ns = int(piece.partials.times.min(initial=int(run.now * 1e9)))
+        origin_ns = run.begin_time(int(piece.partials.times.min(initial=int(run.now * 1e9))))
         latest = int((run.now + FUTURE_S) * 1e9)
         times = piece.partials.times[:, 1]
         times = np.where(times > latest, int(run.now * 1e9), times)
-        windows = np.maximum(0, (times - run.origin_ns) // int(width * 1e9)) * math.ceil(width)
+        windows = np.maximum(0, (times - origin_ns) // int(width * 1e9)) * math.ceil(width)
         lane = run.lanes.lane(run.lanes.track(role, TIME_AXIS), 0)
         for window in np.unique(windows).tolist():
             rows = np.flatnonzero(windows == window).tolist()
@@ -174,7 +174,7 @@ class Stepless:
     @staticmethod
     def _row_of(lane: Lane, piece: Piece) -> int | None:
         """Return the first of the newest closed rows that has something newer; None where that is still to come."""
-        newest_first = islice(reversed(lane.retained.values()), ROWS_BACK)
+        newest_first = islice(lane.newest_first(), ROWS_BACK)
         newer = takewhile(lambda unit: unit.newest_ns >= piece.newest_ns, newest_first)
         return min((unit.step for unit in newer), default=None)
 
@@ -194,7 +194,6 @@ class Stepless:
 
     def _given_up(self, lane: Lane, place: int) -> list[Piece]:
         unit = lane.remove(place)
-        self._run.open_bytes -= unit.size
         pieces = list(unit.pieces)
         self._run.drop(unit)
         return pieces
@@ -243,6 +242,4 @@ class Stepless:
 
     def _window_of(self, piece: Piece) -> int:
         newest = piece.newest_ns
-        if self._run.origin_ns is None:
-            self._run.origin_ns = newest
-        return max(0, (newest - self._run.origin_ns) // 1_000_000_000)
+        return max(0, (newest - self._run.begin_time(newest)) // 1_000_000_000)
