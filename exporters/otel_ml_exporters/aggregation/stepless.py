@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml_exporters.aggregation.lanes import Lane
+from otel_ml_exporters.aggregation.late import Late
 from otel_ml_exporters.aggregation.observation import Fragment, Sent
+from otel_ml_exporters.aggregation.open_steps import OpenSteps
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.unit import Unit
-
-if TYPE_CHECKING:
-    from otel_ml_exporters.aggregation.steps import Steps
-    from otel_ml_exporters.aggregation.writer_state import WriterState
+from otel_ml_exporters.aggregation.writer_state import WriterState
 
 __all__ = ["NO_STEP", "WAITING_AXIS", "Stepless"]
 
@@ -47,9 +45,10 @@ class Stepless:
     first row of its role that has something newer; where the role has no rows, to a window of time.
     """
 
-    def __init__(self, run: RunState, steps: Steps) -> None:
+    def __init__(self, run: RunState, opened: OpenSteps, late: Late) -> None:
         self._run = run
-        self._steps = steps
+        self._open = opened
+        self._late = late
         self._held: set[int] = set()
         self._inside: set[int] = set()
         self._without: set[int] = set()
@@ -141,7 +140,7 @@ class Stepless:
     def _at_end(self, piece: Piece, role: str) -> None:
         if not self._beside_a_row(piece, role):
             self._run.output.say("no-step", NO_STEP)
-            self._steps.late.join(self._window_lane(role), self._window_of(piece), piece)
+            self._late.join(self._window_lane(role), self._window_of(piece), piece)
 
     def _into_nearest(self, piece: Piece, role: str) -> None:
         if not self._beside_a_row(piece, role):
@@ -155,7 +154,7 @@ class Stepless:
         if newest is None or newest.last_closed is None or newest.last_closed not in newest.retained:
             return False
         row = self._row_of(newest, piece)
-        self._steps.late.join(newest, newest.last_closed if row is None else row, piece)
+        self._late.join(newest, newest.last_closed if row is None else row, piece)
         return True
 
     def _into_role(self, piece: Piece, role: str, sent: Fragment | None) -> None:
@@ -169,7 +168,7 @@ class Stepless:
         if track is None or row is None:
             self._wait(piece, role, _OF_ROLE)
         else:
-            self._steps.late.join(track.newest, row, piece)
+            self._late.join(track.newest, row, piece)
 
     @staticmethod
     def _row_of(lane: Lane, piece: Piece) -> int | None:
@@ -182,15 +181,15 @@ class Stepless:
         if lane.is_fenced(step):
             self._run.supersede(lane, [piece])
         elif lane.has_closed(step):
-            self._steps.late.join(lane, step, piece)
+            self._late.join(lane, step, piece)
         else:
-            self._steps.keep(lane, self._steps.unit(lane, step), piece)
+            self._open.keep(lane, self._open.unit(lane, step), piece)
 
     def _wait(self, piece: Piece, role: str, place: int) -> None:
         lane = self._waiting_lane(role)
-        unit = self._steps.unit(lane, place)
+        unit = self._open.unit(lane, place)
         unit.due = math.inf
-        self._steps.keep(lane, unit, piece)
+        self._open.keep(lane, unit, piece)
 
     def _given_up(self, lane: Lane, place: int) -> list[Piece]:
         unit = lane.remove(place)
@@ -225,14 +224,14 @@ class Stepless:
     def _to_window(self, lane: Lane, window: int, width: float, piece: Piece, sent: Sent | None) -> None:
         if lane.has_closed(window):
             if sent is None:
-                self._steps.late.join(lane, window, piece)
+                self._late.join(lane, window, piece)
             else:
-                self._steps.late.add(lane, window, piece, sent)
+                self._late.add(lane, window, piece, sent)
             return
-        unit = self._steps.unit(lane, window)
+        unit = self._open.unit(lane, window)
         if unit.due is None:
             unit.due = unit.opened + width + self._run.settings.allowed_lateness_s
-        self._steps.keep(lane, unit, piece)
+        self._open.keep(lane, unit, piece)
 
     def _interned(self, piece: Piece) -> Piece:
         return piece._replace(shape=self._run.shapes.of(piece.partials.series))

@@ -12,8 +12,9 @@ from otel_ml_exporters.aggregation.closing import Judge
 from otel_ml_exporters.aggregation.contest import Contest
 from otel_ml_exporters.aggregation.lanes import Lane
 from otel_ml_exporters.aggregation.late import Late
-from otel_ml_exporters.aggregation.learning import learn, say_lacking
+from otel_ml_exporters.aggregation.learning import say_lacking
 from otel_ml_exporters.aggregation.observation import Fragment, Manifest, Sent
+from otel_ml_exporters.aggregation.open_steps import OpenSteps
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.placing import Placing
 from otel_ml_exporters.aggregation.progress import Progress
@@ -31,11 +32,12 @@ class Steps:
 
     def __init__(self, run: RunState) -> None:
         self._run = run
-        self.stepless = Stepless(run, self)
         self.judge = Judge(run.settings, run.writers)
         self.contest = Contest(run)
         self.closed = ClosedSteps(run, run.disk)
         self.late = Late(run, self.contest, self.closed)
+        self._open = OpenSteps(run)
+        self.stepless = Stepless(run, self._open, self.late)
         self.placing = Placing(run, self.contest, self.close_oldest, self.late)
 
     def points(self, writer: WriterState, sent: Sent, piece: Piece, axis: str, step: int) -> None:
@@ -53,10 +55,10 @@ class Steps:
         if lane.has_closed(step):
             self.late.add(lane, step, piece, sent)
         else:
-            unit = self.unit(lane, step)
+            unit = self._open.unit(lane, step)
             if isinstance(sent, Fragment) or not writer.native:  # manifests count what carries a running number
                 unit.count_points(writer.number, len(piece.partials.series))
-            self.keep(lane, unit, piece)
+            self._open.keep(lane, unit, piece)
         if not writer.native:
             lane.pass_step(step - 1, self._run.active)
 
@@ -80,25 +82,10 @@ class Steps:
         if lane.has_closed(step):
             self.late.manifest(lane, writer.number, manifest)
         else:
-            unit = self.unit(lane, step)
+            unit = self._open.unit(lane, step)
             unit.hear_manifest(writer.number, manifest.points, manifest.seq)
             self._run.touch(lane, unit)
         lane.pass_step(step, self._run.active)
-
-    def unit(self, lane: Lane, step: int) -> Unit:
-        """Return the open unit of a step, known or new."""
-        unit = lane.open.get(step)
-        if unit is None:
-            unit = self._run.new_unit(lane, step)
-            lane.insert(unit)
-        self._run.lanes.dirty.add(lane.number)
-        return unit
-
-    def keep(self, lane: Lane, unit: Unit, piece: Piece) -> None:
-        """Add a piece to an open unit."""
-        learn(self._run, lane, piece)
-        unit.add(piece)
-        self._run.touch(lane, unit)
 
     def settle(self) -> None:
         """Close whatever may close."""
