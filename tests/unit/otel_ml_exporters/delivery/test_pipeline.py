@@ -649,3 +649,13 @@ def test_what_an_exporter_was_given_since_its_position_comes_again_where_its_suc
     taken = [record.seq for record in store]
     assert taken[-600:] == list(range(1, 601))
     assert len(taken) > 600, "what had been given before comes twice, as the backend may have lost it"
+
+
+def test_what_was_set_aside_is_behind_the_mark_while_the_next_record_waits(driver: Driver) -> None:
+    def first_refused_then_away(_: int, records: Sequence[Record]) -> Exception:
+        return PermanentExportError("bad") if records[0].seq == 1 else RetryableExportError("away")
+
+    pipeline = driver.start(FlakyExporter(first_refused_then_away), MemorySource(steps(2)))
+
+    eventually(lambda: pipeline.status.delivered == 1)
+    assert pipeline.status.lost == {"bad": 1}

@@ -204,12 +204,29 @@ def test_a_new_journal_says_which_otel_ml_wrote_it(tmp_path: Path) -> None:
         assert connection.execute("PRAGMA user_version").fetchone() != (0,)
 
 
-def test_the_first_entry_alone_can_be_dropped(tmp_path: Path) -> None:
+def test_the_first_entry_alone_can_be_dropped_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     journal = started(path, Receiver())
     first = append(journal, b"x").result(10)
-    journal.drop(first)
     journal.close()
+
+    again = started(path, Receiver())
+    assert [entry.id for entry in again.leftover()] == [first]
+    again.drop(first)
+    again.close()
 
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(*) FROM journal").fetchone() == (0,)
+
+
+def test_a_journal_of_an_older_form_says_this_one_after_it_was_opened(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    started(path, Receiver()).close()
+    with closing(sqlite3.connect(path)) as connection:
+        current = connection.execute("PRAGMA user_version").fetchone()
+        connection.execute("PRAGMA user_version = 0")
+
+    started(path, Receiver()).close()
+
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == current
