@@ -148,7 +148,8 @@ class ClosedSteps:
                 unit.add(piece)
                 unit.count_points(piece.source.number, len(piece.partials.series))
         unit.chunks, unit.rewritten = header["chunks"], True
-        unit.missing, unit.forgotten = set(header["missing"]), from_plain(header["forgotten"])
+        unit.missing = set(header["missing"])
+        unit.forget(from_plain(header["forgotten"]))
         (folded,) = fold([sorted(unit.pieces, key=fold_order)], lane.track.reductions)
         row = row_of(folded, lane.track, self._run.output)
         unit.publish(row.values)

@@ -75,7 +75,7 @@ class Late:
             unit = self._run.new_unit(lane, step)
             unit.publish_nothing()
             if step <= lane.horizon:
-                unit.forgotten = self._closed.exported(lane, step)
+                unit.forget(self._closed.exported(lane, step))
             lane.note_step(step)
         lane.retain(unit)
         self._run.touch(lane, unit)

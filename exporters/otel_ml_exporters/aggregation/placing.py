@@ -244,8 +244,7 @@ class Placing:
             return None
         lane = self._run.lanes.lane(old.track, attempt)
         lane.join(writer.number)
-        writer.write_to(axis, lane.number)
-        writer.progress[lane.number] = progress
+        writer.go_on(axis, lane.number, progress)
         for unit in late:
             self._late.withdraw(old, unit, self._carry(writer, old, lane, unit))
         for step in steps:

@@ -188,7 +188,7 @@ class Stepless:
     def _wait(self, piece: Piece, role: str, place: int) -> None:
         lane = self._waiting_lane(role)
         unit = self._open.unit(lane, place)
-        unit.due = math.inf
+        unit.close_at(math.inf)
         self._open.keep(lane, unit, piece)
 
     def _given_up(self, lane: Lane, place: int) -> list[Piece]:
@@ -229,8 +229,7 @@ class Stepless:
                 self._late.add(lane, window, piece, sent)
             return
         unit = self._open.unit(lane, window)
-        if unit.due is None:
-            unit.due = unit.opened + width + self._run.settings.allowed_lateness_s
+        unit.close_at(unit.opened + width + self._run.settings.allowed_lateness_s)
         self._open.keep(lane, unit, piece)
 
     def _interned(self, piece: Piece) -> Piece:

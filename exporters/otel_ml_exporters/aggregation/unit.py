@@ -123,6 +123,15 @@ class Unit:
         for piece in self.pieces:
             piece.shape.users -= 1
 
+    def close_at(self, active: float) -> None:
+        """Close at this moment, whoever is heard or not; the first answer holds."""
+        if self.due is None:
+            self.due = active
+
+    def forget(self, exported: frozenset[Series] | None) -> None:
+        """Note that of what was exported here the fold state is gone: which series, or None where nobody knows."""
+        self.forgotten = exported
+
     def count_points(self, writer: int, points: int) -> None:
         """Note that points arrived of those that the writer's manifest will count."""
         self.points[writer] = self.points.get(writer, 0) + points

@@ -156,6 +156,12 @@ class WriterState:
         progress = self.progress[lane] = Progress()
         return progress
 
+    def go_on(self, axis: str, lane: int, progress: Progress) -> None:
+        """Deliver to a lane of another attempt from where it stood in the one that it left."""
+        assert lane not in self.progress, f"writer {self.number} is on lane {lane} already"
+        self.write_to(axis, lane)
+        self.progress[lane] = progress
+
     def leave(self, axis: str) -> Progress | None:
         """Leave the lane of an axis, for one of another attempt; return where it stood there, if it delivered."""
         return self.progress.pop(self.lanes.pop(axis), None)
@@ -177,6 +183,14 @@ class WriterState:
         """Know whether it is one."""
         assert self.contested, f"nobody asked whether writer {self.number} is a restart"
         self.contested = False
+
+    def crown(self) -> None:
+        """Be the newest incarnation of its (role, rank) that delivered a step."""
+        self.newest = True
+
+    def step_down(self) -> None:
+        """Be the newest no more."""
+        self.newest = False
 
     def follow(self, before: int | None) -> None:
         """Note which incarnation of its (role, rank) came right before it."""

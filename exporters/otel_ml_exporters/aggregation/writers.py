@@ -187,11 +187,11 @@ class Writers:
             return
         before = self.predecessor(state)
         if before is not None:
-            before.newest = False
+            before.step_down()
             state.follow(before.number)
         self.crown(state)
 
     def crown(self, state: WriterState) -> None:
         """Note that `state` is the newest incarnation of its (role, rank); it knows the one before it."""
-        state.newest = True
+        state.crown()
         self._newest[state.writer.role, state.writer.rank] = state
