@@ -143,15 +143,13 @@ class Judge:
         return lane.last_closed is not None and first is not None and first <= lane.last_closed
 
     def _sooner(self, due: float | None, lane: Lane, unit: Unit, holders: Iterable[int]) -> float | None:
-        """Foreign writers are done, gaps forgiven, and holders named, after the allowed lateness."""
+        """Foreign writers are done, and holders named, after the allowed lateness; gaps have a deadline of their own."""
         allowed = self._settings.allowed_lateness_s
         moments = [] if due is None else [due]
         for number in holders:
             writer = self._writers[number]
             if not writer.native:
                 moments.append(writer.progress[lane.number].arrived_at + allowed)
-            if writer.gap_since is not None:
-                moments.append(writer.gap_since + allowed)
             if writer.replaced_at is not None:
                 moments.append(writer.replaced_at + self._settings.world_wait_s)
         if unit.first_done is not None and not unit.named:
