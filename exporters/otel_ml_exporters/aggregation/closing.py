@@ -143,7 +143,7 @@ class Judge:
         return lane.last_closed is not None and first is not None and first <= lane.last_closed
 
     def _sooner(self, due: float | None, lane: Lane, unit: Unit, holders: Iterable[int]) -> float | None:
-        """Foreign writers are done, and holders named, after the allowed lateness; gaps have a deadline of their own."""
+        """Foreign writers are done, and holders named, after the allowed lateness; gaps have their own deadline."""
         allowed = self._settings.allowed_lateness_s
         moments = [] if due is None else [due]
         for number in holders:
