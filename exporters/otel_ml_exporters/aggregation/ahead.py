@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from otel_ml_exporters.aggregation.folded import Folded, fold
-from otel_ml_exporters.aggregation.lanes import Lane, Unit
+from otel_ml_exporters.aggregation.lanes import Lane
 from otel_ml_exporters.aggregation.piece import Piece, fold_order
+from otel_ml_exporters.aggregation.unit import Unit
 
 __all__ = ["fold_with_next"]
 

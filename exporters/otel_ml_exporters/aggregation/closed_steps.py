@@ -18,12 +18,13 @@ from typing import Any
 from otel_ml_exporters.aggregation.chunks import decode_pieces, points_key
 from otel_ml_exporters.aggregation.exported_series import ExportedSeries, Series, from_plain, rank_of, to_plain
 from otel_ml_exporters.aggregation.folded import fold
-from otel_ml_exporters.aggregation.lanes import Lane, Unit
+from otel_ml_exporters.aggregation.lanes import Lane
 from otel_ml_exporters.aggregation.observation import SeriesKey
 from otel_ml_exporters.aggregation.on_disk import PREFIX, OnDisk
 from otel_ml_exporters.aggregation.piece import Shape, fold_order
 from otel_ml_exporters.aggregation.rows import row_of
 from otel_ml_exporters.aggregation.run_state import RunState
+from otel_ml_exporters.aggregation.unit import Unit
 from otel_ml_exporters.json_text import finite_json, plain_json
 
 __all__ = ["ClosedSteps"]
@@ -145,13 +146,13 @@ class ClosedSteps:
         for data in filter(None, points):
             for piece in decode_pieces(data, self._shape, lambda number: self._run.writers[number].source):
                 unit.add(piece)
-                number = piece.source.number
-                unit.points[number] = unit.points.get(number, 0) + len(piece.partials.series)
+                unit.count_points(piece.source.number, len(piece.partials.series))
         unit.chunks, unit.rewritten = header["chunks"], True
-        unit.missing, unit.forgotten = set(header["missing"]), from_plain(header["forgotten"])
+        unit.missing = set(header["missing"])
+        unit.forget(from_plain(header["forgotten"]))
         (folded,) = fold([sorted(unit.pieces, key=fold_order)], lane.track.reductions)
         row = row_of(folded, lane.track, self._run.output)
-        unit.exported = row.values
+        unit.publish(row.values)
         unit.histograms = {name: sum(bins.counts) for name, bins in row.histograms.items()}
         return unit
 

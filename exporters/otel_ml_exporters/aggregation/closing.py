@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from statistics import median
 from typing import NamedTuple
 
-from otel_ml_exporters.aggregation.lanes import Lane, Unit
+from otel_ml_exporters.aggregation.lanes import Lane
 from otel_ml_exporters.aggregation.progress import Progress
 from otel_ml_exporters.aggregation.settings import EngineSettings
+from otel_ml_exporters.aggregation.unit import Unit
 from otel_ml_exporters.aggregation.worlds import ranks_elsewhere
 from otel_ml_exporters.aggregation.writer_state import WriterState
 from otel_ml_exporters.aggregation.writers import Writers
@@ -142,15 +143,13 @@ class Judge:
         return lane.last_closed is not None and first is not None and first <= lane.last_closed
 
     def _sooner(self, due: float | None, lane: Lane, unit: Unit, holders: Iterable[int]) -> float | None:
-        """Foreign writers are done, gaps forgiven, and holders named, after the allowed lateness."""
+        """Foreign writers are done, and holders named, after the allowed lateness; gaps have their own deadline."""
         allowed = self._settings.allowed_lateness_s
         moments = [] if due is None else [due]
         for number in holders:
             writer = self._writers[number]
             if not writer.native:
                 moments.append(writer.progress[lane.number].arrived_at + allowed)
-            if writer.gap_since is not None:
-                moments.append(writer.gap_since + allowed)
             if writer.replaced_at is not None:
                 moments.append(writer.replaced_at + self._settings.world_wait_s)
         if unit.first_done is not None and not unit.named:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from otel_ml_exporters.aggregation.lanes import Lane, Unit
+from otel_ml_exporters.aggregation.lanes import Lane
 from otel_ml_exporters.aggregation.outage import LATE_S
 from otel_ml_exporters.aggregation.run_state import RunState
+from otel_ml_exporters.aggregation.unit import Unit
 from otel_ml_exporters.aggregation.writer_state import WriterState
 
 __all__ = ["Contest"]
@@ -32,7 +33,7 @@ class Contest:
 
     def open(self, writer: WriterState) -> None:
         """Wait for a sign of life of the incarnation before `writer`."""
-        writer.contested = True
+        writer.contest()
         self._open.add(writer.number)
 
     def holds_lane(self, lane: Lane) -> bool:
@@ -84,7 +85,7 @@ class Contest:
                 continue
             writer = self._run.writers[number]
             self._open.discard(number)
-            writer.contested = False
+            writer.settle_contest()
             self._run.writers.dirty.add(number)
             self._run.lanes.dirty.update(writer.lanes.values())
             yield writer, verdict
@@ -102,10 +103,7 @@ class Contest:
                 numbers.sort(key=lambda number: ages.index(number) if number in ages else len(ages))
             for number, next_number in pairwise(numbers):
                 if self._gives_way(writers[number], writers[next_number]):
-                    mine = [piece for piece in unit.pieces if piece.source.number == number]
-                    self._run.supersede(lane, mine)
-                    unit.remove(mine)
-                    unit.points.pop(number)
+                    self._run.supersede(lane, unit.remove_of(number))
 
     def _gives_way(self, writer: WriterState, successor: WriterState) -> bool:
         if writer.replaced_at is None:  # it lived on: a twin

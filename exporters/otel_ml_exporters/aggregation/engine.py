@@ -110,7 +110,7 @@ class Engine:
         """Take one observation; cheap, closes nothing."""
         run = self._run
         if now > run.now:
-            run.now = now
+            run.hear(now)
         if run.started_at is None:
             run.started_at = now
         writer = self._room.writer(observation)
@@ -130,18 +130,17 @@ class Engine:
         if isinstance(observation, _OF_OTHERS) and run.native:
             return  # a scraped GPU does not tell that the job lives
         if isinstance(observation, Position) and observation.axis is None:
-            run.beat_at = writer.heard_at = run.now  # it lives; for time-outs the clocks stand still all the same
-            writer.since = writer.since or run.now
+            run.beat_at = run.now  # it lives; for time-outs the clocks stand still all the same
+            writer.hear(run.now)
             return
         run.outage.hear(run.now)
         run.clock.hear(writer.number, now, run.live)
-        writer.heard_at = run.now
-        writer.since = writer.since or run.now
+        writer.hear(run.now)
 
     def advance(self, now: float) -> None:
         """Close what is due at `now`."""
         run = self._run
-        run.now = max(now, run.now)
+        run.hear(now)
         if self._is_resumed:
             run.resumed_at, self._is_resumed = run.now, False
         run.clock.advance(run.now)
@@ -207,7 +206,8 @@ class Engine:
 
     def _fragment(self, writer: WriterState, fragment: Fragment) -> None:
         run = self._run
-        writer.native = run.native = True
+        if not writer.native:
+            run.know_as_ours(writer)
         partials = fragment.partials
         axis = fragment.axis if fragment.axis is not None else TIME_AXIS
         points = len(partials.series)
@@ -227,9 +227,9 @@ class Engine:
         piece = self._admitted(writer, self._piece(writer, fragment, rows))
         if piece is None:
             return
-        writer.points += len(piece.partials.series)
+        writer.count(len(piece.partials.series))
         if run.origin_ns is None:
-            run.origin_ns = int(piece.partials.times.min())
+            run.begin_time(int(piece.partials.times.min()))
         if fragment.axis is None or fragment.step is None:
             self._steps.stepless.add(piece, writer, fragment)
         else:
@@ -293,10 +293,10 @@ class Engine:
 
     def _goodbye(self, writer: WriterState, goodbye: Goodbye) -> None:
         writer.ledger.hear(goodbye.seq, goodbye.totals, self._furthest(writer))
-        writer.native = self._run.native = True
+        self._run.know_as_ours(writer)
         fresh = writer.receive(goodbye.seq)
         if fresh:  # before what waited for it is settled: it says what of that the writer gave up itself
-            writer.goodbye = goodbye
+            writer.say_goodbye(goodbye)
         self._settle(writer)
         if fresh:
             if not writer.born_at:  # it recorded nothing, and this is its only sign of life
@@ -313,7 +313,7 @@ class Engine:
 
     def _event(self, writer: WriterState, event: Event) -> None:
         if event.seq is not None:
-            writer.native = self._run.native = True
+            self._run.know_as_ours(writer)
             fresh = writer.receive(event.seq)
             if fresh:  # before what waited for it is settled: it is not missing
                 writer.ledger.take(event.seq, ONE_EVENT, writer.floor)
@@ -328,7 +328,8 @@ class Engine:
 
     def _once(self, writer: WriterState, seq: int, axis: str) -> bool:
         """Whether this running number is new; everything but points has one point, itself."""
-        writer.native = self._run.native = True
+        if not writer.native:
+            self._run.know_as_ours(writer)
         fresh = writer.receive(seq)
         self._settle(writer)
         return fresh

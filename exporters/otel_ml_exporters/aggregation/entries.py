@@ -8,11 +8,12 @@ from typing import Any
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.aggregation.exported_series import from_plain, to_plain
 from otel_ml_exporters.aggregation.intervals import IntervalSet
-from otel_ml_exporters.aggregation.lanes import Lane, Tally, Track, Unit
+from otel_ml_exporters.aggregation.lanes import Lane, Tally, Track
 from otel_ml_exporters.aggregation.observation import Attributes, Goodbye, SeriesKey, Writer
 from otel_ml_exporters.aggregation.progress import Progress
 from otel_ml_exporters.aggregation.reductions import Declared
 from otel_ml_exporters.aggregation.run_state import RunState
+from otel_ml_exporters.aggregation.unit import Unit
 from otel_ml_exporters.aggregation.writer_state import WriterState
 
 __all__ = [
@@ -185,10 +186,10 @@ def restore_unit(run: RunState, number: int, entry: dict[str, Any]) -> Unit:
     unit.manifests = {writer: (points, seq) for writer, points, seq in entry["manifests"]}
     unit.excused, unit.missing = set(entry["excused"]), set(entry["missing"])
     unit.forgotten, unit.chunks = from_plain(entry["forgotten"]), entry["chunks"]
-    if entry["closed"]:
-        lane.retained[unit.step] = unit
-    else:
-        lane.insert(unit)
     for name in _PLAIN_UNIT:
         setattr(unit, name, entry[name])
+    if entry["closed"]:
+        lane.retain(unit)
+    else:
+        lane.insert(unit)
     return unit

@@ -71,7 +71,7 @@ class Foreign:
         if not self._is_admitted(point, tally):
             return
         if self._run.origin_ns is None:
-            self._run.origin_ns = self._origin(point.start_ns, point.time_ns)
+            self._run.begin_time(self._origin(point.start_ns, point.time_ns))
         series = point.partials.series[0]
         if not self._is_new(writer, axis, series, point):
             tally.duplicate += 1
@@ -101,7 +101,7 @@ class Foreign:
         if not rows:
             return
         if run.origin_ns is None:
-            run.origin_ns = self._origin(sent.starts[0], partials.newest_ns)
+            run.begin_time(self._origin(sent.starts[0], partials.newest_ns))
         partials = partials if len(rows) == count else partials.some(rows)
         newest = partials.newest_ns
         shape = run.shapes.of(partials.series)

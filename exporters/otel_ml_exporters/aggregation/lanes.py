@@ -9,25 +9,23 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from otel_ml_exporters.aggregation.exported_series import Series
-from otel_ml_exporters.aggregation.folded import Folded
 from otel_ml_exporters.aggregation.intervals import IntervalSet
-from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.reductions import Reductions
+from otel_ml_exporters.aggregation.unit import Shelf, Unit
 
-__all__ = ["PUBLISHED", "Lane", "Lanes", "Tally", "Track", "Unit"]
+__all__ = ["PUBLISHED", "Lane", "Lanes", "Tally", "Track"]
 
 PUBLISHED = ("amended", "duplicate", "overflow", "quantile_coarse", "steps_redone", "superseded", "too_late")
 """Counts that are published in the run, as `otel_ml/<name>`, in the next row after they changed."""
 
+INTERVALS = 8
+"""Closes whose distance says how long a quiet member is waited for."""
+
 MAX_KNOWN = 1_024
 """Intervals of steps that are known to exist; who was last heard below them has passed over none."""
-
-_EXPORTED_BYTES = 200
-"""What an exported value costs besides its fold state: its published name, a double, a place in a dictionary."""
 
 
 @dataclass(slots=True)
@@ -58,123 +56,6 @@ class Tally:
         return fresh
 
 
-class Unit:
-    """What was recorded at one step of a lane.
-
-    Attributes:
-        number: the engine's own number, which its state entries are called after.
-        points: writer → points of it that arrived for this step.
-        manifests: writer → (points it says it sent, running number of the manifest).
-        opened: active time of the first arrival.
-        first_done: active time at which the first writer was past this step, or None.
-        due: active time at which a window of the axis `time` closes; None for steps.
-        excused: writers that are not waited for any more at this step.
-        missing: after closing: members of which points are still expected.
-        newest_ns: time of its newest record.
-        exported: after closing: published name → value, as exporters got it.
-        histograms: after closing: published name → records in it.
-        forgotten: series that were exported here, and of which the fold state is gone: what comes for them is too late.
-            None where it is not known which those are: then it is all.
-        late_since: active time since when a late change waits to be exported.
-        waiting: late points not exported yet.
-        named: a person was told whom it waits for.
-        rewritten: pieces were taken out, the entries are stale.
-        folded: what its pieces are reduced to, where that is known already.
-        size: bytes in memory of its pieces, about.
-        stored, chunks, stored_bytes: pieces already in the committed state, in how many entries, and their bytes.
-    """
-
-    __slots__ = (
-        "chunks",
-        "due",
-        "excused",
-        "exported",
-        "first_done",
-        "folded",
-        "forgotten",
-        "histograms",
-        "late_since",
-        "manifests",
-        "missing",
-        "named",
-        "newest_ns",
-        "number",
-        "opened",
-        "pieces",
-        "points",
-        "rewritten",
-        "size",
-        "step",
-        "stored",
-        "stored_bytes",
-        "waiting",
-    )
-
-    def __init__(self, number: int, step: int, opened: float) -> None:
-        self.number = number
-        self.step = step
-        self.opened = opened
-        self.pieces: list[Piece] = []
-        self.folded: Folded | None = None
-        self.newest_ns = 0
-        self.points: dict[int, int] = {}
-        self.manifests: dict[int, tuple[int, int]] = {}
-        self.first_done: float | None = None
-        self.due: float | None = None
-        self.excused: set[int] = set()
-        self.missing: set[int] = set()
-        self.exported: dict[str, float] | None = None
-        self.histograms: dict[str, float] = {}
-        self.forgotten: frozenset[Series] | None = frozenset()
-        self.late_since: float | None = None
-        self.waiting = 0
-        self.size = 0
-        self.stored = 0
-        self.stored_bytes = 0
-        self.chunks = 0
-        self.named = False
-        self.rewritten = False
-
-    def add(self, piece: Piece) -> None:
-        """Keep a piece."""
-        self.pieces.append(piece)
-        self.folded = None
-        self.size += piece.size
-        self.newest_ns = max(self.newest_ns, piece.newest_ns)
-        piece.shape.users += 1
-
-    @property
-    def weight(self) -> int:
-        """Bytes in memory, about, with what was exported."""
-        return self.size + _EXPORTED_BYTES * len(self.exported or ())
-
-    def remove(self, pieces: list[Piece]) -> None:
-        """Give up some pieces; the committed ones are written anew."""
-        gone = {id(piece) for piece in pieces}
-        self.pieces = [piece for piece in self.pieces if id(piece) not in gone]
-        for piece in pieces:
-            self.size -= piece.size
-            piece.shape.users -= 1
-        self.folded = None
-        self.rewritten = True
-        self.stored = 0
-
-    def release(self) -> None:
-        """Let go of the shapes, when the unit is no more in memory."""
-        for piece in self.pieces:
-            piece.shape.users -= 1
-
-    @property
-    def count(self) -> int:
-        """Points kept."""
-        return sum(len(piece.partials.series) for piece in self.pieces)
-
-    @property
-    def writers(self) -> set[int]:
-        """Writers that sent points of this step."""
-        return {piece.source.number for piece in self.pieces}
-
-
 class Lane:
     """One attempt's steps of a track.
 
@@ -182,7 +63,6 @@ class Lane:
         open: step → its unit, while it is not closed.
         order: the open steps, ascending.
         retained: step → its unit, after it closed and while its fold state is in memory.
-        retained_bytes: what those weigh.
         members: writers that ever delivered here.
         known: steps that ever held anything.
         last_closed: the highest closed step.
@@ -198,6 +78,8 @@ class Lane:
     """
 
     __slots__ = (
+        "_open",
+        "_retained",
         "attempt",
         "begins",
         "closed_at",
@@ -213,7 +95,6 @@ class Lane:
         "open",
         "order",
         "retained",
-        "retained_bytes",
         "track",
         "unknown",
         "watch",
@@ -223,10 +104,10 @@ class Lane:
         self.number = number
         self.track = track
         self.attempt = attempt
-        self.open: dict[int, Unit] = {}
+        self._open, self._retained = Shelf(), Shelf()
+        self.open: Mapping[int, Unit] = self._open.units
+        self.retained: Mapping[int, Unit] = self._retained.units
         self.order: list[int] = []
-        self.retained: dict[int, Unit] = {}
-        self.retained_bytes = 0
         self.members: list[int] = []
         self.known = IntervalSet()
         self.last_closed: int | None = None
@@ -238,6 +119,16 @@ class Lane:
         self.fence: int | None = None
         self.watch: int | None = None
         self.due: float | None = None
+
+    @property
+    def open_bytes(self) -> int:
+        """Memory of the open units."""
+        return self._open.bytes
+
+    @property
+    def retained_bytes(self) -> int:
+        """Memory of the closed units that are kept for late data."""
+        return self._retained.bytes
 
     def is_fenced(self, step: int) -> bool:
         """Whether `step` belongs to a later attempt."""
@@ -251,8 +142,8 @@ class Lane:
         """Open a unit."""
         place = bisect_right(self.order, unit.step)
         if place < len(self.order) and self.open[self.order[place]].first_done is not None:
-            unit.first_done = unit.opened
-        self.open[unit.step] = unit
+            unit.note_done(unit.opened)
+        self._open.put(unit)
         self.order.insert(place, unit.step)
         self.note_step(unit.step)
         self.watch = None
@@ -267,24 +158,85 @@ class Lane:
         """The only open unit that may close next."""
         return self.open[self.order[0]] if self.order else None
 
-    def remove_oldest(self) -> Unit:
-        """Take the oldest open unit out."""
-        self.watch = self.due = None
-        return self.open.pop(self.order.pop(0))
-
     def remove(self, step: int) -> Unit:
         """Take an open unit out, wherever it is."""
         self.order.remove(step)
-        return self.open.pop(step)
+        return self._open.take(step)
+
+    def close_oldest(self, active: float) -> Unit:
+        """Take the oldest open unit out, and learn from how long it took."""
+        self.ask_everybody()
+        unit = self._open.take(self.order.pop(0))
+        if self.closes:
+            self.intervals = [*self.intervals, active - self.closed_at][-INTERVALS:]
+        self.closed_at = active
+        self.closes += 1
+        self._note_closed(unit.step)
+        return unit
+
+    def retain(self, unit: Unit) -> None:
+        """Keep a closed unit in memory, which may never have been open: what comes for its step is late."""
+        self._retained.put(unit)
+        self._note_closed(unit.step)
+
+    def let_go(self, step: int) -> Unit:
+        """Take a closed unit out."""
+        return self._retained.take(step)
+
+    def newest_first(self) -> Iterator[Unit]:
+        """Yield the closed units, who closed last first."""
+        return reversed(self._retained.units.values())
+
+    def raise_horizon(self, step: int) -> None:
+        """Note that the fold state of a closed step is in memory no more."""
+        self.horizon = max(self.horizon, step)
+
+    def begin(self, step: int, later: Iterable[Lane]) -> None:
+        """Note at which step the attempt begins; the first of the later ones ends it."""
+        self.begins = step
+        self.fence = min((lane.begins for lane in later), default=None)
+
+    def end(self, step: int) -> list[Unit]:
+        """Let a later attempt begin at `step`; return what was open here, and what had closed from there on.
+
+        Earlier steps have closed by then. What arrives later of one of them is late data as any other.
+        """
+        self.fence = step
+        self._note_closed(step - 1)
+        return [self.remove(one) for one in list(self.order)]
+
+    def let_go_from(self, step: int) -> list[Unit]:
+        """Take out the closed units from a step on."""
+        return [self.let_go(one) for one in list(self.retained) if one >= step]
+
+    def join(self, writer: int) -> None:
+        """Make a writer a member; it may be the one that is waited for."""
+        assert writer not in self.members, f"writer {writer} joins a lane twice"
+        self.members.append(writer)
+        self.watch = None
+
+    def leave(self, writer: int) -> None:
+        """Let a member go to another attempt."""
+        self.members.remove(writer)
+        self.watch = None
+
+    def wait_for(self, writer: int | None, due: float | None) -> None:
+        """Ask nobody else until `writer` is done with the oldest open unit, or this moment comes."""
+        self.watch, self.due = writer, due
+
+    def ask_everybody(self) -> None:
+        """Look at the oldest open unit when it is looked at again, and not because of the time."""
+        self.watch = self.due = None
+
+    def _note_closed(self, step: int) -> None:
+        self.last_closed = step if self.last_closed is None else max(self.last_closed, step)
 
     def pass_step(self, step: int, active: float) -> None:
         """Note that a writer is past `step`: units up to it have a first done writer now."""
         for other in reversed(self.order):
             if other <= step:
-                unit = self.open[other]
-                if unit.first_done is not None:
+                if not self.open[other].note_done(active):
                     break
-                unit.first_done = active
                 self.watch = None  # from now on others may be late
 
 

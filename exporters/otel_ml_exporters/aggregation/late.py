@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from otel_ml_exporters.aggregation.closed_steps import ClosedSteps
 from otel_ml_exporters.aggregation.contest import Contest
 from otel_ml_exporters.aggregation.exported_series import rows_of
 from otel_ml_exporters.aggregation.folded import fold
-from otel_ml_exporters.aggregation.lanes import Lane, Unit
+from otel_ml_exporters.aggregation.lanes import Lane
 from otel_ml_exporters.aggregation.learning import learn, say_lacking
 from otel_ml_exporters.aggregation.observation import Manifest, Sent, part_of
 from otel_ml_exporters.aggregation.piece import Piece, fold_order
 from otel_ml_exporters.aggregation.rows import emit_histograms, emit_values, row_of
 from otel_ml_exporters.aggregation.run_state import RunState
+from otel_ml_exporters.aggregation.unit import Unit
 
 __all__ = ["Late"]
 
@@ -44,7 +45,7 @@ class Late:
         if not self._contest.is_open(number):
             taken, refused = self._parted(unit, piece)
             if refused is not None:
-                self._count_too_late(lane, [refused])
+                self._run.refuse(lane, [refused])
                 self._run.output.too_late.append(part_of(sent, refused.partials))
             if taken is None:
                 self._drop_if_empty(lane, unit)
@@ -52,19 +53,14 @@ class Late:
                 return
             piece = taken
         self.join(lane, step, piece)
-        unit.points[number] = unit.points.get(number, 0) + len(piece.partials.series)
+        unit.count_points(number, len(piece.partials.series))
         self._expect(unit, number)
 
     def join(self, lane: Lane, step: int, piece: Piece) -> None:
         """Add a piece to a closed unit, which may never have been open; it is exported in time."""
         learn(self._run, lane, piece)
         unit = self.kept(lane, step)
-        before = unit.weight
-        unit.add(piece)
-        lane.retained_bytes += unit.weight - before
-        unit.waiting += len(piece.partials.series)
-        if unit.late_since is None:
-            unit.late_since = self._run.active
+        unit.join_late(piece, self._run.active)
         self._waiting[unit.number] = (lane, unit)
         self._run.touch(lane, unit)
         self._relieve(lane, self._idle_step)
@@ -77,12 +73,11 @@ class Late:
         unit = self._closed.take(lane, step) if step <= lane.horizon else None
         if unit is None:
             unit = self._run.new_unit(lane, step)
-            unit.exported = {}
+            unit.publish_nothing()
             if step <= lane.horizon:
-                unit.forgotten = self._closed.exported(lane, step)
+                unit.forget(self._closed.exported(lane, step))
             lane.note_step(step)
-        lane.retained[step] = unit
-        lane.retained_bytes += unit.weight
+        lane.retain(unit)
         self._run.touch(lane, unit)
         return unit
 
@@ -107,17 +102,14 @@ class Late:
         if unit.pieces or unit.missing:
             return
         self._waiting.pop(unit.number, None)
-        del lane.retained[unit.step]
-        lane.retained_bytes -= unit.weight
-        self._run.drop(unit)
+        self._run.drop(lane.let_go(unit.step))
 
     def manifest(self, lane: Lane, writer: int, manifest: Manifest) -> None:
         """Note how many points a writer says it sent for a closed step."""
         unit = lane.retained.get(manifest.step)
         if unit is None:
             return
-        points, seq = unit.manifests.get(writer, (0, 0))
-        unit.manifests[writer] = (max(points, manifest.points), max(seq, manifest.seq))
+        unit.hear_manifest(writer, manifest.points, manifest.seq)
         self._expect(unit, writer)
         self._run.touch(lane, unit)
 
@@ -127,12 +119,10 @@ class Late:
         if not unit.pieces and not unit.missing:
             run.drop(unit)
             return
-        if unit.exported is None:
-            unit.exported = {}
+        unit.publish_nothing()
         for number in unit.manifests:
             self._expect(unit, number)
-        lane.retained[unit.step] = unit
-        lane.retained_bytes += unit.weight
+        lane.retain(unit)
         run.touch(lane, unit)
         self._relieve(lane, lambda lane: next(iter(lane.retained), None))
 
@@ -155,35 +145,26 @@ class Late:
 
     def withdraw(self, lane: Lane, unit: Unit, pieces: list[Piece]) -> None:
         """Take late points of one writer, not exported yet, out of a closed unit: they belong to a later attempt."""
-        before = unit.weight
-        unit.remove(pieces)
-        lane.retained_bytes += unit.weight - before
-        unit.waiting -= sum(len(piece.partials.series) for piece in pieces)
-        unit.missing.discard(pieces[0].source.number)
-        if unit.waiting <= 0:
-            unit.waiting, unit.late_since = 0, None
+        unit.withdraw(pieces)
+        if unit.late_since is None:
             self._waiting.pop(unit.number, None)
         self._run.touch(lane, unit)
 
     def refuse(self, lane: Lane, writer: int) -> None:
         """Take what waited for a writer that turned out to be no restart as that of any other: some is too late."""
         for unit in [unit for unit in lane.retained.values() if unit.forgotten is None or unit.forgotten]:
-            mine = [piece for piece in unit.pieces if piece.source.number == writer]
+            mine = unit.of(writer)
             parts = [self._parted(unit, piece) for piece in mine]
             refused = [gone for _, gone in parts if gone is not None]
             if not refused:
                 continue
-            self._count_too_late(lane, refused)
+            self._run.refuse(lane, refused)
             self.withdraw(lane, unit, mine)
             for taken, _ in parts:
                 if taken is not None:
                     self.join(lane, unit.step, taken)
             unit.points[writer] = sum(len(taken.partials.series) for taken, _ in parts if taken is not None)
             self._drop_if_empty(lane, unit)
-
-    def _count_too_late(self, lane: Lane, pieces: Sequence[Piece]) -> None:
-        lane.track.tally.too_late += sum(len(piece.partials.series) for piece in pieces)
-        self._run.too_late += sum(piece.values for piece in pieces)
 
     def export_all(self, lane: Lane | None = None) -> None:
         """Export everything that waits, of one lane or of all."""
@@ -206,7 +187,6 @@ class Late:
     def _export(self, lane: Lane, unit: Unit) -> None:
         run, track = self._run, lane.track
         self._waiting.pop(unit.number, None)
-        before_size = unit.weight
         self._contest.replace_dead(lane, unit)
         (folded,) = fold([sorted(unit.pieces, key=fold_order)], track.reductions)
         row = row_of(folded, track, run.output)
@@ -215,8 +195,7 @@ class Late:
         changed = {name: value for name, value in row.values.items() if not _same(before.get(name), value)}
         track.tally.amended += sum(name in before for name in changed)
         track.tally.closed += unit.waiting
-        unit.waiting, unit.late_since, unit.exported = 0, None, row.values
-        lane.retained_bytes += unit.weight - before_size
+        unit.publish(row.values)
         run.touch(lane, unit)
         if changed:
             emit_values(run.output, lane, unit, row, changed, amendment=True)
@@ -247,12 +226,11 @@ class Late:
         unit = lane.retained[step]
         if unit.late_since is not None:
             self._export(lane, unit)
-        del lane.retained[step]
-        lane.retained_bytes -= unit.weight
+        lane.let_go(step)
         if not unit.pieces:
             self._run.drop(unit)
             return
-        lane.horizon = max(lane.horizon, step)
+        lane.raise_horizon(step)
         self._closed.put(lane, unit)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from otel_ml_exporters.aggregation.contest import Contest
-from otel_ml_exporters.aggregation.lanes import Lane, Track, Unit
+from otel_ml_exporters.aggregation.lanes import Lane, Track
 from otel_ml_exporters.aggregation.late import Late
 from otel_ml_exporters.aggregation.lives import Lives
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.run_state import RunState
+from otel_ml_exporters.aggregation.unit import Unit
 from otel_ml_exporters.aggregation.writer_state import WriterState
 
 __all__ = ["Placing"]
@@ -34,9 +35,7 @@ class Placing:
     def lane(self, writer: WriterState, axis: str, step: int, seq: int) -> Lane:
         """Return where (`axis`, `step`) of `writer` goes."""
         number = writer.lanes.get(axis)
-        starts = writer.first_step_seq is None or seq < writer.first_step_seq
-        if starts:
-            writer.first_step_seq = seq
+        starts = writer.starts(seq)
         if number is not None and not starts:
             return self._run.lanes.all[number]
         track = self._run.lanes.track(writer.writer.role, axis)
@@ -48,7 +47,7 @@ class Placing:
                 self._move(others, attempt, begins=(track, step))
         elif writer.attempt is not None and attempt != writer.attempt:
             self._move([writer, *self._lives.contemporaries(writer, attempt, track, step)], attempt)
-        writer.attempt = attempt
+        writer.enter(attempt)
         return self._enter(writer, track, attempt, step)
 
     def settle(self, *, at_end: bool = False) -> None:
@@ -75,7 +74,7 @@ class Placing:
     def _enter(self, writer: WriterState, track: Track, attempt: int, step: int) -> Lane:
         known = attempt in track.lanes
         lane = self._run.lanes.lane(track, attempt)
-        writer.lanes[track.axis] = lane.number
+        writer.write_to(track.axis, lane.number)
         # Its beginning may arrive late; where nobody counts, it may also be that of a life of which nothing was heard.
         is_earlier = writer.writer.attempt is not None and step < lane.begins
         if not known or is_earlier:
@@ -123,20 +122,19 @@ class Placing:
         return restarted
 
     def _enthrone(self, writer: WriterState) -> None:
-        if self._run.writers.successor(writer) is not None:
-            writer.replaced_when = self._run.now
-            writer.replaced_at = self._run.active - self._run.settings.world_wait_s
-            self._run.clock.forget(writer.number)
-            self._run.writers.enthrone(writer)
-            return
-        before = self._run.writers.predecessor(writer)
-        if before is not None:
-            before.replaced_when = self._run.now
-            silent = self._run.settings.world_wait_s if self._run.is_dead(before) else 0.0
-            before.replaced_at = self._run.active - silent
-            self._run.clock.forget(before.number)
-            self._run.writers.dirty.add(before.number)
-        self._run.writers.enthrone(writer)
+        run = self._run
+        before = run.writers.predecessor(writer)
+        if run.writers.successor(writer) is not None:
+            self._replace(writer, silent_s=run.settings.world_wait_s)
+        elif before is not None:
+            self._replace(before, silent_s=run.settings.world_wait_s if run.is_dead(before) else 0.0)
+            run.writers.dirty.add(before.number)
+        run.writers.enthrone(writer)
+
+    def _replace(self, writer: WriterState, *, silent_s: float = 0.0) -> None:
+        """Wait no more for an incarnation that has been silent for so long that another one took its place."""
+        writer.replace(self._run.active - silent_s, self._run.now)
+        self._run.clock.forget(writer.number)
 
     def heard_again(self, writer: WriterState) -> None:
         """A replaced incarnation recorded something after its successor began: both live.
@@ -155,7 +153,7 @@ class Placing:
                 "process.",
             )
             return
-        writer.replaced_at = None
+        writer.live_on()
         if not successor.contested:
             self._say_twins(successor)
 
@@ -179,7 +177,8 @@ class Placing:
 
         What arrives later of an earlier step, from the spool of a process that was killed, is late data as any other.
         """
-        lane.begins = step
+        later = [newer for newer in track.lanes.values() if newer.attempt > lane.attempt]
+        lane.begin(step, later)
         for attempt in sorted(track.lanes):
             older = track.lanes[attempt]
             if attempt >= lane.attempt or older.is_fenced(step):
@@ -187,22 +186,15 @@ class Placing:
             while older.order and older.order[0] < step:
                 self._close(older)
             self._late.export_all(older)
-            older.fence = step
-            older.last_closed = step - 1 if older.last_closed is None else max(older.last_closed, step - 1)
             self._discard(older, step)
-        lane.fence = min((newer.begins for newer in track.lanes.values() if newer.attempt > lane.attempt), default=None)
 
     def _discard(self, lane: Lane, first: int) -> None:
         run = self._run
-        for unit in lane.open.values():
+        for unit in lane.end(first):
             run.supersede(lane, unit.pieces)
-            run.open_bytes -= unit.size
             run.drop(unit)
-        for step in [step for step in lane.retained if step >= first]:
-            unit = lane.retained.pop(step)
-            lane.retained_bytes -= unit.weight
+        for unit in lane.let_go_from(first):
             run.drop(unit)
-        lane.open, lane.order = {}, []
         run.lanes.dirty.add(lane.number)
 
     def _move(self, writers: list[WriterState], attempt: int, begins: tuple[Track, int] | None = None) -> None:
@@ -218,7 +210,7 @@ class Placing:
         if begins is not None:
             opened[self._run.lanes.lane(begins[0], attempt).number] = begins[1]
         for writer in writers:
-            writer.attempt = attempt
+            writer.enter(attempt)
             self._run.writers.dirty.add(writer.number)
             self._leave_behind(writer)
             for axis, number in list(writer.lanes.items()):
@@ -235,18 +227,15 @@ class Placing:
         """Wait no more for the incarnation before `writer`: it may live, but in an older attempt."""
         before = self._run.writers.predecessor(writer)
         if before is not None and before.attempt != writer.attempt and before.replaced_at is None:
-            before.replaced_at, before.replaced_when = self._run.active, self._run.now
-            self._run.clock.forget(before.number)
+            self._replace(before)
             self._run.writers.dirty.add(before.number)
 
     def _carry_axis(self, writer: WriterState, axis: str, old: Lane, attempt: int) -> tuple[Lane, int] | None:
         """Return where it went, and its first step there."""
-        del writer.lanes[axis]
-        progress = writer.progress.pop(old.number, None)
+        progress = writer.leave(axis)
         if progress is None:
             return None  # all that was heard of it there belonged to a later attempt already
-        old.members.remove(writer.number)
-        old.watch = None
+        old.leave(writer.number)
         self._run.lanes.dirty.add(old.number)
         number = writer.number
         steps = [unit.step for unit in old.open.values() if number in unit.points or number in unit.manifests]
@@ -254,33 +243,26 @@ class Placing:
         if not steps and not late:
             return None
         lane = self._run.lanes.lane(old.track, attempt)
-        writer.lanes[axis] = lane.number
-        lane.members.append(writer.number)
-        writer.progress[lane.number] = progress
+        lane.join(writer.number)
+        writer.go_on(axis, lane.number, progress)
         for unit in late:
             self._late.withdraw(old, unit, self._carry(writer, old, lane, unit))
         for step in steps:
             unit = old.open[step]
-            pieces = self._carry(writer, old, lane, unit)
-            unit.remove(pieces)
-            self._run.open_bytes -= sum(piece.size for piece in pieces)
+            unit.remove(self._carry(writer, old, lane, unit))
         self._run.lanes.dirty.add(lane.number)
         return lane, min([*steps, *(unit.step for unit in late)])
 
     def _carry(self, writer: WriterState, old: Lane, lane: Lane, unit: Unit) -> list[Piece]:
         """Copy what a writer delivered for a unit; return it, for the unit to give up."""
-        mine = [piece for piece in unit.pieces if piece.source.number == writer.number]
+        mine = unit.of(writer.number)
         target = self._target(lane, unit.step)
         for piece in mine:
             if unit.step in lane.open:
                 target.add(piece)
-                self._run.open_bytes += piece.size
             else:
                 self._late.join(lane, unit.step, piece)
-        if writer.number in unit.points:
-            target.points[writer.number] = unit.points.pop(writer.number)
-        if writer.number in unit.manifests:
-            target.manifests[writer.number] = unit.manifests.pop(writer.number)
+        unit.pass_on(writer.number, target)
         self._run.touch(old, unit)
         self._run.touch(lane, target)
         return mine

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from otel_ml_exporters.aggregation.intervals import IntervalSet
+
 __all__ = ["Progress"]
 
 
@@ -33,8 +35,11 @@ class Progress:
         """Whether nothing was delivered since it left."""
         return self.left and self.current is None
 
-    def deliver(self, step: int, active: float) -> None:
-        """Note a point or manifest of `step`; the last two are the two highest, in whatever order they arrive."""
+    def deliver(self, step: int, active: float, known: IntervalSet) -> None:
+        """Note a point or manifest of `step`; the last two are the two highest, in whatever order they arrive.
+
+        Who had left returns once it has delivered two steps in a row, of those `known` on the lane.
+        """
         self.arrived_at = active
         if self.first is None or step < self.first:
             self.first = step
@@ -42,6 +47,15 @@ class Progress:
             self.previous, self.current = self.current, step
         elif step < self.current and (self.previous is None or step > self.previous):
             self.previous = step
+        if self.left and self.previous is not None and self.current is not None:
+            self.left = known.any_between(self.previous, self.current)
+
+    def finish(self, step: int, seq: int, floor: int) -> None:
+        """Note the manifest of a step; it counts once everything up to its running number has arrived."""
+        if seq <= floor:
+            self.done_through = max(self.done_through, step)
+        else:
+            self.manifests.append((seq, step))
 
     def raise_to(self, floor: int) -> None:
         """Count the manifests that had to wait for what was sent before them."""

@@ -79,7 +79,5 @@ class Room:
         return False
 
     def _leave_out(self, reason: str, points: int, sentence: str) -> None:
-        left_out = self._run.left_out
-        if reason not in left_out:
+        if self._run.leave_out(reason, points):
             self._run.output.say("run-too-large", sentence)
-        left_out[reason] = left_out.get(reason, 0) + points

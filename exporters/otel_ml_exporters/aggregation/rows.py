@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.aggregation.folded import Folded
-from otel_ml_exporters.aggregation.lanes import Lane, Track, Unit
+from otel_ml_exporters.aggregation.lanes import Lane, Track
 from otel_ml_exporters.aggregation.naming import changed, metric_name, rank_name, reduced_name
 from otel_ml_exporters.aggregation.output import Output
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.reduce import Bins, Reduced
+from otel_ml_exporters.aggregation.unit import Unit
 from otel_ml_exporters.records import HistogramValue, StepRecord
 
 __all__ = ["Row", "emit_histograms", "emit_values", "row_of"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from otel_ml_exporters.aggregation.attempts import Attempts
 from otel_ml_exporters.aggregation.clock import ActiveClock
-from otel_ml_exporters.aggregation.lanes import Lane, Lanes, Unit
+from otel_ml_exporters.aggregation.lanes import Lane, Lanes
 from otel_ml_exporters.aggregation.newest_spans import NewestSpans
 from otel_ml_exporters.aggregation.on_disk import OnDisk
 from otel_ml_exporters.aggregation.outage import LATE_S, Outage
@@ -17,6 +17,7 @@ from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.aggregation.shapes import Shapes
 from otel_ml_exporters.aggregation.stragglers import Stragglers
 from otel_ml_exporters.aggregation.training import TrainingClock
+from otel_ml_exporters.aggregation.unit import Unit
 from otel_ml_exporters.aggregation.writer_state import WriterState
 from otel_ml_exporters.aggregation.writers import Writers
 
@@ -43,7 +44,6 @@ class RunState:
         rejected: items that the service will never accept, each said and counted: they arrived, and are no gap.
         native: a writer of ours was heard.
         is_missing_said: a person was told that something does not arrive.
-        open_bytes: memory of units that are not closed.
         changed_units: units whose header is to be committed.
         gone_units: numbers of units to be removed from the committed state, and their number of chunks.
         disk: state entries that are read one by one.
@@ -69,7 +69,6 @@ class RunState:
         self.resumed_at: float | None = None
         self.started_at: float | None = None
         self.origin_ns: int | None = None
-        self.open_bytes = 0
         self.next_unit = 0
         self.superseded = 0
         self.too_late = 0
@@ -87,9 +86,29 @@ class RunState:
         return self.clock.active
 
     @property
+    def open_bytes(self) -> int:
+        """Memory of units that are not closed."""
+        return sum(lane.open_bytes for lane in self.lanes)
+
+    @property
     def retained_bytes(self) -> int:
         """Memory of closed units that are kept for late data."""
         return sum(lane.retained_bytes for lane in self.lanes)
+
+    def hear(self, now: float) -> None:
+        """Note the time; a clock that was set back changes nothing."""
+        if now > self.now:
+            self.now = now
+
+    def know_as_ours(self, writer: WriterState) -> None:
+        """Note that a writer sends running numbers: it is one of ours, and so is the run."""
+        writer.native = self.native = True
+
+    def begin_time(self, time_ns: int) -> int:
+        """Return where the axis `time` begins: here, where it has not begun."""
+        if self.origin_ns is None:
+            self.origin_ns = time_ns
+        return self.origin_ns
 
     def new_unit(self, lane: Lane, step: int) -> Unit:
         """Number a new unit."""
@@ -112,6 +131,17 @@ class RunState:
         """Count what a later attempt, or a later incarnation, did again."""
         lane.track.tally.superseded += sum(len(piece.partials.series) for piece in pieces)
         self.superseded += sum(piece.values for piece in pieces)
+
+    def refuse(self, lane: Lane, pieces: Sequence[Piece]) -> None:
+        """Count what came too late."""
+        lane.track.tally.too_late += sum(len(piece.partials.series) for piece in pieces)
+        self.too_late += sum(piece.values for piece in pieces)
+
+    def leave_out(self, reason: str, points: int) -> bool:
+        """Count points for which there is no room; whether they are the first ones for this reason."""
+        is_first = reason not in self.left_out
+        self.left_out[reason] = self.left_out.get(reason, 0) + points
+        return is_first
 
     def live(self) -> list[int]:
         """Return the writers from which more may come."""

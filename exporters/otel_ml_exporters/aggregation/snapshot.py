@@ -31,7 +31,6 @@ from otel_ml_exporters.aggregation.entries import (
     writer_entry,
 )
 from otel_ml_exporters.aggregation.intervals import IntervalSet
-from otel_ml_exporters.aggregation.lanes import Unit
 from otel_ml_exporters.aggregation.observation import SeriesKey
 from otel_ml_exporters.aggregation.older_state import in_this_form
 from otel_ml_exporters.aggregation.parameters import Owner, Parameters
@@ -40,6 +39,7 @@ from otel_ml_exporters.aggregation.spans import SpanIntake
 from otel_ml_exporters.aggregation.streams import Stream, StreamKey, Streams, entry_of
 from otel_ml_exporters.aggregation.summaries import Summaries
 from otel_ml_exporters.aggregation.training import TrainingClock
+from otel_ml_exporters.aggregation.unit import Unit
 from otel_ml_exporters.json_text import finite_json, plain_json
 from otel_ml_exporters.versions import RUN
 
@@ -164,13 +164,11 @@ class Snapshot:
         """Write the points that are not yet stored."""
         for unit in units:
             if unit.rewritten:
-                yield from ((points_key(unit.number, chunk), None) for chunk in range(unit.chunks))
-                unit.rewritten, unit.chunks, unit.stored_bytes = False, 0, 0
+                yield from ((points_key(unit.number, chunk), None) for chunk in range(unit.unwrite()))
         fresh = [unit for unit in units if unit.stored < len(unit.pieces)]
         for unit, data in zip(fresh, encode_units([unit.pieces[unit.stored :] for unit in fresh]), strict=True):
             yield points_key(unit.number, unit.chunks), data
-            unit.stored, unit.chunks = len(unit.pieces), unit.chunks + 1
-            unit.stored_bytes += len(data)
+            unit.note_stored(len(data))
 
     def _changed_streams(self) -> Iterator[tuple[str, bytes | None]]:
         for key in self._streams.changed:
@@ -230,9 +228,6 @@ class Snapshot:
                 for piece in decode_pieces(stored, run.shapes.known.__getitem__, lambda n: run.writers[n].source):
                     unit.add(piece)
             unit.stored = len(unit.pieces)
-        for lane in run.lanes:
-            run.open_bytes += sum(unit.size for unit in lane.open.values())
-            lane.retained_bytes += sum(unit.weight for unit in lane.retained.values())
 
     def _restore_rest(self, entries: Mapping[str, Mapping[str, bytes]]) -> None:
         for number, data in entries.get("spans", {}).items():

@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
-from otel_ml_exporters.aggregation.lanes import Lane, Unit
+from otel_ml_exporters.aggregation.lanes import Lane
+from otel_ml_exporters.aggregation.late import Late
 from otel_ml_exporters.aggregation.observation import Fragment, Sent
+from otel_ml_exporters.aggregation.open_steps import OpenSteps
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.run_state import RunState
-
-if TYPE_CHECKING:
-    from otel_ml_exporters.aggregation.steps import Steps
-    from otel_ml_exporters.aggregation.writer_state import WriterState
+from otel_ml_exporters.aggregation.unit import Unit
+from otel_ml_exporters.aggregation.writer_state import WriterState
 
 __all__ = ["NO_STEP", "WAITING_AXIS", "Stepless"]
 
@@ -46,9 +45,10 @@ class Stepless:
     first row of its role that has something newer; where the role has no rows, to a window of time.
     """
 
-    def __init__(self, run: RunState, steps: Steps) -> None:
+    def __init__(self, run: RunState, opened: OpenSteps, late: Late) -> None:
         self._run = run
-        self._steps = steps
+        self._open = opened
+        self._late = late
         self._held: set[int] = set()
         self._inside: set[int] = set()
         self._without: set[int] = set()
@@ -105,22 +105,23 @@ class Stepless:
         """Wait no longer for steps that did not come."""
         for lane, unit, due in list(self._holds()):
             if due <= self._run.active:
-                self._give_up(lane, unit)
+                for piece in self._given_up_for_good(lane, unit):
+                    self._into_role(piece, lane.track.role, None)
 
     def relieve(self, lane: Lane) -> None:
-        """Wait no longer for anything: open state is bounded."""
+        """Wait no longer for anything, nor for a row that is to come: open state is bounded."""
         for unit in list(lane.open.values()):
-            self._give_up(lane, unit)
+            for piece in self._given_up_for_good(lane, unit):
+                self._into_nearest(piece, lane.track.role)
 
     def to_windows(self, piece: Piece, role: str, sent: Sent | None, width: float) -> None:
         """Put points into windows of the axis `time`, by the time of their newest record."""
         run = self._run
-        if run.origin_ns is None:
-            run.origin_ns = int(piece.partials.times.min(initial=int(run.now * 1e9)))
+        origin_ns = run.begin_time(int(piece.partials.times.min(initial=int(run.now * 1e9))))
         latest = int((run.now + FUTURE_S) * 1e9)
         times = piece.partials.times[:, 1]
         times = np.where(times > latest, int(run.now * 1e9), times)
-        windows = np.maximum(0, (times - run.origin_ns) // int(width * 1e9)) * math.ceil(width)
+        windows = np.maximum(0, (times - origin_ns) // int(width * 1e9)) * math.ceil(width)
         lane = run.lanes.lane(run.lanes.track(role, TIME_AXIS), 0)
         for window in np.unique(windows).tolist():
             rows = np.flatnonzero(windows == window).tolist()
@@ -137,14 +138,24 @@ class Stepless:
         self._held.clear()
 
     def _at_end(self, piece: Piece, role: str) -> None:
+        if not self._beside_a_row(piece, role):
+            self._run.output.say("no-step", NO_STEP)
+            self._late.join(self._window_lane(role), self._window_of(piece), piece)
+
+    def _into_nearest(self, piece: Piece, role: str) -> None:
+        if not self._beside_a_row(piece, role):
+            self._run.output.say("no-step", NO_STEP)
+            self.to_windows(piece, role, None, self._run.settings.time_window_s)
+
+    def _beside_a_row(self, piece: Piece, role: str) -> bool:
+        """Put points into the first row of their role that has something newer, or the last; False without rows."""
         track = self._run.lanes.tracks.get((role, DEFAULT_AXIS))
         newest = track.newest if track is not None and track.lanes else None
-        if newest is not None and newest.last_closed is not None and newest.last_closed in newest.retained:
-            row = self._row_of(newest, piece)
-            self._steps.late.join(newest, newest.last_closed if row is None else row, piece)
-        else:
-            self._run.output.say("no-step", NO_STEP)
-            self._steps.late.join(self._window_lane(role), self._window_of(piece), piece)
+        if newest is None or newest.last_closed is None or newest.last_closed not in newest.retained:
+            return False
+        row = self._row_of(newest, piece)
+        self._late.join(newest, newest.last_closed if row is None else row, piece)
+        return True
 
     def _into_role(self, piece: Piece, role: str, sent: Fragment | None) -> None:
         """Put points of a process without steps into the first row of its role that has something newer."""
@@ -157,12 +168,12 @@ class Stepless:
         if track is None or row is None:
             self._wait(piece, role, _OF_ROLE)
         else:
-            self._steps.late.join(track.newest, row, piece)
+            self._late.join(track.newest, row, piece)
 
     @staticmethod
     def _row_of(lane: Lane, piece: Piece) -> int | None:
         """Return the first of the newest closed rows that has something newer; None where that is still to come."""
-        newest_first = islice(reversed(lane.retained.values()), ROWS_BACK)
+        newest_first = islice(lane.newest_first(), ROWS_BACK)
         newer = takewhile(lambda unit: unit.newest_ns >= piece.newest_ns, newest_first)
         return min((unit.step for unit in newer), default=None)
 
@@ -170,30 +181,28 @@ class Stepless:
         if lane.is_fenced(step):
             self._run.supersede(lane, [piece])
         elif lane.has_closed(step):
-            self._steps.late.join(lane, step, piece)
+            self._late.join(lane, step, piece)
         else:
-            self._steps.keep(lane, self._steps.unit(lane, step), piece)
+            self._open.keep(lane, self._open.unit(lane, step), piece)
 
     def _wait(self, piece: Piece, role: str, place: int) -> None:
         lane = self._waiting_lane(role)
-        unit = self._steps.unit(lane, place)
-        unit.due = math.inf
-        self._steps.keep(lane, unit, piece)
+        unit = self._open.unit(lane, place)
+        unit.close_at(math.inf)
+        self._open.keep(lane, unit, piece)
 
     def _given_up(self, lane: Lane, place: int) -> list[Piece]:
         unit = lane.remove(place)
-        self._run.open_bytes -= unit.size
         pieces = list(unit.pieces)
         self._run.drop(unit)
         return pieces
 
-    def _give_up(self, lane: Lane, unit: Unit) -> None:
-        """Know that the writers of a unit have no step, until they enter one; what waits goes where that belongs."""
+    def _given_up_for_good(self, lane: Lane, unit: Unit) -> list[Piece]:
+        """Return what waits in a unit: its writers have no step, until they enter one."""
         writers = unit.writers
         self._without |= writers
         self._held -= writers
-        for piece in self._given_up(lane, unit.step):
-            self._into_role(piece, lane.track.role, None)
+        return self._given_up(lane, unit.step)
 
     def _holds(self) -> Iterator[tuple[Lane, Unit, float]]:
         """Yield what waits for a limited time: for a step of its writer, or for the first row of its role."""
@@ -215,14 +224,13 @@ class Stepless:
     def _to_window(self, lane: Lane, window: int, width: float, piece: Piece, sent: Sent | None) -> None:
         if lane.has_closed(window):
             if sent is None:
-                self._steps.late.join(lane, window, piece)
+                self._late.join(lane, window, piece)
             else:
-                self._steps.late.add(lane, window, piece, sent)
+                self._late.add(lane, window, piece, sent)
             return
-        unit = self._steps.unit(lane, window)
-        if unit.due is None:
-            unit.due = unit.opened + width + self._run.settings.allowed_lateness_s
-        self._steps.keep(lane, unit, piece)
+        unit = self._open.unit(lane, window)
+        unit.close_at(unit.opened + width + self._run.settings.allowed_lateness_s)
+        self._open.keep(lane, unit, piece)
 
     def _interned(self, piece: Piece) -> Piece:
         return piece._replace(shape=self._run.shapes.of(piece.partials.series))
@@ -232,6 +240,4 @@ class Stepless:
 
     def _window_of(self, piece: Piece) -> int:
         newest = piece.newest_ns
-        if self._run.origin_ns is None:
-            self._run.origin_ns = newest
-        return max(0, (newest - self._run.origin_ns) // 1_000_000_000)
+        return max(0, (newest - self._run.begin_time(newest)) // 1_000_000_000)

@@ -10,22 +10,21 @@ from otel_ml_exporters.aggregation.ahead import fold_with_next
 from otel_ml_exporters.aggregation.closed_steps import ClosedSteps
 from otel_ml_exporters.aggregation.closing import Judge
 from otel_ml_exporters.aggregation.contest import Contest
-from otel_ml_exporters.aggregation.lanes import Lane, Unit
+from otel_ml_exporters.aggregation.lanes import Lane
 from otel_ml_exporters.aggregation.late import Late
-from otel_ml_exporters.aggregation.learning import learn, say_lacking
+from otel_ml_exporters.aggregation.learning import say_lacking
 from otel_ml_exporters.aggregation.observation import Fragment, Manifest, Sent
+from otel_ml_exporters.aggregation.open_steps import OpenSteps
 from otel_ml_exporters.aggregation.piece import Piece
 from otel_ml_exporters.aggregation.placing import Placing
 from otel_ml_exporters.aggregation.progress import Progress
 from otel_ml_exporters.aggregation.rows import emit_histograms, emit_values, row_of
 from otel_ml_exporters.aggregation.run_state import RunState
 from otel_ml_exporters.aggregation.stepless import WAITING_AXIS, Stepless
+from otel_ml_exporters.aggregation.unit import Unit
 from otel_ml_exporters.aggregation.writer_state import WriterState
 
 __all__ = ["Steps"]
-
-INTERVALS = 8
-"""Closes whose distance says how long a quiet member is waited for."""
 
 
 class Steps:
@@ -33,11 +32,12 @@ class Steps:
 
     def __init__(self, run: RunState) -> None:
         self._run = run
-        self.stepless = Stepless(run, self)
         self.judge = Judge(run.settings, run.writers)
         self.contest = Contest(run)
         self.closed = ClosedSteps(run, run.disk)
         self.late = Late(run, self.contest, self.closed)
+        self._open = OpenSteps(run)
+        self.stepless = Stepless(run, self._open, self.late)
         self.placing = Placing(run, self.contest, self.close_oldest, self.late)
 
     def points(self, writer: WriterState, sent: Sent, piece: Piece, axis: str, step: int) -> None:
@@ -51,15 +51,14 @@ class Steps:
         if lane.is_fenced(step):
             self._run.supersede(lane, [piece])
             return
-        self._progress(writer, lane).deliver(step, self._run.active)
-        self._settle_membership(writer, lane)
+        self._progress(writer, lane).deliver(step, self._run.active, lane.known)
         if lane.has_closed(step):
             self.late.add(lane, step, piece, sent)
         else:
-            unit = self.unit(lane, step)
+            unit = self._open.unit(lane, step)
             if isinstance(sent, Fragment) or not writer.native:  # manifests count what carries a running number
-                unit.points[writer.number] = unit.points.get(writer.number, 0) + len(piece.partials.series)
-            self.keep(lane, unit, piece)
+                unit.count_points(writer.number, len(piece.partials.series))
+            self._open.keep(lane, unit, piece)
         if not writer.native:
             lane.pass_step(step - 1, self._run.active)
 
@@ -78,37 +77,15 @@ class Steps:
         if lane.is_fenced(step):
             return
         progress = self._progress(writer, lane)
-        progress.deliver(step, self._run.active)
-        self._settle_membership(writer, lane)
-        if manifest.seq <= writer.floor:
-            progress.done_through = max(progress.done_through, step)
-        else:
-            progress.manifests.append((manifest.seq, step))
+        progress.deliver(step, self._run.active, lane.known)
+        progress.finish(step, manifest.seq, writer.floor)
         if lane.has_closed(step):
             self.late.manifest(lane, writer.number, manifest)
         else:
-            unit = self.unit(lane, step)
-            points, seq = unit.manifests.get(writer.number, (0, 0))
-            unit.manifests[writer.number] = (max(points, manifest.points), max(seq, manifest.seq))
+            unit = self._open.unit(lane, step)
+            unit.hear_manifest(writer.number, manifest.points, manifest.seq)
             self._run.touch(lane, unit)
         lane.pass_step(step, self._run.active)
-
-    def unit(self, lane: Lane, step: int) -> Unit:
-        """Return the open unit of a step, known or new."""
-        unit = lane.open.get(step)
-        if unit is None:
-            unit = self._run.new_unit(lane, step)
-            lane.insert(unit)
-        self._run.lanes.dirty.add(lane.number)
-        return unit
-
-    def keep(self, lane: Lane, unit: Unit, piece: Piece) -> None:
-        """Add a piece to an open unit."""
-        learn(self._run, lane, piece)
-        before = unit.size
-        unit.add(piece)
-        self._run.open_bytes += unit.size - before
-        self._run.touch(lane, unit)
 
     def settle(self) -> None:
         """Close whatever may close."""
@@ -134,7 +111,7 @@ class Steps:
 
     def _settle_lane(self, lane: Lane) -> None:
         if self.contest.holds_lane(lane):
-            lane.watch = lane.due = None  # looked at again when that is decided
+            lane.ask_everybody()  # when that is decided
             return
         while (unit := lane.oldest) is not None:
             if self._still_watched(lane, unit):
@@ -146,13 +123,12 @@ class Steps:
             for number in verdict.leavers:
                 self._run.writers[number].progress[lane.number].leave()
                 self._run.writers.dirty.add(number)
-                unit.excused.add(number)
+                unit.excuse(number)
             if verdict.leavers:
                 self._say_leaving(lane, unit, verdict.leavers)
                 continue
             self._name_holders(lane, unit, verdict.holders)
-            lane.watch = verdict.holders[-1] if verdict.holders else None  # who came last will again
-            lane.due = verdict.due
+            lane.wait_for(verdict.holders[-1] if verdict.holders else None, verdict.due)  # who came last will again
             return
 
     def _still_watched(self, lane: Lane, unit: Unit) -> bool:
@@ -165,20 +141,17 @@ class Steps:
 
     def _close(self, lane: Lane, holders: list[int]) -> None:
         run, track = self._run, lane.track
-        unit = lane.remove_oldest()
-        run.open_bytes -= unit.size
+        unit = lane.close_oldest(run.active)
         self.contest.replace_dead(lane, unit)
         if track.axis == DEFAULT_AXIS:
             for piece in self.stepless.taken(track.role, unit):
                 unit.add(piece)
-        unit.missing = set(holders) | unit.excused
+        unit.miss(holders)
         redone = any(
             other.attempt < lane.attempt and other.last_closed is not None and unit.step <= other.last_closed
             for other in track.lanes.values()
         )
         track.tally.steps_redone += redone
-        self._learn_pace(lane)
-        lane.last_closed = unit.step if lane.last_closed is None else max(lane.last_closed, unit.step)
         self._export(lane, unit)
         self.late.retain(lane, unit)
 
@@ -204,7 +177,7 @@ class Steps:
             values[published_name(track.role, track.axis, RESERVED_PREFIX + name)] = float(count)
         if track.axis == DEFAULT_AXIS:
             run.training.note(track.role, lane.attempt, unit.step, row.time_ns)
-        unit.exported = row.values
+        unit.publish(row.values)
         emit_values(run.output, lane, unit, row, values, writers_missing=len(absent))
         emit_histograms(run.output, track, unit, row)
         run.stragglers.publish(track)
@@ -227,19 +200,9 @@ class Steps:
             return frozenset()
         return frozenset(self._run.writers[number].writer.rank for number in unit.missing)
 
-    def _learn_pace(self, lane: Lane) -> None:
-        if lane.closes:
-            lane.intervals = [*lane.intervals, self._run.active - lane.closed_at][-INTERVALS:]
-        lane.closed_at = self._run.active
-        lane.closes += 1
-
     def _relieve(self) -> None:
         """Close the oldest unit where most is held in memory: open state is bounded."""
-        lane = max(self._run.lanes, key=lambda lane: sum(unit.size for unit in lane.open.values()))
-        unit = lane.oldest
-        if unit is None:
-            self._run.open_bytes = 0
-            return
+        lane = max(self._run.lanes, key=lambda lane: lane.open_bytes)
         if lane.track.axis == WAITING_AXIS:
             self.stepless.relieve(lane)
             return
@@ -253,18 +216,10 @@ class Steps:
     def _progress(self, writer: WriterState, lane: Lane) -> Progress:
         progress = writer.progress.get(lane.number)
         if progress is None:
-            progress = writer.progress[lane.number] = Progress()
-            lane.members.append(writer.number)
-            lane.watch = None
+            progress = writer.begin(lane.number)
+            lane.join(writer.number)
             self._run.lanes.dirty.add(lane.number)
         return progress
-
-    @staticmethod
-    def _settle_membership(writer: WriterState, lane: Lane) -> None:
-        """Let a writer that had left return once it has delivered two steps in a row."""
-        progress = writer.progress[lane.number]
-        if progress.left and progress.previous is not None and progress.current is not None:
-            progress.left = lane.known.any_between(progress.previous, progress.current)
 
     def _name_holders(self, lane: Lane, unit: Unit, holders: list[int]) -> None:
         """Say once for whom a step waits, when it is beyond the allowed lateness."""
@@ -276,7 +231,7 @@ class Steps:
             or self._run.active - since < self._run.settings.allowed_lateness_s
         ):
             return
-        unit.named = True
+        unit.name()
         self._run.touch(lane, unit)
         self._run.output.say("step-open", f"{_where(lane, unit)} is still open: it waits for {self._ranks(holders)}.")
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from otel_ml.wire.attributes import RESERVED_PREFIX, TIME_AXIS
 from otel_ml.wire.names import published_name
-from otel_ml_exporters.aggregation.lanes import Lane, Track, Unit
+from otel_ml_exporters.aggregation.lanes import Lane, Track
 from otel_ml_exporters.aggregation.newest_spans import NewestSpans
 from otel_ml_exporters.aggregation.output import Output
 from otel_ml_exporters.aggregation.timers import Timers
 from otel_ml_exporters.aggregation.top_ranks import TopRanks
+from otel_ml_exporters.aggregation.unit import Unit
 from otel_ml_exporters.findings.behind import behind, without
 from otel_ml_exporters.findings.detector import Detector, StepTimers
 from otel_ml_exporters.findings.evidence import is_shown, linked, where_shown

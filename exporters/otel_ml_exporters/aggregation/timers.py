@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from otel_ml_exporters.aggregation.lanes import Unit
 from otel_ml_exporters.aggregation.piece import Shape, fold_order
 from otel_ml_exporters.aggregation.points import SeriesKey, sums_of
+from otel_ml_exporters.aggregation.unit import Unit
 from otel_ml_exporters.findings.detector import StepTimers
 
 __all__ = ["Timers"]

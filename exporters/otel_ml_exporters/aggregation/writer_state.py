@@ -129,6 +129,77 @@ class WriterState:
             self.source = _source(self.number, writer, self.source.pool)
         self.writer = writer
 
+    def hear(self, now: float) -> None:
+        """Note a sign of life."""
+        self.heard_at = now
+        self.since = self.since or now
+
+    def starts(self, seq: int) -> bool:
+        """Note a running number that carries a step; whether it is the lowest so far: then it may be where it began."""
+        if self.first_step_seq is not None and seq >= self.first_step_seq:
+            return False
+        self.first_step_seq = seq
+        return True
+
+    def enter(self, attempt: int) -> None:
+        """Belong to an attempt; it may turn out later that it is another one."""
+        self.attempt = attempt
+
+    def write_to(self, axis: str, lane: int) -> None:
+        """Note to which lane it writes on an axis, of the attempt that it belongs to."""
+        assert self.attempt is not None, "a writer writes to a lane before it belongs to an attempt"
+        self.lanes[axis] = lane
+
+    def begin(self, lane: int) -> Progress:
+        """Deliver to a lane for the first time."""
+        assert lane not in self.progress, f"writer {self.number} begins twice on lane {lane}"
+        progress = self.progress[lane] = Progress()
+        return progress
+
+    def go_on(self, axis: str, lane: int, progress: Progress) -> None:
+        """Deliver to a lane of another attempt from where it stood in the one that it left."""
+        assert lane not in self.progress, f"writer {self.number} is on lane {lane} already"
+        self.write_to(axis, lane)
+        self.progress[lane] = progress
+
+    def leave(self, axis: str) -> Progress | None:
+        """Leave the lane of an axis, for one of another attempt; return where it stood there, if it delivered."""
+        return self.progress.pop(self.lanes.pop(axis), None)
+
+    def replace(self, active: float, now: float) -> None:
+        """Note that a newer incarnation took its place."""
+        self.replaced_at, self.replaced_when = active, now
+
+    def live_on(self) -> None:
+        """Note that it lives beside its successor after all."""
+        assert self.replaced_at is not None, f"writer {self.number} lives on and was not replaced"
+        self.replaced_at = None
+
+    def contest(self) -> None:
+        """Wait to see whether it is a restart."""
+        self.contested = True
+
+    def settle_contest(self) -> None:
+        """Know whether it is one."""
+        assert self.contested, f"nobody asked whether writer {self.number} is a restart"
+        self.contested = False
+
+    def crown(self) -> None:
+        """Be the newest incarnation of its (role, rank) that delivered a step."""
+        self.newest = True
+
+    def step_down(self) -> None:
+        """Be the newest no more."""
+        self.newest = False
+
+    def follow(self, before: int | None) -> None:
+        """Note which incarnation of its (role, rank) came right before it."""
+        self.before = before
+
+    def say_goodbye(self, goodbye: Goodbye) -> None:
+        """Note its last record; only the first of several running numbers that say so counts as new."""
+        self.goodbye = goodbye
+
     @property
     def child(self) -> bool:
         """Whether it was forked or spawned from another writer: never a member."""
@@ -154,6 +225,12 @@ class WriterState:
         self.newest_ns = time_ns if was_set_back else max(self.newest_ns, time_ns)
         self.born_at = min(self.born_at, time_ns / 1e9 + self.lag)
         self.alive_at = self.newest_ns / 1e9 + self.lag
+
+    def beat(self, boot_s: float, time_ns: int, lag: float) -> None:
+        """Note a heartbeat that was taken at `boot_s` of the clock of its boot, and arrived `lag` later."""
+        self.boot_lag = lag if self.boot_lag is None else min(lag, self.boot_lag)
+        self.boot_alive = max(self.boot_alive, boot_s)
+        self.boot_ns = time_ns - round(boot_s * 1e9)
 
     def _lived_since_heartbeat(self, boot_s: float) -> None:
         """Note that it recorded something at `boot_s`: a heartbeat is taken once a second only."""
@@ -235,6 +312,10 @@ class WriterState:
         for progress in self.progress.values():
             if progress.manifests:
                 progress.raise_to(self.floor)
+
+    def count(self, points: int) -> None:
+        """Count points of it that were taken."""
+        self.points += points
 
 
 def _source(number: int, writer: Writer, pool: str) -> Source:

@@ -86,9 +86,7 @@ class Writers:
         What arrives late, from the spool of a dead one above all, is dated by what of the same boot arrived soonest.
         """
         boot, lag = state.writer.boot, now - boot_s
-        state.boot_lag = lag if state.boot_lag is None else min(lag, state.boot_lag)
-        state.boot_alive = max(state.boot_alive, boot_s)
-        state.boot_ns = time_ns - round(boot_s * 1e9)
+        state.beat(boot_s, time_ns, lag)
         self._newest_beat[boot] = max(boot_s, self._newest_beat.get(boot, 0.0))
         dated = [state]
         if lag < self._least_lag.get(boot, math.inf):
@@ -183,15 +181,17 @@ class Writers:
         """Make `state` the newest incarnation of its (role, rank), unless it is heard after one that follows it."""
         after = self.successor(state)
         if after is not None:
-            state.before, after.before = after.before, state.number
+            state.follow(after.before)
+            after.follow(state.number)
             self.dirty.add(after.number)
             return
         before = self.predecessor(state)
         if before is not None:
-            before.newest, state.before = False, before.number
+            before.step_down()
+            state.follow(before.number)
         self.crown(state)
 
     def crown(self, state: WriterState) -> None:
         """Note that `state` is the newest incarnation of its (role, rank); it knows the one before it."""
-        state.newest = True
+        state.crown()
         self._newest[state.writer.role, state.writer.rank] = state

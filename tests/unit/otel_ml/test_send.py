@@ -91,9 +91,18 @@ def test_kinds_go_to_their_own_paths(sender: Sender, receiver: Receiver) -> None
     assert {path for path, _ in receiver.got} == {"/v1/metrics", "/v1/logs", "/v1/traces"}
 
 
-def test_requests_are_bounded_in_bytes_and_points(sender: Sender, receiver: Receiver) -> None:
+def test_requests_are_bounded_in_points(sender: Sender, receiver: Receiver) -> None:
     for _ in range(10):
-        sender.spool.append(Frame("M", bytes(MAX_BYTES // 3), MAX_POINTS // 5))
+        sender.spool.append(Frame("M", bytes(100), MAX_POINTS // 4))
+
+    assert sender.send(200.0)
+
+    assert [len(body) // 100 for _, body in receiver.got] == [4, 4, 2]
+
+
+def test_requests_are_bounded_in_bytes(sender: Sender, receiver: Receiver) -> None:
+    for _ in range(10):
+        sender.spool.append(Frame("M", bytes(MAX_BYTES // 3), 1))
 
     assert sender.send(200.0)
 

@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+NICEST = 19
+"""What a process that is nicer than that has, on Linux and macOS."""
+
 PROGRAM = """
 import os, threading
 from pathlib import Path
@@ -40,7 +43,7 @@ class TestLetTrainingGoFirst:
 
         threads, session = said(of_its_own=True)
 
-        assert threads == f"{{{mine + 5}}}"
+        assert threads == f"{{{min(mine + 5, NICEST)}}}"
         assert session in {"['5']", "[]"}
 
     def test_a_job_that_is_nice_itself_goes_first_all_the_same(self) -> None:
@@ -48,7 +51,7 @@ class TestLetTrainingGoFirst:
 
         threads, _ = said(of_its_own=True, nice=8)
 
-        assert threads == f"{{{mine + 13}}}"
+        assert threads == f"{{{min(mine + 13, NICEST)}}}"
 
     def test_the_session_of_a_shell_stays_as_it_is(self) -> None:
         mine = os.getpriority(os.PRIO_PROCESS, 0)

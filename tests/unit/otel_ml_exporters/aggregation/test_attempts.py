@@ -399,3 +399,21 @@ def test_a_restart_from_a_checkpoint_far_back_is_an_attempt_however_soon_it_come
     redone = [(record.attempt, record.step) for record in service.steps()][60:]
     assert redone == [(1, step) for step in range(5, 55)]
     assert [service.rows()[step]["x"] for step in range(60)] == [2.0] * 5 + [4.0] * 50 + [2.0] * 5
+
+
+def test_what_a_child_of_an_older_life_records_belongs_to_the_attempt_of_its_parent() -> None:
+    service, first = Service(), life("a")
+    for step in range(6):
+        service.take(*[rank.step(step, {"x": 1.0}, "sum") for rank in first])
+    service.wait(20)
+    second = life("b", start=service.now)
+    for step in range(3, 8):
+        service.take(*[rank.step(step, {"x": 2.0}, "sum") for rank in second])
+    service.wait(12, *second)  # it is a restart
+    child = Rank(0, instance="a-0-child", parent="a-0", clock=service.now)
+
+    service.take(child.step(5, {"x": 10.0}, "sum"))
+    service.wait(12, *second)
+
+    assert service.rows()[5] == {"x": 4.0}
+    assert service.engine.status.counts.superseded == 1

@@ -327,3 +327,14 @@ def test_next_deadline_is_when_something_changes(ranks: list[Rank]) -> None:
     deadline = service.engine.next_deadline()
 
     assert deadline is None or service.now < deadline <= service.now + 300
+
+
+def test_of_many_silent_ranks_sixteen_are_named_and_the_rest_is_counted() -> None:
+    service, ranks = Service(), [Rank(rank, world_size=20) for rank in range(20)]
+    service.take(*[rank.step(0, {"x": 1.0}) for rank in ranks])
+    for step in range(1, 4):
+        service.take(*[rank.step(step, {"x": 1.0}) for rank in ranks[:2]])
+    service.wait(80, *ranks[:2])
+
+    named = ", ".join(map(str, range(2, 18)))
+    assert any(f"ranks {named} and 2 more" in notice for notice in service.notices)

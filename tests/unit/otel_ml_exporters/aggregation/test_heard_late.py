@@ -254,3 +254,21 @@ def test_a_rank_that_began_first_and_is_heard_last_is_in_the_attempt_of_those_it
     service.take(one.step(9, {"x": 2.0}, "sum"), one.bye(), last.bye())
 
     assert {step: service.rows()[step]["x"] for step in (8, 9)} == {8: 4.0, 9: 4.0}
+
+
+def test_a_rank_of_a_life_that_is_over_is_not_taken_for_one_of_the_next_whose_like_was_heard_last() -> None:
+    service, first = Service(), life("a", boot="b")
+    for step in range(5):
+        service.take(first[1].step(step, {"x": 1.0}, "sum"))
+    left = [first[0].step(step, {"x": 1.0}, "sum") for step in range(3, 5)]  # in a spool
+    service.wait(40)
+    second = life("b", start=service.now, boot="b")
+    for step in range(2, 7):
+        service.take(second[1].step(step, {"x": 2.0}, "sum"), second[1].inside(step))
+    service.wait(12, second[1])
+
+    service.take(*left)
+    service.wait(12, second[1])
+
+    assert [service.rows()[step]["x"] for step in range(7)] == [1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0]
+    assert service.engine.status.counts.superseded == 2

@@ -95,6 +95,18 @@ def test_an_inline_artifact_hands_its_content_over() -> None:
     assert service.outcomes[-1].files == {artifact.seq: b"weights"}
 
 
+def test_an_artifact_keeps_what_its_author_says_of_it() -> None:
+    service, rank = Service(), Rank(0)
+    said = {"artifact.sha256": "ab12", "artifact.aliases": ["best", "v2"], "artifact.type": "model"}
+
+    service.take(rank.event("ml.artifact", b"weights", 3, name="model", **said))
+    service.take(rank.event("ml.artifact", b"weights", 4, name="other"))
+
+    full, bare = [record for record in service.records if isinstance(record, Artifact)]
+    assert (full.sha256, full.aliases, full.type) == ("ab12", ("best", "v2"), "model")
+    assert (bare.sha256, bare.aliases, bare.type) == (None, (), "file")
+
+
 def test_an_empty_file_is_a_file_and_a_large_one_is_a_record_once_it_was_looked_for() -> None:
     service, rank = Service(), Rank(0)
 

@@ -290,3 +290,21 @@ def test_shapes_that_only_the_disk_uses_leave_memory_and_are_found_again(monkeyp
 
     assert service.rows()[7] == {"x7": 2.0, "y": 2.0, "z": 1.0, "new": 1.0}
     assert sum(key.startswith("disk/shape/") for key in service.state) < 400
+
+
+def test_late_points_of_one_rank_wait_for_those_that_another_ranks_manifest_tells_of() -> None:
+    service, ranks = Service(), [Rank(rank, world_size=2) for rank in range(2)]
+    held_back = []
+    for rank in ranks:
+        service.take(rank.record(0, {"x": 1.0}))
+        held_back.append(rank.record(0, {"y": float(rank.writer.rank)}))
+        service.take(rank.done(0))
+    service.wait(12, *ranks)  # it is not waited for any longer: the step closes
+    assert service.rows() == {0: {"x": 1.0}}
+
+    service.take(held_back[1])
+    assert service.amendments == 0
+    service.take(held_back[0])
+
+    assert service.amendments == 1
+    assert service.rows() == {0: {"x": 1.0, "y": 0.5}}

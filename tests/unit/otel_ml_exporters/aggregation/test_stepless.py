@@ -9,6 +9,7 @@ import pytest
 from otel_ml_exporters.aggregation.observation import Observation
 from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.aggregation.stepless import NO_STEP
+from tests.recount import kept_sums, recounted
 from tests.strategies import START, Rank, Service
 
 
@@ -144,3 +145,29 @@ def test_what_waits_for_a_step_is_bounded_in_memory() -> None:
     service.wait(15)
 
     assert service.rows(axis="time") == {0: {"x": 1.0}}
+
+
+def test_what_waits_for_a_row_that_never_comes_is_given_up_where_memory_is_bounded() -> None:
+    service, rank = Service(EngineSettings(open_bytes=2_000)), Rank(0)
+    service.take(rank.record(0, {"loss": 1.0}))  # a first step that does not end
+    beside = Rank(1, instance="child", parent="trainer-0")
+    service.take(*[beside.record(None, {f"memory{n}": 1.0}) for n in range(20)])
+
+    assert service.engine.status.open_bytes <= 2_000
+    service.take(rank.done(0), beside.bye(), rank.bye())
+    kept = {name for axis in ("step", "time") for row in service.rows(axis=axis).values() for name in row}
+    assert kept == {"loss", *(f"memory{n}" for n in range(20))}
+
+
+def test_what_comes_after_the_end_for_a_window_that_was_filled_at_the_end_is_added_to_it() -> None:
+    service, first, second = Service(), Rank(0), Rank(1)
+    service.take(first.record(None, {"v": 1.0}, "sum"), first.bye())
+    service.wait(5)
+    assert service.engine.status.state == "finished"
+    service.take(second.record(None, {"v": 2.0}, "sum"))
+    service.wait(200, second)
+    service.take(second.bye())
+    service.wait(5)
+
+    assert service.rows(axis="time") == {0: {"v": 3.0}}
+    assert kept_sums(service.engine) == recounted(service.engine)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from otel_ml_exporters.cli import main
-from otel_ml_exporters.records import Audio, HistogramValue, Params, Record, StepRecord, Text
+from otel_ml_exporters.records import Audio, HistogramValue, Params, Record, RunStatus, StepRecord, Text
 from otel_ml_exporters.runs.folders import RunFolder
 from otel_ml_exporters.storage.outbox import Commit, Mark, Outbox
 from tests.recorded_run import digits_records, write_run
@@ -256,6 +256,15 @@ def test_tail_prints_the_last_steps_of_a_finished_run_and_ends(otel_ml: Run, tmp
 
     assert status == 0
     assert [line.split()[:2] for line in out.splitlines()] == [["step", "10"], ["step", "11"], ["status", "finished"]]
+
+
+def test_tail_takes_globs(otel_ml: Run, tmp_path: Path) -> None:
+    values = {"eval/acc": 0.5, "eval/loss": 1.0, "loss": 2.0}
+    write_run(tmp_path, "01abc", [StepRecord(1, "trainer", "step", 0, 0, 0.0, values), RunStatus(2, 0.0, "finished")])
+
+    _, out, _ = otel_ml("tail", "01abc", "eval/*")
+
+    assert out.splitlines()[0].split() == ["step", "0", "eval/acc", "0.5", "eval/loss", "1"]
 
 
 def test_gc_removes_only_what_was_asked_for_and_only_with_consent(

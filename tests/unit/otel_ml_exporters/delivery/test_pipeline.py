@@ -65,7 +65,9 @@ class Driver:
     def start(self, exporter: Exporter, source: MemorySource, *, delivered: int = 0) -> Pipeline:
         return self.start_with(lambda: exporter, source, delivered=delivered)
 
-    def start_with(self, make: Callable[[], Exporter], source: MemorySource, *, delivered: int = 0) -> Pipeline:
+    def start_with(
+        self, make: Callable[[], Exporter], source: MemorySource, *, delivered: int = 0, retry: RetryPolicy = QUICK
+    ) -> Pipeline:
         pipeline = Pipeline(
             "test",
             make,
@@ -74,7 +76,7 @@ class Driver:
             delivered=delivered,
             mark=lambda seq, lost: self.marks.append((seq, dict(lost))),
             say=lambda _slug, sentence: self.said.append(sentence),
-            retry=QUICK,
+            retry=retry,
         )
         self.pipelines.append(pipeline)
         pipeline.start()
@@ -571,3 +573,89 @@ def test_an_exporter_that_closed_itself_is_replaced_and_nothing_is_lost(driver: 
 
     assert [record.seq for record in store] == list(range(1, 601))
     assert dict(pipeline.status.lost) == {}
+
+
+class CountingSource(MemorySource):
+    """Counts how often it was read, and may be a disk that fails."""
+
+    def __init__(self, records: Sequence[Record] = (), error: OSError | None = None) -> None:
+        super().__init__(records)
+        self.error = error
+        self.reads = 0
+
+    def read(self, after: int, limit: int) -> Sequence[Record]:
+        self.reads += 1
+        if self.error is not None and after < self.last_seq - 1:
+            raise self.error
+        return super().read(after, limit)
+
+
+def test_a_disk_that_fails_is_not_read_again_before_the_pause_is_over(driver: Driver) -> None:
+    source = CountingSource(steps(5), OSError(errno.EIO, "Input/output error"))
+    pipeline = driver.start_with(RecordingExporter, source, retry=RetryPolicy(initial_s=60.0, maximum_s=60.0))
+    eventually(lambda: pipeline.status.state == "retrying")
+
+    pipeline.ask_to_stop(0)
+    assert pipeline.join()
+
+    assert source.reads < 10
+
+
+def test_who_has_delivered_everything_waits_and_does_not_read_over_and_over(driver: Driver) -> None:
+    idle, busy = CountingSource(steps(1)), MemorySource(steps(2000))
+    pipeline = driver.start(RecordingExporter(), idle)
+    eventually(lambda: pipeline.status.delivered == 1)
+
+    driver.drain(RecordingExporter(), busy)
+
+    assert idle.reads < 30
+
+
+def test_an_exporter_that_starts_with_the_newest_facts_is_not_told_them_again(driver: Driver) -> None:
+    newest = replace(driver.run, tags=("second",))
+    told: list[tuple[str, ...]] = []
+
+    class Told(RecordingExporter):
+        def describe(self, run: RunInfo) -> None:
+            told.append(run.tags)
+
+    def make() -> Exporter:
+        driver.pipelines[-1].describe(newest)  # a later launch, while the exporter is built
+        return Told()
+
+    source = MemorySource(steps(1))
+    pipeline = driver.start_with(make, source)
+    eventually(lambda: pipeline.status.delivered == 1)
+
+    assert told == []
+
+
+class AmnesicExporter(DyingExporter):
+    """Knows what is stored as long as it lives; its successor cannot tell, and gets the rest anew."""
+
+    def position(self) -> int | None:
+        return 0 if self.is_first else None
+
+
+def test_what_an_exporter_was_given_since_its_position_comes_again_where_its_successor_knows_none(
+    driver: Driver,
+) -> None:
+    source = MemorySource(steps(600))
+    store: list[Record] = []
+
+    pipeline = driver.start_with(lambda: AmnesicExporter(store), source)
+    eventually(lambda: pipeline.status.delivered == 600)
+
+    taken = [record.seq for record in store]
+    assert taken[-600:] == list(range(1, 601))
+    assert len(taken) > 600, "what had been given before comes twice, as the backend may have lost it"
+
+
+def test_what_was_set_aside_is_behind_the_mark_while_the_next_record_waits(driver: Driver) -> None:
+    def first_refused_then_away(_: int, records: Sequence[Record]) -> Exception:
+        return PermanentExportError("bad") if records[0].seq == 1 else RetryableExportError("away")
+
+    pipeline = driver.start(FlakyExporter(first_refused_then_away), MemorySource(steps(2)))
+
+    eventually(lambda: pipeline.status.delivered == 1)
+    assert pipeline.status.lost == {"bad": 1}

@@ -10,7 +10,7 @@ from otel_ml.wire.names import published_name
 from otel_ml_exporters.records import Params, Record, RunStatus, StepRecord, Summary
 from otel_ml_exporters.report.contents import Contents, contents
 from otel_ml_exporters.report.page import page
-from otel_ml_exporters.report.scalability import Scaling, scaling
+from otel_ml_exporters.report.scalability import Scaling, scaling, yardstick
 
 
 def run_of(
@@ -95,3 +95,13 @@ def test_a_run_that_did_not_finish_is_said_to_be_that() -> None:
 
     assert "<th>status</th>" in shown
     assert "<td>failed</td>" in shown
+
+
+def test_where_every_run_has_two_kinds_of_steps_the_trainers_are_the_yardstick() -> None:
+    """The generator's are more, and its name comes first."""
+    steps = published_name("generator", "rollout", "time/step")
+    records: list[Record] = [StepRecord(n + 1, "generator", "rollout", n, 0, 1000.0, {steps: 2.0}) for n in range(6)]
+    records += [StepRecord(n + 7, "trainer", "step", n, 0, 1000.0, {"time/step": 1.0}) for n in range(3)]
+    run = contents("run", "scaling", [*records, RunStatus(10, 2000.0, "finished")])
+
+    assert yardstick([run]).step == "time/step"

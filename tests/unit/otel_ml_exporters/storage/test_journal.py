@@ -4,10 +4,12 @@ import sqlite3
 import stat
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from otel_ml.wire.versions import own_version
 from otel_ml_exporters.storage.database import StorageError, open_database
 from otel_ml_exporters.storage.journal import Entry, Journal
 
@@ -191,3 +193,40 @@ def test_ids_go_on_where_they_ended_when_nothing_is_left(tmp_path: Path) -> None
     second = [append(again, b"body").result(10) for _ in range(3)]
     again.close()
     assert first + second == list(range(first[0], first[0] + 6))
+
+
+def test_a_new_journal_says_which_otel_ml_wrote_it(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    started(path, Receiver()).close()
+
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT version FROM writer").fetchall() == [(own_version(),)]
+        assert connection.execute("PRAGMA user_version").fetchone() != (0,)
+
+
+def test_the_first_entry_alone_can_be_dropped_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = started(path, Receiver())
+    first = append(journal, b"x").result(10)
+    journal.close()
+
+    again = started(path, Receiver())
+    assert [entry.id for entry in again.leftover()] == [first]
+    again.drop(first)
+    again.close()
+
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM journal").fetchone() == (0,)
+
+
+def test_a_journal_of_an_older_form_says_this_one_after_it_was_opened(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    started(path, Receiver()).close()
+    with closing(sqlite3.connect(path)) as connection:
+        current = connection.execute("PRAGMA user_version").fetchone()
+        connection.execute("PRAGMA user_version = 0")
+
+    started(path, Receiver()).close()
+
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == current

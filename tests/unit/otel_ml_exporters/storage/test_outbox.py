@@ -93,3 +93,16 @@ def test_the_run_cannot_be_opened_twice(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="in use by another otel_ml service"):
         Outbox(tmp_path / "run.db")
     outbox.close()
+
+
+def test_what_lies_right_before_the_records_in_memory_is_read_from_the_disk(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    outbox = Outbox(path)
+    outbox.commit(Commit(records(1, 3)))
+    outbox.close()
+
+    again = Outbox(path)
+    again.commit(Commit(records(4, 6)))
+
+    assert [again.read(after, 10) for after in range(6)] == [records(after + 1, 6) for after in range(6)]
+    again.close()
