@@ -147,7 +147,11 @@ def check_account(summary: Mapping[str, float], table: Table, *, is_swallowed: b
 
 def expect(job: Job, life: Life, expected: Expected, table: Table) -> None:
     file = file_of(job.steps, life.role, life.rank, life.process.pid)
-    late_s = 0.0 if life.killed_at is None else lateness_s(file.with_suffix(".pulse"), life.killed_at)
+    pulse = file.with_suffix(".pulse")
+    late_s = 0.0 if life.killed_at is None else lateness_s(pulse, life.killed_at)
+    full = [
+        (began - SAFE_S - lateness_s(pulse, began), ended + DISK_AGAIN_S + SAFE_S) for began, ended in job.spools_full
+    ]
     begun = list(begun_in(file))
     for number, (at, step) in enumerate(begun, 1):
         table.recorded += VALUES_A_STEP
@@ -155,17 +159,18 @@ def expect(job: Job, life: Life, expected: Expected, table: Table) -> None:
         table.at_least += VALUES_A_STEP * (life.killed_at is None and not is_cut)
         if life.role == "trainer" and owner(job.starts, step) != life.attempt:
             continue
-        is_safe = not is_cut and (life.killed_at is None or is_on_disk(at + late_s, life.killed_at, job.spools_full))
+        is_young = life.killed_at is not None and at + late_s >= life.killed_at - SAFE_S
+        is_safe = not is_cut and not is_young and not is_in_memory(at, life.gone_at, full)
         table.unsafe += not is_safe
         (expected.must if is_safe else expected.may)[life.role, step].add(life.rank)
 
 
-def is_on_disk(at: float, killed_at: float, full: Iterable[Span]) -> bool:
-    """Whether what was recorded `at` was in a spool when its process was killed; `full`: no spool could be written."""
-    in_memory = any(
-        began - SAFE_S <= at and began <= killed_at <= ended + DISK_AGAIN_S + SAFE_S for began, ended in full
-    )
-    return at < killed_at - SAFE_S and not in_memory
+def is_in_memory(at: float, gone_at: float | None, full: Iterable[Span]) -> bool:
+    """Return whether a process that was gone while no spool could be written may have had it in memory alone.
+
+    One that ends tries for its 5 s: a service that is stopped then takes nothing, either.
+    """
+    return gone_at is not None and any(began <= at and began <= gone_at <= ended for began, ended in full)
 
 
 def owner(starts: list[int], step: int) -> int:

@@ -21,6 +21,10 @@ from tests.e2e.jobs import until
 End = Callable[[], None]
 
 
+PATIENCE_S = 4.0
+"""A process that leaves after more than this has found nobody who takes what it holds: it tries for 5 s."""
+
+
 class Faults:
     """Begins a fault, and returns what ends it."""
 
@@ -85,10 +89,13 @@ class Faults:
         if self._job.last_of(victim) < 0:  # the handler is not installed yet
             return _nothing
         victim.is_ended = True
+        told_at = time.monotonic()
         victim.process.terminate()
         time.sleep(0.007)
         victim.process.terminate()
         victim.process.wait(60)
+        now = time.monotonic()
+        victim.gave_up_at = now if now - told_at > PATIENCE_S else None
         return lambda: self._job.launch("generator", victim.rank, "join")
 
     def _kill_embedded(self) -> End:

@@ -43,7 +43,13 @@ class Life:
     killed_at: float | None = None
     is_zombie: bool = False
     is_ended: bool = False
+    gave_up_at: float | None = None
     stopped: list[Span] = field(default_factory=list)
+
+    @property
+    def gone_at(self) -> float | None:
+        """When it was killed, or ended without what it had being taken from it."""
+        return self.gave_up_at if self.killed_at is None else self.killed_at
 
     @property
     def lives(self) -> bool:

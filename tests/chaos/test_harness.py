@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.chaos.compare import Expected, Table, check_account, check_backends, check_sums, is_on_disk, owner, rows_of
+from tests.chaos.compare import Expected, Table, check_account, check_backends, check_sums, is_in_memory, owner, rows_of
 from tests.chaos.layout import LAYOUTS
 from tests.chaos.pulse import EVERY_S, lateness_s
 from tests.chaos.report import sentence_of
@@ -140,11 +140,13 @@ def test_a_step_belongs_to_the_newest_attempt_that_began_at_or_below_it() -> Non
     assert [owner([0, 50, 40], step) for step in (39, 40, 50, 60)] == [0, 2, 2, 2]
 
 
-def test_what_was_recorded_200_ms_before_a_kill_is_on_disk_unless_no_spool_could_be_written() -> None:
-    assert is_on_disk(9.7, 10.0, [])
-    assert not is_on_disk(9.9, 10.0, [])
-    assert not is_on_disk(5.0, 6.5, [(4.0, 6.0)])
-    assert is_on_disk(5.0, 10.0, [(4.0, 6.0)])  # written when there was space again
+def test_who_is_gone_while_no_spool_could_be_written_may_have_had_in_memory_what_is_younger_than_that() -> None:
+    full = [(4.0, 6.0)]
+
+    assert is_in_memory(5.0, 5.5, full)
+    assert not is_in_memory(3.9, 5.5, full)  # on disk before
+    assert not is_in_memory(5.0, 10.0, full)  # written when there was space again
+    assert not is_in_memory(5.0, None, full)  # it lives, or somebody took all it had
 
 
 def test_a_thread_that_was_woken_late_before_a_kill_says_how_late(tmp_path: Path) -> None:
