@@ -100,7 +100,7 @@ def test_what_was_folded_ahead_is_what_the_unit_holds_when_it_closes(
     more = Writers([(1, 1)], "sum")
 
     for step in range(len(kinds)):
-        unit = lane.remove_oldest()
+        unit = lane.remove(lane.order[0])
         if step == late:  # comes after the units before it were folded, and this one perhaps with them
             for piece in more.pieces(step, source):
                 unit.add(piece)
@@ -127,6 +127,6 @@ def test_no_more_units_than_a_request_brings_are_looked_at_ahead() -> None:
             unit.add(piece)
         lane.insert(unit)
 
-    fold_with_next(lane, lane.remove_oldest())
+    fold_with_next(lane, lane.remove(lane.order[0]))
 
     assert sum(unit.folded is not None for unit in lane.open.values()) == MAX_UNITS
