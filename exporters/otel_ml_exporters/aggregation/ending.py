@@ -43,9 +43,15 @@ class Ending:
             self._run.output.emit(RunStatus, time=self._run.now, status="running")
 
     def due(self) -> float | None:
-        """Return the time at which the run ends if nobody is heard until then; None while its files are looked for."""
+        """Return the time at which the run ends if nobody is heard until then; None while its files are looked for.
+
+        After the end it is now, where something is open: what another SDK sends beside a job does not reopen its run,
+        and no time passes there in which it could close.
+        """
+        if self.state != "running":
+            return self._run.now if self._is_something_open() else None
         heard_at = max((at for at in (self._run.clock.heard_at, self._run.beat_at) if at is not None), default=None)
-        if self.state != "running" or heard_at is None or self._run.output.awaited:
+        if heard_at is None or self._run.output.awaited:
             return None
         settings = self._run.settings
         if self.last_goodbye is None or not self._all_said_goodbye():
@@ -65,12 +71,17 @@ class Ending:
         if due is None or self._run.now < due:
             return
         self._close_all()
+        if self.state != "running":
+            return
         self._run.stragglers.finish(list(self._run.lanes.tracks.values()))
         self.state = self._status()
         self._summaries.decide()
         say_missing_at_end(self._run)
         self._summarise()
         self._run.output.emit(RunStatus, time=self._run.now, status=self.state)
+
+    def _is_something_open(self) -> bool:
+        return any(lane.order and lane.track.axis != WAITING_AXIS for lane in self._run.lanes)
 
     def _own(self) -> list[WriterState]:
         return [writer for writer in self._run.writers if writer.native and not writer.child]

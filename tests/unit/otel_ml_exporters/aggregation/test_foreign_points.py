@@ -213,3 +213,17 @@ def test_a_nan_that_is_sent_again_of_closed_steps_is_no_news(
 
     assert [list(map(math.isnan, row.values())) for row in service.rows().values()] == [[True]] * 6
     assert (service.amendments, service.engine.status.counts.too_late) == (0, 0)
+
+
+def test_what_another_sdk_sends_for_a_step_after_the_run_has_ended_is_a_row_and_does_not_reopen_it() -> None:
+    service, rank = Service(), Rank(0)
+    service.take(rank.step(0, {"loss": 1.0}), rank.bye())
+    service.wait(10)
+    assert service.engine.status.state == "finished"
+
+    service.take([cumulative(SCRAPER, "tokens", 5.0, start=service.now, time=service.now, step=3)])
+
+    assert service.rows(role=SCRAPER.role)[3] == {f"{SCRAPER.role}/tokens": 5.0}
+    assert service.engine.status.counts.open == 0
+    assert service.engine.status.state == "finished"
+    assert service.engine.next_deadline() is None
