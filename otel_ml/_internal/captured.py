@@ -131,6 +131,9 @@ class Captured:
 
     def _add_call(self, device: Any, items: Sequence[tuple[Series, Any]]) -> None:
         torch = sys.modules["torch"]
+        if torch.cuda.get_allocator_backend() != "native":
+            # Of cudaMallocAsync what a capture allocates is there from a replay on, and another with the next one.
+            raise RuntimeError("what a graph writes to stays only with torch's own allocator, backend:native")
         tensors: list[Any] = []
         columns = tuple(_column(series, item, tensors) for series, item in items)
         size = sum(tensor.numel() for tensor in tensors)
