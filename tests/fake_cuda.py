@@ -60,12 +60,14 @@ class _Lease:
         self.streams = {stream: None}
         size = -(-max(inner.untyped_storage().nbytes(), 1) // 512) * 512
         card.allocated += size
+        card.allocated_on[stream] += size
         card.most_allocated = max(card.most_allocated, card.allocated)
         weakref.finalize(self, _freed, card, inner, stream, self.streams, size)
 
 
 def _freed(card: FakeCuda, inner: torch.Tensor, stream: FakeStream, users: dict[FakeStream, None], size: int) -> None:
     card.allocated -= size
+    card.allocated_on[stream] -= size
     for user in users:
         if user is not stream:  # `record_stream()`: used again when that one has come here
             event = FakeEvent()
@@ -295,6 +297,7 @@ class FakeCuda:
         operations: their names, in order, with the stream; views too.
         waits: what waited for a device, or would have.
         clock_ms: of the device: events take it when their stream comes to them.
+        allocated_on: bytes in use, by the stream that was current when they were allocated.
         pinned_left: pinned blocks that can still be had, None for any number; then it is out of memory.
         device_left: the same of blocks of device memory.
         broken: what every call raises, as after a device-side assert; None while all is well.
@@ -309,6 +312,7 @@ class FakeCuda:
         self.streams: list[FakeStream] = []
         self.clock_ms = 0.0
         self.allocated = self.most_allocated = 0
+        self.allocated_on: Counter[FakeStream] = Counter()
         self.pinned_left: int | None = None
         self.device_left: int | None = None
         self.broken: Exception | None = None

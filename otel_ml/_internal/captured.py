@@ -22,6 +22,7 @@ from otel_ml._internal.device import Deferred, Weighted
 from otel_ml._internal.device_batch import Staged
 from otel_ml._internal.device_thread import be_on
 from otel_ml._internal.guard import guard
+from otel_ml._internal.lasting import lasting
 
 __all__ = ["CAPTURED", "Captured"]
 
@@ -145,7 +146,7 @@ class Captured:
                 len(columns),
             )
             return
-        with torch.inference_mode(False), torch.no_grad():
+        with lasting(torch):
             cell = self._cells.get(device)
             if cell is None:
                 cell = self._cells[device] = Cell(device, self._token)

@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from otel_ml._internal import device_batch, pinned
 from otel_ml._internal.definition import define_metric
@@ -68,19 +69,20 @@ def test_a_step_that_is_over_goes_with_the_first_record_of_the_next(recorded, cu
     set_step(0)
     record("loss", loss)
     record("accuracy", loss)
-    assert (cuda.launches, cuda.counts["events recorded"]) == (2, 0)
+    assert (cuda.launches, cuda.counts["events recorded"]) == (2, 1)  # behind which the buffer is there
 
     set_step(1)
     record("loss", loss)
-    assert (cuda.launches, cuda.counts["events recorded"]) == (4, 1)
+    assert (cuda.launches, cuda.counts["events recorded"]) == (4, 2)
 
 
 def test_values_of_a_caller_that_has_fallen_silent_are_sent_by_the_background_thread(recorded, cuda: FakeCuda) -> None:
     record("loss", cuda.tensor(2.0))
-    recorded.collect()
-    recorded.collect()
-    assert values(recorded.collect()) == {"loss": 2.0} or recorder.recorded == 1
-    assert cuda.counts["events recorded"] == 1
+    with cuda.counted() as rest:
+        recorded.collect()
+        recorded.collect()
+        assert values(recorded.collect()) == {"loss": 2.0} or recorder.recorded == 1
+    assert rest["events recorded"] == 1
 
 
 @pytest.mark.usefixtures("unhurried")
@@ -237,6 +239,66 @@ def test_a_default_device_of_the_program_changes_nothing(recorded, cuda: FakeCud
     assert found == {"one": 1.0} | {f"m{i}": float(i) for i in range(6)}
 
 
+class HandsOutNoMemory(TorchDispatchMode):
+    """Stands for `FakeTensorMode` and others: what is made within has no values."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        return made.to("meta") if func.overloadpacket.__name__ == "empty" else made
+
+
+def test_memory_is_real_whatever_mode_of_the_program_was_there_when_it_was_made(recorded, cuda: FakeCuda) -> None:
+    x = cuda.tensor(2.0)
+    set_step(0)
+    with HandsOutNoMemory():
+        log({"within": x})
+    log({"after": x})
+
+    assert values(recorded.collect(final=True)) == {"within": 2.0, "after": 2.0}
+    assert recorder.dropped == {}
+
+
+class ForbidsCopies(TorchDispatchMode):
+    """Stands for a mode of the program that has no use for our operations."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if "copy" in func.overloadpacket.__name__:
+            raise RuntimeError("Please convert all Tensors to FakeTensors first")
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_mode_of_the_program_costs_neither_its_own_values_nor_those_of_before(
+    recorded, cuda: FakeCuda, monkeypatch
+) -> None:
+    monkeypatch.setattr(device_batch, "_SHORTEST_S", 0.0)
+    x = cuda.tensor(2.0)
+    set_step(0)
+    log({"x": x, "y": x + 1})
+    set_step(1)
+    with ForbidsCopies():
+        log({"x": x, "y": x + 1})
+        record("z", x)
+    set_step(2)
+    log({"x": x, "y": x + 1})
+
+    batch = recorded.collect(final=True)
+    assert by_step(batch, "x") == dict.fromkeys(range(3), 2.0)
+    assert by_step(batch, "y") == dict.fromkeys(range(3), 3.0)
+    assert by_step(batch, "z") == {1: 2.0}
+    assert recorder.dropped == {}
+
+
+def test_no_memory_that_stays_is_of_the_stream_of_the_call(recorded, cuda: FakeCuda) -> None:
+    x = cuda.tensor(2.0)
+    warming_up = torch.cuda.Stream()
+    set_step(0)
+    with torch.cuda.stream(warming_up):
+        log({"x": x})
+
+    assert values(recorded.collect(final=True)) == {"x": 2.0}
+    assert cuda.allocated_on[warming_up] == 0
+
+
 def test_a_forked_child_frees_nothing_of_its_parent_and_begins_with_nothing(
     recorded, cuda: FakeCuda, monkeypatch
 ) -> None:
@@ -376,7 +438,7 @@ def test_pinned_memory_does_not_grow_beyond_its_bound_and_nothing_is_lost_by_it(
         record("x", cuda.tensor(float(step)))
         recorded.collect()
     assert cuda.counts["pinned"] == 1
-    assert cuda.counts["events made"] == 32
+    assert cuda.counts["events made"] == 1 + 32
     cuda.stream.release()
     assert by_step(recorded.collect(final=True), "x") == {step: float(step) for step in range(50)}
 
