@@ -115,7 +115,7 @@ class CudaTensor(torch.Tensor):
         self.lease.streams[stream] = None
 
     def set_(self, storage: Any, offset: int = 0, size: Any = ()) -> Any:  # type: ignore[override]
-        """Return a tensor that shows a storage. The true one becomes it; who uses what is returned sees no difference."""
+        """Return a tensor that shows a storage; the true `set_()` returns the tensor itself, which shows it now."""
         inner = torch.empty(0, dtype=self.dtype, device="cpu").set_(storage, offset, size)
         return _card().wrap(inner, self.device)
 

@@ -103,7 +103,7 @@ class Ring:
         place = count.remainder(self.ROWS).reshape(1)
         # Not `index_copy_()`: of deterministic algorithms it looks on the host whether the place is one, which waits
         # for the device, and so ends the capture. The last argument says that it is.
-        torch._index_put_impl_(self._rows, (place,), row.reshape(1, -1), False, True)  # noqa: SLF001
+        torch._index_put_impl_(self._rows, (place,), row.reshape(1, -1), False, True)
         torch.add(count, 1, out=self._state[1])
         self._state[0].fill_(self._magic)
 

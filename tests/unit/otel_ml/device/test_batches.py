@@ -271,15 +271,15 @@ def test_a_mode_of_the_program_costs_neither_its_own_values_nor_those_of_before(
     recorded, cuda: FakeCuda, monkeypatch
 ) -> None:
     monkeypatch.setattr(device_batch, "_SHORTEST_S", 0.0)
-    x = cuda.tensor(2.0)
+    x, y = cuda.tensor(2.0), cuda.tensor(3.0)
     set_step(0)
-    log({"x": x, "y": x + 1})
+    log({"x": x, "y": y})
     set_step(1)
     with ForbidsCopies():
-        log({"x": x, "y": x + 1})
+        log({"x": x, "y": y})
         record("z", x)
     set_step(2)
-    log({"x": x, "y": x + 1})
+    log({"x": x, "y": y})
 
     batch = recorded.collect(final=True)
     assert by_step(batch, "x") == dict.fromkeys(range(3), 2.0)
