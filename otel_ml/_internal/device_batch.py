@@ -386,16 +386,26 @@ class Staging:
         return self.put((scalar,), 1)
 
     def _new(self, torch: Any, device: Any, stream: object) -> Buffer:
-        # Allocated on a stream of ours: what is on the caller's while Inductor warms a CUDA graph up is the graph's,
-        # and torch before 2.8, which has no way to leave the call out, raises if any of it stays.
-        ours = self._streams.get(device.index)
         with captures_left_alone():
-            if ours is None:
-                ours = self._streams.setdefault(device.index, torch.cuda.Stream(device))
-            with torch.cuda.stream(ours):
+            if hasattr(torch.Tag, "cudagraph_unsafe"):
                 memory = _memory(torch, device, SIZE)
-            torch.cuda.current_stream(device).wait_stream(ours)
+            else:
+                memory = self._memory_of_no_graph(torch, device)
             return self._buffers.setdefault(stream, Buffer(torch, memory, self._pool(device.index)))
+
+    def _memory_of_no_graph(self, torch: Any, device: Any) -> Any:
+        """Return memory that was allocated on a stream of ours, for torch before 2.8.
+
+        While its compiler warms a CUDA graph up, what is allocated on the current stream is the graph's. It has no way
+        to leave a call out of the graph, and raises if any of that memory stays.
+        """
+        ours = self._streams.get(device.index)
+        if ours is None:
+            ours = self._streams.setdefault(device.index, torch.cuda.Stream(device))
+        with torch.cuda.stream(ours):
+            memory = _memory(torch, device, SIZE)
+        torch.cuda.current_stream(device).wait_stream(ours)
+        return memory
 
     def _pool(self, index: int) -> PinnedPool:
         return self._pools.get(index) or self._pools.setdefault(index, PinnedPool())

@@ -69,20 +69,19 @@ def test_a_step_that_is_over_goes_with_the_first_record_of_the_next(recorded, cu
     set_step(0)
     record("loss", loss)
     record("accuracy", loss)
-    assert (cuda.launches, cuda.counts["events recorded"]) == (2, 1)  # behind which the buffer is there
+    assert (cuda.launches, cuda.counts["events recorded"]) == (2, 0)
 
     set_step(1)
     record("loss", loss)
-    assert (cuda.launches, cuda.counts["events recorded"]) == (4, 2)
+    assert (cuda.launches, cuda.counts["events recorded"]) == (4, 1)
 
 
 def test_values_of_a_caller_that_has_fallen_silent_are_sent_by_the_background_thread(recorded, cuda: FakeCuda) -> None:
     record("loss", cuda.tensor(2.0))
-    with cuda.counted() as rest:
-        recorded.collect()
-        recorded.collect()
-        assert values(recorded.collect()) == {"loss": 2.0} or recorder.recorded == 1
-    assert rest["events recorded"] == 1
+    recorded.collect()
+    recorded.collect()
+    assert values(recorded.collect()) == {"loss": 2.0} or recorder.recorded == 1
+    assert cuda.counts["events recorded"] == 1
 
 
 @pytest.mark.usefixtures("unhurried")
@@ -288,7 +287,8 @@ def test_a_mode_of_the_program_costs_neither_its_own_values_nor_those_of_before(
     assert recorder.dropped == {}
 
 
-def test_no_memory_that_stays_is_of_the_stream_of_the_call(recorded, cuda: FakeCuda) -> None:
+def test_no_memory_that_stays_is_of_a_graph_that_an_old_torch_warms_up(recorded, cuda: FakeCuda, monkeypatch) -> None:
+    monkeypatch.delattr(torch.Tag, "cudagraph_unsafe")
     x = cuda.tensor(2.0)
     warming_up = torch.cuda.Stream()
     set_step(0)
@@ -438,7 +438,7 @@ def test_pinned_memory_does_not_grow_beyond_its_bound_and_nothing_is_lost_by_it(
         record("x", cuda.tensor(float(step)))
         recorded.collect()
     assert cuda.counts["pinned"] == 1
-    assert cuda.counts["events made"] == 1 + 32
+    assert cuda.counts["events made"] == 32
     cuda.stream.release()
     assert by_step(recorded.collect(final=True), "x") == {step: float(step) for step in range(50)}
 
