@@ -416,8 +416,7 @@ class Staging:
             self._look_at(buffer, everything=everything)
         for _ in range(len(self._alone)):
             buffer = self._alone.popleft()
-            be_on(buffer.index)
-            buffer.read_arrived()
+            self._look_at(buffer, everything=False)
             if buffer.is_awaited:
                 self._alone.append(buffer)
 

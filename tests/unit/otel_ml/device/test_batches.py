@@ -471,6 +471,22 @@ def test_a_stream_that_torch_has_not_made_is_not_used_after_the_call(recorded, c
     assert later["launches"] == 0
 
 
+def test_a_device_that_nobody_may_be_on_any_more_costs_its_values_alone(
+    recorded, cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost() -> int:
+        raise RuntimeError("CUDA error: device is lost")
+
+    set_step(0)
+    record("short", cuda.tensor(1.0))
+    record("long", cuda.tensor([1.0] * 600))  # a batch of its own
+    record("host", 1.0)
+    monkeypatch.setattr(torch.cuda, "current_device", lost)
+
+    assert values(recorded.collect(final=True)) == {"host": 1.0}
+    assert sum(recorder.dropped.values()) == 601
+
+
 def test_a_handler_that_records_in_the_middle_of_a_record_loses_nothing(recorded, cuda: FakeCuda, monkeypatch) -> None:
     record("before", cuda.tensor(1.0))
     one, interrupted = cuda.tensor(2.0), []
