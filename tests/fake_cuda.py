@@ -675,7 +675,8 @@ class FakeCuda:
         )
         patch.setattr(torch, "UntypedStorage", _Storage)
         patch.setattr(ctypes, "CDLL", self._library(ctypes.CDLL))
-        patch.setattr(torch, "Event", lambda device=None, enable_timing=False: FakeEvent(enable_timing))
+        event = {"__new__": lambda _, device=None, enable_timing=False: FakeEvent(enable_timing)}
+        patch.setattr(torch, "Event", type("Event", (), event))  # a class: torch._dynamo makes others of it
         for name, stand_in in self._of_torch_cuda().items():
             patch.setattr(torch.cuda, name, stand_in, raising=False)
         for name, stand_in in {
