@@ -44,6 +44,7 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 __all__ = ["CudaTensor", "FakeCuda", "fake_cuda"]
 
 _GARBAGE = 0x5A
+_FILL = 0x7F
 _ALLOCATING = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
 _READING = {"_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select", "item", "unique_dim", "_unique2"}
 _FACTORIES = (
@@ -59,12 +60,14 @@ class _Lease:
         self.streams = {stream: None}
         size = -(-max(inner.untyped_storage().nbytes(), 1) // 512) * 512
         card.allocated += size
+        card.allocated_on[stream] += size
         card.most_allocated = max(card.most_allocated, card.allocated)
         weakref.finalize(self, _freed, card, inner, stream, self.streams, size)
 
 
 def _freed(card: FakeCuda, inner: torch.Tensor, stream: FakeStream, users: dict[FakeStream, None], size: int) -> None:
     card.allocated -= size
+    card.allocated_on[stream] -= size
     for user in users:
         if user is not stream:  # `record_stream()`: used again when that one has come here
             event = FakeEvent()
@@ -110,6 +113,11 @@ class CudaTensor(torch.Tensor):
 
     def record_stream(self, stream: FakeStream) -> None:
         self.lease.streams[stream] = None
+
+    def set_(self, storage: Any, offset: int = 0, size: Any = ()) -> Any:  # type: ignore[override]
+        """Return a tensor that shows a storage; the true `set_()` returns the tensor itself, which shows it now."""
+        inner = torch.empty(0, dtype=self.dtype, device="cpu").set_(storage, offset, size)
+        return _card().wrap(inner, self.device)
 
     def __repr__(self, **_: object) -> str:  # type: ignore[override] # torch's would read it
         return f"CudaTensor({tuple(self.shape)}, {self.dtype}, {self.device})"
@@ -289,6 +297,7 @@ class FakeCuda:
         operations: their names, in order, with the stream; views too.
         waits: what waited for a device, or would have.
         clock_ms: of the device: events take it when their stream comes to them.
+        allocated_on: bytes in use, by the stream that was current when they were allocated.
         pinned_left: pinned blocks that can still be had, None for any number; then it is out of memory.
         device_left: the same of blocks of device memory.
         broken: what every call raises, as after a device-side assert; None while all is well.
@@ -303,6 +312,7 @@ class FakeCuda:
         self.streams: list[FakeStream] = []
         self.clock_ms = 0.0
         self.allocated = self.most_allocated = 0
+        self.allocated_on: Counter[FakeStream] = Counter()
         self.pinned_left: int | None = None
         self.device_left: int | None = None
         self.broken: Exception | None = None
@@ -413,6 +423,8 @@ class FakeCuda:
         stream = self.current(device.index)
         self.counts["operations"] += 1
         self.operations.append((name, stream))
+        if _looks_at_indices(name, args):
+            self.wait(f"{name}(), which has its indices looked at on the host")
         if name in _READING:
             self.wait(f"{name}()")
             return tree_map(self._wrapped_on(device), func(*tree_map(_inner, args), **tree_map(_inner, kwargs)))
@@ -619,6 +631,8 @@ class FakeCuda:
             self.counts["operations"] += 1
             if name in _ALLOCATING:
                 inner.untyped_storage().fill_(_GARBAGE)
+            if name in _ALLOCATING and inner.numel() and _fills_new_memory():
+                self.launch(lambda: inner.fill_(_FILL))
             return self.wrap(inner, self.device_of(device), requires_grad)
 
         return made
@@ -659,8 +673,10 @@ class FakeCuda:
                 else self._new_pinned(torch.empty_like(tensor)).copy_(tensor)
             ),
         )
+        patch.setattr(torch, "UntypedStorage", _Storage)
         patch.setattr(ctypes, "CDLL", self._library(ctypes.CDLL))
-        patch.setattr(torch, "Event", lambda device=None, enable_timing=False: FakeEvent(enable_timing))
+        event = {"__new__": lambda _, device=None, enable_timing=False: FakeEvent(enable_timing)}
+        patch.setattr(torch, "Event", type("Event", (), event))  # a class: torch._dynamo makes others of it
         for name, stand_in in self._of_torch_cuda().items():
             patch.setattr(torch.cuda, name, stand_in, raising=False)
         for name, stand_in in {
@@ -752,6 +768,30 @@ class FakeCuda:
         }
 
 
+def _fills_new_memory() -> bool:
+    """Whether torch fills what it allocates; that is a launch, and within a capture part of the graph."""
+    is_on: bool = torch.utils.deterministic.fill_uninitialized_memory
+    return torch.are_deterministic_algorithms_enabled() and is_on
+
+
+def _looks_at_indices(name: str, args: Any) -> bool:
+    """Whether an operation on CUDA asks for `index.max().item()`, as those do that sort indices to be deterministic."""
+    if not torch.are_deterministic_algorithms_enabled():
+        return False
+    is_told_not_to = name == "_index_put_impl_" and len(args) > 4 and args[4]
+    return name in {"index_copy_", "index_copy", "index_put_", "index_put", "_index_put_impl_"} and not is_told_not_to
+
+
+class _Storage(torch.UntypedStorage):
+    """Memory of a device without a tensor; in truth of the host."""
+
+    def __new__(cls, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+        if device is None or torch.device(device).type != "cuda":
+            return _UntypedStorage(*args, device=device, **kwargs)
+        return _UntypedStorage(*args, device="cpu", **kwargs).fill_(_GARBAGE)
+
+
+_UntypedStorage = torch.UntypedStorage
 _KEPT: list[torch.Tensor] = []
 _ACTIVE: list[FakeCuda] = []
 

@@ -12,7 +12,7 @@ from otel_ml._internal.buffer import LIMIT, RECORDS, STRIDE
 from otel_ml._internal.captured import CAPTURED
 from otel_ml._internal.definition import Series
 from otel_ml._internal.device import BeingCapturedError, Deferred
-from otel_ml._internal.device_batch import STAGING, BacklogError, Staged, StagedRow, launch
+from otel_ml._internal.device_batch import STAGING, BacklogError, Staged, StagedRow, launch, launch_plainly
 from otel_ml._internal.fold import BACKLOG, relieve
 from otel_ml._internal.guard import guard
 from otel_ml._internal.native import native
@@ -124,7 +124,7 @@ def append_deferred(records: list[Any]) -> None:
     append(records)
 
 
-def _unlaunched(items: Iterable[Any]) -> Iterable[Staged]:
+def _unlaunched(items: Iterable[Any]) -> list[Staged]:
     return [staged for item in items if isinstance(item, Deferred) for staged in item.unlaunched()]
 
 
@@ -132,7 +132,7 @@ def _launched(series: Series, step: Step, item: Any, time_ns: int) -> Iterable[A
     """Return a record whose values are copied now, or nothing, counted and said."""
     staged = _unlaunched((item,))
     try:
-        launch(staged)
+        launch_plainly(staged)
     except (TypeError, ValueError) as error:
         _refuse(series, item, UnrecordableError("bad_value", f"a tensor on a device, which {error}"))
     except BacklogError:

@@ -22,6 +22,7 @@ from otel_ml._internal.device import Deferred, Weighted
 from otel_ml._internal.device_batch import Staged
 from otel_ml._internal.device_thread import be_on
 from otel_ml._internal.guard import guard
+from otel_ml._internal.lasting import lasting
 
 __all__ = ["CAPTURED", "Captured"]
 
@@ -131,6 +132,9 @@ class Captured:
 
     def _add_call(self, device: Any, items: Sequence[tuple[Series, Any]]) -> None:
         torch = sys.modules["torch"]
+        if torch.cuda.get_allocator_backend() != "native":
+            # Of cudaMallocAsync what a capture allocates is there from a replay on, and another with the next one.
+            raise RuntimeError("what a graph writes to stays only with torch's own allocator, backend:native")
         tensors: list[Any] = []
         columns = tuple(_column(series, item, tensors) for series, item in items)
         size = sum(tensor.numel() for tensor in tensors)
@@ -142,7 +146,7 @@ class Captured:
                 len(columns),
             )
             return
-        with torch.inference_mode(False), torch.no_grad():
+        with lasting(torch):
             cell = self._cells.get(device)
             if cell is None:
                 cell = self._cells[device] = Cell(device, self._token)

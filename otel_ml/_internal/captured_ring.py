@@ -7,6 +7,7 @@ meanwhile. That a copy has arrived shows in the pinned memory that it goes to.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from os import urandom
@@ -33,10 +34,15 @@ class Row(NamedTuple):
     values: list[float]
 
 
-def _memory(size: int | tuple[int, ...], device: Any) -> Any:
-    """Return memory that stays: of the graph's own pool, which an allocation within a capture is taken from."""
+def _memory(size: tuple[int, ...], device: Any) -> Any:
+    """Return memory that stays: of the graph's own pool, which an allocation within a capture is taken from.
+
+    With `torch.use_deterministic_algorithms()` a new tensor is filled; in a capture each replay would do that, and
+    forget what the ones before it have written. A storage is not.
+    """
     torch = sys.modules["torch"]
-    return torch.empty(size, dtype=torch.int64, device=device)
+    storage = torch.UntypedStorage(8 * math.prod(size), device=device)
+    return torch.empty(0, dtype=torch.int64, device=device).set_(storage, 0, size)
 
 
 class Cell:
@@ -54,7 +60,7 @@ class Cell:
 
     def __init__(self, device: Any, born: int) -> None:
         self.born = born
-        self.value = _memory(1, device)
+        self.value = _memory((1,), device)
 
     def set(self, token: int) -> None:
         """Set it on the current stream, after what was launched there and before what will be."""
@@ -84,7 +90,7 @@ class Ring:
         self.passed: int | None = None
         self._columns = 1 + columns
         self._magic = int.from_bytes(urandom(8), "little") >> 2
-        self._state = _memory(2, cell.value.device)
+        self._state = _memory((2,), cell.value.device)
         self._rows = _memory((self.ROWS, self._columns), cell.value.device)
         self._staging: Any = None
         self._is_read = True
@@ -94,7 +100,10 @@ class Ring:
         torch = sys.modules["torch"]
         count = (self._state[0] == self._magic) * self._state[1]
         row = torch.cat([self.cell.value, _doubles(torch, tensors).view(torch.int64)])
-        self._rows.index_copy_(0, count.remainder(self.ROWS).reshape(1), row.reshape(1, -1))
+        place = count.remainder(self.ROWS).reshape(1)
+        # Not `index_copy_()`: of deterministic algorithms it looks on the host whether the place is one, which waits
+        # for the device, and so ends the capture. The last argument says that it is.
+        torch._index_put_impl_(self._rows, (place,), row.reshape(1, -1), False, True)
         torch.add(count, 1, out=self._state[1])
         self._state[0].fill_(self._magic)
 

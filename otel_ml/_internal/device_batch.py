@@ -22,10 +22,11 @@ from otel_ml._internal.aside import Aside
 from otel_ml._internal.axes import NOW, Step
 from otel_ml._internal.device import BeingCapturedError, Deferred
 from otel_ml._internal.device_thread import be_on, captures_left_alone
+from otel_ml._internal.lasting import lasting, untransformed
 from otel_ml._internal.pinned import SIZE, Block, PinnedPool, prefixes
 from otel_ml._internal.row import Row
 
-__all__ = ["STAGING", "BacklogError", "Batch", "Staged", "StagedRow", "launch"]
+__all__ = ["STAGING", "BacklogError", "Batch", "Staged", "StagedRow", "launch", "launch_plainly"]
 
 _SHORTEST_S = 0.005
 """Seconds that a batch is filled at least: a tight loop has a step in each call."""
@@ -137,19 +138,19 @@ class StagedRow(Deferred):
 class Buffer:
     """Memory of a device that the values of one stream are gathered in."""
 
-    def __init__(self, torch: Any, device: Any, pool: PinnedPool, size: int = SIZE) -> None:
+    def __init__(self, torch: Any, memory: Any, pool: PinnedPool) -> None:
         self._torch = torch
         self._pool = pool
-        self._stream = torch.cuda.current_stream(device)
-        with torch.inference_mode(False), torch.no_grad():
-            self._memory = torch.empty(size, dtype=torch.float64, device=device)
-            self._prefixes = prefixes(self._memory) if size == SIZE else ()
-        self._size = size
+        self._memory = memory
+        self._stream = torch.cuda.current_stream(memory.device)
+        self._size = len(memory)
+        with lasting(torch):
+            self._prefixes = prefixes(memory) if self._size == SIZE else ()
         self._scalars: list[Any] = []
         self._lock, self._reading = allocate_lock(), allocate_lock()
         self._under_way: deque[tuple[Batch, Block, int]] = deque()
         self._seen: Batch | None = None
-        self.index = device.index
+        self.index = memory.device.index
         self.forget()
 
     def forget(self) -> None:
@@ -208,7 +209,7 @@ class Buffer:
         end = at + len(tensors)
         while len(self._scalars) < end:
             begin = len(self._scalars)
-            with self._torch.inference_mode(False):  # a view made in that mode may be written to in that mode only
+            with lasting(self._torch):
                 self._scalars += self._memory[begin : begin + _VIEWS].unbind()
         places = self._scalars[at:end]
         return self._parts(tensors, at) if {tensor.dim() for tensor in tensors} != {0} else places
@@ -243,12 +244,19 @@ class Buffer:
         batch, used = self._batch, self._used
         self.forget()
         try:
-            block.begin_copy(self._memory, self._prefixes, used, self._stream)
+            self._begin_copy(block, used)
         except Exception as error:  # noqa: BLE001 (whatever a device raises costs its values, not training)
             batch.error = error
             return True
         self._under_way.append((batch, block, used))
         return True
+
+    def _begin_copy(self, block: Block, used: int) -> None:
+        try:
+            block.begin_copy(self._memory, self._prefixes, used, self._stream)
+        except Exception:  # noqa: BLE001 (a mode of the program may forbid it; the values are of before)
+            with lasting(self._torch):
+                block.begin_copy(self._memory, self._prefixes, used, self._stream)
 
     def _reclaimed(self) -> Block | None:
         """Return a block of what has arrived already, and was not read yet."""
@@ -323,6 +331,7 @@ class Staging:
         self._buffers: dict[object, Buffer] = {}
         self._alone: deque[Buffer] = deque()
         self._pools: dict[int, PinnedPool] = {}
+        self._streams: dict[int, Any] = {}
         self._inherited: list[object] = []
         self._aside = Aside()
         self._sending: Any = None
@@ -331,8 +340,8 @@ class Staging:
     def forget(self) -> None:
         """Drop what is not read; a forked child must not free what is its parent's."""
         if self._pid != os.getpid():
-            self._inherited += (self._buffers, self._alone, self._pools)
-            self._buffers, self._alone, self._pools = {}, deque(), {}
+            self._inherited += (self._buffers, self._alone, self._pools, self._streams)
+            self._buffers, self._alone, self._pools, self._streams = {}, deque(), {}, {}
             self._aside.forget()
             self._sending = None
             self._pid = os.getpid()
@@ -359,7 +368,7 @@ class Staging:
                 placed = buffer.put(tensors, used)
                 if placed is not None:
                     return placed
-            alone = Buffer(torch, device, self._pool(device.index), used)
+            alone = Buffer(torch, _memory(torch, device, used), self._pool(device.index))
             placed = alone.send_alone(tensors, used)
             self._alone.append(alone)
             return placed
@@ -378,7 +387,25 @@ class Staging:
 
     def _new(self, torch: Any, device: Any, stream: object) -> Buffer:
         with captures_left_alone():
-            return self._buffers.setdefault(stream, Buffer(torch, device, self._pool(device.index)))
+            if hasattr(torch.Tag, "cudagraph_unsafe"):
+                memory = _memory(torch, device, SIZE)
+            else:
+                memory = self._memory_of_no_graph(torch, device)
+            return self._buffers.setdefault(stream, Buffer(torch, memory, self._pool(device.index)))
+
+    def _memory_of_no_graph(self, torch: Any, device: Any) -> Any:
+        """Return memory that was allocated on a stream of ours, for torch before 2.8.
+
+        While its compiler warms a CUDA graph up, what is allocated on the current stream is the graph's. It has no way
+        to leave a call out of the graph, and raises if any of that memory stays.
+        """
+        ours = self._streams.get(device.index)
+        if ours is None:
+            ours = self._streams.setdefault(device.index, torch.cuda.Stream(device))
+        with torch.cuda.stream(ours):
+            memory = _memory(torch, device, SIZE)
+        torch.cuda.current_stream(device).wait_stream(ours)
+        return memory
 
     def _pool(self, index: int) -> PinnedPool:
         return self._pools.get(index) or self._pools.setdefault(index, PinnedPool())
@@ -389,8 +416,7 @@ class Staging:
             self._look_at(buffer, everything=everything)
         for _ in range(len(self._alone)):
             buffer = self._alone.popleft()
-            be_on(buffer.index)
-            buffer.read_arrived()
+            self._look_at(buffer, everything=False)
             if buffer.is_awaited:
                 self._alone.append(buffer)
 
@@ -415,6 +441,20 @@ class Staging:
 STAGING = Staging()
 
 
+def launch_plainly(values: Sequence[Staged]) -> None:
+    """Do what `launch()` does, whatever mode or transform of torch the program is in.
+
+    Raises:
+        Exception: as `launch()`.
+        TypeError: a tensor stands for many values.
+    """
+    torch = sys.modules["torch"]
+    with lasting(torch):
+        for value in values:
+            value.tensor = untransformed(torch, value.tensor)
+        launch(values)
+
+
 def launch(values: Iterable[Staged]) -> None:
     """Copy values on their devices: one launch for each type of them, and a weight of several values once.
 
@@ -434,6 +474,11 @@ def launch(values: Iterable[Staged]) -> None:
             for value in same:
                 value.place(batch, at)
             at += size
+
+
+def _memory(torch: Any, device: Any, size: int) -> Any:
+    with lasting(torch):
+        return torch.empty(size, dtype=torch.float64, device=device)
 
 
 def _is_foreign(stream_id: int) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from otel_ml._internal.device_thread import captures_left_alone
 from otel_ml._internal.guard import guard
+from otel_ml._internal.lasting import lasting
 
 __all__ = ["SIZE", "Block", "PinnedPool", "prefixes"]
 
@@ -103,7 +104,7 @@ class PinnedPool:
         slab = self._pinned(torch, _SLAB * SIZE)
         if slab is None:
             return None
-        with torch.inference_mode(False):  # a view made in that mode may be written to in that mode only
+        with lasting(torch):
             blocks = [Block(part, torch.cuda.Event()) for part in slab.split(SIZE)]
         self.made += len(blocks)
         self._free += blocks[1:]
@@ -122,7 +123,7 @@ class PinnedPool:
         if monotonic() < self._not_before:
             return None
         try:
-            with captures_left_alone(), torch.inference_mode(False):
+            with captures_left_alone(), lasting(torch):
                 return torch.empty(size, dtype=torch.float64, device="cpu", pin_memory=True)
         except RuntimeError as error:
             self._not_before = monotonic() + _AGAIN_S

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +16,16 @@ STEPS = 8
 WIDTH = 64
 
 
+@pytest.fixture(params=[False, True], ids=["", "deterministic"])
+def _algorithms(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whether torch is told to use deterministic algorithms: then it fills new memory, and looks at indices."""
+    torch.use_deterministic_algorithms(request.param)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
 @pytest.mark.gpu
+@pytest.mark.usefixtures("_algorithms")
 def test_each_replay_of_a_captured_graph_has_its_value(cuda: Device, job: StartJob) -> None:
     value, shown = torch.zeros((), device="cuda"), torch.zeros((), device="cuda")
 

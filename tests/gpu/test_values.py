@@ -43,6 +43,27 @@ def test_nan_and_infinity_are_recorded_as_what_they_are(device: Device, job: Sta
     assert math.isnan(run["loss"][2])
 
 
+def test_what_a_transform_computes_on_the_way_is_recorded_beside_what_was_recorded_before(
+    device: Device, job: StartJob
+) -> None:
+    def loss(weight: Any) -> Any:
+        squared = weight * weight
+        otel_ml.log({"squared": squared, "weight": weight})
+        otel_ml.record("alone", squared)
+        return squared
+
+    with job() as run:
+        for step in otel_ml.steps(range(STEPS)):
+            weight = scalar(step, device.kind)
+            otel_ml.log({"before": weight})
+            otel_ml.log({"slope": torch.func.grad(loss)(weight)})
+
+    every = list(range(STEPS))
+    assert run["before"] == run["weight"] == every
+    assert run["squared"] == run["alone"] == [step**2 for step in every]
+    assert run["slope"] == [2 * step for step in every]
+
+
 def test_a_change_in_place_after_the_call_does_not_change_what_was_recorded(device: Device, job: StartJob) -> None:
     meter = otel_ml.get_meter()
     with job() as run:

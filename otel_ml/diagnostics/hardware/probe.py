@@ -7,6 +7,7 @@ neighbour on the same host.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -77,10 +78,20 @@ class Probe:
             for work in self._work.values():
                 work()  # the first time, libraries are loaded and memory is made
         events = None if self._device is None else "cuda"
-        for name, work in self._work.items():
-            with timed(f"hardware_test/{name}", reduce=_REDUCE, device=events):
-                for _ in range(_REPEATS):
-                    work()
+        with self._on_its_device():
+            for name, work in self._work.items():
+                with timed(f"hardware_test/{name}", reduce=_REDUCE, device=events):
+                    for _ in range(_REPEATS):
+                        work()
+
+    def _on_its_device(self) -> AbstractContextManager[object]:
+        """Have it be the current one, whose stream events are on."""
+        if self._device is None or not self._device.startswith("cuda"):
+            return nullcontext()
+        import torch
+
+        device: AbstractContextManager[object] = torch.cuda.device(self._device)
+        return device
 
     def _on_device(self) -> dict[str, Callable[[], object]]:
         import torch

@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from otel_ml._internal import device_batch, pinned
 from otel_ml._internal.definition import define_metric
@@ -237,6 +238,67 @@ def test_a_default_device_of_the_program_changes_nothing(recorded, cuda: FakeCud
     assert found == {"one": 1.0} | {f"m{i}": float(i) for i in range(6)}
 
 
+class HandsOutNoMemory(TorchDispatchMode):
+    """Stands for `FakeTensorMode` and others: what is made within has no values."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        return made.to("meta") if func.overloadpacket.__name__ == "empty" else made
+
+
+def test_memory_is_real_whatever_mode_of_the_program_was_there_when_it_was_made(recorded, cuda: FakeCuda) -> None:
+    x = cuda.tensor(2.0)
+    set_step(0)
+    with HandsOutNoMemory():
+        log({"within": x})
+    log({"after": x})
+
+    assert values(recorded.collect(final=True)) == {"within": 2.0, "after": 2.0}
+    assert recorder.dropped == {}
+
+
+class ForbidsCopies(TorchDispatchMode):
+    """Stands for a mode of the program that has no use for our operations."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if "copy" in func.overloadpacket.__name__:
+            raise RuntimeError("Please convert all Tensors to FakeTensors first")
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_mode_of_the_program_costs_neither_its_own_values_nor_those_of_before(
+    recorded, cuda: FakeCuda, monkeypatch
+) -> None:
+    monkeypatch.setattr(device_batch, "_SHORTEST_S", 0.0)
+    x, y = cuda.tensor(2.0), cuda.tensor(3.0)
+    set_step(0)
+    log({"x": x, "y": y})
+    set_step(1)
+    with ForbidsCopies():
+        log({"x": x, "y": y})
+        record("z", x)
+    set_step(2)
+    log({"x": x, "y": y})
+
+    batch = recorded.collect(final=True)
+    assert by_step(batch, "x") == dict.fromkeys(range(3), 2.0)
+    assert by_step(batch, "y") == dict.fromkeys(range(3), 3.0)
+    assert by_step(batch, "z") == {1: 2.0}
+    assert recorder.dropped == {}
+
+
+def test_no_memory_that_stays_is_of_a_graph_that_an_old_torch_warms_up(recorded, cuda: FakeCuda, monkeypatch) -> None:
+    monkeypatch.delattr(torch.Tag, "cudagraph_unsafe")
+    x = cuda.tensor(2.0)
+    warming_up = torch.cuda.Stream()
+    set_step(0)
+    with torch.cuda.stream(warming_up):
+        log({"x": x})
+
+    assert values(recorded.collect(final=True)) == {"x": 2.0}
+    assert cuda.allocated_on[warming_up] == 0
+
+
 def test_a_forked_child_frees_nothing_of_its_parent_and_begins_with_nothing(
     recorded, cuda: FakeCuda, monkeypatch
 ) -> None:
@@ -407,6 +469,22 @@ def test_a_stream_that_torch_has_not_made_is_not_used_after_the_call(recorded, c
         found = values(recorded.collect(final=True))
     assert found == {"x": 4.0}
     assert later["launches"] == 0
+
+
+def test_a_device_that_nobody_may_be_on_any_more_costs_its_values_alone(
+    recorded, cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost() -> int:
+        raise RuntimeError("CUDA error: device is lost")
+
+    set_step(0)
+    record("short", cuda.tensor(1.0))
+    record("long", cuda.tensor([1.0] * 600))  # a batch of its own
+    record("host", 1.0)
+    monkeypatch.setattr(torch.cuda, "current_device", lost)
+
+    assert values(recorded.collect(final=True)) == {"host": 1.0}
+    assert sum(recorder.dropped.values()) == 601
 
 
 def test_a_handler_that_records_in_the_middle_of_a_record_loses_nothing(recorded, cuda: FakeCuda, monkeypatch) -> None:

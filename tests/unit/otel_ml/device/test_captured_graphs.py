@@ -262,3 +262,42 @@ def test_between_steps_one_launch_is_made_however_many_graphs_there_are(cuda: Fa
     for step in range(10):
         otel_ml.set_step(step)
     assert [stream for _, stream in cuda.operations].count(cuda.stream) - before == 10
+
+
+@pytest.fixture
+def deterministic() -> Iterator[None]:
+    """A program that asked torch for deterministic algorithms."""
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("deterministic")
+def test_replays_are_recorded_where_algorithms_are_deterministic(cuda: FakeCuda, run: Capture) -> None:
+    x = cuda.tensor(0.0)
+    graph = captured(lambda: otel_ml.log({"loss": x * 2 + 1}))
+    for step in range(5):
+        otel_ml.set_step(step)
+        x.fill_(step)
+        graph.replay()
+    otel_ml.set_step(5)
+
+    assert eventually(lambda: len(run.values("loss")) == 5)
+    assert run.values("loss") == [1.0, 3.0, 5.0, 7.0, 9.0]
+    assert cuda.waits == []
+
+
+def test_memory_that_does_not_outlive_a_replay_is_not_read(
+    cuda: FakeCuda, run: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "cudaMallocAsync")
+    x = cuda.tensor(0.0)
+    otel_ml.set_step(0)
+    graph = captured(lambda: otel_ml.log({"loss": x, "lr": 0.5}))
+    otel_ml.set_step(1)
+    graph.replay()
+    otel_ml.set_step(2)
+
+    assert eventually(lambda: run.values("lr"))
+    assert any("backend:native" in notice for notice in run.notices)
+    assert run.values("loss") == []

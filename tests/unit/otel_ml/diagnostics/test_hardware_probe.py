@@ -6,11 +6,14 @@ import threading
 from typing import Any
 
 import pytest
+import torch
 
 import otel_ml
 from otel_ml.diagnostics import hardware
 from otel_ml.exceptions import ConfigError
-from otel_ml.testing import Capture, otel_ml_capture
+from otel_ml.testing import Capture, capture, otel_ml_capture
+from tests.fake_cuda import FakeCuda
+from tests.waiting import eventually
 
 __all__ = ["otel_ml_capture"]
 
@@ -50,6 +53,21 @@ def test_torch_does_the_same_on_a_device_of_its_own(otel_ml_capture: Capture) ->
         probe.step()
 
     assert list(seconds_of(otel_ml_capture, "matmul")) == [0, 1]
+
+
+def test_a_device_that_is_not_the_current_one_is_timed_by_its_own_clock(cuda: FakeCuda) -> None:
+    other = cuda.default(1)
+    other.hold()
+    with capture() as run:
+        probe = hardware.Probe(1, side=8, mebibytes=1, device="cuda:1")
+        otel_ml.set_step(0)
+        probe.step()
+        otel_ml.set_step(1)
+        assert not seconds_of(run, "matmul")
+
+        other.release()
+        assert eventually(lambda: list(seconds_of(run, "matmul")) == [0])
+    assert torch.cuda.current_device() == 0
 
 
 def test_a_device_that_is_not_there_is_said_and_training_goes_on(
