@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from otel_ml._internal.device_thread import captures_left_alone
 from otel_ml.once import guard
 
 __all__ = ["Recipe", "Recipes", "are_compiled", "compile_now", "launch", "warps"]
@@ -49,15 +50,20 @@ _missing: list[str] = []
 
 def launch(recipe: Recipe, programs: int, *arguments: Any) -> None:
     """Launch a kernel on the current stream of the current device."""
-    if recipe.compiled is None or not all(map(_is_as_compiled_for, arguments)):
-        recipe.kernel[(programs,)](*arguments, **recipe.options)
-        return
-    # Triton would find out anew which of its kernels fits: of a launch of 40 µs this takes 35.
-    recipe.compiled[(programs, 1, 1)](*arguments, *_constants(recipe))
+    if recipe.compiled is not None and all(map(_is_as_compiled_for, arguments)):
+        try:
+            # Triton would find out anew which of its kernels fits: of a launch of 40 µs this takes 35.
+            recipe.compiled[(programs, 1, 1)](*arguments, *_constants(recipe))
+            return
+        except Exception:  # noqa: BLE001 - a Triton that launches otherwise; what the device has against it comes again
+            recipe.compiled = None
+    recipe.kernel[(programs,)](*arguments, **recipe.options)
 
 
 def _is_as_compiled_for(argument: Any) -> bool:
-    return argument < 2**31 if type(argument) is int else argument.data_ptr() % 16 == 0
+    if type(argument) is int:
+        return argument < 2**31
+    return type(argument) is float or argument.data_ptr() % 16 == 0
 
 
 def _constants(recipe: Recipe) -> list[Any]:
@@ -66,6 +72,11 @@ def _constants(recipe: Recipe) -> list[Any]:
 
 def _compile(recipe: Recipe) -> None:
     compiled = recipe.kernel.warmup(*recipe.arguments, grid=(1,), **recipe.options)
+    if hasattr(compiled, "_init_handles"):  # the interpreter compiles nothing
+        # Else the first launch would do it, in a step: load the kernel, and before Triton 3.7 have the C compiler build
+        # what launches it, which takes a second, or fails where there is none.
+        with captures_left_alone():
+            compiled._init_handles()  # noqa: SLF001 - all that Triton has for it, from 3.0 to 3.9
     recipe.compiled = compiled if _can_be_launched(recipe, compiled) else None
 
 
@@ -111,15 +122,25 @@ def compile_now(device: Any, recipes: Recipes) -> bool:
 
 
 def are_compiled(device: Any, recipes: Recipes) -> bool:
-    """Return whether all can be launched; those that cannot are compiled by another thread, once."""
+    """Return whether all can be launched; those that cannot are compiled by another thread, once.
+
+    A program that ends meanwhile waits for the kernel that is being compiled: Python ends a daemon's thread when it
+    comes back from Triton, whose C++ then aborts the process.
+    """
     missing = [recipe for recipe in recipes if (device.index, recipe[0]) not in _compiled]
     if not missing or _missing:
         return not missing
     unknown = [recipe for recipe in missing if (device.index, recipe[0]) not in _begun]
     if unknown:
         _begun.update((device.index, name) for name, _ in unknown)
-        threading.Thread(target=compile_now, args=(device, unknown), name="otel_ml_compile", daemon=True).start()
+        threading.Thread(target=_compile_meanwhile, args=(device, unknown), name="otel_ml_compile").start()
     return False
+
+
+def _compile_meanwhile(device: Any, recipes: Recipes) -> None:
+    for recipe in recipes:
+        if threading.main_thread().is_alive():
+            compile_now(device, [recipe])
 
 
 _MISSING = (

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo  # which makes a class of `torch.Event` where it is imported: not of one that is not there
 
 from otel_ml.diagnostics.dynamics import layers
 from otel_ml.diagnostics.tensor_statistics import launching, statistics, tables
