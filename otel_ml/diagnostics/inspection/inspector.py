@@ -332,8 +332,8 @@ class Inspector:
 
 
 _FREED = (
-    "The {} of {!r}, and perhaps of others, has no memory at the end of a step: FSDP has given it back. Its statistics are "
-    "left out; wrap the model with fully_shard(), or with use_orig_params=True."
+    "The {} of {!r}, and perhaps of others, has no memory at the end of a step: FSDP has given it back. Its statistics "
+    "are left out; wrap the model with fully_shard(), or with use_orig_params=True."
 )
 
 

@@ -54,9 +54,10 @@ def launch(recipe: Recipe, programs: int, *arguments: Any) -> None:
         try:
             # Triton would find out anew which of its kernels fits: of a launch of 40 µs this takes 35.
             recipe.compiled[(programs, 1, 1)](*arguments, *_constants(recipe))
-            return
         except Exception:  # noqa: BLE001 - a Triton that launches otherwise; what the device has against it comes again
             recipe.compiled = None
+        else:
+            return
     recipe.kernel[(programs,)](*arguments, **recipe.options)
 
 

@@ -22,8 +22,8 @@ KINDS = ("bfloat16", "float16", "float32", "float64")
 """Types that kernels look at, as torch names them."""
 
 LOWEST = 2**32
-"""Address below which no device has memory. A view of what was given back (see `is_freed()`) still says how far from its
-beginning it was, and nothing else that compiled code sees of it tells."""
+"""Address below which no device has memory. A view of what was given back (see `is_freed()`) still says how far from
+its beginning it was, and nothing else that compiled code sees of it tells."""
 
 _PAIR = 2
 """Words to which each table is rounded up: a kernel is compiled anew for a table whose address is no multiple of 16."""
