@@ -44,8 +44,8 @@ _compiled: set[tuple[int, str]] = set()
 _begun: set[tuple[int, str]] = set()
 """The same, of which a thread has been told."""
 
-_missing: list[str] = []
-"""Why there are no kernels, once that is known."""
+_missing: set[tuple[int, str]] = set()
+"""The same, which cannot be compiled: what needs others has them all the same."""
 
 
 def launch(recipe: Recipe, programs: int, *arguments: Any) -> None:
@@ -106,20 +106,23 @@ def warps(threads: int, device: Any) -> dict[str, Any]:
 
 def compile_now(device: Any, recipes: Recipes) -> bool:
     """Compile what is not compiled yet; return whether all of it can be launched."""
+    return all([_is_compiled(device, name, made) for name, made in recipes])
+
+
+def _is_compiled(device: Any, name: str, made: Callable[[], Recipe]) -> bool:
     import torch
 
-    if _missing:
-        return False
+    key = device.index, name
+    if key in _compiled or key in _missing:
+        return key in _compiled
     try:
         with torch.cuda.device(device):
-            for name, made in recipes:
-                if (device.index, name) not in _compiled:
-                    _compile(made())
-                    _compiled.add((device.index, name))
+            _compile(made())
+        _compiled.add(key)
     except Exception as error:  # noqa: BLE001 - no Triton, no compiler for it, a device that it does not know
-        _missing.append(repr(error))
-        guard.say("no-tensor-kernels", _MISSING.format(error))
-    return not _missing
+        _missing.add(key)
+        guard.say("no-tensor-kernels", _MISSING.format(error), kind=_MISSING)
+    return key in _compiled
 
 
 def are_compiled(device: Any, recipes: Recipes) -> bool:
@@ -129,13 +132,11 @@ def are_compiled(device: Any, recipes: Recipes) -> bool:
     comes back from Triton, whose C++ then aborts the process.
     """
     missing = [recipe for recipe in recipes if (device.index, recipe[0]) not in _compiled]
-    if not missing or _missing:
-        return not missing
-    unknown = [recipe for recipe in missing if (device.index, recipe[0]) not in _begun]
+    unknown = [recipe for recipe in missing if (device.index, recipe[0]) not in _begun | _missing]
     if unknown:
         _begun.update((device.index, name) for name, _ in unknown)
         threading.Thread(target=_compile_meanwhile, args=(device, unknown), name="otel_ml_compile").start()
-    return False
+    return not missing
 
 
 def _compile_meanwhile(device: Any, recipes: Recipes) -> None:

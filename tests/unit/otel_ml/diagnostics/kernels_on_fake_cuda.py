@@ -22,7 +22,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
     """A card for which the kernels can be compiled; whatever waits for it raises."""
     monkeypatch.setattr(launching, "_compiled", set())
     monkeypatch.setattr(launching, "_begun", set())
-    monkeypatch.setattr(launching, "_missing", [])
+    monkeypatch.setattr(launching, "_missing", set())
     monkeypatch.setattr(tables, "plain_types", lambda: (CudaTensor,))
     layers._blocks_on.cache_clear()
     with fake_cuda() as cuda:

@@ -10,7 +10,9 @@ import torch
 
 import otel_ml
 from otel_ml.diagnostics.inspection import Inspector
+from otel_ml.diagnostics.inspection.fp8 import FORMATS, fp8_job_for
 from otel_ml.diagnostics.tensor_statistics import sightings
+from otel_ml.diagnostics.tensor_statistics.jobs import recipe_of
 from otel_ml.testing import Capture, otel_ml_capture
 from tests.fake_cuda import FakeCuda
 from tests.unit.otel_ml.diagnostics import kernels_on_fake_cuda
@@ -140,6 +142,14 @@ def played(net: torch.nn.Module, asked: dict[str, Any], batches: list[Any], grad
 
 
 RECIPES = ["", "mxfp8_", "fp8_block_scaling_", "nvfp4_", "fp8_delayed_scaling_"]
+
+
+def test_formats_of_one_shape_are_one_kernel() -> None:
+    """Their numbers are told at the launch: what is compiled for one is launched as it is for the other."""
+    jobs = [job for kind in FORMATS if (job := fp8_job_for("mxfp8", kind)) is not None]
+
+    assert len({*jobs}) == 2
+    assert len({id(recipe_of(job, 0, torch.device("cpu"))) for job in jobs}) == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
