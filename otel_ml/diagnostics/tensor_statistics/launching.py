@@ -106,7 +106,8 @@ def warps(threads: int, device: Any) -> dict[str, Any]:
 
 def compile_now(device: Any, recipes: Recipes) -> bool:
     """Compile what is not compiled yet; return whether all of it can be launched."""
-    return all([_is_compiled(device, name, made) for name, made in recipes])
+    compiled = [_is_compiled(device, name, made) for name, made in recipes]
+    return all(compiled)
 
 
 def _is_compiled(device: Any, name: str, made: Callable[[], Recipe]) -> bool:
