@@ -322,8 +322,14 @@ static int code_of(const View *view)
     return -1;
 }
 
+/* Where tensors have to lie: on a device of this type of DLPack, and not below this address. */
+typedef struct {
+    int type;
+    int64_t lowest;
+} Place;
+
 /* See the tensors of one device: its number, or -1 where one of them is none that a kernel looks at. */
-static int32_t see_there(PyObject *tensors, int where, char *kinds, int64_t *sizes, int64_t *addresses)
+static int32_t see_there(PyObject *tensors, const Place *place, char *kinds, int64_t *sizes, int64_t *addresses)
 {
     int32_t device = -1;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tensors); i++) {
@@ -336,13 +342,15 @@ static int32_t see_there(PyObject *tensors, int where, char *kinds, int64_t *siz
             return -1;
         }
         int code = code_of(&view);
-        if (code < 0 || view.device.type != where || !is_dense(&view, &sizes[i]))
+        if (code < 0 || view.device.type != place->type || !is_dense(&view, &sizes[i]))
             return -1;
         if (i > 0 && view.device.number != device)
             return -1;
         device = view.device.number;
         kinds[i] = (char)code;
         addresses[i] = sizes[i] > 0 ? (int64_t)(intptr_t)view.data + (int64_t)view.byte_offset : 0;
+        if (sizes[i] > 0 && addresses[i] < place->lowest)
+            return -1;
     }
     return device;
 }
@@ -350,9 +358,11 @@ static int32_t see_there(PyObject *tensors, int where, char *kinds, int64_t *siz
 static PyObject *layout(PyObject *module, PyObject *arguments)
 {
     PyObject *given;
-    int where;
-    if (!PyArg_ParseTuple(arguments, "O!i", &PyList_Type, &given, &where))
+    Place place;
+    long long lowest;
+    if (!PyArg_ParseTuple(arguments, "O!iL", &PyList_Type, &given, &place.type, &lowest))
         return NULL;
+    place.lowest = lowest;
     if (torch.view == NULL)
         Py_RETURN_NONE;
     PyObject *tensors = PyList_AsTuple(given), *answer = NULL; /* which nobody changes meanwhile */
@@ -362,7 +372,7 @@ static PyObject *layout(PyObject *module, PyObject *arguments)
     PyObject *kinds = PyBytes_FromStringAndSize(NULL, n), *sizes = PyBytes_FromStringAndSize(NULL, n * 8),
              *addresses = PyBytes_FromStringAndSize(NULL, n * 8);
     if (kinds != NULL && sizes != NULL && addresses != NULL) {
-        int32_t device = see_there(tensors, where, PyBytes_AS_STRING(kinds), (int64_t *)PyBytes_AS_STRING(sizes),
+        int32_t device = see_there(tensors, &place, PyBytes_AS_STRING(kinds), (int64_t *)PyBytes_AS_STRING(sizes),
                                    (int64_t *)PyBytes_AS_STRING(addresses));
         answer = device < 0 ? Py_NewRef(Py_None) : Py_BuildValue("iOOO", (int)device, kinds, sizes, addresses);
     }
@@ -382,7 +392,7 @@ PyMethodDef norms_functions[] = {
      "Return such a `Sums` of such tensors, each element of which counts as `share`: (tensors, most, share, Sums)."},
     {"layout", layout, METH_VARARGS,
      "Return the number of their device, the kinds, sizes and addresses of plain tensors without gaps, of one device of a "
-     "type of DLPack; None where one is none: (tensors, type)."},
+     "type of DLPack; None where one is none, or begins below an address: (tensors, type, address)."},
     {"extent", extent, METH_VARARGS,
      "Return such an `Extent` of the elements of such a tensor; None also where it has none: (tensor, most, Extent)."},
     {NULL, NULL, 0, NULL},

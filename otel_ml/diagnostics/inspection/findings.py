@@ -111,7 +111,8 @@ class Findings(Deferred):
             counts = torch.tensor(sizes, dtype=torch.float64, device="cpu")
 
             def found(job: Job, seen: list[list[Sighting]] = seen) -> Any:
-                return numbers[torch.tensor([[one.rows[job] for one in several] for several in seen])]
+                rows = [[one.rows[job] for one in several] for several in seen]
+                return numbers[torch.tensor(rows, device="cpu")]
 
             if alike.is_plain:
                 plain = _merged(_summaries(counts, found(SUMMARY)))

@@ -116,7 +116,7 @@ class _Hooks:
         due = self.due_now(is_compiled)
         if due and not is_called_again():
             given = _first((args, kwargs))
-            self.saw(due, given, not is_compiled and _keeps_input(layer, given))
+            self.saw(due, given, not is_compiled and _keeps_input(_within(layer, 0), given))
 
     def output(self, is_compiled: bool, _: Any, args: Args, output: Any) -> None:
         due = self.due_now(is_compiled)
@@ -126,7 +126,7 @@ class _Hooks:
     def gradient(self, is_compiled: bool, layer: Any, args: Args, output: Any) -> None:
         due = self.due_now(is_compiled)
         if due and getattr(_first(output), "requires_grad", False):
-            stays = not is_compiled and type(layer) in _torchs_own()
+            stays = not is_compiled and type(_within(layer, -1)) in _torchs_own()
             _first(output).register_hook(_harmless(lambda gradient: self.saw(due, gradient, stays)))
 
     def dgrad(self, is_compiled: bool, layer: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs] | None:
@@ -152,6 +152,15 @@ def _torchs_own() -> frozenset[type]:
     from torch import nn
 
     return frozenset({nn.Linear, nn.LayerNorm, nn.GELU, nn.SiLU})
+
+
+def _within(layer: Any, place: int) -> Any:
+    """Return the layer that a container hands its input to (`place` 0), or that makes its output (-1)."""
+    from torch import nn
+
+    while type(layer) is nn.Sequential and len(layer):
+        layer = layer[place]
+    return layer
 
 
 def _keeps_input(layer: Any, given: Any) -> bool:

@@ -23,7 +23,9 @@ from otel_ml.diagnostics.inspection.looks import Looks
 from otel_ml.diagnostics.inspection.statistics import measure_of
 from otel_ml.diagnostics.inspection.text_log import TextLog
 from otel_ml.diagnostics.inspection.watched import Own, Watched
+from otel_ml.diagnostics.tensor_statistics import is_freed
 from otel_ml.exceptions import ConfigError
+from otel_ml.once import guard
 
 __all__ = ["Inspector"]
 
@@ -301,7 +303,12 @@ class Inspector:
     def _see(self, places: list[int], tensor: Any) -> None:
         # Codes of a quantised weight are not its numbers.
         if places and tensor is not None and tensor.is_floating_point():
-            self._looks.look(places, held(tensor), stays=True, is_kept=True)
+            local = held(tensor)
+            if is_freed(local):
+                watched = self._watched[places[0]]
+                guard.say("freed-tensor", _FREED.format(watched.rule.tensor, watched.layer), kind=_FREED)
+            else:
+                self._looks.look(places, local, stays=True, is_kept=True)
 
     def _how_held(self, place: int) -> Held:
         return Held(self._watched[place], *self._held(self._watched[place]))
@@ -322,6 +329,12 @@ class Inspector:
             return 1, self._ranks
         weight = getattr(watched.module, "weight", None)  # not every layer has one
         return copies_of(weight, self._ranks) or 1, shards_of(weight) or 1
+
+
+_FREED = (
+    "The {} of {!r}, and perhaps of others, has no memory at the end of a step: FSDP has given it back. Its statistics "
+    "are left out; wrap the model with fully_shard(), or with use_orig_params=True."
+)
 
 
 def _name_of(watched: Watched, name: str) -> str:

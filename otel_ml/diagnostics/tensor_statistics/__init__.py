@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from otel_ml.diagnostics.tensor_statistics.arrival import Arrival, Blocks, OneOf, arrival_of
 from otel_ml.diagnostics.tensor_statistics.statistics import ROWS, TensorStatistics, prepare
-from otel_ml.diagnostics.tensor_statistics.tables import Layout, is_plain, layout_of
+from otel_ml.diagnostics.tensor_statistics.tables import Layout, is_freed, is_plain, layout_of
 
 __all__ = [
     "ROWS",
@@ -22,6 +22,7 @@ __all__ = [
     "OneOf",
     "TensorStatistics",
     "arrival_of",
+    "is_freed",
     "is_plain",
     "layout_of",
     "prepare",

@@ -99,15 +99,25 @@ def programs_of(job: Job, size: int, length: int, tensors: int) -> int:
     return max(1, min(tiles, limit, MOST_PROGRAMS))
 
 
-@cache
 def recipe_of(job: Job, kind: int, device: Any) -> Recipe:
-    """Return how a kernel is launched for tensors of a type."""
+    """Return how a kernel is launched for tensors of a type: formats of one shape have one."""
+    return _recipe_of(job._replace(largest=1.0, mantissa=1, least=2) if job.largest else job, kind, device)
+
+
+@cache
+def _recipe_of(job: Job, kind: int, device: Any) -> Recipe:
     import torch
     import triton.language as tl
 
     from otel_ml.diagnostics.tensor_statistics import summaries
 
-    constants: dict[str, Any] = {"KIND": getattr(tl, KINDS[kind]), "COLUMNS": COLUMNS, "FIELDS": FIELDS}
+    item = getattr(torch, KINDS[kind]).itemsize  # of `KIND` itself not every Triton knows it
+    constants: dict[str, Any] = {
+        "KIND": getattr(tl, KINDS[kind]),
+        "ITEM": item,
+        "COLUMNS": COLUMNS,
+        "FIELDS": FIELDS,
+    }
     if job.width:
         constants |= {"HEIGHT": _BLOCKED // job.width}
     else:

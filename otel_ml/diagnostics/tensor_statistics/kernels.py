@@ -24,6 +24,8 @@ import triton.language as tl
 
 __all__ = ["fold", "look"]
 
+_INFINITY = tl.constexpr(float("inf"))
+
 
 @triton.jit(do_not_specialize=["first", "every"])
 def look(
@@ -91,8 +93,9 @@ def look(
             zeros += (inside & (value == 0)).to(tl.int32)
     total = tl.sum(square, axis=0).to(tl.float64)
     most = tl.max(largest, axis=0).to(tl.float64)
-    if (total != total) | (most > 1e16) | ((most < 1e-12) & (most > 0)):
-        # Rare: their squares are out of the range of 32 bits. Once more, and slowly.
+    if (total == total) & (((most > 1e16) & (most < _INFINITY)) | ((most < 1e-12) & (most > 0))):
+        # Rare: their squares are out of the range of 32 bits. Once more, and slowly. Of a NaN or Inf, which are
+        # everywhere when a model has diverged, the sum is right as it is.
         wide = tl.zeros([COLUMNS], tl.float64)
         for at in range(0, high, COLUMNS):
             inside = (at + column >= low) & (at + column < high)

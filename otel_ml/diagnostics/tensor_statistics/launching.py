@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from otel_ml._internal.device_thread import captures_left_alone
 from otel_ml.once import guard
 
 __all__ = ["Recipe", "Recipes", "are_compiled", "compile_now", "launch", "warps"]
@@ -43,21 +44,27 @@ _compiled: set[tuple[int, str]] = set()
 _begun: set[tuple[int, str]] = set()
 """The same, of which a thread has been told."""
 
-_missing: list[str] = []
-"""Why there are no kernels, once that is known."""
+_missing: set[tuple[int, str]] = set()
+"""The same, which cannot be compiled: what needs others has them all the same."""
 
 
 def launch(recipe: Recipe, programs: int, *arguments: Any) -> None:
     """Launch a kernel on the current stream of the current device."""
-    if recipe.compiled is None or not all(map(_is_as_compiled_for, arguments)):
-        recipe.kernel[(programs,)](*arguments, **recipe.options)
-        return
-    # Triton would find out anew which of its kernels fits: of a launch of 40 µs this takes 35.
-    recipe.compiled[(programs, 1, 1)](*arguments, *_constants(recipe))
+    if recipe.compiled is not None and all(map(_is_as_compiled_for, arguments)):
+        try:
+            # Triton would find out anew which of its kernels fits: of a launch of 40 µs this takes 35.
+            recipe.compiled[(programs, 1, 1)](*arguments, *_constants(recipe))
+        except Exception:  # noqa: BLE001 - a Triton that launches otherwise; what the device has against it comes again
+            recipe.compiled = None
+        else:
+            return
+    recipe.kernel[(programs,)](*arguments, **recipe.options)
 
 
 def _is_as_compiled_for(argument: Any) -> bool:
-    return argument < 2**31 if type(argument) is int else argument.data_ptr() % 16 == 0
+    if type(argument) is int:
+        return argument < 2**31
+    return type(argument) is float or argument.data_ptr() % 16 == 0
 
 
 def _constants(recipe: Recipe) -> list[Any]:
@@ -66,6 +73,11 @@ def _constants(recipe: Recipe) -> list[Any]:
 
 def _compile(recipe: Recipe) -> None:
     compiled = recipe.kernel.warmup(*recipe.arguments, grid=(1,), **recipe.options)
+    if hasattr(compiled, "_init_handles"):  # the interpreter compiles nothing
+        # Else the first launch would do it, in a step: load the kernel, and with Triton 3.6 or older have the C compiler
+        # build what launches it, which takes a second, or fails where there is none.
+        with captures_left_alone():
+            compiled._init_handles()  # noqa: SLF001 - all that Triton has for it, from 3.0 to 3.9
     recipe.compiled = compiled if _can_be_launched(recipe, compiled) else None
 
 
@@ -94,32 +106,44 @@ def warps(threads: int, device: Any) -> dict[str, Any]:
 
 def compile_now(device: Any, recipes: Recipes) -> bool:
     """Compile what is not compiled yet; return whether all of it can be launched."""
+    compiled = [_is_compiled(device, name, made) for name, made in recipes]
+    return all(compiled)
+
+
+def _is_compiled(device: Any, name: str, made: Callable[[], Recipe]) -> bool:
     import torch
 
-    if _missing:
-        return False
+    key = device.index, name
+    if key in _compiled or key in _missing:
+        return key in _compiled
     try:
         with torch.cuda.device(device):
-            for name, made in recipes:
-                if (device.index, name) not in _compiled:
-                    _compile(made())
-                    _compiled.add((device.index, name))
+            _compile(made())
+        _compiled.add(key)
     except Exception as error:  # noqa: BLE001 - no Triton, no compiler for it, a device that it does not know
-        _missing.append(repr(error))
-        guard.say("no-tensor-kernels", _MISSING.format(error))
-    return not _missing
+        _missing.add(key)
+        guard.say("no-tensor-kernels", _MISSING.format(error), kind=_MISSING)
+    return key in _compiled
 
 
 def are_compiled(device: Any, recipes: Recipes) -> bool:
-    """Return whether all can be launched; those that cannot are compiled by another thread, once."""
+    """Return whether all can be launched; those that cannot are compiled by another thread, once.
+
+    A program that ends meanwhile waits for the kernel that is being compiled: Python ends a daemon's thread when it
+    comes back from Triton, whose C++ then aborts the process.
+    """
     missing = [recipe for recipe in recipes if (device.index, recipe[0]) not in _compiled]
-    if not missing or _missing:
-        return not missing
-    unknown = [recipe for recipe in missing if (device.index, recipe[0]) not in _begun]
+    unknown = [recipe for recipe in missing if (device.index, recipe[0]) not in _begun | _missing]
     if unknown:
         _begun.update((device.index, name) for name, _ in unknown)
-        threading.Thread(target=compile_now, args=(device, unknown), name="otel_ml_compile", daemon=True).start()
-    return False
+        threading.Thread(target=_compile_meanwhile, args=(device, unknown), name="otel_ml_compile").start()
+    return not missing
+
+
+def _compile_meanwhile(device: Any, recipes: Recipes) -> None:
+    for recipe in recipes:
+        if threading.main_thread().is_alive():
+            compile_now(device, [recipe])
 
 
 _MISSING = (

@@ -34,7 +34,7 @@ def _has_foreach() -> bool:
     import torch
 
     try:
-        torch._foreach_norm([torch.zeros(1)], 2.0, dtype=torch.float64)  # noqa: SLF001
+        torch._foreach_norm([torch.zeros(1, device="cpu")], 2.0, dtype=torch.float64)  # noqa: SLF001
     except (AttributeError, RuntimeError, TypeError):
         return False
     return True

@@ -54,6 +54,9 @@ class _Waiting(NamedTuple):
     jobs: Sequence[Job]
     owners: Sequence[int]
 
+    def is_as(self, other: _Waiting) -> bool:
+        return self.tensor is other.tensor and (self.version, self.jobs) == (other.version, other.jobs)
+
     def has_changed(self) -> bool:
         return self.version is not None and self.tensor._version != self.version  # noqa: SLF001 (torch has no other way)
 
@@ -98,7 +101,11 @@ class Sightings:
         """
         may_change = stays and not tensor.is_inference()  # which has no version
         version = tensor._version if may_change else None  # noqa: SLF001
-        self._waiting.append(_Waiting(tensor, version, jobs, owners))
+        new = _Waiting(tensor, version, jobs, owners)
+        if stays and self._waiting and self._waiting[-1].is_as(new):  # of a container and of its first or last layer
+            self._waiting[-1] = new._replace(owners=(*self._waiting[-1].owners, *owners))
+            return []
+        self._waiting.append(new)
         if stays and not is_kept:
             self._bytes += tensor.numel() * tensor.element_size()
         return self.launch() if not stays or self._bytes > HELD_BYTES else []

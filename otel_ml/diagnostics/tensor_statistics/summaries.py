@@ -28,12 +28,11 @@ _TOLERANCE = tl.constexpr(1 + 2**-20)  # as in fp8.py
 
 
 @triton.jit
-def _place(table, first, each, KIND: tl.constexpr, FIELDS: tl.constexpr):
+def _place(table, first, each, KIND: tl.constexpr, ITEM: tl.constexpr, FIELDS: tl.constexpr):
     """Return the row of a job, where its tensor begins, rounded down to 16 bytes, and the elements up to there."""
     row = table + (first + tl.program_id(0) // each) * FIELDS
     address = tl.load(row)
-    item: tl.constexpr = KIND.primitive_bitwidth // 8
-    before = (address % 16) // item
+    before = (address % 16) // ITEM
     begin = tl.multiple_of((address // 16 * 16).to(tl.pointer_type(KIND)), 16)
     return row, begin, before, tl.load(row + 1)
 
@@ -119,6 +118,7 @@ def summarize(
     first,
     each,
     KIND: tl.constexpr,
+    ITEM: tl.constexpr,
     ROWS: tl.constexpr,
     LANES: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -135,12 +135,13 @@ def summarize(
         first: row of the table.
         each: programs of one job, as many as the job with the most has.
         KIND: of all tensors' elements.
+        ITEM: bytes of one.
         ROWS: that are looked at together.
         LANES: of a row.
         COLUMNS: of partials.
         FIELDS: of the table.
     """
-    row, begin, before, size = _place(table, first, each, KIND, FIELDS)
+    row, begin, before, size = _place(table, first, each, KIND, ITEM, FIELDS)
     programs = tl.load(row + 3)
     program = tl.program_id(0) % each
     TILE: tl.constexpr = ROWS * LANES
@@ -222,6 +223,7 @@ def round_whole(
     mantissa,
     least,
     KIND: tl.constexpr,
+    ITEM: tl.constexpr,
     ROWS: tl.constexpr,
     LANES: tl.constexpr,
     SOURCES: tl.constexpr,
@@ -239,13 +241,14 @@ def round_whole(
         mantissa: its bits.
         least: exponent of its smallest normal number, plus 127.
         KIND: of all tensors' elements.
+        ITEM: bytes of one.
         ROWS: that are looked at together.
         LANES: of a row.
         SOURCES: no fewer than the programs of `summarize`.
         COLUMNS: of partials.
         FIELDS: of the table.
     """
-    row, begin, before, size = _place(table, first, each, KIND, FIELDS)
+    row, begin, before, size = _place(table, first, each, KIND, ITEM, FIELDS)
     programs = tl.load(row + 3)
     program = tl.program_id(0) % each
     TILE: tl.constexpr = ROWS * LANES
@@ -317,6 +320,7 @@ def round_blocks(
     mantissa,
     least,
     KIND: tl.constexpr,
+    ITEM: tl.constexpr,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -333,12 +337,13 @@ def round_blocks(
         mantissa: its bits.
         least: exponent of its smallest normal number, plus 127.
         KIND: of all tensors' elements.
+        ITEM: bytes of one.
         HEIGHT: blocks at a time.
         WIDTH: elements of a block.
         COLUMNS: of partials.
         FIELDS: of the table.
     """
-    row, begin, before, size = _place(table, first, each, KIND, FIELDS)
+    row, begin, before, size = _place(table, first, each, KIND, ITEM, FIELDS)
     programs = tl.load(row + 3)
     program = tl.program_id(0) % each
     if program < programs:
@@ -377,6 +382,7 @@ def round_fours(
     first,
     each,
     KIND: tl.constexpr,
+    ITEM: tl.constexpr,
     HEIGHT: tl.constexpr,
     SOURCES: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -390,12 +396,13 @@ def round_fours(
         first: row of the table.
         each: programs of one job, as many as the job with the most has.
         KIND: of all tensors' elements.
+        ITEM: bytes of one.
         HEIGHT: blocks at a time.
         SOURCES: no fewer than the programs of `summarize`.
         COLUMNS: of partials.
         FIELDS: of the table.
     """
-    row, begin, before, size = _place(table, first, each, KIND, FIELDS)
+    row, begin, before, size = _place(table, first, each, KIND, ITEM, FIELDS)
     programs = tl.load(row + 3)
     program = tl.program_id(0) % each
     if program < programs:

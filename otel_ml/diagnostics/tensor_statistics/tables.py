@@ -16,10 +16,14 @@ from typing import Any, NamedTuple
 from otel_ml.diagnostics.small_tensors import code_for_tensors
 from otel_ml.diagnostics.tensor_statistics.arrival import Block, Blocks
 
-__all__ = ["KINDS", "Launch", "Layout", "Tables", "is_plain", "layout_of"]
+__all__ = ["KINDS", "LOWEST", "Launch", "Layout", "Tables", "is_freed", "is_plain", "layout_of"]
 
 KINDS = ("bfloat16", "float16", "float32", "float64")
 """Types that kernels look at, as torch names them."""
+
+LOWEST = 2**32
+"""Address below which no device has memory. A view of what was given back (see `is_freed()`) still says how far from
+its beginning it was, and nothing else that compiled code sees of it tells."""
 
 _PAIR = 2
 """Words to which each table is rounded up: a kernel is compiled anew for a table whose address is no multiple of 16."""
@@ -56,7 +60,7 @@ class Launch(NamedTuple):
 def layout_of(tensors: list[Any], on: str = "cuda") -> tuple[Layout, bytes] | None:
     """Return what the tensors are and where they begin; None where one is not plain, or on another device."""
     code = code_for_tensors()
-    found = None if code is None else code.layout(tensors, _of_dlpack(on))
+    found = None if code is None else code.layout(tensors, _of_dlpack(on), 0 if on == "cpu" else LOWEST)
     return _layout_in_python(tensors, on) if found is None else (Layout(*found[:3]), found[3])
 
 
@@ -83,7 +87,18 @@ def is_plain(tensor: Any, on: str = "cuda") -> bool:
 
 def _is_there(tensor: Any, on: str) -> bool:
     is_there = tensor.device.type == on and tensor.layout is _strided()
-    return is_there and (tensor.is_contiguous() or _is_dense(tensor))
+    return is_there and (tensor.is_contiguous() or _is_dense(tensor)) and not is_freed(tensor)
+
+
+def is_freed(tensor: Any) -> bool:
+    """Return whether the memory of a tensor was given back, while the tensor still says where it was.
+
+    A view keeps its place in what is no more: to read there ends the process, on a device as on the host. FSDP1 leaves
+    such views as the weights of a model whose parameters it has flattened (`use_orig_params=False`, its default).
+    """
+    if type(tensor) not in plain_types() or tensor.layout is not _strided() or not tensor.numel():
+        return False
+    return not tensor.untyped_storage().nbytes()
 
 
 @cache

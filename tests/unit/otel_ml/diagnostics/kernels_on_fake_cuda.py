@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo  # which makes a class of `torch.Event` where it is imported: not of one that is not there
 
 from otel_ml.diagnostics.dynamics import layers
 from otel_ml.diagnostics.tensor_statistics import launching, statistics, tables
@@ -21,7 +22,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
     """A card for which the kernels can be compiled; whatever waits for it raises."""
     monkeypatch.setattr(launching, "_compiled", set())
     monkeypatch.setattr(launching, "_begun", set())
-    monkeypatch.setattr(launching, "_missing", [])
+    monkeypatch.setattr(launching, "_missing", set())
     monkeypatch.setattr(tables, "plain_types", lambda: (CudaTensor,))
     layers._blocks_on.cache_clear()
     with fake_cuda() as cuda:

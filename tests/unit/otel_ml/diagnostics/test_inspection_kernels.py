@@ -10,7 +10,9 @@ import torch
 
 import otel_ml
 from otel_ml.diagnostics.inspection import Inspector
+from otel_ml.diagnostics.inspection.fp8 import FORMATS, fp8_job_for
 from otel_ml.diagnostics.tensor_statistics import sightings
+from otel_ml.diagnostics.tensor_statistics.jobs import recipe_of
 from otel_ml.testing import Capture, otel_ml_capture
 from tests.fake_cuda import FakeCuda
 from tests.unit.otel_ml.diagnostics import kernels_on_fake_cuda
@@ -108,6 +110,28 @@ def test_a_step_of_24_layers_is_a_handful_of_operations(otel_ml_capture: Capture
     assert eventually(lambda: len(shown(otel_ml_capture, 1))) == 24 * (3 * 5 + 2)
 
 
+def test_containers_cost_no_launches_of_their_own(otel_ml_capture: Capture, cuda: FakeCuda) -> None:
+    """What a `Sequential` is given is what its first layer is given, and its output that of its last one."""
+    blocks = [torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.Linear(8, 8)) for _ in range(4)]
+    net = cuda.module(torch.nn.Sequential(*blocks))
+    passes = Passes(net)
+    x, gradients = cuda.tensor(torch.randn(4, 8)), [cuda.tensor(torch.randn(4, 8)) for _ in range(16)]
+    gradients[0::4] = gradients[1::4]  # of a block that of its last layer
+    with cuda.counted() as bare:
+        passes(x, gradients)
+    inspector = Inspector(net, config(activation=["max", "mse"], gradient=["max"]))
+    otel_ml.set_step(0)
+    with cuda.counted() as watched:
+        passes(x, gradients)
+        inspector.step()
+
+    assert watched["launches"] - bare["launches"] + watched["events recorded"] <= 8
+    found = eventually(lambda: len(shown(otel_ml_capture, 0)) == 16 * 3 and shown(otel_ml_capture, 0))
+    for place in range(4):
+        for name, layer in (("activation/max", 0), ("activation/mse", 0), ("gradient/max", 2)):
+            assert found[f"inspect/{place}/{name}"] == found[f"inspect/{place}.{layer}/{name}"]
+
+
 def played(net: torch.nn.Module, asked: dict[str, Any], batches: list[Any], gradients: list[list[Any]]) -> None:
     """Have a step of micro-batches inspected."""
     inspector, passes = Inspector(net, asked), Passes(net)
@@ -118,6 +142,14 @@ def played(net: torch.nn.Module, asked: dict[str, Any], batches: list[Any], grad
 
 
 RECIPES = ["", "mxfp8_", "fp8_block_scaling_", "nvfp4_", "fp8_delayed_scaling_"]
+
+
+def test_formats_of_one_shape_are_one_kernel() -> None:
+    """Their numbers are told at the launch: what is compiled for one is launched as it is for the other."""
+    jobs = [job for kind in FORMATS if (job := fp8_job_for("mxfp8", kind)) is not None]
+
+    assert len({*jobs}) == 2
+    assert len({id(recipe_of(job, 0, torch.device("cpu"))) for job in jobs}) == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])

@@ -203,6 +203,24 @@ def test_codes_of_a_quantised_weight_are_not_taken_for_its_numbers(otel_ml_captu
     assert set(shown(otel_ml_capture)) == {"inspect/0/weight/max"}
 
 
+def test_a_weight_whose_memory_was_given_back_is_left_out(otel_ml_capture: Capture) -> None:
+    """As FSDP1 leaves it when a pass is over; to read there ended the process."""
+    net = torch.nn.Sequential(torch.nn.Linear(4, 2, bias=False), torch.nn.Linear(2, 2))
+    flat = torch.zeros(20)
+    flattened: Any = net[0]
+    del flattened.weight
+    flattened.weight = flat[12:].view(2, 4)
+    inspector = Inspector(net, config(".*", ["weight"], "max"))
+    flat.untyped_storage().resize_(0)
+    for step in range(2):
+        otel_ml.set_step(step)
+        inspector.step()
+
+    assert set(shown(otel_ml_capture)) == {"inspect/1/weight/max"}
+    (notice,) = otel_ml_capture.notices
+    assert "weight of '0'" in notice
+
+
 def test_a_layer_that_returns_what_only_looks_like_a_tensor_hurts_no_pass(otel_ml_capture: Capture) -> None:
     class Lookalike:
         requires_grad = True

@@ -284,6 +284,26 @@ def test_without_triton_operations_of_torch_find_the_same_and_that_is_said_once(
     assert card.waits == []
 
 
+def test_a_kernel_that_cannot_be_compiled_takes_no_other_with_it(card: FakeCuda, otel_ml_capture: Capture) -> None:
+    """As a format of the Inspector with an older Triton: norms are computed by kernels all the same."""
+
+    def refused() -> launching.Recipe:
+        raise RuntimeError("it does not compile")
+
+    device = card.tensor([1.0]).device
+    exotic: launching.Recipes = [("exotic", refused)]
+
+    assert not launching.compile_now(device, exotic)
+    parameters = with_gradients(card.tensor, tensors(3, torch.float32))
+    norms = dynamics.Norms(parameters.items())
+    otel_ml.set_step(0)
+    with card.counted() as asked:
+        norms.record_gradients()
+    assert asked["launches"] == 4  # both kernels, and the copies to and fro
+    assert not launching.are_compiled(device, exotic)
+    assert [notice for notice in otel_ml_capture.notices if "it does not compile" in notice] == otel_ml_capture.notices
+
+
 def test_no_step_waits_for_the_compiler(
     card: FakeCuda, otel_ml_capture: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
