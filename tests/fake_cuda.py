@@ -812,8 +812,9 @@ def _blank(item: Any) -> Any:
 
 def _forget_other_cards() -> None:
     """Have otel_ml know no card, as in a process that has just begun."""
-    from otel_ml._internal import arrays, cuda_calls, device_batch, device_thread, device_timers
+    from otel_ml._internal import arrays, captured, cuda_calls, device_batch, device_thread, device_timers
 
+    captured.CAPTURED.forget()  # a graph outlives its run, since it may be replayed in the next one, but not its card
     cuda_calls.CUDA.forget()
     device_timers.DEVICE_TIMERS.forget()
     device_batch.STAGING.__init__()  # type: ignore[misc]

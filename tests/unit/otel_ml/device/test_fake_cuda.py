@@ -10,7 +10,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from otel_ml._internal.log import log
 from tests.fake_cuda import CudaTensor, FakeCuda, fake_cuda
+from tests.unit.otel_ml.record.conftest import Recorded
 
 
 def test_work_is_done_in_the_order_of_its_stream_and_what_is_not_done_cannot_be_seen(cuda: FakeCuda) -> None:
@@ -150,3 +152,16 @@ def test_what_torch_imports_meanwhile_is_whole() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_graph_that_records_is_not_looked_at_once_its_card_is_gone(recorded: Recorded) -> None:
+    with fake_cuda() as first:
+        x = first.tensor(1.0)
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            log({"x": x})
+        recorded.collect()
+        recorded.collect()
+    with fake_cuda() as second:
+        for _ in range(3):
+            recorded.collect(final=True)
+        assert (second.waits, second.launches) == ([], 0)
