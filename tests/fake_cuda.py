@@ -28,6 +28,7 @@ What it gets right, so that a wrong program fails:
 from __future__ import annotations
 
 import ctypes
+import importlib
 import threading
 import warnings
 import weakref
@@ -59,15 +60,17 @@ class _Lease:
     def __init__(self, card: FakeCuda, inner: torch.Tensor, stream: FakeStream) -> None:
         self.streams = {stream: None}
         size = -(-max(inner.untyped_storage().nbytes(), 1) // 512) * 512
-        card.allocated += size
-        card.allocated_on[stream] += size
-        card.most_allocated = max(card.most_allocated, card.allocated)
+        with card.lock:
+            card.allocated += size
+            card.allocated_on[stream] += size
+            card.most_allocated = max(card.most_allocated, card.allocated)
         weakref.finalize(self, _freed, card, inner, stream, self.streams, size)
 
 
 def _freed(card: FakeCuda, inner: torch.Tensor, stream: FakeStream, users: dict[FakeStream, None], size: int) -> None:
-    card.allocated -= size
-    card.allocated_on[stream] -= size
+    with card.lock:
+        card.allocated -= size
+        card.allocated_on[stream] -= size
     for user in users:
         if user is not stream:  # `record_stream()`: used again when that one has come here
             event = FakeEvent()
@@ -124,7 +127,11 @@ class CudaTensor(torch.Tensor):
 
 
 class FakeStream:
-    """Work that is done in order; at once, unless it is held."""
+    """Work that is done in order; at once, unless it is held.
+
+    Attributes:
+        launches: kernels and copies that it was given, or a graph that it is captured into.
+    """
 
     def __init__(self, device: Any = None, priority: int = 0, *, stream_id: int | None = None, **_: object) -> None:
         card = _card()
@@ -135,8 +142,9 @@ class FakeStream:
         self.cuda_stream = self.stream_id
         self.captured: FakeGraph | None = None
         self._waiting: deque[Callable[[], object]] = deque()
-        self._is_held = False
-        self._before: list[FakeStream] = []
+        self.launches = 0
+        self._is_held = self._is_busy = False
+        self._before = threading.local()
         card.streams.append(self)
 
     def hold(self) -> None:
@@ -150,9 +158,10 @@ class FakeStream:
 
     def run(self, operations: int) -> None:
         """Do the next of what was launched, and go on being held."""
-        for _ in range(min(operations, len(self._waiting))):
-            self._do_next()
-        _card().run()
+        with _card().lock:
+            for _ in range(min(operations, len(self._waiting))):
+                self._do_next()
+            _card().run()
 
     def queue(self, work: Callable[[], object]) -> None:
         with _card().lock:
@@ -170,10 +179,16 @@ class FakeStream:
         return len(self._waiting) < before
 
     def _do_next(self) -> bool:
-        if self._waiting[0]() is _NOT_YET:
+        if self._is_busy:  # with work in which the garbage collector has freed memory: that comes behind it
             return False
-        self._waiting.popleft()
-        return True
+        self._is_busy = True
+        try:
+            if self._waiting[0]() is _NOT_YET:
+                return False
+            self._waiting.popleft()
+            return True
+        finally:
+            self._is_busy = False
 
     @property
     def is_idle(self) -> bool:
@@ -203,12 +218,13 @@ class FakeStream:
         _card().wait("Stream.synchronize()")
 
     def __enter__(self) -> FakeStream:
-        self._before.append(_card().current(self.device.index))
+        before = self._before.__dict__.setdefault("streams", [])  # of this thread, as the current stream is
+        before.append(_card().current(self.device.index))
         _card().set_current(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _card().set_current(self._before.pop())
+        _card().set_current(self._before.streams.pop())
 
 
 _NOT_YET = object()
@@ -229,7 +245,7 @@ class FakeEvent:
         self.enable_timing = enable_timing
         self.mark: _Mark | None = None
         self.device: torch.device | None = None
-        _card().counts["events made"] += 1
+        _card().count("events made")
 
     def record(self, stream: FakeStream | None = None) -> None:
         card = _card()
@@ -239,7 +255,7 @@ class FakeEvent:
             raise RuntimeError(f"Event device {self.device} does not match recording stream's device {stream.device}.")
         self.device = stream.device
         mark = self.mark = _Mark()
-        card.counts["events recorded"] += 1
+        card.count("events recorded")
 
         def reach() -> None:
             mark.is_reached, mark.at_ms = True, card.clock_ms
@@ -250,7 +266,7 @@ class FakeEvent:
         card = _card()
         card.unsafe_while_captured("Event.query()")
         card.fail_if_broken()
-        card.counts["queries"] += 1
+        card.count("queries")
         return self.mark is None or self.mark.is_reached
 
     def wait(self, stream: FakeStream | None = None) -> None:
@@ -280,9 +296,10 @@ class FakeGraph:
     def replay(self) -> None:
         if self.broken_by is not None:
             raise RuntimeError(f"CUDA error: the capture was broken by {self.broken_by}")
-        _card().counts["launches"] += 1
+        stream = _card().stream
+        _card().count_launch(stream)
         for work in self.work:
-            _card().stream.queue(work)
+            stream.queue(work)
 
     def reset(self) -> None:
         self.work.clear()
@@ -363,8 +380,20 @@ class FakeCuda:
 
     def launch(self, kernel: Callable[[], object], device: Any = None) -> None:
         """Launch a kernel that torch knows nothing of, such as one of Triton's."""
-        self.counts["launches"] += 1
-        self.current(self.device_of(device).index).queue(kernel)
+        stream = self.current(self.device_of(device).index)
+        self.count_launch(stream)
+        stream.queue(kernel)
+
+    def count(self, what: str, how_many: int = 1) -> None:
+        """Count what is asked of the card, by whatever thread."""
+        with self.lock:
+            self.counts[what] += how_many
+
+    def count_launch(self, stream: FakeStream) -> None:
+        """Count a kernel or a copy."""
+        with self.lock:
+            self.counts["launches"] += 1
+            stream.launches += 1
 
     def run(self) -> None:
         """Have every stream that is not held do what it can."""
@@ -374,7 +403,7 @@ class FakeCuda:
 
     @contextmanager
     def counted(self) -> Iterator[Counter[str]]:
-        """Count what is asked of the card in the block."""
+        """Count what is asked of the card in the block, by whatever thread: a run's background thread, too."""
         before, found = Counter(self.counts), Counter[str]()
         yield found
         found.update(self.counts - before)
@@ -453,8 +482,8 @@ class FakeCuda:
         to, what = _inner(into), _inner(source)
         if host is source and not self.is_pinned(host):
             what = what.clone()
-        self.counts["launches"] += 1
-        self.counts["copies"] += 1
+        self.count_launch(stream)
+        self.count("copies")
         stream.queue(lambda: to.copy_(what))
         return into
 
@@ -474,7 +503,7 @@ class FakeCuda:
             if given.name in kwargs or place < len(args)
         }
         if name not in _ALLOCATING:
-            self.counts["launches"] += 1
+            self.count_launch(stream)
         if written and all(alias is not None for alias in aliases):
             stream.queue(lambda: func(*inner_args, **inner_kwargs))
             found = [written[next(iter(alias.before_set))] for alias in aliases if alias is not None]
@@ -525,13 +554,15 @@ class FakeCuda:
         return found if found.index is not None else torch.device("cuda", self.current_device())
 
     def next_stream_id(self) -> int:
-        self._stream_ids += 2
-        return self._stream_ids
+        with self.lock:
+            self._stream_ids += 2
+            return self._stream_ids
 
     def default(self, device: int) -> FakeStream:
-        if device not in self._defaults:
-            self._defaults[device] = FakeStream(device, stream_id=0)
-        return self._defaults[device]
+        with self.lock:
+            if device not in self._defaults:
+                self._defaults[device] = FakeStream(device, stream_id=0)
+            return self._defaults[device]
 
     def current(self, device: int) -> FakeStream:
         found: FakeStream = self._current_streams().get(device) or self.default(device)
@@ -556,8 +587,10 @@ class FakeCuda:
     def _device_context(self, device: Any) -> Iterator[None]:
         before = self.current_device()
         self._here.device = self.device_of(device).index
-        yield
-        self._here.device = before
+        try:
+            yield
+        finally:
+            self._here.device = before
 
     @contextmanager
     def _stream_context(self, stream: FakeStream | None) -> Iterator[None]:
@@ -627,8 +660,9 @@ class FakeCuda:
             requires_grad = kwargs.pop("requires_grad", False)
             args = tuple(_inner(one) for one in args)
             inner = real(*args, **{**kwargs, "device": "cpu"})
-            self.counts["launches"] += name not in _ALLOCATING
-            self.counts["operations"] += 1
+            if name not in _ALLOCATING:
+                self.count_launch(self.current(self.device_of(device).index))
+            self.count("operations")
             if name in _ALLOCATING:
                 inner.untyped_storage().fill_(_GARBAGE)
             if name in _ALLOCATING and inner.numel() and _fills_new_memory():
@@ -644,7 +678,7 @@ class FakeCuda:
             if self.pinned_left <= 0:
                 raise RuntimeError("CUDA error: out of memory")
             self.pinned_left -= 1
-        self.counts["pinned"] += 1
+        self.count("pinned")
         block.untyped_storage().fill_(_GARBAGE)
         place = block.untyped_storage().data_ptr()
         self._pinned.add(place)
@@ -654,6 +688,8 @@ class FakeCuda:
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Be `torch.cuda`."""
+        # Who imports it first keeps what `torch.cuda` is then, and derives a class from `torch.Event`.
+        importlib.import_module("torch._dynamo.device_interface")
         torch._C._ensureCUDADeviceGuardSet()  # else torch asks the driver which device is current, to index a tensor
         self._real = {name: getattr(torch, name) for name in _FACTORIES}
         for name, real in self._real.items():
@@ -706,8 +742,8 @@ class FakeCuda:
         if not is_free and self.sync_debug_mode != "default":
             self.wait("Tensor.to('cuda')")
         dtype = kwargs.get("dtype", next((one for one in args[1:] if isinstance(one, torch.dtype)), tensor.dtype))
-        self.counts["launches"] += 1
-        self.counts["copies"] += 1
+        self.count_launch(self.current(self.device_of(place).index))
+        self.count("copies")
         return self.wrap(tensor.detach().clone().to(dtype), self.device_of(place), tensor.requires_grad)
 
     @staticmethod
@@ -816,8 +852,9 @@ def _blank(item: Any) -> Any:
 
 def _forget_other_cards() -> None:
     """Have otel_ml know no card, as in a process that has just begun."""
-    from otel_ml._internal import arrays, cuda_calls, device_batch, device_thread, device_timers
+    from otel_ml._internal import arrays, captured, cuda_calls, device_batch, device_thread, device_timers
 
+    captured.CAPTURED.forget()  # a graph outlives its run, since it may be replayed in the next one, but not its card
     cuda_calls.CUDA.forget()
     device_timers.DEVICE_TIMERS.forget()
     device_batch.STAGING.__init__()  # type: ignore[misc]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 
 import pytest
 import torch
 
+from otel_ml._internal.log import log
 from tests.fake_cuda import CudaTensor, FakeCuda, fake_cuda
+from tests.unit.otel_ml.record.conftest import Recorded
 
 
 def test_work_is_done_in_the_order_of_its_stream_and_what_is_not_done_cannot_be_seen(cuda: FakeCuda) -> None:
@@ -100,3 +105,63 @@ def test_a_query_of_another_thread_breaks_a_capture(cuda: FakeCuda) -> None:
     event.record()
     with pytest.raises(RuntimeError, match="capture"), torch.cuda.graph(graph):
         event.query()
+
+
+def test_memory_that_is_freed_in_the_middle_of_a_kernel_does_nothing_twice_and_leaves_nothing_out(
+    cuda: FakeCuda,
+) -> None:
+    freed, done = [cuda.tensor(1.0)], []
+    cuda.stream.hold()
+    cuda.launch(lambda: (done.append("first"), freed.clear()))  # as when the garbage collector runs there
+    cuda.launch(lambda: done.append("second"))
+    cuda.stream.release()
+
+    assert done == ["first", "second"]
+    assert cuda.stream.is_idle
+
+
+def test_each_thread_goes_back_to_its_own_stream(cuda: FakeCuda) -> None:
+    shared, own, entered, left = torch.cuda.Stream(), torch.cuda.Stream(), threading.Event(), threading.Event()
+    found = []
+
+    def use() -> None:
+        with torch.cuda.stream(own):
+            with torch.cuda.stream(shared):
+                entered.set()
+                left.wait(20)
+            found.append(torch.cuda.current_stream())
+
+    other = threading.Thread(target=use)
+    with torch.cuda.stream(shared):
+        other.start()
+        assert entered.wait(20)
+    left.set()
+    other.join()
+
+    assert found == [own]
+    assert torch.cuda.current_stream() is cuda.default(0)
+
+
+def test_what_torch_imports_meanwhile_is_whole() -> None:
+    code = (
+        "from tests.fake_cuda import fake_cuda\n"
+        "with fake_cuda():\n"
+        "    import torch._dynamo.device_interface as found\n"
+        "    import torch\n"
+        "assert found.CudaInterface.Event is torch.cuda.Event\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_graph_that_records_is_not_looked_at_once_its_card_is_gone(recorded: Recorded) -> None:
+    with fake_cuda() as first:
+        x = first.tensor(1.0)
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            log({"x": x})
+        recorded.collect()
+        recorded.collect()
+    with fake_cuda() as second:
+        for _ in range(3):
+            recorded.collect(final=True)
+        assert (second.waits, second.launches) == ([], 0)

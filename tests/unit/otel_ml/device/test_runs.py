@@ -15,14 +15,16 @@ from tests.fake_cuda import FakeCuda
 
 
 @pytest.fixture
-def run_on_console(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+def run_on_console(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+    """A run whose device stands there until it ends."""
     monkeypatch.setenv("OTEL_ML_CAPTURE", "off")
     yield otel_ml.init("gpu", exporters="jsonl")
     otel_ml.shutdown()
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Any:
+def run(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The same, of which nothing is said."""
     monkeypatch.setenv("OTEL_ML_CAPTURE", "off")
     monkeypatch.setenv("OTEL_ML_CONSOLE", "off")
     yield otel_ml.init("gpu", exporters="jsonl")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from otel_ml.diagnostics.dynamics import layers
 from otel_ml.diagnostics.tensor_statistics import launching, statistics, tables
 from tests.fake_cuda import CudaTensor, FakeCuda, fake_cuda
 
-__all__ = ["card"]
+__all__ = ["card", "until_nothing_is_compiled"]
 
 
 @pytest.fixture
@@ -29,6 +30,14 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(warp_size=32))
         monkeypatch.setattr(statistics, "launch", lambda *given: _launch(cuda, *given))
         yield cuda
+        until_nothing_is_compiled()
+
+
+def until_nothing_is_compiled() -> None:
+    """Wait for the threads that compile; what they find out must not be taken for the next test's."""
+    for thread in threading.enumerate():
+        if thread.name == "otel_ml_compile":
+            thread.join()
 
 
 def _launch(cuda: FakeCuda, recipe: launching.Recipe, programs: int, *arguments: Any) -> None:
