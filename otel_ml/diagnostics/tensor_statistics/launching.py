@@ -74,8 +74,8 @@ def _constants(recipe: Recipe) -> list[Any]:
 def _compile(recipe: Recipe) -> None:
     compiled = recipe.kernel.warmup(*recipe.arguments, grid=(1,), **recipe.options)
     if hasattr(compiled, "_init_handles"):  # the interpreter compiles nothing
-        # Else the first launch would do it, in a step: load the kernel, and with Triton 3.6 or older have the C compiler
-        # build what launches it, which takes a second, or fails where there is none.
+        # Else the first launch would do it, in a step: load the kernel, and with Triton 3.6 and before have C compiled
+        # that launches it, which takes a second, or fails where there is no compiler.
         with captures_left_alone():
             compiled._init_handles()  # noqa: SLF001 - all that Triton has for it, from 3.0 to 3.9
     recipe.compiled = compiled if _can_be_launched(recipe, compiled) else None
