@@ -17,6 +17,7 @@ from otel_ml.testing import Capture, capture
 from tests.e2e.jobs import the_run_in
 from tests.unit.otel_ml.compat.recorded import events, steps_of
 from tests.unit.otel_ml.lazy import Lazy
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -151,9 +152,9 @@ def test_mlflow_finds_a_run_by_the_tags_it_was_started_with(
     the_run_in(root)
 
     client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
-    experiment = client.get_experiment_by_name("digits")
-    assert experiment is not None
-    [found] = client.search_runs([experiment.experiment_id], "tags.team = 'a'")
+    # The service goes on delivering when the program has ended.
+    experiment = eventually(lambda: client.get_experiment_by_name("digits"))
+    [found] = eventually(lambda: client.search_runs([experiment.experiment_id], "tags.team = 'a'"))
     assert found.data.tags["otel_ml.run_id"] == run.info.run_id
     assert (found.data.tags["data"], found.data.tags["n"]) == ("s3://x", "2")
 
