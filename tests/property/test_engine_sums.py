@@ -151,8 +151,8 @@ class SumsMachine(RuleBasedStateMachine):
 
 
 SumsMachine.TestCase.settings = settings(
-    max_examples=20,
-    stateful_step_count=40,
+    max_examples=60,
+    stateful_step_count=50,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
