@@ -47,6 +47,7 @@ class Table:
         recorded: values the ranks recorded.
         checked: of the sums over ranks: how many (rank, step) were found where they must be.
         unsafe: (rank, step) that may be lost: killed within 200 ms, or with a full disk under the spool.
+        unseen: (rank, step) of a former attempt that no row of that attempt has: a hop may have swallowed them, too.
         lost: by backend: (rank, step) that no sum has, rows of JSONL that the backend has not.
         duplicated: by backend: the same, once too often.
         wrong: what else is not as it must be.
@@ -60,6 +61,7 @@ class Table:
     recorded: int = 0
     checked: int = 0
     unsafe: int = 0
+    unseen: int = 0
     lost: Counter[str] = field(default_factory=Counter)
     duplicated: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -88,6 +90,8 @@ class Expected:
 
     must: dict[Step, set[int]] = field(default_factory=lambda: defaultdict(set))
     may: dict[Step, set[int]] = field(default_factory=lambda: defaultdict(set))
+    replaced: set[tuple[str, int, int, int]] = field(default_factory=set)
+    """(role, step, attempt, rank) of what a newer attempt recorded anew."""
 
 
 def compare(job: Job) -> Table:
@@ -135,7 +139,7 @@ def check_account(summary: Mapping[str, float], table: Table, *, is_swallowed: b
     missing = table.lost["jsonl"]
     if is_swallowed:
         table.lost["jsonl"] = max(0, missing - table.said_lost)
-    most = VALUES_A_STEP * (missing + table.unsafe)
+    most = VALUES_A_STEP * (missing + table.unsafe + is_swallowed * table.unseen)
     if table.said_lost > most:
         table.wrong.append(f"the run says that {table.said_lost} values are lost ({said}); at most {most} are")
     if not table.at_least <= table.said_recorded + table.said_lost <= table.recorded + table.said_lost:
@@ -158,6 +162,7 @@ def expect(job: Job, life: Life, expected: Expected, table: Table) -> None:
         is_cut = life.is_ended and number == len(begun)  # it was told to end in the middle of this one
         table.at_least += VALUES_A_STEP * (life.killed_at is None and not is_cut)
         if life.role == "trainer" and owner(job.starts, step) != life.attempt:
+            expected.replaced.add((life.role, step, life.attempt, life.rank))
             continue
         is_young = life.killed_at is not None and at + late_s >= life.killed_at - SAFE_S
         is_safe = not is_cut and not is_young and not is_in_memory(at, life.gone_at, full)
@@ -185,13 +190,18 @@ def is_within(at: float, spans: Iterable[Span], margin_s: float) -> bool:
 def check_sums(lines: list[dict[str, Any]], expected: Expected, table: Table) -> None:
     """Each rank adds one digit of the sum, in base 4: how often it was counted. The last row of a step counts."""
     shown: dict[Step, int] = {}
+    counted_in: dict[tuple[str, int, int], int] = {}
     rows: Counter[tuple[str, int, int]] = Counter()
     for line in lines:
         name = TOKENS.get(line.get("role", ""))
         if name in line.get("values", ()):
-            shown[line["role"], line["step"]] = int(line["values"][name])
+            shown[line["role"], line["step"]] = value = int(line["values"][name])
+            counted_in[line["role"], line["step"], line["attempt"]] = value
             rows[line["role"], line["step"], line["attempt"]] += "amendment" not in line
     table.duplicated["rows of a step"] = sum(max(0, count - 1) for count in rows.values())
+    table.unseen = sum(
+        not counted_in.get((role, step, attempt), 0) // 4**rank % 4 for role, step, attempt, rank in expected.replaced
+    )
     for role, step in sorted(expected.must.keys() | expected.may.keys() | shown.keys()):
         value = shown.get((role, step), 0)
         must, may = expected.must[role, step], expected.may[role, step]

@@ -86,6 +86,16 @@ def test_a_rank_that_is_twice_in_a_sum_is_doubled() -> None:
     assert +found_in(row(0, 21.0), row(1, 8.0)).duplicated == {"jsonl": 1}
 
 
+def test_what_a_former_attempt_recorded_is_seen_in_a_row_of_that_attempt_or_nowhere() -> None:
+    expected, table = Expected(), Table()
+    expected.must["trainer", 0] = {0, 1}
+    expected.replaced = {("trainer", 0, attempt, rank) for attempt in (0, 1) for rank in (0, 1)}
+
+    check_sums([row(0, 1.0), row(0, 5.0, attempt=2)], expected, table)
+
+    assert (table.is_fine, table.unseen) == (True, 3)
+
+
 def test_a_row_that_is_there_twice_is_doubled() -> None:
     assert +found_in(row(0, 21.0), row(0, 21.0), row(1, 4.0)).duplicated == {"rows of a step": 1}
 
@@ -126,6 +136,16 @@ def test_an_account_that_is_not_true_is_found(said: float, missing: int, is_swal
     check_account(summary, table, is_swallowed=is_swallowed)
 
     assert not table.is_fine
+
+
+@pytest.mark.parametrize(("said", "is_fine"), [(9.0, True), (10.0, False)])
+def test_what_a_hop_swallowed_of_a_former_attempt_is_lost_too_and_no_more(said: float, is_fine: bool) -> None:
+    table = Table(recorded=30, at_least=30, unseen=1)
+    table.lost["jsonl"] = 2
+
+    check_account({"otel_ml/recorded": 30.0, "otel_ml/dropped/never_arrived": said}, table, is_swallowed=True)
+
+    assert table.is_fine is is_fine
 
 
 def test_a_run_that_says_less_was_recorded_than_was_is_found() -> None:

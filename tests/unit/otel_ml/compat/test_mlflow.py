@@ -153,7 +153,7 @@ def test_mlflow_finds_a_run_by_the_tags_it_was_started_with(
 
     client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
     # The service goes on delivering when the program has ended.
-    experiment = eventually(lambda: client.get_experiment_by_name("digits"))
+    experiment = eventually(lambda: client.get_experiment_by_name("digits"), timeout=120)
     [found] = eventually(lambda: client.search_runs([experiment.experiment_id], "tags.team = 'a'"))
     assert found.data.tags["otel_ml.run_id"] == run.info.run_id
     assert (found.data.tags["data"], found.data.tags["n"]) == ("s3://x", "2")
