@@ -7,7 +7,7 @@
 
 static struct {
     PyObject *records, *records_type; /* buffer.RECORDS, and its class while it is awake */
-    PyObject *now;                    /* axes.NOW */
+    PyObject *now;                    /* here.NOW */
     PyObject *current_step, *relieve, *time_ns, *failed;
     Py_ssize_t limit, off, step; /* the last two: slots of NOW */
 } buffer;

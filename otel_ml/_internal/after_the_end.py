@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from otel_ml._internal import buffer
-from otel_ml._internal.axes import NOW, STEPS
+from otel_ml._internal.axes import STEPS
 from otel_ml._internal.buffer import RECORDS, STRIDE, Records
+from otel_ml._internal.here import NOW
 from otel_ml._internal.row import Row
 from otel_ml.explanation import explained
 

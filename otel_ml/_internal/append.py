@@ -7,7 +7,7 @@ from itertools import chain, compress
 from time import time_ns
 from typing import Any
 
-from otel_ml._internal.axes import NOW, Step, current_step
+from otel_ml._internal.axes import Step, current_step
 from otel_ml._internal.buffer import LIMIT, RECORDS, STRIDE
 from otel_ml._internal.captured import CAPTURED
 from otel_ml._internal.definition import Series
@@ -15,6 +15,7 @@ from otel_ml._internal.device import BeingCapturedError, Deferred
 from otel_ml._internal.device_batch import STAGING, BacklogError, Staged, StagedRow, launch, launch_plainly
 from otel_ml._internal.fold import BACKLOG, relieve
 from otel_ml._internal.guard import guard
+from otel_ml._internal.here import NOW
 from otel_ml._internal.native import native
 from otel_ml._internal.row import Row
 from otel_ml._internal.values import (

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from contextvars import ContextVar
 from itertools import count
 from time import time_ns
 from typing import TYPE_CHECKING
 
-from otel_ml._internal.here import NOBODY, PROCESS, here
+from otel_ml._internal.here import NOBODY, NOW, PROCESS, here
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from otel_ml._internal.stage import Stage
     from otel_ml._internal.step import At, StepBlock
 
-__all__ = ["NOW", "STEPS", "Axis", "Step", "Steps", "current_step", "in_stage", "steps_here"]
+__all__ = ["STEPS", "Axis", "Step", "Steps", "current_step", "in_stage", "steps_here"]
 
 _GENERATIONS = count(1)
 
@@ -96,30 +95,6 @@ class Axis:
         if self.current is not None:
             candidates.append(self.current)
         return max(candidates, key=lambda step: step.index or 0, default=None)
-
-
-class Now:
-    """What recording calls look at first; one attribute load each.
-
-    Attributes:
-        off: recording does nothing.
-        level: timers above it cost a lookup; -1 while recording is off.
-        several: runs are active, and which of them a call is for has to be asked (`here()`).
-        step: the process-wide step, or None where a context has to be asked (`step()` was used, or a stage is open).
-        boundary: is called before another step becomes current; None where nobody asks for it.
-    """
-
-    __slots__ = ("boundary", "level", "off", "several", "step")
-
-    def __init__(self) -> None:
-        self.off = True
-        self.level = -1
-        self.several = False
-        self.step: Step | None = None
-        self.boundary: Callable[[], None] | None = None
-
-
-NOW = Now()
 
 
 class Steps:

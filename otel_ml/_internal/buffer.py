@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["LIMIT", "MOST", "RECORDS", "STRIDE", "Records", "sleep", "stay_awake", "take"]
+__all__ = ["LIMIT", "MOST", "RECORDS", "STRIDE", "Records", "begin_run", "begin_with", "sleep", "stay_awake", "take"]
 
 STRIDE = 4
 LIMIT = STRIDE * 4_096
@@ -38,7 +38,7 @@ class Asleep(Records):
         """Take the first record, and start what sends it."""
         stay_awake()
         RECORDS.extend(items)
-        _on_wake()
+        begin_run()
         return self
 
 
@@ -53,16 +53,25 @@ def take() -> list[Any]:
     return part
 
 
-_on_wake: Callable[[], object] = bool
+_begin: Callable[[], bool] = bool
 
 
-def sleep(wake: Callable[[], object]) -> None:
-    """Call `wake` at the next record, once."""
-    global _on_wake
-    _on_wake = wake
+def begin_with(begin: Callable[[], bool]) -> None:
+    """Have `begin` begin runs: it returns whether there is one then. What records is loaded before what begins."""
+    global _begin
+    _begin = begin
+
+
+def begin_run() -> bool:
+    """Begin a run where the environment asks for one and there is none; return whether there is one."""
+    return _begin()
+
+
+def sleep() -> None:
+    """Begin a run at the next record."""
     RECORDS.__class__ = Asleep
 
 
 def stay_awake() -> None:
-    """Call nothing at the next record."""
+    """Begin nothing at the next record."""
     RECORDS.__class__ = Records

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from os import urandom
 from typing import Any
 
-from otel_ml._internal.axes import NOW, STEPS, Step, current_step
+from otel_ml._internal.axes import STEPS, Step, current_step
 from otel_ml._internal.buffer import RECORDS, STRIDE
 from otel_ml._internal.captured_ring import Cell, Ring, Row
 from otel_ml._internal.definition import Series
@@ -22,6 +22,7 @@ from otel_ml._internal.device import Deferred, Weighted
 from otel_ml._internal.device_batch import Staged
 from otel_ml._internal.device_thread import be_on
 from otel_ml._internal.guard import guard
+from otel_ml._internal.here import NOW
 from otel_ml._internal.lasting import lasting
 
 __all__ = ["CAPTURED", "Captured"]

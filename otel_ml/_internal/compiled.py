@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from otel_ml._internal.being_traced import trace_with
 from otel_ml._internal.guard import guard
 from otel_ml._internal.when_imported import when_imported
 
-__all__ = ["trace_log", "watch_for_compilation"]
+__all__ = ["watch_for_compilation"]
 
 
 def watch_for_compilation() -> None:
     """Tell Dynamo, once the program has loaded it."""
+    trace_with(_trace_log)
     when_imported("torch._dynamo", _tell_dynamo)
 
 
-def trace_log(*arguments: Any, **options: Any) -> None:
-    """Have a `log()` become part of the graph that is traced without Dynamo (`make_fx`, `torch.export`)."""
+def _trace_log(*arguments: Any, **options: Any) -> None:
     try:
         from otel_ml._internal import compiled_calls, compiled_op
 

@@ -15,9 +15,9 @@ import torch
 
 from otel_ml._internal import log as log_module
 from otel_ml._internal import timing
-from otel_ml._internal.axes import NOW
 from otel_ml._internal.compiled_op import define_operator, described
 from otel_ml._internal.guard import guard
+from otel_ml._internal.here import NOW
 from otel_ml._internal.meter import Metric
 from otel_ml._internal.spans import Watch
 

@@ -19,9 +19,10 @@ from time import monotonic
 from typing import Any
 
 from otel_ml._internal.aside import Aside
-from otel_ml._internal.axes import NOW, Step
+from otel_ml._internal.axes import Step
 from otel_ml._internal.device import BeingCapturedError, Deferred
 from otel_ml._internal.device_thread import be_on, captures_left_alone
+from otel_ml._internal.here import NOW
 from otel_ml._internal.lasting import lasting, untransformed
 from otel_ml._internal.pinned import SIZE, Block, PinnedPool, prefixes
 from otel_ml._internal.row import Row

@@ -17,18 +17,18 @@ from typing import Any, TypeVar
 from otel_ml._internal import artifacts, media
 from otel_ml._internal.after_the_end import AFTER_THE_END
 from otel_ml._internal.arrays import ArrayLike, NotYetError
-from otel_ml._internal.axes import NOW, Step
+from otel_ml._internal.axes import Step
+from otel_ml._internal.buffer import begin_run
 from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.file_reader import Read
 from otel_ml._internal.fold import NO_RUN
 from otel_ml._internal.guard import guard, never_raises
-from otel_ml._internal.here import NOBODY, PROCESS, here
+from otel_ml._internal.here import NOBODY, NOW, PROCESS, here
 from otel_ml._internal.logrecord import LogRecord
 from otel_ml._internal.plain import readable
 from otel_ml._internal.recorder import recorder
 from otel_ml._internal.shown import shown, text_of
 from otel_ml._internal.step import step_for
-from otel_ml._internal.wake import wake
 from otel_ml.redaction import redacted_values
 from otel_ml.wire import attributes as keys
 
@@ -164,7 +164,7 @@ def _is_on() -> bool:
     """Whether there is a run, started now where the environment asks for one."""
     if AFTER_THE_END.is_now:
         AFTER_THE_END.refuse(1)
-    return recorder.enabled and wake()
+    return recorder.enabled and begin_run()
 
 
 def _refuse(call: str, error: Exception) -> None:

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from otel_ml._internal.aside import Aside
-from otel_ml._internal.axes import NOW, Step, Steps
+from otel_ml._internal.axes import Step, Steps
 from otel_ml._internal.buckets import MAX_BUCKETS, SCALE, ExponentialBuckets
 from otel_ml._internal.buffer import MOST, RECORDS, STRIDE, take
 from otel_ml._internal.captured import CAPTURED
@@ -21,7 +21,7 @@ from otel_ml._internal.device import Deferred
 from otel_ml._internal.device_batch import STAGING
 from otel_ml._internal.device_timers import DEVICE_TIMERS
 from otel_ml._internal.guard import guard
-from otel_ml._internal.here import NOBODY, SCOPES
+from otel_ml._internal.here import NOBODY, NOW, SCOPES
 from otel_ml._internal.native import native
 from otel_ml._internal.pending import Order, Pending
 from otel_ml._internal.row import Row

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec
 
-from otel_ml._internal.axes import NOW
-from otel_ml._internal.here import PROCESS, here
+from otel_ml._internal.here import NOW, PROCESS, here
 from otel_ml.exceptions import OtelMLError
 from otel_ml.explanation import explained
 

@@ -13,10 +13,34 @@ from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from otel_ml._internal.axes import Steps
+    from otel_ml._internal.axes import Step, Steps
     from otel_ml._internal.events import EventQueue
 
-__all__ = ["CURRENT", "NOBODY", "PROCESS", "SCOPES", "Inside", "Scope", "here"]
+__all__ = ["CURRENT", "NOBODY", "NOW", "PROCESS", "SCOPES", "Inside", "Scope", "here"]
+
+
+class Now:
+    """What recording calls look at first; one attribute load each.
+
+    Attributes:
+        off: recording does nothing.
+        level: timers above it cost a lookup; -1 while recording is off.
+        several: runs are active, and which of them a call is for has to be asked (`here()`).
+        step: the process-wide step, or None where a context has to be asked (`step()` was used, or a stage is open).
+        boundary: is called before another step becomes current; None where nobody asks for it.
+    """
+
+    __slots__ = ("boundary", "level", "off", "several", "step")
+
+    def __init__(self) -> None:
+        self.off = True
+        self.level = -1
+        self.several = False
+        self.step: Step | None = None
+        self.boundary: Callable[[], None] | None = None
+
+
+NOW = Now()
 
 
 class Scope:

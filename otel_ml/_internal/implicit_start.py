@@ -9,13 +9,13 @@ from typing import Protocol
 
 from otel_ml import env
 from otel_ml._internal.asked import say_problems
+from otel_ml._internal.asked_for import is_asked_for
 from otel_ml._internal.guard import guard
 from otel_ml._internal.identity import Identity
 from otel_ml._internal.launch import Waiting, decided, is_of_several
 from otel_ml._internal.recorder import recorder
 from otel_ml._internal.session import Session
 from otel_ml._internal.sessions import Sessions
-from otel_ml._internal.wake import is_asked_for
 from otel_ml.config import Config
 from otel_ml.exceptions import OtelMLError
 

@@ -7,11 +7,12 @@ from time import time_ns
 from typing import Any, NoReturn
 
 from otel_ml._internal.append import add_record, append, append_cuda_row, append_deferred, append_row
-from otel_ml._internal.axes import NOW, Step, current_step
+from otel_ml._internal.axes import Step, current_step
+from otel_ml._internal.being_traced import trace_log
 from otel_ml._internal.buffer import STRIDE
-from otel_ml._internal.compiled import trace_log
 from otel_ml._internal.definition import DEFINITIONS, Reduce, Series, bad_name, identity, reduction_from
 from otel_ml._internal.guard import guard
+from otel_ml._internal.here import NOW
 from otel_ml._internal.native import native
 from otel_ml._internal.row import FEWEST, Row, Table
 from otel_ml._internal.shown import shown

@@ -7,10 +7,10 @@ from contextlib import nullcontext
 from time import perf_counter_ns
 from typing import Any, Generic, TypeVar
 
-from otel_ml._internal.axes import NOW, steps_here
+from otel_ml._internal.axes import steps_here
 from otel_ml._internal.counting import Unasked, first_number
 from otel_ml._internal.guard import guard
-from otel_ml._internal.here import Inside, Scope
+from otel_ml._internal.here import NOW, Inside, Scope
 from otel_ml._internal.step import bad_axis, bad_step, step_of
 from otel_ml._internal.timing import Timing, timing_of, watch_named
 from otel_ml.wire.attributes import DEFAULT_AXIS

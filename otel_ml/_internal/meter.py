@@ -8,12 +8,13 @@ from typing import Any
 from weakref import WeakSet
 
 from otel_ml._internal.append import add_record, append, append_deferred
-from otel_ml._internal.axes import NOW, current_step
+from otel_ml._internal.axes import current_step
+from otel_ml._internal.being_traced import trace_log
 from otel_ml._internal.buffer import LIMIT, RECORDS
-from otel_ml._internal.compiled import trace_log
 from otel_ml._internal.definition import DEFINITIONS, Definition, Reduce, Series, identity, reduction_from
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
+from otel_ml._internal.here import NOW
 from otel_ml._internal.instruments import Counter, Gauge, Histogram, UpDownCounter
 from otel_ml._internal.native import native
 from otel_ml._internal.step import step_for

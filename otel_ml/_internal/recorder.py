@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from otel_ml._internal import spans
 from otel_ml._internal.after_the_end import AFTER_THE_END
-from otel_ml._internal.axes import NOW, STEPS, Step
+from otel_ml._internal.axes import STEPS, Step
 from otel_ml._internal.boot import boot_time
 from otel_ml._internal.buffer import RECORDS
 from otel_ml._internal.captured import CAPTURED
@@ -22,7 +22,7 @@ from otel_ml._internal.encode import encoded_gauge, encoded_scopes
 from otel_ml._internal.fold import FOLDER
 from otel_ml._internal.give_way import give_way
 from otel_ml._internal.guard import guard
-from otel_ml._internal.here import PROCESS, SCOPES, Scope
+from otel_ml._internal.here import NOW, PROCESS, SCOPES, Scope
 from otel_ml._internal.manifest import is_done
 from otel_ml._internal.native import native
 from otel_ml._internal.pending import Pending

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import os
+
+from otel_ml._internal import buffer
+from otel_ml._internal.asked_for import is_asked_for, may_be_decided
 from otel_ml._internal.compiled import watch_for_compilation
 from otel_ml._internal.definition import define_metric
 from otel_ml._internal.log import log, record
 from otel_ml._internal.loop import steps
 from otel_ml._internal.meter import get_meter
+from otel_ml._internal.recorder import recorder
 from otel_ml._internal.step import set_step, step
 from otel_ml._internal.timing import timed, timer
-from otel_ml._internal.wake import arm
 
-__all__ = ["define_metric", "get_meter", "log", "record", "set_step", "step", "steps", "timed", "timer"]
+__all__ = ["arm", "define_metric", "get_meter", "log", "record", "set_step", "step", "steps", "timed", "timer"]
 
+
+def arm() -> None:
+    """Let the first record begin the run, if the environment asks for one, or rank 0 of the launch may."""
+    if is_asked_for() or may_be_decided(os.environ):
+        recorder.enabled = True
+        buffer.sleep()
+
+
+def _begin_run() -> bool:
+    from otel_ml._internal.runtime import RUNTIME  # which begins runs from now on
+
+    return RUNTIME.begin_where_asked()
+
+
+buffer.begin_with(_begin_run)
 arm()
 watch_for_compilation()

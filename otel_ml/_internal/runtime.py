@@ -21,14 +21,14 @@ from otel_ml._internal.asked import (
     of_a_writer,
     shown,
 )
-from otel_ml._internal.axes import NOW, STEPS
+from otel_ml._internal.axes import STEPS
 from otel_ml._internal.console import Console
 from otel_ml._internal.events import log_params
 from otel_ml._internal.exit import ExitHooks
 from otel_ml._internal.fold import FOLDER
 from otel_ml._internal.forked import child_of, forget_parent
 from otel_ml._internal.guard import guard
-from otel_ml._internal.here import CURRENT, Inside
+from otel_ml._internal.here import CURRENT, NOW, Inside
 from otel_ml._internal.identity import Identity, identify
 from otel_ml._internal.implicit_start import ImplicitStart
 from otel_ml._internal.inherit import child_environ, handed_on, inherited_environ, own_environ, run_environ
@@ -174,8 +174,8 @@ class Runtime:
         self._runs_without_id += not config.id
         return identify(config, environ, before=before)
 
-    def wake(self) -> bool:
-        """Start implicitly where the environment asks for it; return whether there is a run that goes on."""
+    def begin_where_asked(self) -> bool:
+        """Begin a run where the environment asks for it; return whether there is a run that goes on."""
         if self._pid == os.getpid() and self._has_worker():
             return True
         if self._implicit.is_waiting:
@@ -197,7 +197,7 @@ class Runtime:
 
     def _sleep(self) -> None:
         recorder.enabled = True
-        buffer.sleep(self.wake)
+        buffer.sleep()
 
     def started(self, config: Config, identity: Identity, arguments: Mapping[str, object]) -> Session:
         if not self._sessions:
@@ -436,3 +436,5 @@ def _is_of_another_trial(session: Session) -> bool:
 
 RUNTIME = Runtime()
 """The runtime of this process."""
+
+buffer.begin_with(RUNTIME.begin_where_asked)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from otel_ml._internal.axes import NOW, STEPS, Steps
+from otel_ml._internal.axes import STEPS, Steps
 from otel_ml._internal.capture import Capture
 from otel_ml._internal.events import EVENTS, EventQueue
 from otel_ml._internal.guard import Say, guard
-from otel_ml._internal.here import PROCESS, SCOPES, Scope
+from otel_ml._internal.here import NOW, PROCESS, SCOPES, Scope
 from otel_ml._internal.identity import Identity
 from otel_ml._internal.latch import Latch
 from otel_ml._internal.lifetime import ends_with_job

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 
-from otel_ml._internal.axes import NOW
-from otel_ml._internal.here import CURRENT, SCOPES, here
+from otel_ml._internal.here import CURRENT, NOW, SCOPES, here
 from otel_ml._internal.inherit import child_environ
 from otel_ml._internal.run import Run
 from otel_ml._internal.session import Session, status_of

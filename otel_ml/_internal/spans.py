@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from otel_ml._internal.axes import NOW, Axis, Step
+from otel_ml._internal.axes import Axis, Step
 from otel_ml._internal.collector import COLLECTOR
 from otel_ml._internal.encode_spans import BEGINNING, encoded_spans
 from otel_ml._internal.guard import guard
-from otel_ml._internal.here import SCOPES
+from otel_ml._internal.here import NOW, SCOPES
 from otel_ml._internal.native import native
 
 if TYPE_CHECKING:

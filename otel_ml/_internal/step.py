@@ -7,9 +7,10 @@ from contextlib import suppress
 from contextvars import Token
 from time import time_ns
 
-from otel_ml._internal.axes import NOW, STEPS, Axis, Step, Steps, current_step, in_stage, steps_here
+from otel_ml._internal.axes import STEPS, Axis, Step, Steps, current_step, in_stage, steps_here
 from otel_ml._internal.device import is_on_device
 from otel_ml._internal.guard import guard
+from otel_ml._internal.here import NOW
 from otel_ml._internal.native import native
 from otel_ml._internal.shown import shown
 from otel_ml.wire.attributes import DEFAULT_AXIS

@@ -10,13 +10,13 @@ from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from otel_ml._internal.append import append
-from otel_ml._internal.axes import NOW, STEPS, Step, current_step
+from otel_ml._internal.axes import STEPS, Step, current_step
 from otel_ml._internal.buffer import LIMIT, RECORDS
 from otel_ml._internal.definition import DEFINITIONS, SPANS_OVER_BUDGET, Reduce, reduction_from
 from otel_ml._internal.device_timers import DEVICE_TIMERS, DeviceElapsed
 from otel_ml._internal.fold import relieve
 from otel_ml._internal.guard import guard
-from otel_ml._internal.here import SCOPES, Inside
+from otel_ml._internal.here import NOW, SCOPES, Inside
 from otel_ml._internal.native import native
 from otel_ml._internal.shown import shown
 from otel_ml._internal.spans import MAX_WAITING, SPANS, STATE, Recording, Watch, keep, leave

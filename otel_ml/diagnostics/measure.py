@@ -11,9 +11,9 @@ from typing import Any
 
 import otel_ml
 from otel_ml._internal.append import append, append_row
-from otel_ml._internal.axes import NOW
 from otel_ml._internal.definition import DEFINITIONS, Series, reduction_from
 from otel_ml._internal.device import Deferred
+from otel_ml._internal.here import NOW
 from otel_ml._internal.meter import Metric
 from otel_ml._internal.native import native
 from otel_ml._internal.row import Row

@@ -10,7 +10,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
-from otel_ml._internal.axes import NOW
+from otel_ml._internal.here import NOW
 from otel_ml._internal.timed_calls import timed_calls
 from otel_ml._internal.timing import timed
 from otel_ml.diagnostics.device_memory import DeviceMemory, device_memory, reset_peaks

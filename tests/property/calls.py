@@ -23,8 +23,9 @@ from opentelemetry import context, trace
 from opentelemetry.sdk.trace import TracerProvider
 
 from otel_ml._internal import native
-from otel_ml._internal.axes import NOW, STEPS
+from otel_ml._internal.axes import STEPS
 from otel_ml._internal.guard import guard
+from otel_ml._internal.here import NOW
 from otel_ml._internal.isolation import forget_everything
 from otel_ml._internal.log import log, record
 from otel_ml._internal.meter import get_meter

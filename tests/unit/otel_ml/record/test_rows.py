@@ -245,11 +245,12 @@ def test_names_that_change_from_call_to_call_do_not_fill_the_memory() -> None:
     assert len(table.rows) <= Table.MAX_ROWS
 
 
-def test_a_row_wakes_a_process_that_sleeps(recorded: Recorded) -> None:
+def test_a_row_wakes_a_process_that_sleeps(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
     log(FIVE)
     recorded.collect()
     woken: list[bool] = []
-    buffer.sleep(lambda: woken.append(True))
+    monkeypatch.setattr(buffer, "_begin", lambda: woken.append(True))
+    buffer.sleep()
     log(FIVE)
 
     assert woken == [True]

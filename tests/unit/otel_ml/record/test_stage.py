@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from otel_ml._internal.axes import NOW
 from otel_ml._internal.definition import define_metric
 from otel_ml._internal.events import log_text
 from otel_ml._internal.guard import guard
+from otel_ml._internal.here import NOW
 from otel_ml._internal.log import log, record
 from otel_ml._internal.meter import get_meter
 from otel_ml._internal.recorder import recorder

@@ -1,14 +1,11 @@
-"""Where the environment asks for a run and nobody calls `init()`, the first record starts it."""
+"""Whether the environment asks for a run: where nobody calls `init()`, the first record then begins it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 
-from otel_ml._internal import buffer
-from otel_ml._internal.recorder import recorder
-
-__all__ = ["arm", "is_asked_for", "may_be_decided"]
+__all__ = ["is_asked_for", "may_be_decided"]
 
 _OURS = ("OTEL_ML_", "OTEL_EXPORTER_OTLP_")
 
@@ -44,17 +41,3 @@ def may_be_decided(environ: Mapping[str, str]) -> bool:
 
     place = detect(environ)
     return place.world_size > 1 and place.rank > 0
-
-
-def arm() -> None:
-    """Let the first record start the run, if the environment asks for one, or rank 0 of the launch may."""
-    if is_asked_for() or may_be_decided(os.environ):
-        recorder.enabled = True
-        buffer.sleep(wake)
-
-
-def wake() -> bool:
-    """Start the run, and return whether there is one."""
-    from otel_ml._internal.runtime import RUNTIME
-
-    return RUNTIME.wake()
