@@ -1,5 +1,5 @@
 /* What is asked of a group of series: the text of its reduction, and whether it takes first or last values. Twins:
-   Reduction of wire/reduction.py, and what is `wanted` in _order() of _internal/encode.py. */
+   Reduction of wire/reduction.py, and what is `wanted` in _order() of _internal/messages/encode.py. */
 #include "encode.h"
 
 /* Many more than a program has: a table that each step goes through in a circle and that is too small holds none of them

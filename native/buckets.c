@@ -1,5 +1,5 @@
 /* Exponential buckets, where quantiles or a histogram are asked for. Twin: ExponentialBuckets.add() of
-   _internal/buckets.py, which is called where data span so much that the scale has to be lowered. */
+   _internal/series/buckets.py, which is called where data span so much that the scale has to be lowered. */
 #include "fold.h"
 
 #include <math.h>

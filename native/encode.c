@@ -1,4 +1,4 @@
-/* What a step has gathered becomes metrics on the wire. Twin: _internal/encode.py.
+/* What a step has gathered becomes metrics on the wire. Twin: _internal/messages/encode.py.
 
    The series of a step are put in order (scopes.c). Those with the same reduction (asked.c) become a ScopeMetrics
    (groups.c), each of them a few points (points.c). Here it is known what the Python has.

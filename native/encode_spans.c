@@ -1,4 +1,4 @@
-/* Finished timers become spans on the wire. Twin: _internal/encode_spans.py, which encodes what few spans have. */
+/* Finished timers become spans on the wire. Twin: _internal/timers/encode_spans.py, which encodes what few spans have. */
 #include "bytes.h"
 
 #define TIMER_LEVEL ((Text){"ml.timer.level", 14})

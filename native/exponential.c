@@ -1,5 +1,5 @@
 /* Moments and exponential buckets of a series become an exponential histogram. Twins: _exponential() and _side() of
-   _internal/encode.py. */
+   _internal/messages/encode.py. */
 #include "histogram.h"
 
 #define EXPONENTIAL_FIELD 10
@@ -12,7 +12,7 @@
 #define NEGATIVE_TAG (9 << 3 | 2)
 #define COUNTS_TAG 0x12
 #define RANGE_SIZE 18
-#define MOST_COUNTS 2048 /* MAX_BUCKETS of _internal/buckets.py */
+#define MOST_COUNTS 2048 /* MAX_BUCKETS of _internal/series/buckets.py */
 
 /* Buckets of one sign, without gaps; `n` is 0 where there are none. */
 typedef struct {

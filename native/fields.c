@@ -1,4 +1,4 @@
-/* Messages become fields of the message around them. Twin: fields_in_python() of _internal/encode.py. */
+/* Messages become fields of the message around them. Twin: fields_in_python() of _internal/messages/encode.py. */
 #include "bytes.h"
 
 #define TAG(number) ((unsigned char)((number) << 3 | 2))

@@ -1,5 +1,5 @@
 /* Folding: records are taken apart into what each step has gathered, which is then reduced. Twins: fold_in_python() and
-   Folder.take_apart() of _internal/fold.py. */
+   Folder.take_apart() of _internal/record/fold.py. */
 #include "fold.h"
 
 struct fold fold;

@@ -1,5 +1,5 @@
 /* Series with the same reduction become a ScopeMetrics, and their first values another. Twin: _scopes() of
-   _internal/encode.py. */
+   _internal/messages/encode.py. */
 #include "encode.h"
 
 /* Bytes a point has in all: where they are fewer or more, the message shrinks or grows. */

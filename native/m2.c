@@ -1,4 +1,4 @@
-/* Squared deviations from the mean, where `std` is asked for. Twin: Pending._merge_m2() of _internal/pending.py. */
+/* Squared deviations from the mean, where `std` is asked for. Twin: Pending._merge_m2() of _internal/series/pending.py. */
 #include "fold.h"
 
 static double squared(double deviation)

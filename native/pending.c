@@ -1,4 +1,4 @@
-/* What a step gathers of records whose order or weight counts. Twin: Pending of _internal/pending.py.
+/* What a step gathers of records whose order or weight counts. Twin: Pending of _internal/series/pending.py.
 
    Its add() and add_row() stand in fold.h. */
 #include "fold.h"

@@ -1,4 +1,4 @@
-/* One series becomes bytes, here or in Python. Twin: _metrics() of _internal/encode.py. */
+/* One series becomes bytes, here or in Python. Twin: _metrics() of _internal/messages/encode.py. */
 #include "encode.h"
 
 static int put_other(Scope *scope, const Entry *entry)

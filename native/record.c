@@ -1,4 +1,4 @@
-/* record() and log(): the usual call, without a frame of Python. Twins: _internal/meter.py, log.py, append.py.
+/* record() and log(): the usual call, without a frame of Python. Twins: _internal/record/meter.py, log.py, append.py.
 
    What is not usual (another type, an option, recording asleep) is called in Python, which decides as it always does.
    A record is appended in one go while the GIL is held: nothing here runs code of Python between its first item and its

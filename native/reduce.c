@@ -1,5 +1,5 @@
 /* What a step has gathered is reduced: groups of values become moments. Twin: Pending.reduce() of
-   _internal/pending.py. */
+   _internal/series/pending.py. */
 #include "fold.h"
 
 /* _moments() of several values, each exactly a float: a new tuple. */

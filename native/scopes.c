@@ -1,5 +1,5 @@
 /* The series of a step in their order, each with its moments, become ScopeMetrics. Twins: scopes_in_python() and
-   _scopes() of _internal/encode.py. */
+   _scopes() of _internal/messages/encode.py. */
 #include "encode.h"
 
 #define STATE_SIZE 64

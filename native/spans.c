@@ -1,4 +1,4 @@
-/* The span of a timer: what begins it, and what ends and keeps it. Twin: _internal/spans.py.
+/* The span of a timer: what begins it, and what ends and keeps it. Twin: _internal/timers/spans.py.
 
    A span of somebody else as parent is for Python. */
 #include "timing.h"

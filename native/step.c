@@ -1,4 +1,4 @@
-/* set_step(): the usual call, without a frame of Python. Twins: set_step() of _internal/step.py, Steps.set() of axes.py.
+/* set_step(): the usual call, without a frame of Python. Twins: set_step() of _internal/steps/step.py, Steps.set() of axes.py.
 
    It takes the lock as they do: what they find half done is found whole here, and the other way round. */
 #include "native.h"

@@ -1,4 +1,4 @@
-/* Timers: `with timed("x")`, without a frame of Python. Twins: timed() and Timing of _internal/timing.py.
+/* Timers: `with timed("x")`, without a frame of Python. Twins: timed() and Timing of _internal/timers/timing.py.
 
    What is not usual is called in Python: a `with` object that is entered again, a step over its budget of spans, a step
    that has ended meanwhile, events of a device (the span is not), an exception. */

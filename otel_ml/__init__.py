@@ -18,9 +18,7 @@ from otel_ml.exceptions import ConfigError, MissingDependencyError, OtelMLError
 TYPE_CHECKING = False  # type checkers know the name; importing `typing` for it takes 12 ms
 
 if TYPE_CHECKING:
-    from otel_ml._internal.api import child_env, flush, init, shutdown
-    from otel_ml._internal.definition import define_metric
-    from otel_ml._internal.events import (
+    from otel_ml._internal.events.event_calls import (
         event,
         log_artifact,
         log_audio,
@@ -32,13 +30,15 @@ if TYPE_CHECKING:
         log_table,
         log_text,
     )
-    from otel_ml._internal.log import log, record
-    from otel_ml._internal.loop import steps
-    from otel_ml._internal.meter import get_meter
-    from otel_ml._internal.read import read
-    from otel_ml._internal.run import Run
-    from otel_ml._internal.step import set_step, step
-    from otel_ml._internal.timing import timed, timer
+    from otel_ml._internal.lifecycle.api import child_env, flush, init, shutdown
+    from otel_ml._internal.lifecycle.read import read
+    from otel_ml._internal.lifecycle.run import Run
+    from otel_ml._internal.record.log import log, record
+    from otel_ml._internal.record.meter import get_meter
+    from otel_ml._internal.series.definition import define_metric
+    from otel_ml._internal.steps.step import set_step, step
+    from otel_ml._internal.timers.step_loop import steps
+    from otel_ml._internal.timers.timing import timed, timer
     from otel_ml.diagnostics.operation import operation
     from otel_ml.integrations.ray import instrument_ray
 
@@ -81,11 +81,11 @@ _LAZY = {
     "diagnostics.operation": ("operation",),
     "integrations.ray": ("instrument_ray",),
     "_internal.recording": ("define_metric", "get_meter", "log", "record", "set_step", "step", "steps"),
-    "_internal.timing": ("timed", "timer"),
-    "_internal.api": ("child_env", "flush", "init", "shutdown"),
-    "_internal.events": tuple(name for name in __all__ if name.startswith("log_") or name == "event"),
-    "_internal.read": ("read",),
-    "_internal.run": ("Run",),
+    "_internal.timers.timing": ("timed", "timer"),
+    "_internal.lifecycle.api": ("child_env", "flush", "init", "shutdown"),
+    "_internal.events.event_calls": tuple(name for name in __all__ if name.startswith("log_") or name == "event"),
+    "_internal.lifecycle.read": ("read",),
+    "_internal.lifecycle.run": ("Run",),
 }
 
 

@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from otel_ml._internal.answer import Answer
-from otel_ml._internal.isolation import isolated
-from otel_ml._internal.link import Reached
-from otel_ml._internal.runtime import RUNTIME
+from otel_ml._internal.lifecycle.isolation import isolated
+from otel_ml._internal.lifecycle.runtime import RUNTIME
+from otel_ml._internal.transport.answer import Answer
+from otel_ml._internal.transport.link import Reached
 from otel_ml.exceptions import OtelMLError
 
 __all__ = ["Capture", "Event", "Point", "capture", "otel_ml_capture"]

@@ -75,7 +75,7 @@ def no_run_is_left(clean_environ: None) -> Iterator[None]:
     """Name the test that leaves a run active, not those after it that find one."""
     del clean_environ
     yield
-    runtime = sys.modules.get("otel_ml._internal.runtime")
+    runtime = sys.modules.get("otel_ml._internal.lifecycle.runtime")
     if runtime is not None and runtime.RUNTIME.is_active:
         runtime.RUNTIME.shutdown(5.0)
         pytest.fail("it left a run active in this process")

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import torch
 
-from otel_ml._internal.cuda_calls import CUDA
-from otel_ml._internal.device_timers import DEVICE_TIMERS
+from otel_ml._internal.devices.cuda import CUDA
+from otel_ml._internal.devices.device_timers import DEVICE_TIMERS
 
 __all__ = ["CudaEvents", "cuda_events"]
 

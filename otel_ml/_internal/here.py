@@ -13,8 +13,8 @@ from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from otel_ml._internal.axes import Step, Steps
-    from otel_ml._internal.events import EventQueue
+    from otel_ml._internal.events.queue import EventQueue
+    from otel_ml._internal.steps.axes import Step, Steps
 
 __all__ = ["CURRENT", "NOBODY", "NOW", "PROCESS", "SCOPES", "Inside", "Scope", "here"]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 
-from otel_ml._internal import buffer
-from otel_ml._internal.asked_for import is_asked_for, may_be_decided
-from otel_ml._internal.compiled import watch_for_compilation
-from otel_ml._internal.definition import define_metric
-from otel_ml._internal.log import log, record
-from otel_ml._internal.loop import steps
-from otel_ml._internal.meter import get_meter
-from otel_ml._internal.recorder import recorder
-from otel_ml._internal.step import set_step, step
-from otel_ml._internal.timing import timed, timer
+from otel_ml._internal.compiled.dynamo import watch_for_compilation
+from otel_ml._internal.lifecycle.asked_for import is_asked_for, may_be_decided
+from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.record.log import log, record
+from otel_ml._internal.record.meter import get_meter
+from otel_ml._internal.series import buffer
+from otel_ml._internal.series.definition import define_metric
+from otel_ml._internal.steps.step import set_step, step
+from otel_ml._internal.timers.step_loop import steps
+from otel_ml._internal.timers.timing import timed, timer
 
 __all__ = ["arm", "define_metric", "get_meter", "log", "record", "set_step", "step", "steps", "timed", "timer"]
 
@@ -26,7 +26,7 @@ def arm() -> None:
 
 
 def _begin_run() -> bool:
-    from otel_ml._internal.runtime import RUNTIME  # which begins runs from now on
+    from otel_ml._internal.lifecycle.runtime import RUNTIME  # which begins runs from now on
 
     return RUNTIME.begin_where_asked()
 

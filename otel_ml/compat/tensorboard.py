@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.runtime import RUNTIME
+from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.compat.tracking.counts import StepCounts, whole
 from otel_ml.compat.tracking.pictures import film_strip, grid, in_range, ordered
 from otel_ml.compat.tracking.said import never_raises, not_kept

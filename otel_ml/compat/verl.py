@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.runtime import RUNTIME
+from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.compat.tracking.counts import WITHIN, whole
 from otel_ml.compat.tracking.said import never_raises, not_kept
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from otel_ml._internal.run import Run
-from otel_ml._internal.runtime import RUNTIME
+from otel_ml._internal.lifecycle.run import Run
+from otel_ml._internal.lifecycle.runtime import RUNTIME
 
 __all__ = ["current_run", "folder_for_files", "id_of_run"]
 

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from otel_ml._internal.cuda_calls import CUDA, CudaCalls
-from otel_ml._internal.log import log
+from otel_ml._internal.devices.cuda import CUDA, CudaCalls
+from otel_ml._internal.record.log import log
 from otel_ml.once import guard
 
 __all__ = [

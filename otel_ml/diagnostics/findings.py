@@ -17,7 +17,7 @@ from dataclasses import MISSING, dataclass, fields
 from types import TracebackType
 from typing import Any
 
-from otel_ml._internal.runtime import RUNTIME
+from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import guard
 

@@ -11,7 +11,7 @@ from os import PathLike
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.read import metric_rows, metrics_file
+from otel_ml._internal.lifecycle.read import metric_rows, metrics_file
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.exceptions import ConfigError, OtelMLError

@@ -10,15 +10,15 @@ from time import time_ns
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.append import append, append_row
-from otel_ml._internal.definition import DEFINITIONS, Series, reduction_from
-from otel_ml._internal.device import Deferred
+from otel_ml._internal.device_tensor import Deferred
 from otel_ml._internal.here import NOW
-from otel_ml._internal.meter import Metric
 from otel_ml._internal.native import native
-from otel_ml._internal.row import Row
-from otel_ml._internal.step import step_for
-from otel_ml._internal.values import Recordable
+from otel_ml._internal.record.append import append, append_row
+from otel_ml._internal.record.meter import Metric
+from otel_ml._internal.record.values import Recordable
+from otel_ml._internal.series.definition import DEFINITIONS, Series, reduction_from
+from otel_ml._internal.series.row import Row
+from otel_ml._internal.steps.step import step_for
 
 __all__ = ["Measure", "Measures"]
 

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 from otel_ml._internal.here import NOW
-from otel_ml._internal.timed_calls import timed_calls
-from otel_ml._internal.timing import timed
+from otel_ml._internal.timers.timed_calls import timed_calls
+from otel_ml._internal.timers.timing import timed
 from otel_ml.diagnostics.device_memory import DeviceMemory, device_memory, reset_peaks
 from otel_ml.diagnostics.hardware.process_memory import process_memory
 from otel_ml.diagnostics.measure import Measure, Measures

@@ -8,8 +8,8 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from otel_ml._internal.axes import current_step
-from otel_ml._internal.events import log_artifact
+from otel_ml._internal.events.event_calls import log_artifact
+from otel_ml._internal.steps.axes import current_step
 from otel_ml.diagnostics.current_run import current_run, folder_for_files
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import guard

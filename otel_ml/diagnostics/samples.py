@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from otel_ml._internal.events import log_table
-from otel_ml._internal.recorder import recorder
-from otel_ml._internal.runtime import RUNTIME
-from otel_ml._internal.step import step_for
+from otel_ml._internal.events.event_calls import log_table
+from otel_ml._internal.lifecycle.runtime import RUNTIME
+from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.steps.step import step_for
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.once import guard
 from otel_ml.printable import printable

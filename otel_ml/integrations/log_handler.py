@@ -20,10 +20,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from otel_ml._internal.axes import Step, current_step
-from otel_ml._internal.events import events_here
-from otel_ml._internal.logrecord import LogRecord
-from otel_ml._internal.recorder import recorder
+from otel_ml._internal.events.log_record import LogRecord
+from otel_ml._internal.events.queue import events_here
+from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.steps.axes import Step, current_step
 from otel_ml.once import guard
 from otel_ml.redaction import redacted
 from otel_ml.wire import attributes as keys

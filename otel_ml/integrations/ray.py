@@ -22,10 +22,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from otel_ml import env
-from otel_ml._internal import spans
-from otel_ml._internal.asked_for import is_asked_for
+from otel_ml._internal.lifecycle.asked_for import is_asked_for
+from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.recording import arm
-from otel_ml._internal.runtime import RUNTIME
+from otel_ml._internal.timers import spans
 from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
 from otel_ml.integrations import ray_service, ray_store

@@ -21,14 +21,14 @@ import time
 from collections.abc import Mapping
 
 from otel_ml import env
-from otel_ml._internal.embedded import EmbeddedLink, answers, endpoint_of
-from otel_ml._internal.http import HttpTransport
-from otel_ml._internal.identity import Identity
-from otel_ml._internal.inherit import run_environ
-from otel_ml._internal.link import Link, Reached
-from otel_ml._internal.link_for import link_for
-from otel_ml._internal.module_command import module_command
-from otel_ml._internal.runtime import RUNTIME
+from otel_ml._internal.identity.run_identity import Identity
+from otel_ml._internal.lifecycle.inherit import run_environ
+from otel_ml._internal.lifecycle.runtime import RUNTIME
+from otel_ml._internal.transport.embedded import EmbeddedLink, answers, endpoint_of
+from otel_ml._internal.transport.http import HttpTransport
+from otel_ml._internal.transport.link import Link, Reached
+from otel_ml._internal.transport.link_for import link_for
+from otel_ml._internal.transport.module_command import module_command
 from otel_ml.config import Config
 from otel_ml.exceptions import VersionError, WireError
 from otel_ml.explanation import explained

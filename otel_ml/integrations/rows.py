@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Collection
 
-from otel_ml._internal.axes import current_step
+from otel_ml._internal.steps.axes import current_step
 
 __all__ = ["Rows"]
 

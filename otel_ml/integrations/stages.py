@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from otel_ml._internal.guard import guard
 from otel_ml._internal.shown import shown
-from otel_ml._internal.stage import Outside, Stage
+from otel_ml._internal.steps.stage import Outside, Stage
 
 __all__ = ["outside", "stage"]
 

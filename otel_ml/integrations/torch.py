@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from otel_ml._internal.events import log_params, log_text
-from otel_ml._internal.timing import timed
+from otel_ml._internal.events.event_calls import log_params, log_text
+from otel_ml._internal.timers.timing import timed
 
 if TYPE_CHECKING:
     from torch.nn import Module

@@ -88,9 +88,9 @@ def last(curve: Curve) -> Figure:
 
 def worker_step(metrics: Sequence[int]) -> dict[str, list[tuple[float, float]]]:
     """Return what a step costs the training thread and the background thread, in this process."""
-    from otel_ml._internal.log import log
-    from otel_ml._internal.recorder import RecordSettings, recorder
-    from otel_ml._internal.step import set_step
+    from otel_ml._internal.messages.recorder import RecordSettings, recorder
+    from otel_ml._internal.record.log import log
+    from otel_ml._internal.steps.step import set_step
 
     recorder.configure(RecordSettings())
     recorder.enabled = True

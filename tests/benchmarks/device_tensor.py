@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from otel_ml._internal.fold import FOLDER
+from otel_ml._internal.record.fold import FOLDER
 from tests.benchmarks.child import answer_of, sending_to
 from tests.benchmarks.figures import Figure, Found, absent, middle
 from tests.benchmarks.machine import has_gpu

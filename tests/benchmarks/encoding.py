@@ -46,9 +46,9 @@ def both(pairs: int, turn_s: float) -> dict[str, Any]:
 
 def our_names() -> dict[str, Any]:
     """Return the folded values of one step, and what encodes them."""
-    from otel_ml._internal.encode import encoded_scopes
-    from otel_ml._internal.fold import FOLDER
-    from otel_ml._internal.sequence import Sequence
+    from otel_ml._internal.messages.encode import encoded_scopes
+    from otel_ml._internal.messages.sequence import Sequence
+    from otel_ml._internal.record.fold import FOLDER
 
     record_step(0, timers=0)
     FOLDER.fold()
@@ -71,8 +71,8 @@ def sdk_names() -> dict[str, Any]:
 
 def whole_steps(pairs: int) -> tuple[list[float], list[float]]:
     """Return µs of CPU to collect a step of `METRICS` and `TIMERS`, and a span of it."""
-    from otel_ml._internal import spans
-    from otel_ml._internal.recorder import recorder
+    from otel_ml._internal.messages.recorder import recorder
+    from otel_ml._internal.timers import spans
 
     steps, span = [], []
     for index in range(1, 10 * pairs):
@@ -88,10 +88,10 @@ def whole_steps(pairs: int) -> tuple[list[float], list[float]]:
 
 
 def record_step(index: int, timers: int) -> None:
-    from otel_ml._internal.log import log
-    from otel_ml._internal.recorder import RecordSettings, recorder
-    from otel_ml._internal.step import set_step
-    from otel_ml._internal.timing import timed
+    from otel_ml._internal.messages.recorder import RecordSettings, recorder
+    from otel_ml._internal.record.log import log
+    from otel_ml._internal.steps.step import set_step
+    from otel_ml._internal.timers.timing import timed
 
     if not recorder.enabled:
         recorder.configure(RecordSettings())

@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any
 
-from otel_ml._internal.send import spans_interval
+from otel_ml._internal.transport.send import spans_interval
 from tests.benchmarks.clients import Connection, connect
 from tests.benchmarks.sources import Own, Spans
 

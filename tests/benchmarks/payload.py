@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from otel_ml._internal.encode import scope_bytes
-from otel_ml._internal.identity import Identity
-from otel_ml._internal.isolation import forget_everything
-from otel_ml._internal.logrecord import LogRecord, encode_scope_logs
-from otel_ml._internal.ranks import Place
-from otel_ml._internal.recorder import RecordSettings, recorder
-from otel_ml._internal.resource import encode_resource
+from otel_ml._internal.events.log_record import LogRecord, encode_scope_logs
+from otel_ml._internal.identity.ranks import Place
+from otel_ml._internal.identity.resource import encode_resource
+from otel_ml._internal.identity.run_identity import Identity
+from otel_ml._internal.lifecycle.isolation import forget_everything
+from otel_ml._internal.messages.encode import scope_bytes
+from otel_ml._internal.messages.recorder import RecordSettings, recorder
 from otel_ml.config import Config
 from otel_ml.wire import attributes as keys
 from otel_ml.wire.protobuf import field, key_value
@@ -111,9 +111,9 @@ def step_template(
     weight: float | None = None,
 ) -> StepTemplate:
     """Return a step of `metrics` values, each with `attributes`, and `timers` timers with their spans."""
-    from otel_ml._internal.log import log
-    from otel_ml._internal.step import set_step
-    from otel_ml._internal.timing import timed
+    from otel_ml._internal.record.log import log
+    from otel_ml._internal.steps.step import set_step
+    from otel_ml._internal.timers.timing import timed
 
     forget_everything()
     recorder.configure(RecordSettings(spans_per_step=timers))

@@ -33,11 +33,11 @@ def bytes_a_step(per_request: int) -> dict[str, float]:
     """Record steps with random values 50 ms apart, and return bytes a step, metrics and spans together."""
     import random
 
-    from otel_ml._internal.http import _gzip
-    from otel_ml._internal.log import log
-    from otel_ml._internal.recorder import RecordSettings, recorder
-    from otel_ml._internal.step import set_step
-    from otel_ml._internal.timing import timed
+    from otel_ml._internal.messages.recorder import RecordSettings, recorder
+    from otel_ml._internal.record.log import log
+    from otel_ml._internal.steps.step import set_step
+    from otel_ml._internal.timers.timing import timed
+    from otel_ml._internal.transport.http import _gzip
     from otel_ml.wire.protobuf import field
     from otel_ml.wire.spool import request_body
     from tests.benchmarks.payload import resource_of

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from otel_ml._internal.spool import DISK_AGAIN_S
+from otel_ml._internal.transport.spool import DISK_AGAIN_S
 from tests.chaos.control import CONTROL
 from tests.chaos.job import Job, Life, Span
 from tests.chaos.layout import AXES, RANKS

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 
-from otel_ml._internal import trials
-from otel_ml._internal.ranks import DETECTORS, slurm
+from otel_ml._internal.identity import trials
+from otel_ml._internal.identity.ranks import DETECTORS, slurm
 
 __all__ = ["launchers", "searches"]
 

@@ -25,11 +25,11 @@ SAYING = frozenset({"say", "say_first", "_say", "wrong", "drop"})
 
 CARRIED: Mapping[str, str] = {
     "otel_ml/exceptions.py": "wrong-setting",
-    "otel_ml/_internal/append.py": "bad-value",  # or bad-weight: the reason of what was raised
-    "otel_ml/_internal/http.py": "not-acknowledged",
-    "otel_ml/_internal/media.py": "bad-event",
-    "otel_ml/_internal/png.py": "bad-event",
-    "otel_ml/_internal/spool.py": "spool-not-written",
+    "otel_ml/_internal/record/append.py": "bad-value",  # or bad-weight: the reason of what was raised
+    "otel_ml/_internal/transport/http.py": "not-acknowledged",
+    "otel_ml/_internal/events/media.py": "bad-event",
+    "otel_ml/_internal/events/png.py": "bad-event",
+    "otel_ml/_internal/transport/spool.py": "spool-not-written",
     "otel_ml/wire/rendezvous.py": "rendezvous-folder",
     "otel_ml_exporters/delivery/pipeline.py": "exporter-failing",  # or what the exception names
     "otel_ml_exporters/receiver/columns.py": "rejected-points",

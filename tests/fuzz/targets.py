@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from otel_ml._internal.http import HttpTransport
+from otel_ml._internal.transport.http import HttpTransport
 from otel_ml.config import Config, Endpoint
 from otel_ml.exceptions import ConfigError, VersionError, WireError
 from otel_ml.wire.cut import cut, records_in

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import otel_ml
-from otel_ml._internal.module_command import module_command
+from otel_ml._internal.transport.module_command import module_command
 from tests.integration.worker_process import environment
 from tests.otlp_server import eventually
 

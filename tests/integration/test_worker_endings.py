@@ -134,7 +134,7 @@ def test_what_another_thread_records_while_the_run_ends_begins_no_other_run(serv
     """The environment asks for a run, and that one was just ended by hand."""
     program = """
         import otel_ml, threading, time
-        from otel_ml._internal.runtime import RUNTIME
+        from otel_ml._internal.lifecycle.runtime import RUNTIME
 
         otel_ml.init("exp")
         is_over = threading.Event()

@@ -98,8 +98,8 @@ def test_what_is_recorded_while_a_stopped_service_is_asked_whether_it_lives_surv
     lock = rendezvous.acquire()
     assert lock is not None
     patient = """
-    import otel_ml._internal.embedded
-    otel_ml._internal.embedded.HEALTH_TIMEOUT = 30.0  # not 0.25: the kill comes while it is asked
+    import otel_ml._internal.transport.embedded
+    otel_ml._internal.transport.embedded.HEALTH_TIMEOUT = 30.0  # not 0.25: the kill comes while it is asked
     """
     with socket.create_server(("127.0.0.1", 0)) as stopped:
         address = f"http://127.0.0.1:{stopped.getsockname()[1]}"

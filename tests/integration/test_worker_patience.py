@@ -89,7 +89,7 @@ def test_threads_that_go_on_recording_do_not_delay_the_end(tmp_path: Path) -> No
 def test_while_acknowledgements_arrive_the_end_waits_for_more_of_them_but_not_for_ever(tmp_path: Path) -> None:
     program = """
         import otel_ml, time
-        from otel_ml._internal.fold import FOLDER
+        from otel_ml._internal.record.fold import FOLDER
         otel_ml.init("exp")
         for step in range(60):
             otel_ml.log({f"x{number}": 1.0 for number in range(5000)}, step=step)

@@ -32,7 +32,7 @@ WHILE_FOLDING = """
             time.sleep(0.2)  # now it is being handled
         count(folder, values)
 
-    from otel_ml._internal.fold import Folder
+    from otel_ml._internal.record.fold import Folder
     count, Folder._count = Folder._count, count_and_send
     sent = []
     values = {{f"x{{number}}": 1.0 for number in range(2000)}}

@@ -50,7 +50,7 @@ print(json.dumps([before, sorted(sys.modules)]))
     assert [name for name in before if name.startswith("otel_ml.")] == ["otel_ml.exceptions", "otel_ml.explanation"]
     assert {"typing", "dataclasses", "inspect"} & set(before) == set()
     assert "otel_ml._internal.recording" in after
-    assert "otel_ml._internal.runtime" not in after
+    assert "otel_ml._internal.lifecycle.runtime" not in after
 
 
 def test_the_service_loads_nothing_that_records_and_nothing_that_draws() -> None:

@@ -42,7 +42,7 @@ print(json.dumps([native is not None, {name: read[name] for name in ("d", "h", "
 """
 SIGNATURES = """
 import inspect, json, otel_ml
-from otel_ml._internal.meter import Metric
+from otel_ml._internal.record.meter import Metric
 from otel_ml.diagnostics.measure import Measures
 def of(call):
     return [(name, repr(parameter.default)) for name, parameter in inspect.signature(call).parameters.items()]

@@ -23,15 +23,15 @@ from opentelemetry import context, trace
 from opentelemetry.sdk.trace import TracerProvider
 
 from otel_ml._internal import native
-from otel_ml._internal.axes import STEPS
 from otel_ml._internal.guard import guard
 from otel_ml._internal.here import NOW
-from otel_ml._internal.isolation import forget_everything
-from otel_ml._internal.log import log, record
-from otel_ml._internal.meter import get_meter
-from otel_ml._internal.recorder import RecordSettings, recorder
-from otel_ml._internal.step import set_step, step
-from otel_ml._internal.timing import timed, timer
+from otel_ml._internal.lifecycle.isolation import forget_everything
+from otel_ml._internal.messages.recorder import RecordSettings, recorder
+from otel_ml._internal.record.log import log, record
+from otel_ml._internal.record.meter import get_meter
+from otel_ml._internal.steps.axes import STEPS
+from otel_ml._internal.steps.step import set_step, step
+from otel_ml._internal.timers.timing import timed, timer
 from otel_ml.diagnostics.measure import Measure, Measures
 from tests.unit.otel_ml.record.decoded import every_point, plain, spans
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_ml import env
-from otel_ml._internal.asked_for import is_asked_for
-from otel_ml._internal.identity import identify
-from otel_ml._internal.link_for import folder_here, link_for
-from otel_ml._internal.resource import encode_resource
-from otel_ml._internal.session import record_settings
+from otel_ml._internal.identity.resource import encode_resource
+from otel_ml._internal.identity.run_identity import identify
+from otel_ml._internal.lifecycle.asked_for import is_asked_for
+from otel_ml._internal.lifecycle.session import record_settings
+from otel_ml._internal.transport.link_for import folder_here, link_for
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import rendezvous_of
 

@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from otel_ml._internal import fold
-from otel_ml._internal.definition import Definition, Series
 from otel_ml._internal.native import native
-from otel_ml._internal.pending import Pending
+from otel_ml._internal.record import fold
+from otel_ml._internal.series.definition import Definition, Series
+from otel_ml._internal.series.pending import Pending
 from otel_ml.wire.reduction import Reduction
 
 

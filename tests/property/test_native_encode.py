@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import ScopeMetrics
 from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans
 
-from otel_ml._internal import encode, encode_spans, spans
-from otel_ml._internal.axes import Axis, Step
-from otel_ml._internal.buckets import ExponentialBuckets
-from otel_ml._internal.definition import QUANTILE_COARSE, Attributes, Definition, Series
+from otel_ml._internal.messages import encode
 from otel_ml._internal.native import native
-from otel_ml._internal.pending import Order, Pending
-from otel_ml._internal.spans import Details, Recording, Watch
-from otel_ml._internal.timing import Timing
+from otel_ml._internal.series.buckets import ExponentialBuckets
+from otel_ml._internal.series.definition import QUANTILE_COARSE, Attributes, Definition, Series
+from otel_ml._internal.series.pending import Order, Pending
+from otel_ml._internal.steps.axes import Axis, Step
+from otel_ml._internal.timers import encode_spans, spans
+from otel_ml._internal.timers.spans import Details, Recording, Watch
+from otel_ml._internal.timers.timing import Timing
 from otel_ml.wire.reduction import ACROSS, WITHIN, Reduction
 
 assert native is not None, "the compiled part is missing: make setup"

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_ml._internal.axes import STEPS, Step
-from otel_ml._internal.definition import Definition, Series
-from otel_ml._internal.device import Deferred
-from otel_ml._internal.fold import Folder, fold_in_python
+from otel_ml._internal.device_tensor import Deferred
 from otel_ml._internal.native import native
-from otel_ml._internal.pending import Pending
-from otel_ml._internal.row import Row
+from otel_ml._internal.record.fold import Folder, fold_in_python
+from otel_ml._internal.series.definition import Definition, Series
+from otel_ml._internal.series.pending import Pending
+from otel_ml._internal.series.row import Row
+from otel_ml._internal.steps.axes import STEPS, Step
 from otel_ml.wire.reduction import Reduction
 
 REDUCTIONS = (

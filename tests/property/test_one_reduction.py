@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from otel_ml import define_metric, log, set_step, timer
-from otel_ml._internal.encode import scope_fields
-from otel_ml._internal.isolation import forget_everything
-from otel_ml._internal.recorder import recorder
+from otel_ml._internal.lifecycle.isolation import forget_everything
+from otel_ml._internal.messages.encode import scope_fields
+from otel_ml._internal.messages.recorder import recorder
 from otel_ml.wire.protobuf import field, key_values
 from otel_ml_exporters.aggregation.observation import Fragment, Observation
 from otel_ml_exporters.receiver.decode import Decoder

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml._internal import hosts
-from otel_ml._internal.embedded import EmbeddedLink
+from otel_ml._internal.transport import hosts
+from otel_ml._internal.transport.embedded import EmbeddedLink
 from otel_ml.config import Config
 from otel_ml.wire import rendezvous as places
 from otel_ml.wire.rendezvous import Rendezvous, Service, publish, rendezvous_of
@@ -135,7 +135,7 @@ def test_a_job_gives_nothing_to_a_service_that_somebody_else_planted(
         planted = Rendezvous(tmp_path / "planted" / "run")
         planted.create()
         planted.publish(Service(greedy.endpoint, "t", 1, str(tmp_path)))
-        monkeypatch.setattr("otel_ml._internal.embedded.rendezvous_of", lambda _run: planted)
+        monkeypatch.setattr("otel_ml._internal.transport.embedded.rendezvous_of", lambda _run: planted)
         said: list[str] = []
         link = EmbeddedLink(Config(dir=tmp_path), "run", say=lambda _slug, sentence: said.append(sentence))
         be_somebody_else(monkeypatch)

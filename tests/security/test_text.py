@@ -15,7 +15,7 @@ import pytest
 
 from otel_ml._internal.console import Console
 from otel_ml._internal.here import Scope
-from otel_ml._internal.run import Run
+from otel_ml._internal.lifecycle.run import Run
 from otel_ml.wire.names import MAX_LENGTH
 from otel_ml_exporters import Exporter, StepRecord
 from otel_ml_exporters.backends.console import ConsoleExporter

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from otel_ml._internal.spool import FileSegment
+from otel_ml._internal.transport.spool import FileSegment
 from otel_ml.wire.rendezvous import Rendezvous, Service
 from otel_ml.wire.spool import Frame, encode_frame
 from otel_ml.wire.versions import RENDEZVOUS, SPOOL, own_version

@@ -7,7 +7,8 @@ import math
 __all__ = ["LATE_S", "Outage"]
 
 LATE_S = 10.0
-"""A sender waits so long for an answer that does not come, and less long between two requests (`_internal/send.py`)."""
+"""A sender waits so long for an answer that does not come, and less long between two requests
+(`_internal/transport/send.py`)."""
 
 
 class Outage:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import click
 
 from otel_ml import env as worker
-from otel_ml._internal.unknown_settings import unknown_settings
+from otel_ml._internal.lifecycle.unknown_settings import unknown_settings
 from otel_ml.redaction import redacted
 from otel_ml.variable import AnyVariable, Setting
 from otel_ml_exporters import env as service

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from otel_ml._internal.module_command import module_command
+from otel_ml._internal.transport.module_command import module_command
 from otel_ml.exceptions import MissingDependencyError, OtelMLError
 from otel_ml_exporters.cli.mlflow_page import mlflow_page
 from otel_ml_exporters.cli.packages import installed_version

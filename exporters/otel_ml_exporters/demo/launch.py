@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from otel_ml._internal.module_command import module_command
+from otel_ml._internal.transport.module_command import module_command
 from otel_ml.exceptions import OtelMLError
 from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_exporters.demo.digits import save_digits

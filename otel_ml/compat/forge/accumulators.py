@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from otel_ml.compat.forge.metric import Metric, Reduce, Sample
-from otel_ml.compat.forge.states import State, in_our_words
+from otel_ml.compat.forge.states import KNOWN, State, in_our_words
 from otel_ml.once import say
 
 __all__ = [
-    "KNOWN",
     "MaxAccumulator",
     "MeanAccumulator",
     "MetricAccumulator",
@@ -28,9 +27,6 @@ __all__ = [
     "reduce_metrics_states",
     "say_failed",
 ]
-
-KNOWN: dict[str, type[MetricAccumulator]] = {}
-"""Accumulators by what their states name."""
 
 
 class MetricAccumulator(ABC):

@@ -9,11 +9,11 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import otel_ml
-from otel_ml._internal.axes import Step, current_step
-from otel_ml._internal.step import At
+from otel_ml._internal.steps.axes import Step, current_step
+from otel_ml._internal.steps.step import At
 from otel_ml.compat.forge.accumulators import (
     MetricAccumulator,
     SampleAccumulator,
@@ -28,7 +28,7 @@ from otel_ml.compat.forge.switches import are_metrics_off
 from otel_ml.compat.tracking.run_of_the_job import has_run
 from otel_ml.once import say
 
-__all__ = ["COLLECTOR", "MODES_VARIABLE", "Collector", "MetricCollector", "Place", "publish_merged"]
+__all__ = ["COLLECTOR", "MODES_VARIABLE", "Collector", "Place", "publish_merged"]
 
 MODES_VARIABLE = "FORGE_LOGGING_MODES"
 """How processes that never see the configuration know its modes; see `child_env()`."""
@@ -213,56 +213,3 @@ def publish_merged(states: list[Mapping[str, State]], step: int | None) -> None:
             otel_ml.log_table(metric.key, [dict(sample) for sample in metric.value], step=step)
         else:
             otel_ml.record(metric.key, metric.value, step=step)
-
-
-class MetricCollector:
-    """torchforge's name for the collector of the process; every instance is the same one."""
-
-    async def init_backends(
-        self,
-        metadata_per_controller_backend: Mapping[str, Any] | None = None,
-        config: Mapping[str, Mapping[str, Any]] | None = None,
-        global_step: int = 0,
-        process_name: str | None = None,
-        *,
-        metadata_per_primary_backend: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Take the logging modes from `config`; from now on values wait for `flush()`.
-
-        Args:
-            metadata_per_controller_backend: not used: there is one run, and the environment names it.
-            config: of each backend, as for `GlobalLoggingActor.init_backends`.
-            global_step: where a resumed job goes on.
-            process_name: of this process.
-            metadata_per_primary_backend: the first one's name in older versions.
-
-        Raises:
-            ConfigError: the configuration is wrong; everything that is, in one message.
-        """
-        from otel_ml.compat.forge.controller import start
-
-        del metadata_per_controller_backend, metadata_per_primary_backend
-        start(config or {}, process_name, global_step)
-
-    def push(self, metric: Metric) -> None:
-        """Take a value."""
-        COLLECTOR.push(metric)
-
-    async def flush(self, global_step: int, return_state: bool = False) -> dict[str, State]:
-        """Record at `global_step` what was pushed since the last flush.
-
-        Args:
-            global_step: the step.
-            return_state: hand the states of samples and users' reductions to the caller, who merges them with
-                those of other processes; else this process writes its own.
-        """
-        states = COLLECTOR.flush(global_step)
-        if return_state:
-            return states
-        publish_merged([states], global_step)
-        return {}
-
-    async def shutdown(self) -> None:
-        """Record what still waits."""
-        COLLECTOR.finish()
-        COLLECTOR.forget()

@@ -9,11 +9,20 @@ from typing import Any
 
 import otel_ml
 from otel_ml.compat.forge.collector import COLLECTOR, publish_merged
+from otel_ml.compat.forge.metric import Metric
 from otel_ml.compat.forge.modes import LoggingMode
+from otel_ml.compat.forge.states import State
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import say
 
-__all__ = ["FLUSH_TIMEOUT_S", "Endpoint", "GlobalLoggingActor", "get_or_create_metric_logger", "start"]
+__all__ = [
+    "FLUSH_TIMEOUT_S",
+    "Endpoint",
+    "GlobalLoggingActor",
+    "MetricCollector",
+    "get_or_create_metric_logger",
+    "start",
+]
 
 FLUSH_TIMEOUT_S = 2.0
 """A process that does not answer a flush by then is left out of it: what it holds comes with the next one."""
@@ -103,6 +112,57 @@ def _is_by_rank(answer: Any) -> bool:
     """Whether the fetcher of a whole mesh answered: name of a rank → its states."""
     states = answer.values() if isinstance(answer, Mapping) else ()
     return bool(states) and not any("reduction_type" in state for state in states)
+
+
+class MetricCollector:
+    """torchforge's name for the collector of the process; every instance is the same one."""
+
+    async def init_backends(
+        self,
+        metadata_per_controller_backend: Mapping[str, Any] | None = None,
+        config: Mapping[str, Mapping[str, Any]] | None = None,
+        global_step: int = 0,
+        process_name: str | None = None,
+        *,
+        metadata_per_primary_backend: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Take the logging modes from `config`; from now on values wait for `flush()`.
+
+        Args:
+            metadata_per_controller_backend: not used: there is one run, and the environment names it.
+            config: of each backend, as for `GlobalLoggingActor.init_backends`.
+            global_step: where a resumed job goes on.
+            process_name: of this process.
+            metadata_per_primary_backend: the first one's name in older versions.
+
+        Raises:
+            ConfigError: the configuration is wrong; everything that is, in one message.
+        """
+        del metadata_per_controller_backend, metadata_per_primary_backend
+        start(config or {}, process_name, global_step)
+
+    def push(self, metric: Metric) -> None:
+        """Take a value."""
+        COLLECTOR.push(metric)
+
+    async def flush(self, global_step: int, return_state: bool = False) -> dict[str, State]:
+        """Record at `global_step` what was pushed since the last flush.
+
+        Args:
+            global_step: the step.
+            return_state: hand the states of samples and users' reductions to the caller, who merges them with
+                those of other processes; else this process writes its own.
+        """
+        states = COLLECTOR.flush(global_step)
+        if return_state:
+            return states
+        publish_merged([states], global_step)
+        return {}
+
+    async def shutdown(self) -> None:
+        """Record what still waits."""
+        COLLECTOR.finish()
+        COLLECTOR.forget()
 
 
 _LOGGERS: dict[str, GlobalLoggingActor] = {}

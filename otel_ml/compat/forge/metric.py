@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from otel_ml.compat.forge.states import KNOWN
+
 if TYPE_CHECKING:
     from otel_ml.compat.forge.accumulators import MetricAccumulator
 
@@ -29,8 +31,6 @@ class Reduce(Enum):
     @property
     def accumulator_class(self) -> type[MetricAccumulator]:
         """The class whose states merge exactly."""
-        from otel_ml.compat.forge.accumulators import KNOWN
-
         return KNOWN[self.value]
 
 

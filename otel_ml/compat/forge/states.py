@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["State", "in_our_words"]
+if TYPE_CHECKING:
+    from otel_ml.compat.forge.accumulators import MetricAccumulator
+
+__all__ = ["KNOWN", "State", "in_our_words"]
 
 State = Mapping[str, Any]
 """Plain data that travels between processes; `reduction_type` names the accumulator it is of."""
+
+KNOWN: dict[str, type[MetricAccumulator]] = {}
+"""Accumulators by what their states name."""
 
 _OUR_WORD = {"total": "sum", "max_val": "max", "min_val": "min"}
 

@@ -9,7 +9,7 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, TypeVar
 
-from otel_ml._internal.device_timers import DEVICE_TIMERS, DeviceElapsed
+from otel_ml._internal.devices.device_timers import DEVICE_TIMERS, DeviceElapsed
 from otel_ml.compat.forge.collector import COLLECTOR
 from otel_ml.compat.forge.memory import MemorySpan
 from otel_ml.compat.forge.metric import Metric, Reduce

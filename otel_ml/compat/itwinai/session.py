@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.runtime import RUNTIME
+from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.set_variables import SetVariables
 from otel_ml.config import Config
 from otel_ml.integrations.rows import Rows

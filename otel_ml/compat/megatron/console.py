@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from otel_ml._internal.arrays import NotYetError, copied
+from otel_ml._internal.devices.arrays import NotYetError, copied
 from otel_ml.once import say
 
 __all__ = ["Console", "Line"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.plain import plain
+from otel_ml._internal.events.plain import plain
 from otel_ml._internal.shown import text_of
 from otel_ml.compat.mlflow.runs import STATE, current
 from otel_ml.compat.tracking.counts import whole

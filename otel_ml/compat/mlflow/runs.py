@@ -15,7 +15,7 @@ from types import SimpleNamespace, TracebackType
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.runtime import RUNTIME
+from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.set_variables import SetVariables
 from otel_ml.compat.tracking.counts import StepCounts
 from otel_ml.compat.tracking.said import not_kept

@@ -6,8 +6,8 @@ import os
 import sys
 
 from otel_ml import env
-from otel_ml._internal.asked_for import is_asked_for
-from otel_ml._internal.runtime import RUNTIME
+from otel_ml._internal.lifecycle.asked_for import is_asked_for
+from otel_ml._internal.lifecycle.runtime import RUNTIME
 
 __all__ = ["has_run"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from otel_ml._internal.plain import readable
+from otel_ml._internal.events.plain import readable
 from otel_ml._internal.shown import shown
 from otel_ml.compat.tracking.said import not_kept
 from otel_ml.compat.wandb.values_by_name import ValuesByName

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.runtime import RUNTIME
+from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.compat.tracking.said import not_kept
 from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.definitions import Metric

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from otel_ml._internal.axes import current_step
 from otel_ml._internal.here import NOW
+from otel_ml._internal.steps.axes import current_step
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
 from otel_ml.diagnostics.dynamics.norm_measures import measures, own_measure
 from otel_ml.diagnostics.dynamics.parts import locals_of

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import Any
 
-from otel_ml._internal.device import is_on_device
+from otel_ml._internal.device_tensor import is_on_device
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.diagnostics.tensor_statistics import Blocks, OneOf, arrival_of

@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from otel_ml._internal.axes import current_step
-from otel_ml._internal.values import Recordable
+from otel_ml._internal.record.values import Recordable
+from otel_ml._internal.steps.axes import current_step
 from otel_ml.diagnostics.dynamics.device_norms import DeviceNorms
 from otel_ml.diagnostics.dynamics.host import statistics
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from operator import add, mul
 from typing import Any, NamedTuple
 
-from otel_ml._internal.device import Deferred
+from otel_ml._internal.device_tensor import Deferred
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
 from otel_ml.diagnostics.small_tensors import Statistics, Sums
 from otel_ml.diagnostics.tensor_statistics.arrival import Arrival

@@ -6,7 +6,7 @@ import os
 import socket
 from typing import Any
 
-from otel_ml._internal.events import event
+from otel_ml._internal.events.event_calls import event
 from otel_ml.diagnostics.current_run import current_run
 from otel_ml.diagnostics.device_memory import held_by_torch
 from otel_ml.diagnostics.hardware.gpu import of_this_process, open_gpus

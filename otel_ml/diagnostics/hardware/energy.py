@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from queue import SimpleQueue
 from typing import Literal, NamedTuple
 
-from otel_ml._internal.append import append
-from otel_ml._internal.axes import current_step
-from otel_ml._internal.definition import DEFINITIONS, Series
-from otel_ml._internal.device import Deferred
-from otel_ml._internal.events import log_summary
+from otel_ml._internal.device_tensor import Deferred
+from otel_ml._internal.events.event_calls import log_summary
 from otel_ml._internal.here import NOW
+from otel_ml._internal.record.append import append
+from otel_ml._internal.series.definition import DEFINITIONS, Series
+from otel_ml._internal.steps.axes import current_step
 from otel_ml.diagnostics.current_run import current_run
 from otel_ml.diagnostics.hardware.amd import AmdDevice
 from otel_ml.diagnostics.hardware.gpu import Gpus, of_this_process, open_gpus

@@ -12,10 +12,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from otel_ml._internal.api import child_env
-from otel_ml._internal.events import log_params, log_summary
+from otel_ml._internal.events.event_calls import log_params, log_summary
 from otel_ml._internal.here import NOW
-from otel_ml._internal.meter import Metric, get_meter
+from otel_ml._internal.lifecycle.api import child_env
+from otel_ml._internal.record.meter import Metric, get_meter
 from otel_ml.diagnostics.current_run import id_of_run
 from otel_ml.diagnostics.hardware.election import HostFolder
 from otel_ml.diagnostics.hardware.measures import MEASURES

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from otel_ml._internal.timing import timed
+from otel_ml._internal.timers.timing import timed
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.exceptions import ConfigError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from otel_ml._internal.events import log_table
+from otel_ml._internal.events.event_calls import log_table
 from otel_ml.diagnostics.device_memory import held_by_torch
 from otel_ml.diagnostics.hardware.process_memory import process_memory
 from otel_ml.diagnostics.harmless import harmless

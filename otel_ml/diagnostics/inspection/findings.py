@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, NamedTuple
 
-from otel_ml._internal.definition import Series
-from otel_ml._internal.device import Deferred
+from otel_ml._internal.device_tensor import Deferred
+from otel_ml._internal.series.definition import Series
 from otel_ml.diagnostics.inspection.fp8 import Fp8State
 from otel_ml.diagnostics.inspection.statistics import TensorState, Value
 from otel_ml.diagnostics.inspection.text_log import TextLog

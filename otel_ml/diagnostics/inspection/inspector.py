@@ -9,11 +9,11 @@ from pathlib import Path
 from time import time_ns
 from typing import Any
 
-from otel_ml._internal.append import append
-from otel_ml._internal.axes import current_step
-from otel_ml._internal.definition import Series
 from otel_ml._internal.here import NOW
-from otel_ml._internal.step import step_for
+from otel_ml._internal.record.append import append
+from otel_ml._internal.series.definition import Series
+from otel_ml._internal.steps.axes import current_step
+from otel_ml._internal.steps.step import step_for
 from otel_ml.diagnostics.dynamics.shards import copies_of, held, rank_here, shards_of, world_size
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.inspection.config import Section, sections_of

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from otel_ml._internal.axes import steps_here
+from otel_ml._internal.steps.axes import steps_here
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.rl.extent import extent_of, one_a_sample
 from otel_ml.diagnostics.rl.table import extent_measures, measure

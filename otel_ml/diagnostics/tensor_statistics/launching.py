@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from otel_ml._internal.device_thread import captures_left_alone
+from otel_ml._internal.devices.thread import captures_left_alone
 from otel_ml.once import guard
 
 __all__ = ["Recipe", "Recipes", "are_compiled", "compile_now", "launch", "warps"]

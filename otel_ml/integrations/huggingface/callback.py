@@ -10,7 +10,7 @@ from typing import Any
 
 import otel_ml
 from otel_ml import env
-from otel_ml._internal.runtime import RUNTIME
+from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.integrations.huggingface.stages import follow_trainers, stage_named
 from otel_ml.integrations.huggingface.values import log_values
 from otel_ml.integrations.package import PackageError

@@ -8,7 +8,7 @@ from functools import wraps
 from inspect import signature
 from typing import Any, Protocol
 
-from otel_ml._internal.stage import Stage
+from otel_ml._internal.steps.stage import Stage
 
 __all__ = ["Follower", "follow_trainers", "stage_named"]
 

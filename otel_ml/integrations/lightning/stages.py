@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.stage import Stage
+from otel_ml._internal.steps.stage import Stage
 from otel_ml.integrations.lightning.framework import CALLBACK
 
 __all__ = ["Stepping", "follow", "step_of"]

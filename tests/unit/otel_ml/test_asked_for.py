@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from otel_ml import env
-from otel_ml._internal.asked_for import is_asked_for
+from otel_ml._internal.lifecycle.asked_for import is_asked_for
 from otel_ml.variable import AnyVariable
 from otel_ml_exporters.env import VARIABLES as OF_THE_SERVICE
 

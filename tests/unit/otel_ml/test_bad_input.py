@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import otel_ml
-from otel_ml._internal.recorder import recorder
+from otel_ml._internal.messages.recorder import recorder
 from otel_ml.testing import capture
 
 

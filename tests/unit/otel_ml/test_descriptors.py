@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml._internal.spool import Spool
+from otel_ml._internal.transport.spool import Spool
 from otel_ml.diagnostics.hardware.election import Election, HostFolder
 from otel_ml.diagnostics.hardware.process_memory import Statm
 from otel_ml.wire.rendezvous import Rendezvous, Service
@@ -30,7 +30,7 @@ def spool_in(folder: Path) -> Spool:
 def test_a_disk_that_stays_full_costs_no_descriptor_and_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
-    monkeypatch.setattr("otel_ml._internal.spool.DISK_AGAIN_S", 0.0)
+    monkeypatch.setattr("otel_ml._internal.transport.spool.DISK_AGAIN_S", 0.0)
     spool = spool_in(tmp_path)
     before = descriptors()
     with no_file_larger_than(room):

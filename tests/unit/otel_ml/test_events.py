@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 import otel_ml
-from otel_ml._internal.recorder import recorder
+from otel_ml._internal.messages.recorder import recorder
 from otel_ml.testing import Capture, Event, capture
 
 

@@ -15,8 +15,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceResponse,
 )
 
-from otel_ml._internal.answer import Answer
-from otel_ml._internal.http import HttpTransport
+from otel_ml._internal.transport.answer import Answer
+from otel_ml._internal.transport.http import HttpTransport
 from otel_ml.config import Endpoint
 from otel_ml.wire.spool import request_body
 from tests.otlp_server import OtlpServer, Reply, otlp_server

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from otel_ml._internal.identity import Parent, identify, new_id
+from otel_ml._internal.identity.run_identity import Parent, identify, new_id
 from otel_ml.config import Config
 
 TORCHRUN = {"RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0"}

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml._internal.ranks import detect
+from otel_ml._internal.identity.ranks import detect
 
-PROGRAM = "from otel_ml._internal.identity import identify; from otel_ml.config import Config; import os; " + (
+PROGRAM = (
+    "from otel_ml._internal.identity.run_identity import identify; from otel_ml.config import Config; import os; "
     "print(identify(Config.from_env(os.environ), os.environ).run_id)"
 )
 STEP = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import otel_ml
-from otel_ml._internal.plain import MOST_TEXT, MOST_VALUES, plain, readable
+from otel_ml._internal.events.plain import MOST_TEXT, MOST_VALUES, plain, readable
 from otel_ml.testing import capture
 from tests.unit.otel_ml.lazy import Lazy
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml._internal.http import HttpTransport
-from otel_ml._internal.link import where_of
-from otel_ml._internal.proxy import proxy_for
-from otel_ml._internal.target import Target
+from otel_ml._internal.transport.http import HttpTransport
+from otel_ml._internal.transport.link import where_of
+from otel_ml._internal.transport.proxy import proxy_for
+from otel_ml._internal.transport.target import Target
 from otel_ml.config import Endpoint
 from otel_ml.wire.spool import request_body
 from tests.certificates import certificates

@@ -6,8 +6,8 @@ import types
 
 import pytest
 
-from otel_ml._internal.identity import Parent, identify
-from otel_ml._internal.ranks import Place, detect
+from otel_ml._internal.identity.ranks import Place, detect
+from otel_ml._internal.identity.run_identity import Parent, identify
 from otel_ml.config import Config
 
 TORCHRUN = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml._internal.spool import Spool
+from otel_ml._internal.transport.spool import Spool
 from otel_ml.wire.rendezvous import Rendezvous, Service
 from otel_ml.wire.spool import Frame
 

@@ -11,9 +11,9 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as OtlpLogRecord
 from opentelemetry.proto.logs.v1.logs_pb2 import ScopeLogs
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Gauge, Metric, NumberDataPoint, ScopeMetrics
 
-from otel_ml._internal.answer import Answer
-from otel_ml._internal.send import MAX_BYTES, MAX_POINTS, TOO_LARGE, Sender
-from otel_ml._internal.spool import Spool
+from otel_ml._internal.transport.answer import Answer
+from otel_ml._internal.transport.send import MAX_BYTES, MAX_POINTS, TOO_LARGE, Sender
+from otel_ml._internal.transport.spool import Spool
 from otel_ml.wire.protobuf import field
 from otel_ml.wire.spool import Frame, request_body
 

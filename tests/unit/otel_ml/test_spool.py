@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from otel_ml._internal.guard import Guard
-from otel_ml._internal.losses import Losses
-from otel_ml._internal.spool import Lost, Spool
+from otel_ml._internal.transport.losses import Losses
+from otel_ml._internal.transport.spool import Lost, Spool
 from otel_ml.wire.attributes import LEFT_FOR
 from otel_ml.wire.spool import Frame, read_spool
 from tests.waiting import eventually

@@ -64,7 +64,7 @@ def test_two_captures_know_nothing_of_each_other() -> None:
 
 
 def test_what_a_module_defined_when_it_was_imported_is_known_in_every_capture(monkeypatch: pytest.MonkeyPatch) -> None:
-    from otel_ml._internal.definition import DEFINITIONS
+    from otel_ml._internal.series.definition import DEFINITIONS
 
     monkeypatch.setattr(DEFINITIONS, "declared", [])
     otel_ml.define_metric("tokens*", reduce="sum")

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 import otel_ml
-from otel_ml._internal.identity import identify
-from otel_ml._internal.trials import trial
+from otel_ml._internal.identity.run_identity import identify
+from otel_ml._internal.identity.trials import trial
 from otel_ml.config import Config
 
 

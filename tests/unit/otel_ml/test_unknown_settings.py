@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from otel_ml import env
-from otel_ml._internal.unknown_settings import misspelt, unknown_settings
+from otel_ml._internal.lifecycle.unknown_settings import misspelt, unknown_settings
 from otel_ml_exporters.env import VARIABLES as OF_THE_SERVICE
 
 ROOT = Path(__file__).parents[3]

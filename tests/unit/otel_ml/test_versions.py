@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml._internal.answer import Answer
-from otel_ml._internal.embedded import EmbeddedLink
-from otel_ml._internal.recover import recover_spools
+from otel_ml._internal.transport.answer import Answer
+from otel_ml._internal.transport.embedded import EmbeddedLink
+from otel_ml._internal.transport.recover import recover_spools
 from otel_ml.config import Config
 from otel_ml.exceptions import VersionError, WireError
 from otel_ml.wire.rendezvous import Rendezvous, Service, rendezvous_of

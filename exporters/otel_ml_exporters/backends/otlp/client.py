@@ -10,8 +10,8 @@ import urllib.request
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from otel_ml._internal.http_answer import HttpAnswer, answer_of
-from otel_ml._internal.target import Target
+from otel_ml._internal.transport.http_answer import HttpAnswer, answer_of
+from otel_ml._internal.transport.target import Target
 from otel_ml.exceptions import ConfigError
 from otel_ml.redaction import redacted
 from otel_ml_exporters.backends.otlp.destination import Destination

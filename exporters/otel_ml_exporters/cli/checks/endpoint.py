@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from otel_ml._internal.link import where_of
+from otel_ml._internal.transport.link import where_of
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_exporters.cli.checks.check import Check

@@ -10,7 +10,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 
-from otel_ml._internal.link import transport_to
+from otel_ml._internal.transport.link import transport_to
 from otel_ml.config import Endpoint
 from otel_ml.exceptions import MissingDependencyError
 from otel_ml.wire.attributes import EXPERIMENT_ID

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from otel_ml import env as worker
-from otel_ml._internal.unknown_settings import unknown_settings
+from otel_ml._internal.lifecycle.unknown_settings import unknown_settings
 from otel_ml.exceptions import MissingDependencyError, OtelMLError
 from otel_ml_exporters.cli.checks.check import Check
 from otel_ml_exporters.env import VARIABLES as SERVICE_VARIABLES

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from otel_ml._internal import arrays
-from otel_ml._internal.arrays import NotYetError, copied
-from otel_ml._internal.events import EventQueue
-from otel_ml._internal.logrecord import LogRecord
-from otel_ml._internal.recorder import recorder
+from otel_ml._internal.devices import arrays
+from otel_ml._internal.devices.arrays import NotYetError, copied
+from otel_ml._internal.events.log_record import LogRecord
+from otel_ml._internal.events.queue import EventQueue
+from otel_ml._internal.messages.recorder import recorder
 from tests.fake_cuda import FakeCuda
 
 

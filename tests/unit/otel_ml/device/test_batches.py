@@ -15,13 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from otel_ml._internal import device_batch, pinned
-from otel_ml._internal.definition import define_metric
-from otel_ml._internal.isolation import isolated
-from otel_ml._internal.log import log, record
-from otel_ml._internal.meter import get_meter
-from otel_ml._internal.recorder import recorder
-from otel_ml._internal.step import set_step
+from otel_ml._internal.devices import batch as device_batch
+from otel_ml._internal.devices import pinned
+from otel_ml._internal.lifecycle.isolation import isolated
+from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.record.log import log, record
+from otel_ml._internal.record.meter import get_meter
+from otel_ml._internal.series.definition import define_metric
+from otel_ml._internal.steps.step import set_step
 from tests.fake_cuda import FakeCuda, fake_cuda
 from tests.unit.otel_ml.record.decoded import points
 from tests.waiting import eventually

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from otel_ml._internal.log import log
+from otel_ml._internal.record.log import log
 from tests.fake_cuda import CudaTensor, FakeCuda, fake_cuda
 from tests.unit.otel_ml.record.conftest import Recorded
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from otel_ml._internal.lasting import lasting, untransformed
+from otel_ml._internal.devices.lasting import lasting, untransformed
 
 
 def test_within_a_gradient_transform_memory_of_before_is_written_to_with_what_the_tensor_holds() -> None:

@@ -74,9 +74,9 @@ def test_a_flush_brings_what_the_device_has_computed_by_then(run: Any, cuda: Fak
         otel_ml.log({"hangs": torch.full((), 1.0, device="cuda")})
     otel_ml.log({"loss": torch.full((), 2.0, device="cuda")})
     otel_ml.set_step(1)
-    begin = otel_ml._internal.recorder.recorder.recorded
+    begin = otel_ml._internal.messages.recorder.recorder.recorded
     otel_ml.flush(30.0)
-    assert otel_ml._internal.recorder.recorder.recorded == begin + 1
+    assert otel_ml._internal.messages.recorder.recorder.recorded == begin + 1
     other.release()
 
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import otel_ml
-from otel_ml._internal.identity import new_id
+from otel_ml._internal.identity.run_identity import new_id
 from otel_ml.diagnostics import hardware
 from otel_ml.diagnostics.hardware.election import Election, HostFolder
 from otel_ml.diagnostics.hardware.host import Host

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import otel_ml
-from otel_ml._internal.definition import DEFINITIONS
+from otel_ml._internal.series.definition import DEFINITIONS
 from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.testing import Capture, otel_ml_capture
 from tests.e2e.jobs import the_run_in

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from otel_ml._internal.isolation import forget_everything
-from otel_ml._internal.recorder import Batch, Recorder, RecordSettings, recorder
+from otel_ml._internal.lifecycle.isolation import forget_everything
+from otel_ml._internal.messages.recorder import Batch, Recorder, RecordSettings, recorder
 
 
 class Recorded:

@@ -9,7 +9,7 @@ from typing import Any
 from opentelemetry.proto.metrics.v1.metrics_pb2 import ScopeMetrics
 from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
 
-from otel_ml._internal.recorder import Batch
+from otel_ml._internal.messages.recorder import Batch
 
 VALUES = {"ml.m2", "ml.wsum", "ml.wxsum"}
 

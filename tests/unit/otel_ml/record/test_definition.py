@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from otel_ml._internal.definition import DEFINITIONS, QUANTILE_COARSE, Definition, Series, define_metric
 from otel_ml._internal.guard import RecordingError, guard
-from otel_ml._internal.log import log, record
-from otel_ml._internal.meter import get_meter
-from otel_ml._internal.recorder import recorder
+from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.record.log import log, record
+from otel_ml._internal.record.meter import get_meter
+from otel_ml._internal.series.definition import DEFINITIONS, QUANTILE_COARSE, Definition, Series, define_metric
 from otel_ml.wire.reduction import Reduction
 from tests.unit.otel_ml.record.decoded import points, sums
 

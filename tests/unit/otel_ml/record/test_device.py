@@ -8,13 +8,13 @@ import sys
 import pytest
 import torch
 
-from otel_ml._internal.axes import current_step
-from otel_ml._internal.buffer import RECORDS
-from otel_ml._internal.definition import DEFINITIONS
-from otel_ml._internal.device import Deferred, DeviceTensor, Weighted
-from otel_ml._internal.log import log, record
-from otel_ml._internal.recorder import recorder
-from otel_ml._internal.step import set_step
+from otel_ml._internal.device_tensor import Deferred, DeviceTensor, Weighted
+from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.record.log import log, record
+from otel_ml._internal.series.buffer import RECORDS
+from otel_ml._internal.series.definition import DEFINITIONS
+from otel_ml._internal.steps.axes import current_step
+from otel_ml._internal.steps.step import set_step
 from otel_ml.wire.reduction import Reduction
 from tests.unit.otel_ml.record.decoded import manifests, points
 
@@ -66,7 +66,7 @@ def test_elements_of_a_device_vector_are_records_of_their_own(recorded):
 def test_the_order_is_that_of_the_calls_however_late_a_value_comes(recorded):
     event = Event()
     DEFINITIONS.series("lr")
-    from otel_ml._internal.definition import define_metric
+    from otel_ml._internal.series.definition import define_metric
 
     define_metric("lr", reduce="last")
     append("lr", DeviceTensor(torch.tensor(1.0), event), time_ns=1)
@@ -145,8 +145,10 @@ def test_an_array_that_is_still_computed_is_not_waited_for(recorded):
 def test_recording_plain_numbers_imports_no_framework(module):
     code = (
         "import sys, time\n"
-        "from otel_ml._internal import log, meter, timing, loop, step\n"
-        "from otel_ml._internal.recorder import recorder\n"
+        "from otel_ml._internal.record import log, meter\n"
+        "from otel_ml._internal.steps import step\n"
+        "from otel_ml._internal.timers import step_loop as loop, timing\n"
+        "from otel_ml._internal.messages.recorder import recorder\n"
         "recorder.enabled = True\n"
         "step.set_step(1)\n"
         "with timing.timed('x', device='cuda'): log.log({'a': 1.0, 'b': [1, 2]})\n"

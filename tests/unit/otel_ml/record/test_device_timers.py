@@ -13,12 +13,12 @@ from contextlib import suppress
 import pytest
 import torch
 
-from otel_ml._internal.device_timers import DEVICE_TIMERS, DeviceTimers
-from otel_ml._internal.fold import FOLDER
-from otel_ml._internal.log import log
-from otel_ml._internal.recorder import Batch, recorder
-from otel_ml._internal.step import set_step
-from otel_ml._internal.timing import timed, timer
+from otel_ml._internal.devices.device_timers import DEVICE_TIMERS, DeviceTimers
+from otel_ml._internal.messages.recorder import Batch, recorder
+from otel_ml._internal.record.fold import FOLDER
+from otel_ml._internal.record.log import log
+from otel_ml._internal.steps.step import set_step
+from otel_ml._internal.timers.timing import timed, timer
 from tests.cuda_events import CudaEvents, cuda_events
 from tests.fake_cuda import FakeCuda, FakeGraph
 from tests.unit.otel_ml.record.conftest import Recorded
@@ -366,7 +366,7 @@ def test_a_torch_that_is_only_half_there_is_no_device() -> None:
     code = (
         "import sys, types\n"
         "sys.modules['torch'] = types.ModuleType('torch')\n"
-        "from otel_ml._internal.device_timers import DEVICE_TIMERS\n"
+        "from otel_ml._internal.devices.device_timers import DEVICE_TIMERS\n"
         "assert DEVICE_TIMERS.begin() is None\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import ScopeMetrics
 
-from otel_ml._internal import buffer
-from otel_ml._internal.fold import FOLDER
-from otel_ml._internal.log import log, record
-from otel_ml._internal.meter import get_meter
-from otel_ml._internal.recorder import recorder
-from otel_ml._internal.step import set_step
+from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.record.fold import FOLDER
+from otel_ml._internal.record.log import log, record
+from otel_ml._internal.record.meter import get_meter
+from otel_ml._internal.series import buffer
+from otel_ml._internal.steps.step import set_step
 from tests.unit.otel_ml.record.decoded import every_point, manifests, points, sums
 
 floats = st.floats(allow_nan=True, allow_infinity=True, width=64)

@@ -6,9 +6,9 @@ import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from otel_ml._internal.log import log
-from otel_ml._internal.step import set_step
-from otel_ml._internal.timing import timed
+from otel_ml._internal.record.log import log
+from otel_ml._internal.steps.step import set_step
+from otel_ml._internal.timers.timing import timed
 from tests.unit.otel_ml.record.conftest import Recorded
 
 STEPS, STEPS_A_LOOK = 400, 8

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import pytest
 
-from otel_ml._internal.log import log
-from otel_ml._internal.step import set_step
+from otel_ml._internal.record.log import log
+from otel_ml._internal.steps.step import set_step
 from tests.unit.otel_ml.record.conftest import Recorded
 
 STEPS = 600

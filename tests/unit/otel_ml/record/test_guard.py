@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from otel_ml._internal.guard import Guard, RecordingError
-from otel_ml._internal.log import log
-from otel_ml._internal.recorder import recorder
+from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.record.log import log
 from tests.unit.otel_ml.record.decoded import points
 
 

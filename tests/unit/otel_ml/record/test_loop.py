@@ -11,10 +11,10 @@ import pytest
 from tqdm import tqdm
 
 from otel_ml._internal.guard import guard
-from otel_ml._internal.log import log
-from otel_ml._internal.loop import steps
-from otel_ml._internal.recorder import recorder
-from otel_ml._internal.step import set_step
+from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.record.log import log
+from otel_ml._internal.steps.step import set_step
+from otel_ml._internal.timers.step_loop import steps
 from tests.unit.otel_ml.record.decoded import counts, sums
 
 

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from otel_ml._internal import buffer
-from otel_ml._internal.definition import define_metric
 from otel_ml._internal.guard import RecordingError
-from otel_ml._internal.log import log, record
-from otel_ml._internal.recorder import Batch, recorder
-from otel_ml._internal.row import Row, Table
-from otel_ml._internal.step import set_step
+from otel_ml._internal.messages.recorder import Batch, recorder
+from otel_ml._internal.record.log import log, record
+from otel_ml._internal.series import buffer
+from otel_ml._internal.series.definition import define_metric
+from otel_ml._internal.series.row import Row, Table
+from otel_ml._internal.steps.step import set_step
 from tests.unit.otel_ml.record.conftest import Recorded
 from tests.unit.otel_ml.record.decoded import manifests, points, sums
 

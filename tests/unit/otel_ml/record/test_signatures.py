@@ -6,10 +6,10 @@ import inspect
 
 import pytest
 
-from otel_ml._internal.log import log, record
-from otel_ml._internal.meter import Metric, get_meter
-from otel_ml._internal.step import set_step, step
-from otel_ml._internal.timing import timed, timer
+from otel_ml._internal.record.log import log, record
+from otel_ml._internal.record.meter import Metric, get_meter
+from otel_ml._internal.steps.step import set_step, step
+from otel_ml._internal.timers.timing import timed, timer
 from otel_ml.diagnostics.measure import Measure, Measures
 from tests.unit.otel_ml.record.decoded import points, sums
 

@@ -14,10 +14,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from otel_ml._internal.recorder import recorder
-from otel_ml._internal.stamp import StepStampProcessor
-from otel_ml._internal.step import set_step, step
-from otel_ml._internal.timing import timed, timer
+from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.steps.step import set_step, step
+from otel_ml._internal.timers.step_stamp import StepStampProcessor
+from otel_ml._internal.timers.timing import timed, timer
 from tests.unit.otel_ml.record.decoded import plain, points, spans, sums
 
 

@@ -7,16 +7,16 @@ import threading
 
 import pytest
 
-from otel_ml._internal.definition import define_metric
-from otel_ml._internal.events import log_text
+from otel_ml._internal.events.event_calls import log_text
 from otel_ml._internal.guard import guard
 from otel_ml._internal.here import NOW
-from otel_ml._internal.log import log, record
-from otel_ml._internal.meter import get_meter
-from otel_ml._internal.recorder import recorder
-from otel_ml._internal.stage import Stage
-from otel_ml._internal.step import set_step, step
-from otel_ml._internal.timing import timed
+from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.record.log import log, record
+from otel_ml._internal.record.meter import get_meter
+from otel_ml._internal.series.definition import define_metric
+from otel_ml._internal.steps.stage import Stage
+from otel_ml._internal.steps.step import set_step, step
+from otel_ml._internal.timers.timing import timed
 from otel_ml.integrations.stages import outside, stage
 from tests.unit.otel_ml.record.decoded import manifests, points, sums
 

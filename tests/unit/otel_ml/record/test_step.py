@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from otel_ml._internal.axes import STEPS, Steps
-from otel_ml._internal.boot import boot_time
-from otel_ml._internal.events import EVENTS, log_text
+from otel_ml._internal.boot_time import boot_time
+from otel_ml._internal.events.event_calls import log_text
+from otel_ml._internal.events.queue import EVENTS
 from otel_ml._internal.guard import RecordingError, guard
-from otel_ml._internal.log import log, record
-from otel_ml._internal.loop import steps
-from otel_ml._internal.meter import get_meter
-from otel_ml._internal.recorder import recorder
-from otel_ml._internal.step import set_step, step
+from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.record.log import log, record
+from otel_ml._internal.record.meter import get_meter
+from otel_ml._internal.steps.axes import STEPS, Steps
+from otel_ml._internal.steps.step import set_step, step
+from otel_ml._internal.timers.step_loop import steps
 from tests.unit.otel_ml.record.decoded import every_point, manifests, points, positions, sums
 
 
@@ -308,7 +309,7 @@ class Index:
 
 @pytest.mark.parametrize("kind", [int, np.int64, np.uint8, np.array, torch.tensor, OfJax, Index])
 def test_whatever_counts_is_a_step_wherever_one_is_taken(recorded, monkeypatch, kind):
-    monkeypatch.setattr("otel_ml._internal.events._is_on", lambda: True)
+    monkeypatch.setattr("otel_ml._internal.events.event_calls._is_on", lambda: True)
     metric = get_meter().metric("x")
     set_step(kind(3))
     log({"x": 1.0})

@@ -12,15 +12,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from otel_ml._internal import buffer, spans
-from otel_ml._internal.collector import COLLECTOR
-from otel_ml._internal.events import EVENTS, event
-from otel_ml._internal.fold import FOLDER, relieve
-from otel_ml._internal.log import log, record
-from otel_ml._internal.meter import get_meter
-from otel_ml._internal.recorder import recorder
-from otel_ml._internal.step import set_step
-from otel_ml._internal.timing import timed
+from otel_ml._internal.events.event_calls import event
+from otel_ml._internal.events.queue import EVENTS
+from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.record.collector import COLLECTOR
+from otel_ml._internal.record.fold import FOLDER, relieve
+from otel_ml._internal.record.log import log, record
+from otel_ml._internal.record.meter import get_meter
+from otel_ml._internal.series import buffer
+from otel_ml._internal.steps.step import set_step
+from otel_ml._internal.timers import spans
+from otel_ml._internal.timers.timing import timed
 from tests.waiting import eventually
 
 A_FULL_BUFFER = buffer.LIMIT // buffer.STRIDE + 1
@@ -157,7 +159,7 @@ def test_a_loop_of_timers_waits_and_loses_no_span(recorded):
 
 
 def test_a_loop_of_events_waits_and_loses_none(recorded, monkeypatch):
-    monkeypatch.setattr("otel_ml._internal.events._is_on", lambda: True)
+    monkeypatch.setattr("otel_ml._internal.events.event_calls._is_on", lambda: True)
     with collecting() as taken:
         for i in range(5_000):
             event("happened", {"i": i})
@@ -236,9 +238,9 @@ import sys
 if sys.argv[1] == "python":
     sys.modules["otel_ml._native"] = None
 import otel_ml
-from otel_ml._internal import buffer
-from otel_ml._internal.events import EVENTS
-from otel_ml._internal.fold import FOLDER, relieve
+from otel_ml._internal.series import buffer
+from otel_ml._internal.events.queue import EVENTS
+from otel_ml._internal.record.fold import FOLDER, relieve
 from otel_ml._internal.latch import Latch
 from otel_ml._internal.native import native
 from otel_ml.testing import capture

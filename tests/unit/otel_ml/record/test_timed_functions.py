@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from otel_ml._internal.step import set_step
-from otel_ml._internal.timing import timed
+from otel_ml._internal.steps.step import set_step
+from otel_ml._internal.timers.timing import timed
 from tests.unit.otel_ml.record.decoded import counts, points, sums
 
 

@@ -9,13 +9,13 @@ from collections import Counter
 
 import pytest
 
-from otel_ml._internal.definition import define_metric
 from otel_ml._internal.guard import guard
-from otel_ml._internal.log import log
-from otel_ml._internal.loop import steps
-from otel_ml._internal.recorder import recorder
-from otel_ml._internal.step import set_step, step
-from otel_ml._internal.timing import timed, timer
+from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.record.log import log
+from otel_ml._internal.series.definition import define_metric
+from otel_ml._internal.steps.step import set_step, step
+from otel_ml._internal.timers.step_loop import steps
+from otel_ml._internal.timers.timing import timed, timer
 from tests.unit.otel_ml.record.decoded import counts, points, spans
 
 

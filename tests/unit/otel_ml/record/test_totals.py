@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from otel_ml._internal.log import log, record
-from otel_ml._internal.recorder import Batch, recorder
-from otel_ml._internal.step import set_step
-from otel_ml._internal.timing import timed
+from otel_ml._internal.messages.recorder import Batch, recorder
+from otel_ml._internal.record.log import log, record
+from otel_ml._internal.steps.step import set_step
+from otel_ml._internal.timers.timing import timed
 from otel_ml.wire.protobuf import field, key_values
 from otel_ml.wire.spool import request_body
 from otel_ml_exporters.aggregation.observation import Fragment

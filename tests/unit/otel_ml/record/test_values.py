@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from otel_ml._internal.guard import RecordingError, guard
-from otel_ml._internal.log import log, record
-from otel_ml._internal.meter import get_meter
-from otel_ml._internal.recorder import recorder
+from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.record.log import log, record
+from otel_ml._internal.record.meter import get_meter
 from tests.unit.otel_ml.record.decoded import points
 
 

@@ -47,7 +47,8 @@ def a_pool_at_work(service: Service) -> list[Rank]:
 def test_ranks_that_are_heard_late_after_an_outage_are_not_taken_for_dead() -> None:
     """A pool of actors: one dies in an outage; its successor, which has just begun, is the first to be heard after it.
 
-    The others wait up to five seconds with their next request, as after every outage (`_internal/send.py`).
+    The others wait up to five seconds with their next request, as after every outage
+    (`otel_ml/_internal/transport/send.py`).
     """
     service = Service()
     actors = a_pool_at_work(service)

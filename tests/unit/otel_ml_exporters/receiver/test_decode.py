@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import ScopeMetrics
 
-from otel_ml._internal.encode import encoded_gauge
+from otel_ml._internal.messages.encode import encoded_gauge
 from otel_ml_exporters.aggregation.observation import (
     Event,
     ForeignPoint,

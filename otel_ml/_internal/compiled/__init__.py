@@ -1,0 +1,1 @@
+"""Recording calls inside graphs that `torch.compile` makes."""

@@ -1,0 +1,1 @@
+"""Parameters, texts, tables, media, files: what travels as log records."""

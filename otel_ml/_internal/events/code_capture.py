@@ -1,0 +1,127 @@
+"""What a run was started from: command line, git commit and diff, packages (global rank 0, in the background)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from importlib.metadata import distributions
+from pathlib import Path
+
+from otel_ml._internal.events.artifacts import MAX_INLINE
+from otel_ml._internal.events.log_record import LogRecord
+from otel_ml._internal.events.queue import EventQueue
+from otel_ml._internal.give_way import give_way
+from otel_ml.redaction import redacted, redacted_arguments
+from otel_ml.wire import attributes as keys
+
+__all__ = ["Capture", "captured"]
+
+_NAME_AND_VERSION = re.compile(r"^(Name|Version): *(\S+)", re.MULTILINE)
+
+
+class Capture:
+    """Looks in a thread of its own: git may take seconds, and the spool is written every 100 ms."""
+
+    def __init__(self, role: str, events: EventQueue) -> None:
+        self._role = role
+        self._events = events
+        self._is_over = False
+        self._thread = threading.Thread(target=self._look, name="otel_ml_capture", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def end(self, timeout: float) -> None:
+        """Wait until all is queued, for `timeout` seconds: a short program ends before git does.
+
+        What is found later belongs to a run that is over, and must not get into the next one of the process.
+        """
+        self._thread.join(timeout)
+        self._is_over = True
+
+    def _look(self) -> None:
+        for record in captured(self._role):  # each as soon as it is known: a short job may end before the last
+            if self._is_over:
+                return
+            self._events.put("capture", partial(tuple, (record,)))
+
+
+def captured(role: str) -> Iterator[LogRecord]:
+    """Yield params and artifacts that tell what ran; each program of the job has its own command line."""
+    facts = {**_program(), **_git()}
+    yield LogRecord(keys.EVENT_PARAMS, {"otel_ml": facts if role in keys.UNNAMED_ROLES else {role: facts}})
+    diff = _run_git("diff", "HEAD", "--no-ext-diff", "--no-color")
+    if diff:
+        yield _artifact("git-diff.patch", redacted(diff) + "\n")
+    yield _artifact("packages.txt", "\n".join(sorted(set(_packages()))) + "\n")
+
+
+def _program() -> Mapping[str, object]:
+    return {
+        "command": " ".join(redacted_arguments(sys.orig_argv)),
+        "python": sys.version.split()[0],
+        "working_directory": _working_directory(),
+    }
+
+
+def _working_directory() -> str:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return "(removed)"
+
+
+def _git() -> Mapping[str, object]:
+    commit = _run_git("rev-parse", "HEAD")
+    if not commit:
+        return {}
+    found = {
+        "commit": commit,
+        "branch": _run_git("rev-parse", "--abbrev-ref", "HEAD"),
+        "remote": redacted(_run_git("remote", "get-url", "origin")),
+    }
+    return {"git": {key: value for key, value in found.items() if value}}
+
+
+def _run_git(*arguments: str) -> str:
+    """Return what git says, or nothing: no git, no repository, or one that takes too long to look through."""
+    try:
+        return subprocess.run(
+            ["git", *arguments], capture_output=True, timeout=10, check=True, stdin=subprocess.DEVNULL
+        ).stdout.decode("utf-8", "replace").strip()  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _packages() -> Iterator[str]:
+    """Yield `name==version` of all that is installed, without parsing the description of each as an e-mail."""
+    for item in distributions():
+        try:
+            text = item.read_text("METADATA") or item.read_text("PKG-INFO") or item.read_text("") or ""
+        except (OSError, UnicodeDecodeError):  # not UTF-8, or gone meanwhile: the others are told
+            continue
+        found = dict(_NAME_AND_VERSION.findall(text.partition("\n\n")[0]))
+        if len(found) == 2:
+            yield f"{found['Name']}=={found['Version']}"
+        give_way()
+
+
+def _artifact(name: str, text: str) -> LogRecord:
+    content = text.encode("utf-8", "replace")[:MAX_INLINE]
+    attributes = {
+        keys.NAME: "code",
+        "ml.artifact.type": "code",
+        "ml.artifact.path_in": name,
+        "ml.artifact.uri": "",
+        "ml.artifact.size": len(content),
+        "ml.artifact.sha256": hashlib.sha256(content).hexdigest(),
+        "ml.artifact.aliases": [],
+    }
+    return LogRecord(keys.EVENT_ARTIFACT, content, attributes, time.time_ns())

@@ -1,0 +1,365 @@
+"""`log_params()`, `log_text()`, `log_artifact()` and the like: everything that is not a scalar at a step.
+
+A call checks what it can and copies; encoding, drawing, hashing and reading happen in the background.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, TypeVar
+
+from otel_ml._internal.devices.arrays import ArrayLike
+from otel_ml._internal.events import artifacts, media
+from otel_ml._internal.events.log_record import LogRecord
+from otel_ml._internal.events.plain import readable
+from otel_ml._internal.events.queue import events_here, refuse
+from otel_ml._internal.guard import guard, never_raises
+from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.record.after_the_end import AFTER_THE_END
+from otel_ml._internal.series.buffer import begin_run
+from otel_ml._internal.shown import shown, text_of
+from otel_ml._internal.steps.axes import Step
+from otel_ml._internal.steps.step import step_for
+from otel_ml.redaction import redacted_values
+from otel_ml.wire import attributes as keys
+
+__all__ = [
+    "event",
+    "log_artifact",
+    "log_audio",
+    "log_checkpoint",
+    "log_figure",
+    "log_histogram",
+    "log_image",
+    "log_params",
+    "log_summary",
+    "log_table",
+    "log_text",
+]
+
+T = TypeVar("T")
+
+_A_SUMMARY = {"test/accuracy": 0.93}
+
+
+def _is_on() -> bool:
+    """Whether there is a run, started now where the environment asks for one."""
+    if AFTER_THE_END.is_now:
+        AFTER_THE_END.refuse(1)
+    return recorder.enabled and begin_run()
+
+
+def _checked_name(name: object, call: str) -> str | None:
+    if isinstance(name, str) and name:
+        return name
+    guard.drop("bad_name", f"{call}: expected a name, got {shown(name)}. Pass a non-empty string.")
+    return None
+
+
+def _located(name: str, index: int | None, axis: str | None, call: str) -> dict[str, object] | None:
+    """Return the attributes name, and step and axis where they are known; None (counted, said) for a bad step."""
+    step = step_for(index, axis, call, 1)
+    return None if step is None else _at(step, name)
+
+
+def _at(step: Step, name: str) -> dict[str, object]:
+    attributes: dict[str, object] = {keys.NAME: name}
+    if step.axis is not None and step.index is not None:
+        attributes[keys.STEP] = step.index
+        attributes[keys.AXIS] = step.axis.name
+    return attributes
+
+
+def _log_made(
+    event_name: str,
+    call: str,
+    name: str,
+    step: int | None,
+    axis: str | None,
+    prepare: Callable[[], Callable[[], media.Made]],
+) -> None:
+    if not _is_on() or _checked_name(name, call) is None:
+        return
+    time_ns = time.time_ns()
+    at = step_for(step, axis, call, 1)
+    stage = None if at is None else at.stage
+    if at is None or (stage is not None and stage.name is None):
+        return
+    attributes = _at(at, name if stage is None else stage.named(name))
+    try:
+        make = prepare()
+    except Exception as error:
+        if guard.strict:
+            raise
+        refuse(call, error)
+        return
+
+    def records() -> Iterator[LogRecord]:
+        body, more = make()
+        yield LogRecord(event_name, body, {**attributes, **more}, time_ns)
+
+    events_here().put(call, records)
+
+
+@never_raises
+def log_params(params: Any, *, prefix: str | None = None) -> None:
+    """Record hyper-parameters: a (nested) mapping, dataclass, attrs class, namespace, pydantic model or OmegaConf.
+
+    What of it cannot be read, such as OmegaConf's `???`, is said, and costs that value only. May be called again to add
+    some. Where ranks disagree, the lowest rank's value counts. Texts that look like secrets, by their name (`api_key`,
+    `password`) or their form (`hf_…`), are recorded as `***`.
+    """
+    if not _is_on():
+        return
+    found = _read("log_params()", params)
+    if not isinstance(found, dict):
+        guard.drop("bad_event", f"log_params(): expected a mapping, dataclass or namespace, got {shown(params)}.")
+        return
+    if prefix is not None and not isinstance(prefix, str):
+        guard.drop("bad_event", f"log_params(): expected a prefix such as 'model', got {shown(prefix)}.")
+        return
+    if prefix:
+        found = {prefix: found}
+    record = LogRecord(keys.EVENT_PARAMS, redacted_values(found))
+    events_here().put("log_params()", lambda: (record,))
+
+
+def _read(call: str, value: Any) -> object:
+    """Return a structure of the program's as it travels, and say what of it cannot be read."""
+    found, problems = readable(value)
+    if problems:
+        first = "; ".join(f"{place or 'it'} ({why})" for place, why in islice(problems.items(), 3))
+        more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
+        guard.wrong(
+            "unreadable-value",
+            f"{call}: cannot read {first}{more}. That is recorded as the text it has, or left out; all else is "
+            "recorded.",
+        )
+    return found
+
+
+@never_raises
+def log_summary(values: Mapping[str, float]) -> None:
+    """Record final scalars of the run."""
+    if not _is_on():
+        return
+    if not isinstance(values, Mapping):
+        guard.drop("bad_event", f"summary(): expected names and numbers such as {_A_SUMMARY}, got {shown(values)}.")
+        return
+    numbers = {}
+    for key in list(values):
+        name = text_of(key)
+        if _checked_name(name, "summary()") is not None and (number := _number(values, key)) is not None:
+            numbers[name] = number
+    if numbers:
+        record = LogRecord(keys.EVENT_SUMMARY, numbers)
+        events_here().put("summary()", lambda: (record,))
+
+
+def _number(values: Mapping[Any, Any], key: object) -> float | None:
+    got = "nothing that can be read"
+    try:
+        value = values[key]
+        got = shown(value)
+        return float(value)
+    except Exception:  # noqa: BLE001 (the program's own classes)
+        guard.drop("bad_value", f"summary(): expected a number for {shown(key)}, got {got}.")
+        return None
+
+
+@never_raises
+def log_text(name: str, text: str, *, step: int | None = None, axis: str | None = None) -> None:
+    """Record a text at a step, the current one by default; Markdown where the backend renders it."""
+    _log_made(keys.EVENT_TEXT, "log_text()", name, step, axis, lambda: lambda: (str(text), {}))
+
+
+@never_raises
+def log_table(
+    name: str, data: Any, columns: Sequence[str] | None = None, *, step: int | None = None, axis: str | None = None
+) -> None:
+    """Record a table: rows with `columns`, dictionaries, a dictionary of columns, or a pandas DataFrame."""
+    _log_made(keys.EVENT_TABLE, "log_table()", name, step, axis, lambda: media.table(data, columns))
+
+
+@never_raises
+def log_image(
+    name: str, image: ArrayLike, *, caption: str | None = None, step: int | None = None, axis: str | None = None
+) -> None:
+    """Record an image: an array or tensor (h, w), (h, w, c) or (c, h, w), a PIL image, or PNG bytes.
+
+    Integers are 0–255, floats 0–1.
+    """
+    _log_made(keys.EVENT_IMAGE, "log_image()", name, step, axis, lambda: media.image(image, caption))
+
+
+@never_raises
+def log_figure(
+    name: str, figure: Any, *, caption: str | None = None, step: int | None = None, axis: str | None = None
+) -> None:
+    """Record a matplotlib figure as an image. It is drawn in the call: you may close it right after."""
+    _log_made(keys.EVENT_IMAGE, "log_figure()", name, step, axis, lambda: media.figure(figure, caption))
+
+
+@never_raises
+def log_audio(
+    name: str,
+    audio: ArrayLike,
+    sample_rate: int,
+    *,
+    caption: str | None = None,
+    step: int | None = None,
+    axis: str | None = None,
+) -> None:
+    """Record a sound: (samples,) or (samples, channels), floats −1–1 or 16-bit integers, or a WAV file's bytes."""
+    _log_made(keys.EVENT_AUDIO, "log_audio()", name, step, axis, lambda: media.audio(audio, int(sample_rate), caption))
+
+
+@never_raises
+def log_histogram(
+    name: str,
+    values: ArrayLike,
+    *,
+    bins: int = 64,
+    edges: ArrayLike | None = None,
+    step: int | None = None,
+    axis: str | None = None,
+) -> None:
+    """Record the distribution of `values`; or, with `edges`, `values` are counts between them.
+
+    For one histogram over all ranks record scalars with `reduce="histogram"` instead.
+    """
+    _log_made(keys.EVENT_HISTOGRAM, "log_histogram()", name, step, axis, lambda: media.histogram(values, bins, edges))
+
+
+@never_raises
+def log_artifact(
+    path: str | PathLike[str],
+    *,
+    name: str | None = None,
+    type: str = "file",  # noqa: A002 (a published name)
+    step: int | None = None,
+    axis: str | None = None,
+    aliases: Iterable[str] | None = (),
+) -> None:
+    """Record a file or a folder. It is opened at the call and read soon after: it may be removed or replaced at once.
+
+    What must wait some seconds is to write into the same file, and to remove a folder of more than 128 files. Up to
+    4 MiB a file travels; of larger ones path, size and SHA-256, and the service links or copies them where it sees
+    them: what becomes of their names matters only where they are on another disk than the run, or the service on
+    another host. Metrics do not wait for a file that is being read.
+    """
+    _log_artifact("log_artifact()", path, name, type, step, axis, aliases)
+
+
+@never_raises
+def log_checkpoint(
+    path: str | PathLike[str],
+    *,
+    step: int | None = None,
+    aliases: Iterable[str] | None = ("latest",),
+    name: str | None = None,
+    axis: str | None = None,
+) -> None:
+    """Record a checkpoint: an artifact of type `checkpoint`, with aliases such as `best`."""
+    _log_artifact("log_checkpoint()", path, name, "checkpoint", step, axis, aliases)
+
+
+def _log_artifact(
+    call: str,
+    path: str | PathLike[str],
+    name: str | None,
+    artifact_type: str,
+    step: int | None,
+    axis: str | None,
+    aliases: Iterable[str] | None,
+) -> None:
+    if not _is_on():
+        return
+    found = _found(path, call)
+    if found is None:
+        return
+    attributes = _located(name or found.name, step, axis, call)
+    if attributes is None:
+        return
+    chosen = _aliases(aliases, call)
+    time_ns = time.time_ns()
+    opened = artifacts.open_artifact(found)
+    of_each = {"ml.artifact.type": artifact_type, "ml.artifact.aliases": list(chosen)}
+
+    def records(has_time: Callable[[], bool]) -> Iterator[LogRecord]:
+        for file in opened or artifacts.artifact_files(found):
+            try:
+                content, more = _read_or_located(file, call, has_time)
+            except OSError as error:  # the other files of a folder are not lost with it
+                guard.dropped["missing_artifact"] += 1
+                why = f"{error.strerror or error}"
+                guard.say(
+                    "missing-artifact", f"{call}: {str(file.path)!r} is not in the run: it cannot be read ({why})."
+                )
+                continue
+            yield LogRecord(keys.EVENT_ARTIFACT, content, {**attributes, **of_each, **more}, time_ns)
+
+    events_here().put_file(call, records)
+
+
+def _read_or_located(
+    file: artifacts.ArtifactFile, call: str, has_time: Callable[[], bool]
+) -> tuple[bytes, Mapping[str, object]]:
+    """Return content and attributes of a file; at the end of the process perhaps only where it is."""
+    read = artifacts.read_artifact(file, run_folder=events_here().run_folder, go_on=has_time) if has_time() else None
+    if read is not None:
+        return read
+    guard.dropped["missing_content"] += 1
+    guard.say(
+        "missing-content",
+        f"{call}: {str(file.path)!r} was not read before the process ended: the run has where it is and its size. "
+        "OTEL_ML_EXIT_WAIT gives it more time.",
+    )
+    return artifacts.unread_artifact(file)
+
+
+def _found(path: str | PathLike[str], call: str) -> Path | None:
+    """Return the file or folder that is meant; None (counted, said) where there is none. An empty path is no folder."""
+    given = fspath(path) if isinstance(path, (str, PathLike)) else None
+    if not given or not isinstance(given, str):
+        guard.drop("bad_event", f"{call}: expected a path, got {shown(path)}.")
+        return None
+    found = Path(given).expanduser().absolute()
+    if not found.exists():
+        guard.drop(
+            "missing_artifact", f"{call}: no file or folder {str(path)!r}. Expected one that exists at the call."
+        )
+        return None
+    return found
+
+
+def _aliases(aliases: Iterable[str] | None, call: str) -> tuple[str, ...]:
+    """Return further names of an artifact; it is kept without them where they are none."""
+    try:
+        return (aliases,) if isinstance(aliases, str) else tuple(map(str, aliases or ()))
+    except TypeError:
+        guard.wrong("bad-event", f"{call}: expected aliases such as ['best'], got {shown(aliases)}. It has none.")
+        return ()
+
+
+@never_raises
+def event(
+    name: str, attributes: Mapping[str, Any] | None = None, *, step: int | None = None, axis: str | None = None
+) -> None:
+    """Record that something happened: `event("preempted", {"node": "n7"})`."""
+    if not _is_on() or _checked_name(name, "event()") is None:
+        return
+    located = _located(name, step, axis, "event()")
+    if located is None:
+        return
+    del located[keys.NAME]
+    given = _read("event()", {} if attributes is None else attributes)
+    if not isinstance(given, dict):
+        guard.drop("bad_event", f"event(): expected attributes in a mapping, got {shown(attributes)}.")
+        return
+    record = LogRecord(name, None, {**given, **located})
+    events_here().put("event()", lambda: (record,))

@@ -1,0 +1,156 @@
+"""What is shown beside curves: bodies of text, tables, images, audio, histograms, made in the background."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import math
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from otel_ml._internal.devices.arrays import ArrayLike, copied
+from otel_ml._internal.events.plain import plain
+from otel_ml._internal.events.png import encode_png, image_array, png_size
+
+__all__ = ["Made", "audio", "figure", "histogram", "image", "table"]
+
+Made = tuple[object, Mapping[str, object]]
+"""Body and attributes of an event."""
+
+MAX_MEDIA_BYTES = 16 * 2**20
+"""A larger picture or sound belongs into an artifact: receivers refuse requests of 64 MiB."""
+
+
+def image(value: ArrayLike, caption: str | None) -> Callable[[], Made]:
+    """Copy an image now, encode it later. PNG bytes, arrays, tensors, PIL images."""
+    if isinstance(value, (bytes, bytearray)):
+        content = bytes(value)
+        return lambda: _png(content, caption)
+    read = copied(value)
+
+    def make() -> Made:
+        array = image_array(read())
+        return _limited(encode_png(array)), _captioned(
+            {"ml.width": array.shape[1], "ml.height": array.shape[0]}, caption
+        )
+
+    return make
+
+
+def figure(value: Any, caption: str | None) -> Callable[[], Made]:
+    """Draw a matplotlib figure, here and now: a figure may be changed or closed right after the call."""
+    content = io.BytesIO()
+    value.savefig(content, format="png", bbox_inches="tight")
+    drawn = content.getvalue()
+    return lambda: _png(drawn, caption)
+
+
+def audio(value: ArrayLike, sample_rate: int, caption: str | None) -> Callable[[], Made]:
+    """Copy a sound now, make a WAV (PCM 16) of it later. Shape (samples,) or (samples, channels); or WAV bytes."""
+    if isinstance(value, (bytes, bytearray)):
+        content = bytes(value)
+        return lambda: (_limited(_checked_wav(content)), _captioned({"ml.sample_rate": sample_rate}, caption))
+    read = copied(value)
+    return lambda: (_limited(_wav(read(), sample_rate)), _captioned({"ml.sample_rate": sample_rate}, caption))
+
+
+def histogram(values: ArrayLike, bins: int, edges: ArrayLike | None) -> Callable[[], Made]:
+    """Copy values now and count them later; with `edges`, `values` are the counts."""
+    read = copied(values)
+    read_edges = None if edges is None else copied(edges)
+    return lambda: (_given_counts(read(), read_edges()) if read_edges else _counted(read(), bins), {})
+
+
+def table(data: Any, columns: Sequence[str] | None) -> Callable[[], Made]:
+    """Copy a table now. Rows, dictionaries, a dictionary of columns, or a pandas DataFrame.
+
+    Raises:
+        ValueError: rows are not as long as there are columns.
+    """
+    names, rows = _table(data, columns)
+    rows = [list(row) for row in rows]
+    for number, row in enumerate(rows):
+        if len(row) != len(names):
+            raise ValueError(f"row {number} of a table has {len(row)} cells. Expected {len(names)}: {names!r}.")
+    return lambda: ({"columns": names, "rows": [[plain(cell) for cell in row] for row in rows]}, {})
+
+
+def _png(content: bytes, caption: str | None) -> Made:
+    width, height = png_size(content)
+    return _limited(content), _captioned({"ml.width": width, "ml.height": height}, caption)
+
+
+def _captioned(attributes: dict[str, object], caption: str | None) -> Mapping[str, object]:
+    return attributes if caption is None else {**attributes, "ml.caption": str(caption)}
+
+
+def _limited(content: bytes) -> bytes:
+    if len(content) > MAX_MEDIA_BYTES:
+        raise ValueError(f"{len(content)} bytes were given. Expected at most 16 MiB; use log_artifact() for larger.")
+    return content
+
+
+def _checked_wav(content: bytes) -> bytes:
+    if content[:4] != b"RIFF" or content[8:12] != b"WAVE":
+        raise ValueError(f"{len(content)} bytes that are no WAV were given. Expected an array or a WAV file's bytes.")
+    return content
+
+
+def _wav(array: Any, sample_rate: int) -> bytes:
+    import numpy as np
+
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or not 1 <= array.shape[1] <= 16:
+        raise ValueError(f"audio of shape {array.shape} was given. Expected (samples,) or (samples, channels).")
+    if np.issubdtype(array.dtype, np.floating):
+        array = np.rint(np.clip(np.nan_to_num(array), -1.0, 1.0) * 32767)
+    data = np.ascontiguousarray(np.clip(array, -32768, 32767).astype("<i2")).tobytes()
+    channels = array.shape[1]
+    head = struct.pack("<HHIIHH", 1, channels, sample_rate, sample_rate * channels * 2, channels * 2, 16)
+    body = b"WAVEfmt " + struct.pack("<I", len(head)) + head + b"data" + struct.pack("<I", len(data)) + data
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def _counted(array: Any, bins: int) -> object:
+    import numpy as np
+
+    values = np.asarray(array, np.float64).ravel()
+    values = values[np.isfinite(values)]
+    counts, edges = np.histogram(values, bins=bins)
+    return {"edges": edges.tolist(), "counts": counts.astype(np.float64).tolist()}
+
+
+def _given_counts(counts: Any, edges: Any) -> object:
+    import numpy as np
+
+    edge_list = np.asarray(edges, np.float64).ravel().tolist()
+    count_list = np.asarray(counts, np.float64).ravel().tolist()
+    ascending = all(low < high for low, high in itertools.pairwise(edge_list))
+    if len(edge_list) != len(count_list) + 1 or not ascending or not all(map(math.isfinite, edge_list)):
+        raise ValueError(
+            f"{len(count_list)} counts and {len(edge_list)} edges were given. "
+            "Expected one more edge than counts, finite and ascending."
+        )
+    return {"edges": edge_list, "counts": count_list}
+
+
+def _table(data: Any, columns: Sequence[str] | None) -> tuple[list[str], list[Any]]:
+    if hasattr(data, "itertuples") and hasattr(data, "columns"):  # pandas
+        return [str(name) for name in data.columns], list(data.itertuples(index=False, name=None))
+    if isinstance(data, Mapping):
+        names = [str(name) for name in (columns or data)]
+        lengths = {len(data[name]) for name in (columns or data)}
+        if len(lengths) > 1:
+            raise ValueError(f"columns of lengths {sorted(lengths)} were given. Expected equal ones.")
+        return names, list(zip(*(data[name] for name in (columns or data)), strict=True))
+    rows = list(data)
+    if rows and all(isinstance(row, Mapping) for row in rows):
+        names = list(columns or dict.fromkeys(str(key) for row in rows for key in row))
+        return names, [[row.get(name) for name in names] for row in rows]
+    if columns is None:
+        raise ValueError(
+            "a table of rows without columns was given. Expected columns=[…], dictionaries, or a DataFrame."
+        )
+    return [str(name) for name in columns], rows

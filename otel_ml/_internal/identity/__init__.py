@@ -1,0 +1,1 @@
+"""Which run, role and rank a process is."""

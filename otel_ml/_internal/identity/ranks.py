@@ -1,0 +1,301 @@
+"""Who this process is in its job: ordered detectors of launchers, each reading what the launcher documents."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from otel_ml._internal.identity.trials import ray_train_run, trial
+
+__all__ = ["DETECTORS", "Place", "detect"]
+
+Environ = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A process' place in its job.
+
+    Attributes:
+        launcher: who said so; empty for a process on its own.
+        job: the launcher's id of the job, or empty.
+        is_unique: whether `job` differs between two runs of the same command.
+        hosts: how many hosts the job spans.
+        host: which of them this is; global rank 0 is on 0.
+        attempt: how many restarts came before, where the launcher counts them.
+        variable: by which the launcher gives the rank: the launcher's own process was started without it.
+        task: the process that the launcher started, where it is the only one: what else runs below it, as the programs
+            of a shell do, are starts of their own.
+        trial: which trial of a search this process does; empty where there is no search.
+    """
+
+    rank: int = 0
+    world_size: int = 1
+    local_rank: int = 0
+    launcher: str = ""
+    job: str = ""
+    is_unique: bool = False
+    hosts: int = 1
+    attempt: int | None = None
+    host: int = 0
+    variable: str = ""
+    task: int | None = None
+    trial: str = ""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other process is known to be in its job."""
+        return not self.launcher and self.world_size == 1
+
+
+_MOST_DIGITS = 10
+"""Longer numbers are no ranks, and no whole numbers of OTLP."""
+
+
+def _number(environ: Environ, *names: str) -> int | None:
+    for name in names:
+        raw = environ.get(name, "").strip()
+        if raw.isdecimal() and len(raw) < _MOST_DIGITS:
+            return int(raw)
+    return None
+
+
+def _size(environ: Environ, *names: str) -> int | None:
+    """Return how many there are, where that is said and is not nonsense."""
+    return _number(environ, *names) or None
+
+
+def torchrun(environ: Environ) -> Place | None:
+    """`torchrun`, and everything built on torchelastic (accelerate, NeMo-Run)."""
+    run_id = environ.get("TORCHELASTIC_RUN_ID", "").strip()
+    rank, world_size = _number(environ, "RANK"), _size(environ, "WORLD_SIZE")
+    if not run_id or rank is None or world_size is None:
+        return None
+    named = "" if run_id == "none" else run_id
+    hosts = _number(environ, "GROUP_WORLD_SIZE") or 1
+    step = slurm(environ)
+    return Place(
+        rank=rank,
+        world_size=world_size,
+        local_rank=_number(environ, "LOCAL_RANK") or 0,
+        launcher="torchrun",
+        job=_job_of_torchrun(named, environ, step, hosts) if step else named,
+        is_unique=step is not None,
+        hosts=hosts,
+        attempt=_number(environ, "TORCHELASTIC_RESTART_COUNT"),
+        host=_number(environ, "GROUP_RANK") or 0,
+        variable="TORCHELASTIC_RUN_ID",
+        task=_agent(environ, step) if step else None,
+    )
+
+
+def _job_of_torchrun(named: str, environ: Environ, step: Place, hosts: int) -> str:
+    """Return what the agents of one launch have in common: the step, or, where each has one of its own, the job."""
+    if named:
+        return f"{_slurm_job(environ)}-{_clean(named)}"
+    return step.job if hosts == 1 or step.hosts > 1 else _slurm_job(environ)
+
+
+def _agent(environ: Environ, step: Place) -> int | None:
+    """Return the step's task; where it has several, none of them stands for all agents of the host."""
+    return (_number(environ, "SLURM_TASK_PID") or 0) if step.world_size == 1 else 0
+
+
+def slurm(environ: Environ) -> Place | None:
+    """SLURM, only under `srun`: in the batch script itself the variables are set, but there is one process."""
+    step, rank = environ.get("SLURM_STEP_ID", "").strip(), _number(environ, "SLURM_PROCID")
+    if not _slurm_job(environ) or not step or rank is None:
+        return None
+    # The step's own numbers: those of the job are also set in `salloc`'s shell, which is one process.
+    world_size = _size(environ, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS") or 1
+    return Place(
+        rank=rank,
+        world_size=world_size,
+        local_rank=_number(environ, "SLURM_LOCALID") or 0,
+        launcher="slurm",
+        job=f"{_slurm_job(environ)}.{step}",
+        is_unique=True,
+        hosts=_size(environ, "SLURM_STEP_NUM_NODES", "SLURM_NNODES") or 1,
+        attempt=_number(environ, "SLURM_RESTART_COUNT"),
+        host=_number(environ, "SLURM_NODEID") or 0,
+        task=_number(environ, "SLURM_TASK_PID") if world_size == 1 else None,
+    )
+
+
+def _slurm_job(environ: Environ) -> str:
+    job, task = environ.get("SLURM_JOB_ID", "").strip(), environ.get("SLURM_ARRAY_TASK_ID", "").strip()
+    array = environ.get("SLURM_ARRAY_JOB_ID", "").strip() or job
+    return "" if not job else f"slurm-{array}_{task}" if task else f"slurm-{job}"
+
+
+def open_mpi(environ: Environ) -> Place | None:
+    """Open MPI's `mpirun`."""
+    job = environ.get("PMIX_NAMESPACE") or environ.get("OMPI_MCA_ess_base_jobid") or ""
+    return _mpi(
+        environ,
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+        job,
+    )
+
+
+def hydra(environ: Environ) -> Place | None:
+    """MPICH's and Intel MPI's `mpiexec` (hydra)."""
+    job = environ.get("PMI_JOBID") or environ.get("HYDRA_JOBID") or ""
+    return _mpi(environ, ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"), job)
+
+
+def _mpi(environ: Environ, names: tuple[str, str, str, str], job: str) -> Place | None:
+    rank, world_size = _number(environ, names[0]), _size(environ, names[1])
+    if rank is None or world_size is None or _is_slurms(environ, rank, world_size):
+        return None
+    local = _size(environ, names[3]) or world_size
+    return Place(
+        rank=rank,
+        world_size=world_size,
+        local_rank=_number(environ, names[2]) or 0,
+        launcher="mpi",
+        job="-".join(part for part in (_slurm_job(environ), _clean(job)) if part),
+        hosts=-(-world_size // local),
+        host=rank // local,
+        variable=names[0],
+    )
+
+
+def _is_slurms(environ: Environ, rank: int, world_size: int) -> bool:
+    """Whether `srun` itself has started the ranks, and speaks MPI's protocol with them; `mpirun` may run in a step."""
+    step = slurm(environ)
+    return step is not None and (step.rank, step.world_size) == (rank, world_size)
+
+
+def submitit(environ: Environ) -> Place | None:
+    """The local executor of submitit; its jobs on SLURM are steps of SLURM."""
+    rank, world_size = _number(environ, "SUBMITIT_LOCAL_GLOBALID"), _size(environ, "SUBMITIT_LOCAL_NTASKS")
+    if rank is None or world_size is None or environ.get("SUBMITIT_EXECUTOR") != "local":
+        return None
+    return Place(
+        rank=rank,
+        world_size=world_size,
+        local_rank=_number(environ, "SUBMITIT_LOCAL_LOCALID") or 0,
+        launcher="submitit",
+        job=_clean(f"submitit-{environ.get('SUBMITIT_LOCAL_JOB_ID', '')}"),
+        variable="SUBMITIT_LOCAL_GLOBALID",
+    )
+
+
+def ray(environ: Environ) -> Place | None:
+    """A Ray driver, task or actor; ranks where Ray Train gives them."""
+    module = sys.modules.get("ray")
+    if module is None or not module.is_initialized():
+        return None
+    rank = _number(environ, "RANK")
+    return Place(
+        rank=rank or 0,
+        world_size=_number(environ, "WORLD_SIZE") or 1,
+        local_rank=_number(environ, "LOCAL_RANK") or 0,
+        launcher="ray",
+        job=_ray_job(module),
+        is_unique=True,
+    )
+
+
+def _ray_job(module: Any) -> str:
+    context = module.get_runtime_context()
+    session = getattr(context, "get_session_name", str)() or getattr(context, "gcs_address", "")
+    training = "" if trial() else ray_train_run()
+    return _clean(f"{session}-{context.get_job_id()}-{training}")
+
+
+def dask(environ: Environ) -> Place | None:
+    """A task on a worker of Dask; a worker that has no rank is the one that its name says, if that is a number."""
+    module = sys.modules.get("distributed.worker")
+    worker = _dask_worker(module) if module is not None else None
+    if worker is None:
+        return None
+    return Place(
+        rank=_number({**environ, "name": str(worker.name)}, "RANK", "name") or 0,
+        world_size=_size(environ, "WORLD_SIZE") or 1,
+        local_rank=_number(environ, "LOCAL_RANK") or 0,
+        launcher="dask",
+    )
+
+
+def _dask_worker(module: Any) -> Any:
+    try:
+        return module.get_worker()
+    except ValueError:  # no worker runs in this process
+        return None
+
+
+def torch_env(environ: Environ) -> Place | None:
+    """Torch's `env://` variables, set by whoever starts the processes."""
+    rank, world_size = _number(environ, "RANK"), _size(environ, "WORLD_SIZE")
+    if rank is None or world_size is None:
+        return None
+    local = _number(environ, "LOCAL_WORLD_SIZE") or world_size
+    return Place(
+        rank=rank,
+        world_size=world_size,
+        local_rank=_number(environ, "LOCAL_RANK") or rank % local,
+        launcher="environment",
+        hosts=-(-world_size // local),
+        host=rank // local,
+        variable="RANK",
+    )
+
+
+def lightning(environ: Environ) -> Place | None:
+    """Lightning's own launcher, on the first node: it starts the script again for each other rank, without a `RANK`."""
+    rank, world_size = _number(environ, "LOCAL_RANK"), _size(environ, "WORLD_SIZE")
+    if rank is None or world_size is None or _number(environ, "NODE_RANK") != 0:
+        return None
+    return Place(rank=rank, world_size=world_size, local_rank=rank, launcher="lightning", variable="LOCAL_RANK")
+
+
+def torch_group(environ: Environ) -> Place | None:
+    """The default process group of `torch.distributed`, where it was begun already."""
+    module = sys.modules.get("torch.distributed")
+    if module is None or not module.is_available() or not module.is_initialized():
+        return None
+    rank = module.get_rank()
+    local = _number(environ, "LOCAL_RANK")
+    return Place(
+        rank=rank,
+        world_size=module.get_world_size(),
+        local_rank=rank if local is None else local,
+        launcher="torch.distributed",
+    )
+
+
+def _clean(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.\-]+", "-", text).strip("-.")
+
+
+DETECTORS: tuple[Callable[[Environ], Place | None], ...] = (
+    torchrun,
+    open_mpi,
+    hydra,
+    submitit,
+    slurm,
+    ray,
+    dask,
+    torch_env,
+    lightning,
+    torch_group,
+)
+"""In order: the first that recognises its launcher wins. What is started within something else comes before it."""
+
+
+def detect(environ: Environ) -> Place:
+    """Return this process' place; a process no launcher speaks of is rank 0 of 1.
+
+    A launcher that has started one process may have been overtaken: that has started others, and joined them to a
+    process group.
+    """
+    place = next((place for detector in DETECTORS if (place := detector(environ)) is not None), Place())
+    group = torch_group(environ) if place.world_size == 1 and place.launcher else None
+    if group is not None and group.world_size > 1:
+        place = replace(place, rank=group.rank, world_size=group.world_size, local_rank=group.local_rank)
+    return replace(place, trial=trial())

@@ -1,0 +1,225 @@
+"""The identity of the run and of this process (docs/protocol.md §2.3)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from otel_ml import env
+from otel_ml._internal.boot_time import boot_time
+from otel_ml._internal.identity.ancestors import launcher_process, may_span_hosts
+from otel_ml._internal.identity.group_store import agreed_id
+from otel_ml._internal.identity.ranks import Place, detect
+from otel_ml.config import Config
+from otel_ml.wire.rendezvous import boot_id
+
+__all__ = ["Identity", "Parent", "has_creator", "identify", "launch_mark", "launcher_id", "new_id", "new_instance"]
+
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The process this one is a child of; it is written into children's environment as one word.
+
+    Attributes:
+        launcher: who started it; empty for a process on its own.
+        is_id_given: whether its run's id is not its own, but its environment's.
+    """
+
+    instance: str
+    pid: int
+    rank: int
+    role: str
+    launcher: str = ""
+    is_id_given: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.instance}:{self.pid}:{self.rank}:{self.launcher}:{self.is_id_given:d}:{self.role}"
+
+    @staticmethod
+    def parse(text: str) -> Parent | None:
+        """Return the parent, or None where `text` is not one."""
+        parts = text.split(":", 5)
+        if len(parts) != 6 or not all(part.isdecimal() and len(part) < 20 for part in parts[1:3]):
+            return None
+        instance, pid, rank, launcher, is_id_given, role = parts
+        return Parent(instance, int(pid), int(rank), role, launcher, is_id_given == "1")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who records: the run, the writer, and its place in the job.
+
+    Attributes:
+        run_id: `ml.experiment.id`.
+        instance: `service.instance.id`, new for each process incarnation.
+        parent: instance of the parent process where this is a child of a writer, else None.
+        starter: instance of the writer that started this process, by a launcher perhaps, else None: a process with a
+            place of its own has one too.
+        born: when it began, in seconds since the machine was started.
+    """
+
+    run_id: str
+    instance: str
+    place: Place
+    parent: str | None = None
+    starter: str | None = None
+    born: float = field(default_factory=boot_time)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether this process speaks of the whole run: global rank 0, unless a writer that does so started it."""
+        return self.place.rank == 0 and self.starter is None
+
+
+def new_id(time_ns: int | None = None, entropy: bytes | None = None) -> str:
+    """Return an id that sorts by time: a ULID, 48 bits of milliseconds and 80 random ones.
+
+    Examples:
+        >>> new_id(0, bytes(10))
+        '00000000000000000000000000'
+    """
+    milliseconds = (time.time_ns() if time_ns is None else time_ns) // 1_000_000
+    number = milliseconds << 80 | int.from_bytes(secrets.token_bytes(10) if entropy is None else entropy[:10], "big")
+    return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def new_instance() -> str:
+    """Return a new `service.instance.id`; from the system's randomness, which a fork does not repeat."""
+    return secrets.token_hex(16)
+
+
+def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = None, before: int = 0) -> Identity:
+    """Decide identity from settings and launcher, in the order of docs/protocol.md §2.3.
+
+    `before` is how many runs this process has begun without being given an id. The launcher has one id, which no two
+    runs may share; ranks that do the same agree on those of the later ones, too.
+    """
+    parents = {_creator(), os.getppid()} if ppid is None else {ppid}
+    ppid = os.getppid() if ppid is None else ppid
+    detected = detect(environ)
+    place = replace(
+        detected,
+        rank=detected.rank if config.rank is None else config.rank,
+        world_size=detected.world_size if config.world_size is None else config.world_size,
+        local_rank=_local_rank(config, detected),
+    )
+    starter = parent = Parent.parse(config.parent)
+    if parent is not None and (parent.pid not in parents or (parent.rank, parent.role) != (place.rank, config.role)):
+        parent = None  # a grandchild through a launcher, or a process with a place of its own: a writer like any other
+    run_id = _given_id(config, environ, place) or launcher_id(place, ppid, before)
+    # The launcher counts restarts of what it started; a run continued by id may have had other lives before.
+    attempt = None if config.id else place.attempt
+    return Identity(
+        run_id=run_id,
+        instance=new_instance(),
+        place=replace(place, attempt=attempt),
+        parent=parent.instance if parent else None,
+        starter=starter.instance if starter else None,
+    )
+
+
+def _creator() -> int | None:
+    """Return who made this process, where `multiprocessing` did: the parent of a forkserver's child is the server."""
+    process = sys.modules.get("multiprocessing.process")
+    creator = process.parent_process() if process is not None else None
+    return None if creator is None else int(creator.pid)
+
+
+def has_creator() -> bool:
+    """Whether `multiprocessing` made this process."""
+    return _creator() is not None
+
+
+def _local_rank(config: Config, detected: Place) -> int:
+    if config.local_rank is not None:
+        return config.local_rank
+    if config.rank is not None and not detected.launcher:
+        return config.rank
+    return detected.local_rank
+
+
+def _given_id(config: Config, environ: Mapping[str, str], place: Place) -> str:
+    """Return the id that was said; a trial's own, where the environment says it to all trials of the job."""
+    if config.id and place.trial and environ.get(env.EXPERIMENT_ID.name) == config.id:
+        return config.id if config.id.endswith(f"-{place.trial}") else f"{config.id}-{place.trial}"
+    return config.id
+
+
+def launcher_id(place: Place, ppid: int, before: int) -> str:
+    """Return an id that all processes of one launch agree on and the next launch does not repeat.
+
+    Across hosts only the launcher's own id is common to all, and what is in the store of `torch.distributed`; there a
+    launcher's named job that is run twice continues the run, as its name says.
+    """
+    if place.is_alone:
+        return new_id()
+    which = (place.trial, str(before + 1) if before else "")
+    return "-".join(part for part in (_launch_id(place, ppid, before), *which) if part)
+
+
+def _launch_id(place: Place, ppid: int, before: int) -> str:
+    launcher = launcher_process(ppid, place.variable)
+    if place.job and _is_enough(place, launcher):
+        return place.job
+    agreed = None if place.launcher in _SEEN_BY_RANKS and place.hosts == 1 else agreed_id(new_id(), before)
+    return agreed or _derived_id(place, launcher if place.world_size > 1 or place.task is None else os.getpid())
+
+
+_SEEN_BY_RANKS = frozenset({"torchrun", "mpi", "submitit"})
+"""Launchers of which there is one process on a host; it stays when ranks are started again, and their group is not."""
+
+
+def _derived_id(place: Place, pid: int) -> str:
+    started_ns = _started_ns(pid)
+    derived = hashlib.sha256(f"{boot_id()}\0{pid}\0{started_ns}\0{place.job}".encode()).digest()
+    if place.job:
+        return f"{place.job}-{derived.hex()[:8]}"
+    return new_id(started_ns, derived)
+
+
+def _is_enough(place: Place, launcher: int) -> bool:
+    """Whether the launcher's id of the job is one start's: not where it may have begun others, one after the other."""
+    if place.hosts > 1 or may_span_hosts(launcher):
+        return True
+    if place.task is None:
+        return place.is_unique
+    return place.task == (launcher if place.launcher == "torchrun" else os.getpid())
+
+
+def launch_mark(ppid: int) -> str:
+    """Return what tells this launch from an earlier one with the same id, on this host."""
+    return f"{ppid}:{_started_ns(ppid)}"
+
+
+def _started_ns(pid: int) -> int:
+    """Return when a process started, the same for all who ask."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
+        return int(boot.split()[1]) * 10**9 + int(fields[19]) * 10**9 // os.sysconf("SC_CLK_TCK")
+    except (OSError, StopIteration, IndexError, ValueError):
+        return _started_ns_by_ps(pid)
+
+
+def _started_ns_by_ps(pid: int) -> int:
+    try:
+        shown = subprocess.run(
+            ["ps", "-o", "lstart=", "-p", str(pid)],
+            capture_output=True,
+            text=True,
+            timeout=2,
+            check=True,
+            env={"LC_ALL": "C", "PATH": os.environ.get("PATH", "")},
+        ).stdout
+        return int(time.mktime(time.strptime(shown.strip(), "%a %b %d %H:%M:%S %Y"))) * 10**9
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return 0

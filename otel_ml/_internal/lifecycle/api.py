@@ -1,0 +1,101 @@
+"""The lifecycle calls users make; recording calls are public where they are defined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from otel_ml._internal.lifecycle.run import Run
+from otel_ml._internal.lifecycle.runtime import RUNTIME
+
+__all__ = ["child_env", "flush", "init", "shutdown"]
+
+
+def init(
+    experiment: str | None = None,
+    *,
+    name: str | None = None,
+    id: str | None = None,  # noqa: A002 (a published name)
+    role: str | None = None,
+    rank: int | None = None,
+    world_size: int | None = None,
+    params: Any = None,
+    tags: Sequence[str] = (),
+    notes: str | None = None,
+    exporters: str | Sequence[str] | None = None,
+    prefix: str | None = None,
+    topology: Any = None,
+) -> Run:
+    """Start recording into a run, and return it; every process of a job calls it.
+
+    Returns at once: the service is found, or started, in the background. What is not given comes from the
+    environment (`otel-ml env` prints it), what is not there from the launcher. A second call with the same
+    arguments returns the same run; one with another experiment, name or id begins another one beside it, which is
+    then current in this context (`contextvars`): what module-level calls are for. Of a launch rank 0 alone may call
+    it. Call it before anything is recorded: where the environment had a run begun by then, that one is ended first,
+    which takes 5 s at most.
+
+    Args:
+        experiment: W&B project, MLflow experiment, folder.
+        name: display name of the run.
+        id: of a run to continue; by default the same for all processes of this launch, and new for each launch.
+        role: which program of the job this is (`trainer`, `generator`, …).
+        rank: of this process among those of its role.
+        world_size: how many they are.
+        params: hyper-parameters, as for `log_params()`.
+        tags: labels; those of a later launch of the run are added.
+        notes: a free text; that of a later launch replaces it.
+        exporters: where the run is written: `"tensorboard,wandb"`.
+        prefix: `""` leaves the role out of published names.
+        topology: `{"dp": (coordinate, size)}` or a DeviceMesh; what `over="dp"` refers to.
+
+    Raises:
+        ConfigError: arguments are wrong; all of them in one message. A variable that is wrong is said, and its default
+            used; under `OTEL_ML_STRICT=true` it is an error, too.
+    """
+    arguments = {
+        "experiment": experiment,
+        "name": name,
+        "id": id,
+        "role": role,
+        "rank": rank,
+        "world_size": world_size,
+        "tags": tags,
+        "notes": notes,
+        "exporters": exporters,
+        "prefix": prefix,
+        "topology": topology,
+    }
+    return RUNTIME.init(arguments, params)
+
+
+def flush(timeout: float = 2.0) -> bool:
+    """Send what was recorded so far; return whether all of it was acknowledged within `timeout` seconds."""
+    return RUNTIME.flush(timeout)
+
+
+def shutdown(timeout: float | None = None) -> bool:
+    """End the current run; return whether all was acknowledged within `timeout` seconds.
+
+    What was not is kept on this host, and sent by the next process of the job or by `otel-ml recover`.
+    Happens by itself at exit.
+
+    Args:
+        timeout: seconds; None: `OTEL_ML_EXIT_WAIT`, else 5. Where the service ends with the job (a batch job, a
+            container of which this is the main process) the last process waits as long as delivery gets on.
+    """
+    return RUNTIME.shutdown(timeout)
+
+
+def child_env() -> dict[str, str]:
+    """Return the variables by which a process elsewhere joins the current run.
+
+    Forks, children of `multiprocessing` and programs that only record inherit them anyway. A program that calls
+    `init()` itself is a run of its own unless it is given them.
+
+    Examples:
+        ```python
+        actor = Generator.options(runtime_env={"env_vars": otel_ml.child_env()}).remote()
+        ```
+    """
+    return RUNTIME.child_env()

@@ -1,0 +1,121 @@
+"""The run that the first record begins: where the environment asks for one, or rank 0 of the launch has begun it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from otel_ml import env
+from otel_ml._internal.guard import guard
+from otel_ml._internal.identity.run_identity import Identity
+from otel_ml._internal.lifecycle.asked_for import is_asked_for
+from otel_ml._internal.lifecycle.init_arguments import say_problems
+from otel_ml._internal.lifecycle.launch import Waiting, decided, is_of_several
+from otel_ml._internal.lifecycle.session import Session
+from otel_ml._internal.lifecycle.sessions import Sessions
+from otel_ml._internal.messages.recorder import recorder
+from otel_ml.config import Config
+from otel_ml.exceptions import OtelMLError
+
+__all__ = ["ImplicitStart"]
+
+PATIENCE_WITH_RANK_0 = 5.0
+"""Seconds that ranks without an `init()` keep what they record in memory, where the environment asks for a run, until
+they begin it without rank 0's."""
+
+PATIENCE_AT_EXIT = 2.0
+"""The same at the exit of a process."""
+
+
+class Starter(Protocol):
+    """Who begins runs."""
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Held while one begins."""
+
+    def identified(self, config: Config, environ: Mapping[str, str]) -> Identity:
+        """Return who records."""
+
+    def started(self, config: Config, identity: Identity, arguments: Mapping[str, object]) -> Session:
+        """Begin a run."""
+
+    def run_it(self, session: Session) -> None:
+        """Begin to record."""
+
+    def say_misspelt(self, session: Session) -> None:
+        """Say which variables may mean others."""
+
+
+class ImplicitStart:
+    """What happens at the first record of a process that has called no `init()`."""
+
+    def __init__(self, starter: Starter, sessions: Sessions) -> None:
+        self._starter = starter
+        self._sessions = sessions
+        self._waiting: Waiting | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether what is recorded is kept until rank 0 has begun the run."""
+        return self._waiting is not None
+
+    def start(self) -> None:
+        """Begin a run, or begin to wait for one, if that is asked for; the lock is held by the caller."""
+        session = self._sessions.first
+        if session is not None:
+            if session.is_asleep:
+                self._starter.run_it(session)
+        elif self._waiting is None and is_of_several(os.environ) and not os.environ.get(env.EXPERIMENT_ID.name):
+            self._wait_for_rank_0()
+        elif self._waiting is None and is_asked_for():
+            self._start_from(os.environ)
+
+    def begun(self) -> None:
+        """A run has begun: wait no longer."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.leave()
+
+    def end(self) -> None:
+        """At the exit of the process: wait a last time."""
+        if self._waiting is not None:
+            self._waiting.end(PATIENCE_AT_EXIT)
+
+    def forget(self) -> bool:
+        """In a forked child nobody waits; return whether the parent did."""
+        waiting, self._waiting = self._waiting, None
+        return waiting is not None
+
+    def _wait_for_rank_0(self) -> None:
+        """Keep what is recorded until rank 0 of the launch, which may be this process, has said which run it is."""
+        if not self._look_for_rank_0():
+            patience = PATIENCE_WITH_RANK_0 if is_asked_for() else None
+            self._waiting = Waiting(self._look_for_rank_0, self._start_alone, patience)
+            self._waiting.start()
+
+    def _look_for_rank_0(self) -> bool:
+        with self._starter.lock:
+            if not self._sessions and (variables := decided(Config.from_env())) is not None:
+                self._start_from({**os.environ, **variables})
+            return bool(self._sessions)
+
+    def _start_alone(self) -> None:
+        with self._starter.lock:
+            if not self._sessions:
+                self._start_from(os.environ)
+
+    def _start_from(self, environ: Mapping[str, str]) -> None:
+        try:
+            config = Config.from_env(environ)
+            say_problems(config)
+            identity = self._starter.identified(config, environ)
+            session = self._starter.started(config, identity, {})
+            session.is_explicit, session.is_of_process = False, True
+            session.is_left_for_init = not config.id and not config.parent and identity.place.is_alone
+            self._starter.say_misspelt(session)
+        except (OtelMLError, OSError) as error:
+            recorder.enabled = False
+            guard.say("nothing-recorded", f"Nothing is recorded: {error}")

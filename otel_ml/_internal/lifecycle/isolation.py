@@ -1,0 +1,51 @@
+"""One process, many tests: the record path as if the process had just begun."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from otel_ml._internal.devices.graphs import CAPTURED
+from otel_ml._internal.guard import guard
+from otel_ml._internal.messages.recorder import RecordSettings, recorder
+from otel_ml._internal.record.after_the_end import AFTER_THE_END
+from otel_ml._internal.record.log import forget_names
+from otel_ml._internal.series import buffer
+from otel_ml._internal.series.definition import DEFINITIONS
+from otel_ml._internal.timers.timing import forget_timers
+
+__all__ = ["forget_everything", "isolated"]
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Know nothing inside of what was recorded before, and nothing afterwards of what was inside.
+
+    What `define_metric()` said before, in a module that was imported, is known inside and after.
+    """
+    declared = list(DEFINITIONS.declared)
+    _forget_recorded()
+    try:
+        yield
+    finally:
+        _forget_recorded()
+        DEFINITIONS.declared[:] = declared
+
+
+def forget_everything() -> None:
+    """Drop records, steps, metrics, timers and counts, and record nothing."""
+    _forget_recorded()
+    DEFINITIONS.declared.clear()
+
+
+def _forget_recorded() -> None:
+    AFTER_THE_END.forget()
+    recorder.enabled = False
+    buffer.stay_awake()  # no record begins the run that the environment may ask for
+    recorder.forget()
+    CAPTURED.forget()
+    recorder.configure(RecordSettings())
+    DEFINITIONS.forget()
+    forget_names()
+    forget_timers()
+    guard.connect(None)

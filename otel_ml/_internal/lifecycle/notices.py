@@ -1,0 +1,76 @@
+"""What is said once for the whole job: by the service where there is one, else here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from otel_ml._internal.console import Console
+from otel_ml._internal.events.log_record import LogRecord
+from otel_ml._internal.events.queue import events_here
+from otel_ml._internal.identity.run_identity import Identity
+from otel_ml._internal.transport.answer import Transport
+from otel_ml.wire import attributes as keys
+
+__all__ = ["Notices", "run_status"]
+
+
+def run_status(transport: Transport, run: str, query: Mapping[str, str]) -> Mapping[str, Any] | None:
+    """Return what the service behind `transport` says of a run, or None."""
+    content = transport.get(f"/otel_ml/runs/{quote(run, safe='')}?{urlencode(query)}", timeout=1.0)
+    try:
+        found = json.loads(content) if content else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+class Notices:
+    """Sends sentences to the service, and prints: the service's on global rank 0; without one, ours on local rank 0."""
+
+    def __init__(self, console: Console, identity: Identity) -> None:
+        self._console = console
+        self._is_speaker = identity.speaks and not console.is_quiet  # who prints nothing must not seem to have told it
+        self._is_first_here = identity.place.local_rank == 0
+        self._unsaid: list[str] = []
+        self._shown: int | None = None
+
+    def say(self, sentence: str) -> None:
+        """Say something once for the job."""
+        self._unsaid.append(sentence)
+        notice = LogRecord(keys.EVENT_NOTICE, sentence, is_warning=True)
+        events_here().put("notice", lambda: (notice,))
+
+    def print_own(self) -> None:
+        """Print what no service will say."""
+        said, self._unsaid = self._unsaid, []
+        if self._is_first_here:
+            for sentence in said:
+                self._console.line(sentence)
+
+    def has_more(self, count: int) -> bool:
+        """Whether the service, which has `count` notices, has some that this process is to print."""
+        self._unsaid.clear()
+        return count > (self._shown or 0) and self._is_speaker
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """What to ask the service for an account with: it remembers which notices went to who prints them."""
+        return {"speaker": "1"} if self._is_speaker else {}
+
+    def hear(self, run: Mapping[str, Any] | None) -> None:
+        """Note what an earlier launch of the run was told by the first account: it is not new."""
+        if run is not None and self._shown is None:
+            self._shown = int(run.get("told") or 0)
+
+    def print_of(self, run: Mapping[str, Any] | None) -> None:
+        """Print the run's notices that are new; as the last writer, those that came after global rank 0 had left."""
+        notices = [str(notice) for notice in (run or {}).get("notices", ())]
+        told = (run or {}).get("told")
+        shown = self._shown or 0
+        first = shown if self._is_speaker else len(notices) if told is None else int(told)
+        for notice in notices[first:]:
+            self._console.line(notice)
+        self._shown = max(shown, len(notices))

@@ -1,0 +1,440 @@
+"""The runs of this process: `init()`, the implicit start, `shutdown()`, fork. Mostly there is one."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from _thread import get_ident
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from otel_ml._internal.console import Console
+from otel_ml._internal.events.event_calls import log_params
+from otel_ml._internal.guard import guard
+from otel_ml._internal.here import CURRENT, NOW, Inside
+from otel_ml._internal.identity.resource import resource_attributes
+from otel_ml._internal.identity.run_identity import Identity, identify
+from otel_ml._internal.identity.trials import trial
+from otel_ml._internal.lifecycle.exit import ExitHooks
+from otel_ml._internal.lifecycle.forked import child_of, forget_parent
+from otel_ml._internal.lifecycle.implicit_start import ImplicitStart
+from otel_ml._internal.lifecycle.inherit import child_environ, handed_on, inherited_environ, own_environ, run_environ
+from otel_ml._internal.lifecycle.init_arguments import (
+    another_run,
+    changes,
+    checked,
+    exporters_unused,
+    new_arguments,
+    of_a_writer,
+    shown,
+)
+from otel_ml._internal.lifecycle.launch import announce
+from otel_ml._internal.lifecycle.run import Run
+from otel_ml._internal.lifecycle.session import EXIT_TIMEOUT, LinkMaker, Session, record_settings, status_of
+from otel_ml._internal.lifecycle.sessions import Sessions
+from otel_ml._internal.lifecycle.unknown_settings import misspelt
+from otel_ml._internal.lifecycle.worker import Status
+from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.record.after_the_end import AFTER_THE_END
+from otel_ml._internal.record.fold import FOLDER
+from otel_ml._internal.series import buffer
+from otel_ml._internal.set_variables import SetVariables
+from otel_ml._internal.steps.axes import STEPS
+from otel_ml._internal.steps.step import set_step
+from otel_ml._internal.timers.program_spans import Tracing
+from otel_ml._internal.transport.link_for import link_for
+from otel_ml.config import Config
+
+__all__ = ["RUNTIME", "Runtime"]
+
+
+class Runtime:
+    """The runs of this process.
+
+    Attributes:
+        make_link: how the service is reached; `otel_ml.testing` puts its own here.
+    """
+
+    def __init__(self) -> None:
+        self.make_link: LinkMaker = link_for
+        self._lock = threading.RLock()  # reentrant: a signal handler may end the run while the main thread starts one
+        self._sessions = Sessions(self.end)
+        self._implicit = ImplicitStart(self, self._sessions)
+        self._runs_without_id = 0
+        self._environment = SetVariables()
+        self._exit = ExitHooks(self._at_exit, self._at_preemption, self._say_now)
+        self._tracing = Tracing(self._resource, self._use_tracing)
+        self._pid = os.getpid()
+        os.register_at_fork(after_in_child=self._after_fork_in_child)
+
+    # --- start ---------------------------------------------------------------------------------------------------
+
+    def init(self, arguments: Mapping[str, Any], params: object = None) -> Run:
+        """Start a run, or return the one that is meant: the current one, unless another is asked for.
+
+        Raises:
+            ConfigError: arguments are wrong, or under `OTEL_ML_STRICT=true` variables; all of them in one message.
+        """
+        self._wait_for_an_end()
+        with self._lock:
+            session = self._meant(arguments)
+            with Inside(session.scope):
+                if params is not None:
+                    log_params(params)
+            self._sessions.make_current(session)
+            return session.run
+
+    def begin(self, arguments: Mapping[str, Any]) -> Run:
+        """Start another run beside those there are.
+
+        Raises:
+            ConfigError: see `init()`.
+        """
+        with self._lock:
+            session = self._begin(arguments)
+            self._sessions.make_current(session)
+            return session.run
+
+    def _meant(self, arguments: Mapping[str, Any]) -> Session:
+        session = self.current
+        if session is not None and _is_of_another_trial(session):
+            self.end(session, EXIT_TIMEOUT)
+            session = self.current
+        if session is None:
+            return self._sessions.same(arguments) or self._begin(arguments)
+        if session.is_asleep and self._is_other(session, arguments):
+            self._leave_parents_run(session)
+            return self._begin(arguments)
+        if session.is_asleep and (place := of_a_writer(arguments)):
+            session = self._take_place(session, place)
+        changed = self._changes(session, arguments)
+        if session.is_left_for_init and changed:
+            return self._begin_anew(session, arguments, changed)
+        if session.is_explicit and self._is_other(session, arguments):
+            return self._sessions.same(arguments) or self._begin(arguments)
+        self._again(session, arguments, changed)
+        return session
+
+    def _begin(self, arguments: Mapping[str, Any]) -> Session:
+        if self._sessions.running:
+            self._environment.undo()  # it names one run, and there will be several
+        environ = own_environ(arguments, os.environ)
+        config = checked(arguments, environ)
+        if config.id and not arguments.get("id") and any(config.id == other.run.id for other in self._sessions.running):
+            config = replace(config, id="")  # the environment's is taken
+        session = self.started(config, self.identified(config, environ), arguments)
+        self.say_misspelt(session)
+        if config.is_remote and arguments.get("exporters"):
+            guard.say("exporters-unused", exporters_unused(config, arguments["exporters"]))
+        return session
+
+    def _leave_parents_run(self, session: Session) -> None:
+        """In a forked child that begins a run of its own: it was never in its parent's."""
+        self._sessions.remove(session)
+        recorder.forget()
+        buffer.stay_awake()
+
+    def _take_place(self, session: Session, arguments: Mapping[str, Any]) -> Session:
+        """In a forked child: where it says a place of its own, join the parent's run as a spawned child does."""
+        environ = handed_on(session.config, session.identity, os.environ)
+        config = checked(arguments, environ)
+        identity = identify(config, environ)
+        if identity.parent is not None:
+            return session
+        self._leave_parents_run(session)
+        return self.started(config, identity, arguments)
+
+    def _begin_anew(self, session: Session, arguments: Mapping[str, Any], changed: list[str]) -> Session:
+        """End the run that the environment had asked for, and begin the one that the program asks for (ADR 0023)."""
+        checked(arguments, os.environ)  # who is told that something is wrong keeps the run
+        asked, before = shown(arguments, changed), f"{session.run.experiment}/{session.run.id}"
+        steps = session.recorder.current_steps()
+        self.end(session, EXIT_TIMEOUT)
+        AFTER_THE_END.leave()
+        for axis, step in steps.items():
+            set_step(step, axis=axis)
+        begun = self._begin(arguments)
+        guard.say(
+            "init-late",
+            f"init({asked}) came after something was recorded, for which the environment had asked for a run: what was "
+            f"recorded before is in run {before}. Call init() first.",
+        )
+        return begun
+
+    def say_misspelt(self, session: Session) -> None:
+        """Say which variables may mean others: as who speaks for the job, whose processes have the same ones."""
+        if session.identity.speaks:
+            for sentence in misspelt(os.environ):
+                guard.say("unknown-setting", sentence)
+
+    def identified(self, config: Config, environ: Mapping[str, str]) -> Identity:
+        before = self._runs_without_id
+        self._runs_without_id += not config.id
+        return identify(config, environ, before=before)
+
+    def begin_where_asked(self) -> bool:
+        """Begin a run where the environment asks for it; return whether there is a run that goes on."""
+        if self._pid == os.getpid() and self._has_worker():
+            return True
+        if self._implicit.is_waiting:
+            return True
+        if any(session.is_ending for session in self._sessions):
+            return False  # which takes as long as its timeout: nobody waits for that to record something
+        with self._lock:
+            if recorder.enabled:  # and has not ended meanwhile: an end is not the beginning of another run
+                self._start_implicitly()
+        return self._implicit.is_waiting or self._has_worker()
+
+    def _has_worker(self) -> bool:
+        return any(session.worker is not None for session in self._sessions)
+
+    def _start_implicitly(self) -> None:
+        self._implicit.start()
+        if self._implicit.is_waiting:
+            self._exit.install()
+
+    def _sleep(self) -> None:
+        recorder.enabled = True
+        buffer.sleep()
+
+    def started(self, config: Config, identity: Identity, arguments: Mapping[str, object]) -> Session:
+        if not self._sessions:
+            AFTER_THE_END.leave()
+        else:
+            FOLDER.share_out(STEPS)
+        self._implicit.begun()
+        session = Session(config, identity, arguments, self._sessions, self.make_link)
+        self.run_it(session)
+        if not NOW.several and not config.disabled:
+            announce(config, identity, run_environ(config, identity))
+        return session
+
+    def run_it(self, session: Session) -> None:
+        config = session.config
+        buffer.stay_awake()
+        guard.strict = config.strict
+        if session not in self._sessions:
+            self._sessions.add(session)
+        if config.disabled:
+            session.is_asleep = False
+            recorder.enabled = len(self._sessions) > 1
+            return
+        session.recorder.configure(record_settings(config))
+        if not NOW.several:
+            self._environment.set(inherited_environ(config, session.identity))
+        recorder.enabled = True
+        with Inside(session.scope):
+            session.begin(self._tracing.take if session.scope.steps is STEPS else list)
+            guard.connect(session.worker.say if session.worker is not None else None)
+        self._exit.install()
+        self._tracing.activate()
+
+    def _again(self, session: Session, arguments: Mapping[str, Any], changed: list[str]) -> None:
+        """A second `init()`: the same is nothing, what was missing is added, the rest is reported."""
+        new = new_arguments(arguments, session.arguments)
+        if "topology" in new:
+            addition = Config.from_env(topology=new["topology"])
+            session.config = replace(session.config, topology={**session.config.topology, **addition.topology})
+            if session.worker is not None:
+                session.worker.reconfigure(session.config)
+        if changed:
+            guard.wrong(
+                "init-again",
+                f"init({shown(new, changed)}) while a run is active changes nothing. Expected the same arguments as "
+                "before; call shutdown() first to begin a new run.",
+            )
+
+    def _changes(self, session: Session, arguments: Mapping[str, Any]) -> list[str]:
+        return changes(new_arguments(arguments, session.arguments), session.config, session.identity.place)
+
+    def _is_other(self, session: Session, arguments: Mapping[str, Any]) -> bool:
+        run = session.run
+        return another_run(arguments, run.experiment, session.config.name, run.id)
+
+    # --- while it runs -------------------------------------------------------------------------------------------
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held while a run begins."""
+        return self._lock
+
+    @property
+    def current(self) -> Session | None:
+        """The run that calls are for, here; None where there is none, or none that goes on."""
+        return self._sessions.current
+
+    @property
+    def is_active(self) -> bool:
+        """Whether a run was started and not ended."""
+        return self.current is not None
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether a run is active that an `init()` with other arguments would not leave (ADR 0023)."""
+        session = self.current
+        return session is not None and not session.is_left_for_init
+
+    def flush(self, timeout: float) -> bool:
+        """Send what is recorded; return whether all of it was acknowledged in time."""
+        session = self.current
+        return True if session is None else session.flush(timeout)
+
+    def child_env(self) -> dict[str, str]:
+        """Return the variables by which a process elsewhere joins this run, which is not left for another one then."""
+        if not self._sessions:
+            with self._lock:
+                self._start_implicitly()
+        session = self.current
+        if session is None:
+            return {}
+        session.is_left_for_init = False
+        return child_environ(session.config, session.identity, os.environ)
+
+    def status(self) -> Mapping[str, Any] | None:
+        """Return what the service says of the current run, or None."""
+        session = self.current
+        return None if session is None else session.status()
+
+    def _resource(self) -> dict[str, Any]:
+        session = self._sessions.first
+        assert session is not None
+        return resource_attributes(session.config, session.identity)
+
+    def _use_tracing(self) -> None:
+        if (session := self._sessions.first) is not None:
+            recorder.configure(record_settings(session.config), otel_tracing=True)
+
+    # --- end -----------------------------------------------------------------------------------------------------
+
+    def shutdown(self, timeout: float | None = None, status: Status = "finished") -> bool:
+        """End the current run; return whether everything was acknowledged in time. Safe to call again.
+
+        Args:
+            timeout: seconds it may take; None: what the settings say, or as long as is usual here.
+            status: how the run of this process ends.
+        """
+        session = self.current
+        if session is not None:
+            return self.end(session, timeout, status)
+        if not NOW.several:
+            self._wait_for_an_end()
+            with self._lock:
+                self._forget_if_last()
+        return True
+
+    def end(self, session: Session, timeout: float | None = None, status: Status = "finished") -> bool:
+        """End one run; where another thread does so already, wait for it."""
+        with self._exit.goodbye():
+            with self._lock:
+                is_first = session in self._sessions and not session.is_ending
+                session.is_ending = True
+            if not is_first:
+                self._wait_for(session)
+                return True
+            session.ender = get_ident()
+            try:
+                with Inside(session.scope):
+                    was_fine = session.end(session.exit_timeout() if timeout is None else timeout, status)
+            finally:
+                with self._lock:
+                    self._forget(session)
+                session.ended.open()
+        if self._sessions:
+            self._exit.install()
+        return was_fine
+
+    def _wait_for(self, session: Session) -> None:
+        """Wait until another thread has ended it."""
+        if session in self._sessions and session.ender != get_ident():
+            session.ended.wait(None)
+
+    def _forget(self, session: Session) -> None:
+        self._sessions.remove(session)
+        is_last = not self._sessions
+        if is_last:
+            recorder.enabled = False
+            guard.connect(None)
+        if not session.config.disabled:
+            session.recorder.forget()  # a new init() is a new run: from ml.seq 1, and with no step
+        if is_last:
+            self._forget_if_last()
+            if not session.config.disabled:
+                is_told = session.identity.place.local_rank == 0 and not session.config.is_quiet
+                AFTER_THE_END.enter(self._say_now if is_told else None)
+        elif (other := self._sessions.first) is not None and other.worker is not None:
+            guard.connect(other.worker.say)
+
+    def _forget_if_last(self) -> None:
+        if not self._sessions:
+            self._tracing.deactivate()
+            self._environment.undo()
+            buffer.stay_awake()
+
+    def _wait_for_an_end(self) -> None:
+        """Wait until the run that another thread is ending has ended: the next one takes its place."""
+        if NOW.several:
+            return
+        for session in self._sessions:
+            if session.is_ending:
+                self._wait_for(session)
+
+    def _at_exit(self, status: str) -> None:
+        """End the runs, or wait until another thread has."""
+        if self._pid != os.getpid():
+            return
+        AFTER_THE_END.sum_up()
+        self._implicit.end()
+        began = time.monotonic()
+        for session in self._sessions:
+            if session.worker is not None or session.is_ending:
+                left = session.exit_timeout() - (time.monotonic() - began)
+                self.end(session, max(left, SHARE_AT_EXIT), status_of(status))
+
+    def _say_now(self, sentence: str) -> None:
+        Console(is_quiet=any(session.config.is_quiet for session in self._sessions)).line(sentence)
+
+    def _at_preemption(self) -> None:
+        for session in self._sessions:
+            if (worker := session.worker) is not None:
+                worker.request("collect", 0.5)
+
+    def _after_fork_in_child(self) -> None:
+        """Become a writer of our own: nothing of the parent's threads, locks, sockets and buffers is left."""
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        was_waiting = self._implicit.forget()
+        session = self.current or self._sessions.first
+        sessions = self._sessions.clear()
+        workers = [other.forget_worker() for other in sessions]
+        self._tracing.forget()
+        forget_parent(workers)
+        if session is None:
+            if was_waiting:
+                self._sleep()
+            return
+        if (worker := workers[sessions.index(session)]) is not None:
+            session.sleep_as(child_of(worker.identity))
+        elif not session.is_asleep and not session.config.disabled:
+            return
+        session.is_of_process = True
+        self._sessions.add(session)
+        CURRENT.set(session.scope)
+        if session.is_asleep:
+            self._sleep()
+
+
+SHARE_AT_EXIT = 0.5
+"""Seconds each of several runs has at least at the exit of the process, whatever those before it took."""
+
+
+def _is_of_another_trial(session: Session) -> bool:
+    """Whether the process does another trial of a search than the one whose run is active: nobody has ended it."""
+    return trial() not in {"", session.identity.place.trial}
+
+
+RUNTIME = Runtime()
+"""The runtime of this process."""
+
+buffer.begin_with(RUNTIME.begin_where_asked)

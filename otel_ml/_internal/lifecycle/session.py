@@ -1,0 +1,238 @@
+"""One run of this process, from its beginning to its end: its worker, its recorder, and who it is."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from otel_ml._internal.events.code_capture import Capture
+from otel_ml._internal.events.queue import EVENTS, EventQueue
+from otel_ml._internal.guard import Say, guard
+from otel_ml._internal.here import NOW, PROCESS, SCOPES, Scope
+from otel_ml._internal.identity.resource import encode_resource
+from otel_ml._internal.identity.run_identity import Identity
+from otel_ml._internal.latch import Latch
+from otel_ml._internal.lifecycle.lifetime import ends_with_job
+from otel_ml._internal.lifecycle.run import Lifecycle, Run
+from otel_ml._internal.lifecycle.worker import Status, Worker
+from otel_ml._internal.messages.recorder import Recorder, RecordSettings, recorder
+from otel_ml._internal.steps.axes import STEPS, Steps
+from otel_ml._internal.transport.link import Link, Reached
+from otel_ml._internal.transport.link_for import folder_here, link_for
+from otel_ml._internal.transport.recover import recover_spools
+from otel_ml._internal.transport.send import Sender, spans_interval
+from otel_ml._internal.transport.spool import Spool
+from otel_ml.config import Config
+from otel_ml.wire.rendezvous import Rendezvous, rendezvous_of, run_folder
+
+__all__ = ["EXIT_TIMEOUT", "LinkMaker", "Session", "record_settings", "status_of"]
+
+LinkMaker = Callable[[Config, Identity, Say], Link]
+
+CAPTURE_TIMEOUT = 1.0
+"""Seconds a program that ends at once waits for git."""
+
+EXIT_TIMEOUT = 5.0
+"""Seconds the process waits at its end at most, and only while acknowledgements arrive (docs/protocol.md §3.7): where
+the service goes on without it, and nothing else was set."""
+
+
+class Session:
+    """A run that this process records into.
+
+    Attributes:
+        arguments: those of the `init()` that began it.
+        scope: what calls for it go to.
+        worker: its background thread; None before a forked child records, where recording is disabled, and at its end.
+        blocks: `with` blocks of the run that are open.
+        is_explicit: an `init()` began it.
+        is_left_for_init: begun by what was recorded before any `init()`, and nobody else was told of it (ADR 0023).
+        is_asleep: of a forked child that has not recorded yet: most data loaders' workers never do.
+        is_ending: it is being ended, which takes as long as its timeout.
+        ender: the thread that ends it; a signal handler may end a run while the main thread does.
+        ended: open when it has.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        identity: Identity,
+        arguments: Mapping[str, object],
+        lifecycle: Lifecycle,
+        make_link: LinkMaker,
+    ) -> None:
+        self.config = config
+        self.identity = identity
+        self.arguments = dict(arguments)
+        self.worker: Worker | None = None
+        self.blocks = 0
+        self.is_explicit = True
+        self.is_left_for_init = self.is_asleep = self.is_ending = False
+        self.is_of_process = threading.current_thread() is threading.main_thread()
+        self.ended = Latch()
+        self.ender = 0
+        self.scope = _scope()
+        self.recorder = recorder if self.scope.steps is STEPS else Recorder(self.scope)
+        self.recorder.scope = self.scope
+        self._make_link = make_link
+        self._capture: Capture | None = None
+        self.run = Run(
+            id=identity.run_id,
+            name=config.name or identity.run_id,
+            experiment=config.experiment,
+            dir=None if config.is_remote else run_folder(config.dir, config.experiment, identity.run_id),
+            role=config.role,
+            rank=identity.place.rank,
+            _lifecycle=lifecycle,
+            _status=self.status,
+            _scope=self.scope,
+        )
+
+    @property
+    def given(self) -> Mapping[str, object]:
+        """The arguments that were given."""
+        return {key: value for key, value in self.arguments.items() if value not in (None, ())}
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it goes on: also one of which nothing is recorded, or not yet."""
+        return not self.is_ending and (self.worker is not None or self.config.disabled or self.is_asleep)
+
+    def begin(self, extra_spans: Callable[[], list[bytes]]) -> None:
+        """Start the background thread."""
+        self.is_asleep = False
+        self.worker = self._made_worker(extra_spans)
+        self.scope.say = self.worker.say
+        self.worker.start()
+        if self.config.capture != "off" and self.identity.speaks:
+            self._capture = Capture(self.config.role, self.scope.events)
+            self._capture.start()
+
+    def status(self) -> Mapping[str, Any] | None:
+        """Return what the service says of the run, or None."""
+        worker = self.worker
+        return None if worker is None else worker.ask_status()
+
+    def flush(self, timeout: float) -> bool:
+        """Send what is recorded; return whether all of it was acknowledged in time."""
+        worker = self.worker
+        self._mark_boundary()
+        return True if worker is None else worker.request("flush", timeout)
+
+    def end(self, timeout: float, status: Status) -> bool:
+        """Say goodbye; return whether everything was acknowledged in time."""
+        deadline = time.monotonic() + timeout
+        self._mark_boundary()
+        worker, self.worker = self.worker, None
+        capture, self._capture = self._capture, None
+        if capture is not None:
+            capture.end(min(CAPTURE_TIMEOUT, timeout))
+        return True if worker is None else worker.request("end", deadline - time.monotonic(), status)
+
+    @staticmethod
+    def _mark_boundary() -> None:
+        """Have what captured graphs have recorded until now waited for."""
+        if NOW.boundary is not None:
+            NOW.boundary()
+
+    def forget_worker(self) -> Worker | None:
+        """In a forked child: let go of the parent's thread, and return it."""
+        self.ended = Latch()
+        worker, self.worker = self.worker, None
+        self._capture = None
+        self.is_ending = self.is_left_for_init = False
+        return worker
+
+    def sleep_as(self, identity: Identity) -> None:
+        """In a forked child: be a writer of its own, with what fast paths are bound to, once something is recorded."""
+        self.identity = identity
+        self.is_asleep = True
+        self.scope.steps, self.scope.events, self.scope.dropped = STEPS, EVENTS, PROCESS.dropped
+        self.scope.say = None
+        self.recorder = recorder
+        recorder.scope = self.scope
+
+    def exit_timeout(self) -> float:
+        """Return how long its end may take where nobody says."""
+        if self.config.exit_wait is not None:
+            return self.config.exit_wait
+        return math.inf if self._is_last_chance() else EXIT_TIMEOUT
+
+    def _is_last_chance(self) -> bool:
+        """Whether the service ends with this job: one that the job has started, unless Ray hosts it."""
+        return not self.config.is_remote and self._make_link is link_for and ends_with_job(os.environ)
+
+    def _made_worker(self, extra_spans: Callable[[], list[bytes]]) -> Worker:
+        config, identity = self.config, self.identity
+        resource = encode_resource(config, identity)
+        folder = _spool_folder(rendezvous_of(identity.run_id))
+        self.scope.events.run_folder = folder_here(config, identity) if self._make_link is link_for else None
+        spool = Spool(
+            folder,
+            identity.instance,
+            resource,
+            limit=config.spool_max,
+            say=guard.say,
+        )
+        return Worker(
+            config,
+            identity,
+            self.recorder,
+            spool,
+            Sender(spool, resource, say=guard.say, spans_interval=self._spans_interval()),
+            self._make_link(config, identity, guard.say),
+            recover=lambda reached, deadline: _recover(folder, reached, deadline),
+            extra_spans=extra_spans,
+            is_last_chance=self._is_last_chance(),
+        )
+
+    def _spans_interval(self) -> float:
+        if self._make_link is not link_for:  # Ray hosts the service: nobody brings what a killed actor had not sent
+            return 0.0
+        return spans_interval(self.config.flush_interval, self.identity.place.world_size)
+
+
+def _scope() -> Scope:
+    """Return the scope of a new run: with what fast paths are bound to, unless another run has that."""
+    scope = Scope()
+    if any(other.steps is STEPS for other in SCOPES.active):
+        scope.steps, scope.events = Steps(), EventQueue()
+    else:
+        scope.steps, scope.events, scope.dropped = STEPS, EVENTS, PROCESS.dropped
+    return scope
+
+
+def record_settings(config: Config) -> RecordSettings:
+    """Return what the record path needs to know of the configuration."""
+    return RecordSettings(
+        flush_interval_ns=int(config.flush_interval * 1e9),
+        timer_level=config.timer_level,
+        traces="off" if config.traces == "off" else "timers",
+        spans_per_step=config.spans_per_step,
+        strict=config.strict,
+    )
+
+
+def status_of(status: str) -> Literal["finished", "failed", "killed"]:
+    """Return one of the ways in which a run ends."""
+    return "failed" if status == "failed" else "killed" if status == "killed" else "finished"
+
+
+def _spool_folder(rendezvous: Rendezvous) -> Path:
+    try:
+        rendezvous.create()
+    except OSError as error:
+        guard.say("rendezvous-folder", f"The rendezvous folder cannot be used: {error}")
+        # What is not sent yet must not lie where others put their files; nobody else finds this one after a crash.
+        return Path(tempfile.mkdtemp(prefix="otel-ml-"))
+    return rendezvous.spool
+
+
+def _recover(folder: Path, reached: Reached, deadline: float) -> bool:
+    return recover_spools(folder, reached.transport, deadline, guard.say)

@@ -1,0 +1,122 @@
+"""The runs of this process that are active, and which of them calls are for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+
+from otel_ml._internal.here import CURRENT, NOW, SCOPES, here
+from otel_ml._internal.lifecycle.inherit import child_environ
+from otel_ml._internal.lifecycle.run import Run
+from otel_ml._internal.lifecycle.session import Session, status_of
+
+__all__ = ["Sessions"]
+
+
+class Sessions:
+    """In the order of their beginning; `SCOPES` says the same to recording calls. What a `Run` asks, too.
+
+    Args:
+        end: ends one: `end(session, timeout, status)`.
+    """
+
+    def __init__(self, end: Callable[..., bool]) -> None:
+        self._end = end
+        self._all: list[Session] = []
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._all))
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __contains__(self, session: object) -> bool:
+        return session in self._all
+
+    @property
+    def first(self) -> Session | None:
+        """The one that was begun first, if there is one."""
+        return next(iter(self), None)
+
+    @property
+    def running(self) -> list[Session]:
+        """Those that go on."""
+        return [session for session in self if session.is_running]
+
+    @property
+    def current(self) -> Session | None:
+        """The run that calls are for, here; None where there is none, or none that goes on."""
+        scope = here() if NOW.several else None
+        return next((session for session in self.running if scope is None or session.scope is scope), None)
+
+    def of(self, run: Run) -> Session | None:
+        """Return that of a run, or None where it has ended."""
+        return next((session for session in self if session.run is run), None)
+
+    def same(self, arguments: Mapping[str, object]) -> Session | None:
+        """Return the run that the same arguments have begun, if it goes on."""
+        given = {key: value for key, value in arguments.items() if value not in (None, ())}
+        return next((session for session in self.running if given and session.given == given), None)
+
+    def add(self, session: Session) -> None:
+        """Know of a run that begins."""
+        self._all.append(session)
+        self._tell()
+
+    def remove(self, session: Session) -> None:
+        """Forget a run that has ended."""
+        self._all.remove(session)
+        session.scope.is_over = True
+        self._tell()
+
+    def clear(self) -> list[Session]:
+        """In a forked child: forget all of them, and return them."""
+        before, self._all = self._all, []
+        self._tell()
+        return before
+
+    def make_current(self, session: Session) -> None:
+        """Have calls in this context be for it, and after its end for the one before."""
+        before = CURRENT.get()
+        if before is session.scope:
+            return
+        if session.scope.outer is None and before is not None and before.outer is not session.scope:
+            session.scope.outer = before
+        CURRENT.set(session.scope)
+
+    def enter(self, run: Run) -> None:
+        """Note that a `with` block of `run` begins."""
+        for session in self:
+            session.blocks += session.run is run
+
+    def leave(self, run: Run, status: str) -> None:
+        """End `run` with its outermost block, if it is active: a block may outlive its run."""
+        session = self.of(run)
+        if session is not None:
+            session.blocks -= 1
+            if session.blocks <= 0:
+                self._end(session, status=status_of(status))
+
+    def is_going_on(self, run: Run) -> bool:
+        """Whether `run` has not ended."""
+        session = self.of(run)
+        return session is not None and session.is_running
+
+    def end_run(self, run: Run, timeout: float | None = None) -> bool:
+        """End `run`, if it goes on; return whether all was acknowledged in time."""
+        session = self.of(run)
+        return True if session is None else self._end(session, timeout)
+
+    def child_env_of(self, run: Run) -> dict[str, str]:
+        """Return the variables by which a process elsewhere joins `run`."""
+        session = self.of(run)
+        return {} if session is None else child_environ(session.config, session.identity, os.environ)
+
+    def flush_run(self, run: Run, timeout: float) -> bool:
+        """Send what is recorded into `run`."""
+        session = self.of(run)
+        return True if session is None else session.flush(timeout)
+
+    def _tell(self) -> None:
+        SCOPES.active = [session.scope for session in self._all]
+        SCOPES.default = next((session.scope for session in self._all if session.is_of_process), None)

@@ -1,0 +1,209 @@
+"""The end of a writer: its goodbye, the wait for the run as the one that leaves last, and what is told of it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Literal
+
+from otel_ml._internal.console import CLOSED, Console, acknowledged_line, finished_line, unwritten_line, waiting_line
+from otel_ml._internal.events.log_record import LogRecord
+from otel_ml._internal.identity.run_identity import Identity
+from otel_ml._internal.lifecycle.notices import Notices
+from otel_ml._internal.messages.recorder import Recorder
+from otel_ml._internal.transport.link import Link, Reached
+from otel_ml._internal.transport.losses import SPOOL_FULL
+from otel_ml._internal.transport.send import Sender
+from otel_ml.explanation import explained
+from otel_ml.wire import attributes as keys
+
+__all__ = ["Farewell", "Status"]
+
+Status = Literal["finished", "failed", "killed"]
+
+USUAL_WAIT = 5.0
+"""Seconds the end of a process takes at most, unless there is a reason to wait longer."""
+
+PATIENCE_AT_EXIT = 2.0
+"""Seconds the process waits at its end for a receiver that does not answer, or does not get on (docs/protocol.md §3.7).
+
+A service that is being started answers soon: it is waited for as long as acknowledgements arrive, to the deadline.
+"""
+
+PATIENCE_WITH_DELIVERY = 10.0
+"""The same where the service ends with the job: it is busy with the backends' libraries, and nobody comes after it."""
+
+PATIENCE_WITH_STARTS = 60.0
+"""The same while an exporter starts, which imports its backend's library, or a large file is hashed."""
+
+TOLD_AFTER = 2.0
+"""Seconds of waiting for delivery after which it is said what for."""
+
+
+class Farewell:
+    """What a worker's thread does after the last collect.
+
+    Args:
+        ask: returns what the service says of this run, given a query such as `?writer=<instance>`, or None.
+        is_last_chance: whether the service ends with this job: who leaves last waits for it.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        sender: Sender,
+        link: Link,
+        notices: Notices,
+        console: Console,
+        *,
+        ask: Callable[..., Mapping[str, Any] | None],
+        is_last_chance: bool,
+    ) -> None:
+        self._recorder = recorder
+        self._sender = sender
+        self._link = link
+        self._notices = notices
+        self._console = console
+        self._ask = ask
+        self._is_last_chance = is_last_chance
+        self._least_patience = PATIENCE_WITH_DELIVERY if is_last_chance else PATIENCE_AT_EXIT
+
+    def goodbye(self, status: Status, *, duration_s: float) -> LogRecord:
+        """Return the last record of this writer: how it ended, and what it has counted."""
+        sent = self._recorder.sent
+        return LogRecord(
+            keys.EVENT_WRITER_END,
+            None,
+            {
+                keys.STATUS: status,
+                keys.RECORDED: self._recorder.recorded,
+                keys.POINTS: sent.points,
+                keys.VALUES: sent.values,
+                keys.EVENTS: sent.events,
+                keys.DROPPED: dict(self._dropped()),
+                keys.GIVEN_UP: dict(self._given_up()),
+                keys.OVERHEAD: self._overhead_s(),
+                keys.DURATION: duration_s,
+            },
+        )
+
+    def patience(self) -> Callable[[], float]:
+        """Return a function that says until when to wait: longer with each acknowledgement, from now on."""
+        answers, quiet_since = self._sender.answers, time.monotonic()
+
+        def until() -> float:
+            nonlocal answers, quiet_since
+            if self._sender.answers != answers or self._link.is_starting:
+                answers, quiet_since = self._sender.answers, time.monotonic()
+            return quiet_since + self._least_patience
+
+        return until
+
+    def wait_for_the_run(self, identity: Identity, reached: Reached | None, deadline: float, status: Status) -> None:
+        """Wait until the service has heard the goodbye; as the last writer, while exporters drain: say how it went."""
+        if self._sender.notices is None:  # a Collector, or gRPC: what acknowledged it gives no account of the run
+            self._say(
+                partial(acknowledged_line, refused=self._sender.refused, records=self._sender.refused_records),
+                identity,
+                reached,
+                status,
+            )
+            return
+        run = self._account_at_the_end(identity, deadline)
+        is_last = run is not None and bool(run.get("last")) and self._has_starter_left(identity)
+        if is_last or self._notices.query:
+            self._notices.print_of(run)
+        if run is not None and is_last:
+            self._console.line(finished_line(run, status, outlived=not self._is_last_chance))
+        elif run is None or not run.get("left"):
+            self._say(unwritten_line, identity, reached, status)  # nobody may be left who could say more
+
+    def _has_starter_left(self, identity: Identity) -> bool:
+        """Whether who started this process leaves no later; a service that has not heard of it yet cannot know."""
+        return identity.starter is None or bool((self._ask(writer=identity.starter) or {}).get("left"))
+
+    def _account_at_the_end(self, identity: Identity, deadline: float) -> Mapping[str, Any] | None:
+        """Return the account that holds the goodbye and, of the last writer, everything; what there is in time."""
+        known: object = None
+        began = quiet_since = time.monotonic()
+        is_told = False
+        is_host = self._is_last_chance and identity.place.hosts > 1 and identity.place.rank == 0
+        while True:
+            run = self._ask(writer=identity.instance)
+            now = time.monotonic()
+            if run is not None and is_host:  # with this one the service ends, which the other hosts still need
+                run = {**run, "last": run.get("left")}
+            if run is not None:
+                if run.get("left") and (not run.get("last") or self._is_done(run)):
+                    return run
+                if (progress := _progress(run)) != known:
+                    known, quiet_since = progress, now
+                if not is_told and run.get("last") and deadline - began > USUAL_WAIT and now - began >= TOLD_AFTER:
+                    is_told = True
+                    self._console.line(waiting_line(run))
+            if now >= deadline or now - quiet_since >= self._patience(run, deadline - began):
+                return run
+            time.sleep(0.05)
+
+    def _is_done(self, run: Mapping[str, Any]) -> bool:
+        """Whether nothing is pending; where nobody could do it later, whether run and exporters have ended, too."""
+        if int(run.get("pending", 0)):
+            return False
+        states = {exporter.get("state") for exporter in (run.get("exporters") or {}).values()}
+        return not self._is_last_chance or (run.get("status") != "running" and states <= CLOSED)
+
+    def _patience(self, run: Mapping[str, Any] | None, wait: float) -> float:
+        """Return for how long a service may not get on."""
+        if wait <= USUAL_WAIT or run is None or not run.get("last"):
+            return self._least_patience
+        if wait != math.inf:
+            return wait
+        is_starting = any(exporter.get("state") == "starting" for exporter in (run.get("exporters") or {}).values())
+        is_long = is_starting or run.get("files") or run.get("writers_live")
+        return PATIENCE_WITH_STARTS if is_long else PATIENCE_WITH_DELIVERY
+
+    def say_left_behind(self, identity: Identity) -> None:
+        """Say what was not acknowledged, and what becomes of it."""
+        points = sum(frame.points for frame in self._sender.spool.pending)
+        why = f" ({self._sender.last_error})" if self._sender.last_error else ""
+        if identity.place.local_rank == 0:
+            brought_by = (
+                "The service that still starts brings them into the run; if it does not: otel-ml recover"
+                if self._link.starts_here and not self._is_last_chance
+                else "The next start of this run sends them, or: otel-ml recover"
+            )
+            sentence = (
+                f"{points:,} points of rank {identity.place.rank} are not acknowledged{why}; they are kept on "
+                f"this host. {brought_by}"
+            )
+            self._console.line(explained(sentence, "not-acknowledged"))
+
+    def _say(
+        self, line: Callable[[Status, int, str], str], identity: Identity, reached: Reached | None, status: Status
+    ) -> None:
+        if identity.speaks and reached is not None:
+            self._console.line(line(status, self._recorder.recorded, reached.where))
+
+    def _dropped(self) -> Mapping[str, int]:
+        """Return values and points that will not arrive, by reason."""
+        records = {f"events_and_spans: {reason}": count for reason, count in self._sender.refused_records.items()}
+        counted = {**self._recorder.dropped, **self._sender.refused, **records}
+        return {reason: count for reason, count in counted.items() if count}
+
+    def _given_up(self) -> Mapping[str, int]:
+        """Return points that were encoded and will not arrive, by reason."""
+        counted = {SPOOL_FULL: self._recorder.dropped.get(SPOOL_FULL, 0), **self._sender.refused}
+        return {reason: count for reason, count in counted.items() if count}
+
+    def _overhead_s(self) -> float:
+        """Return seconds recording has cost this process: on the callers' threads, and on this one."""
+        return self._recorder.overhead_s + time.thread_time()
+
+
+def _progress(run: Mapping[str, Any]) -> object:
+    """Return what changes as long as a service gets on."""
+    exporters: Mapping[str, Mapping[str, Any]] = run.get("exporters") or {}
+    states = [(exporter.get("delivered_seq"), exporter.get("state")) for exporter in exporters.values()]
+    return run.get("left"), run.get("pending", 0), run.get("last_seq"), states

@@ -1,0 +1,488 @@
+"""The background thread of a run: collect → spool → send, and the notices of the job.
+
+Only this thread touches recorder.collect, spool, sender and link. Others hand it requests through a
+`SimpleQueue`, whose `put` is reentrant: a signal handler may interrupt the main thread inside one.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from queue import Empty, SimpleQueue
+from typing import Any, Literal
+
+from otel_ml._internal.console import Console, started_line
+from otel_ml._internal.events.file_reader import FileReader
+from otel_ml._internal.events.log_record import LogRecord, encode_scope_logs
+from otel_ml._internal.give_way import has_rested
+from otel_ml._internal.guard import guard
+from otel_ml._internal.here import CURRENT
+from otel_ml._internal.identity.resource import encode_resource
+from otel_ml._internal.identity.run_identity import Identity
+from otel_ml._internal.latch import Latch
+from otel_ml._internal.lifecycle.notices import Notices, run_status
+from otel_ml._internal.lifecycle.shutdown import Farewell, Status
+from otel_ml._internal.messages.encode import scope_fields
+from otel_ml._internal.messages.recorder import DEVICE_WAIT_S, Holds, Recorder
+from otel_ml._internal.record.collector import COLLECTOR
+from otel_ml._internal.transport.aside_link import AsideLink
+from otel_ml._internal.transport.aside_transport import AsideTransport
+from otel_ml._internal.transport.link import Link, Reached
+from otel_ml._internal.transport.losses import Losses
+from otel_ml._internal.transport.send import MAX_BYTES, Sender
+from otel_ml._internal.transport.spool import Held, Lost, Spool
+from otel_ml.config import Config
+from otel_ml.explanation import explained
+from otel_ml.wire.protobuf import field as encode_field
+from otel_ml.wire.spool import Frame, Kind
+
+__all__ = ["Request", "Status", "Worker"]
+
+TICK = 0.1
+"""Seconds between looks; what a `kill -9` may cost (docs/protocol.md §4.1: the spool is written every 100 ms)."""
+
+RECOVER_EVERY = 5.0
+"""Seconds between looks for what dead processes of the job left on this host: a data loader's worker that the kernel
+killed, a rank that nobody starts again. In embedded mode the service looks, too."""
+
+RECOVER_AGAIN = 1.0
+"""The same, where the receiver had no room for it."""
+
+PATIENCE_WITH_NOBODY = 5.0
+"""Seconds until what is to be said is printed here, while no receiver has answered at all."""
+
+HEARD_S = 10.0
+"""Seconds after an answer in which a receiver is slow, and not away."""
+
+ROUND = 5.0
+"""Seconds one round may go on sending what waits; after that other requests are looked at first."""
+
+
+FILES_SHARE, FILES_AT_EXIT = 0.6, 600.0
+"""Share of the time that the end of a process may take, in which artifacts' files are read; seconds at most."""
+
+UNREAD_S = 0.5
+"""Seconds in which those that are left are said to be where they are."""
+
+
+@dataclass(slots=True)
+class Request:
+    """Something another thread wants: `done` is open when it has happened, or cannot.
+
+    Attributes:
+        kind: `collect` (into the spool), `flush` (acknowledged), `end` (goodbye, and the thread ends).
+    """
+
+    kind: Literal["collect", "flush", "end"]
+    deadline: float
+    status: Status = "finished"
+    done: Latch = field(default_factory=Latch)
+    is_complete: bool = False
+
+
+class Worker:
+    """One run of this process.
+
+    Args:
+        link: where the transport comes from; asked on a thread of its own (`AsideLink`), one thing at a time.
+        recover: sends what dead writers of the job left, and says whether nothing is left; called from time to time
+            once a receiver takes ours.
+        is_last_chance: whether the service ends with this job.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        identity: Identity,
+        recorder: Recorder,
+        spool: Spool,
+        sender: Sender,
+        link: Link,
+        *,
+        recover: Callable[[Reached, float], bool],
+        extra_spans: Callable[[], list[bytes]],
+        is_last_chance: bool,
+    ) -> None:
+        self.config = config
+        self.identity = identity
+        self.sender = sender
+        self.spool = spool
+        spool.on_lost = self._on_lost
+        self.reached: Reached | None = None
+        self._recorder = recorder
+        self._link = AsideLink(link)
+        self._recover = recover
+        self._extra_spans = extra_spans
+        self._console = Console(is_quiet=config.is_quiet)
+        self._requests: SimpleQueue[Request] = SimpleQueue()
+        self._notices = Notices(self._console, identity)
+        self._farewell = Farewell(
+            recorder,
+            sender,
+            self._link,
+            self._notices,
+            self._console,
+            ask=self._ask,
+            is_last_chance=is_last_chance,
+        )
+        self._started = time.monotonic()
+        self._last_send = self._started
+        self._boundary = 0
+        self._answers = 0
+        self._answered_at = self._started
+        self._refused = 0
+        self._failing_since: float | None = None
+        self._losses = Losses(guard)
+        self._files = FileReader()
+        self._recover_at = 0.0
+        self._postponed: deque[Request] = deque()
+        self._ending: Request | None = None
+        self._patience: Callable[[], float] = time.monotonic
+        self._new_config: Config | None = None
+        self._thread = threading.Thread(target=self._run, name="otel_ml", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._recorder.bound(self.spool.bound)
+        self._thread.start()
+
+    def request(self, kind: Literal["collect", "flush", "end"], timeout: float, status: Status = "finished") -> bool:
+        """Ask for something and wait for it; return whether it happened in time."""
+        if not self._thread.is_alive():
+            return False
+        request = Request(kind, time.monotonic() + timeout, status)
+        self._requests.put(request)
+        # An end may take longer than its patience, while acknowledgements arrive; the thread keeps to the deadline.
+        request.done.wait(None if timeout == math.inf else timeout + 0.5)
+        return request.is_complete
+
+    def reconfigure(self, config: Config) -> None:
+        """Use a configuration with more in it (topology, given after the process group was made)."""
+        self._new_config = config
+
+    def ask_status(self) -> Mapping[str, Any] | None:
+        """Return what the service says of the run, or None; on the caller's thread, over a connection of its own."""
+        reached = self.reached
+        if reached is None or reached.fresh is None:
+            return None
+        transport = reached.fresh()
+        try:
+            return run_status(transport, self.identity.run_id, {})
+        finally:
+            transport.close()
+
+    def forget(self) -> None:
+        """In a forked child: let go of the parent's files and connections without touching them."""
+        if self.sender.transport is not None:
+            self.sender.transport.forget()
+        self.spool.close()
+        self._link.forget()
+
+    def say(self, sentence: str) -> None:
+        """Say something once for the job."""
+        self._notices.say(sentence)
+
+    def _run(self) -> None:
+        CURRENT.set(self._recorder.scope)
+        COLLECTOR.begin()
+        try:
+            self._loop()
+        finally:
+            COLLECTOR.leave()
+
+    def _loop(self) -> None:
+        while True:
+            request = self._next_request()
+            try:
+                if self._handle(request):
+                    return
+            except Exception as error:  # noqa: BLE001 (this thread must outlive any mistake; it is said)
+                guard.failed("The background thread", error) if not guard.strict else self._fail_loudly(error)
+                if request is not None and request is self._ending:
+                    return
+            finally:
+                if request is not None:
+                    request.done.open()
+
+    def _next_request(self) -> Request | None:
+        """Return what is to be done next; None after a while of nothing."""
+        if self._ending is not None:
+            return self._ending
+        if self._postponed:
+            return self._postponed.popleft()
+        try:
+            return self._requests.get(timeout=TICK)
+        except Empty:
+            return None
+        finally:
+            has_rested()
+
+    def _fail_loudly(self, error: Exception) -> None:
+        self._console.line(
+            explained(f"The background thread failed with {type(error).__name__}: {error}", "internal-error")
+        )
+
+    def _handle(self, request: Request | None) -> bool:
+        """Do one round; return whether it was the last."""
+        if self._new_config is not None:
+            self._describe_anew(self._new_config)
+        if request is not None and request.kind == "end":
+            self._begin_to_end(request)
+            self._end(request)
+            return True
+        if request is not None and request.kind == "flush":
+            self._recorder.wait_for_devices(min(request.deadline, time.monotonic() + DEVICE_WAIT_S))
+        self._collect()
+        self._reach()
+        if request is not None and request.kind == "flush":
+            self._read_files(request.deadline)
+            self.sender.hurry()
+            request.is_complete = self._send_all(request.deadline, lambda: request.deadline)
+        else:
+            if self._is_due():
+                self._send(time.monotonic() + ROUND, everything=False)
+            if request is not None:
+                request.is_complete = True
+        self._tell()
+        return False
+
+    def _collect(self, *, final: bool = False) -> None:
+        self._recorder.bound(self.spool.bound)
+        COLLECTOR.hold_up(is_held_up=self._is_held_up())
+        batch = self._recorder.collect(time.time_ns(), final=final)
+        frames = [*_frames("M", batch.scope_metrics, batch.holds), *_frames("S", batch.scope_spans)]
+        frames += _frames("S", self._extra_spans())
+        if frames:
+            self.spool.extend(frames)
+        for _ in range(2):  # making the events may have had something to say: that is an event too
+            self._take_events(final=final)
+        if final:
+            self._end_events()
+        for artifact in self._recorder.scope.events.take_files():
+            self._files.read(artifact)
+        self._take_files()
+
+    def _take_events(self, *, final: bool = False) -> None:
+        for record in self._recorder.scope.events.take(lambda: final or not self._is_held_up()):
+            self._append_event(record)
+
+    def _end_events(self) -> None:
+        """Wait a moment for events that a device has yet to give."""
+        events, until = self._recorder.scope.events, time.monotonic() + DEVICE_WAIT_S
+        while events.on_their_way and time.monotonic() < until:
+            time.sleep(0.002)
+            self._take_events(final=True)
+        if events.on_their_way:
+            events.give_up()
+
+    def _is_held_up(self) -> bool:
+        """Whether the spool fills although a receiver takes what is sent: who is faster than it may wait for it."""
+        now = time.monotonic()
+        if self.sender.answers != self._answers:
+            self._answers, self._answered_at = self.sender.answers, now
+        is_away = now - self._answered_at >= HEARD_S or (not self._answers and self._failing_since is not None)
+        return self.spool.is_nearly_full and not is_away
+
+    def _take_files(self, timeout: float = 0.0) -> None:
+        for record in self._files.take(timeout):
+            self._append_event(record)
+
+    def _read_files(self, until: float) -> bool:
+        """Wait for the files that are being read, and keep the spool up to date; return whether all are."""
+        while not self._files.is_idle and time.monotonic() < until:
+            self._take_files(timeout=TICK)
+            self._collect()
+        return self._files.is_idle
+
+    def _end_files(self, deadline: float) -> None:
+        """Have files read for as long as there is time; of the others it is recorded where they are."""
+        now = time.monotonic()
+        if not self._read_files(now + min(FILES_AT_EXIT, FILES_SHARE * (deadline - now))):
+            self._files.give_up()
+            self._read_files(time.monotonic() + UNREAD_S)
+        self._files.close()
+
+    def _meanwhile(self) -> bool:
+        """Keep the spool up to date while a receiver does not answer; return whether to go on waiting for it."""
+        if self._ending is None:
+            self._collect()
+            self._hear()
+        return self._ending is None or time.monotonic() < min(self._ending.deadline, self._patience())
+
+    def _hear(self) -> None:
+        """Do what is asked for as far as it can be done while a request is under way: bring it into the spool."""
+        while self._ending is None:
+            try:
+                request = self._requests.get_nowait()
+            except Empty:
+                return
+            if request.kind == "end":
+                self._begin_to_end(request)
+            elif request.kind == "flush":
+                self._postponed.append(request)
+            else:
+                self._collect()
+                request.is_complete = True
+                request.done.open()
+
+    def _append_event(self, record: LogRecord) -> None:
+        self._recorder.sent.events += 1
+        self._append_record(record)
+
+    def _append_record(self, record: LogRecord) -> None:
+        body = encode_scope_logs(record, self._recorder.sequence.next())
+        self.spool.append(Frame("L", encode_field(2, body)))
+
+    def _on_lost(self, lost: Lost) -> None:
+        """Count what a full spool dropped, and take it out of the manifests."""
+        self.sender.abandon_batch()
+        self._losses.add(lost)
+        for axis, step, points in lost.steps:
+            self._recorder.points_dropped(axis, step, points)
+
+    def _is_due(self) -> bool:
+        now = time.monotonic()
+        since = now - self._last_send
+        boundary = self._recorder.step_boundary()
+        is_due = since >= self.config.flush_interval or (
+            boundary != self._boundary and since >= self.config.flush_interval / 2
+        )
+        if is_due:
+            self._last_send = now
+            self._boundary = boundary
+        return is_due
+
+    def _reach(self) -> None:
+        now = time.monotonic()
+        if self.reached is not None and self._failing_since is None:
+            return
+        failing_s = 0.0 if self._failing_since is None else now - self._failing_since
+        reached = self._link.reach(now, failing_s=failing_s)
+        if reached is None:
+            return
+        is_first = self.reached is None
+        self._use(reached)
+        if is_first and self.identity.speaks:
+            self._console.line(
+                started_line(self.config.experiment, self.identity.run_id, reached.where, reached.exporters)
+            )
+
+    def _use(self, reached: Reached) -> None:
+        if self.sender.transport is not None:
+            self.sender.transport.close()
+        reached = replace(reached, transport=AsideTransport(reached.transport, self._meanwhile, TICK))
+        if reached.run_id is not None and reached.run_id != self.identity.run_id:
+            self.identity = replace(self.identity, run_id=reached.run_id)
+            self._describe_anew(self.config)
+        self.reached = reached
+        self.sender.transport = reached.transport
+        self.sender.hurry()
+        self._failing_since = None
+
+    def _describe_anew(self, config: Config) -> None:
+        self._new_config = None
+        self.config = config
+        self.sender.resource = encode_resource(self.config, self.identity)
+        self.spool.renew(self.sender.resource)
+
+    def _send(self, deadline: float, *, everything: bool) -> bool:
+        is_empty = self.sender.send(deadline, everything=everything)
+        if is_empty:
+            self._losses.settle()
+        if not self.sender.last_error or is_empty:
+            self._failing_since = None
+        elif self._failing_since is None:
+            self._failing_since = time.monotonic()
+        if is_empty and self.reached is not None and time.monotonic() >= self._recover_at:
+            is_done = self._recover(self.reached, deadline)
+            self._recover_at = time.monotonic() + (RECOVER_EVERY if is_done else RECOVER_AGAIN)
+        return is_empty
+
+    def _send_all(self, deadline: float, patience: Callable[[], float]) -> bool:
+        """Send until all is acknowledged, or the time is over: `patience` ends it, `deadline` whatever happens."""
+        while not self._send(min(deadline, patience()), everything=True):
+            now = time.monotonic()
+            if now >= min(deadline, patience()):
+                return False
+            time.sleep(min(0.02, max(0.0, deadline - now)))
+            self._reach()
+        return True
+
+    def _begin_to_end(self, request: Request) -> None:
+        """Bring everything and the goodbye into the spool: from now on only the receiver is waited for."""
+        if self._ending is not None:
+            return
+        self._ending = request
+        self._recover_at = 0.0
+        self._losses.settle()
+        self._collect()
+        self._end_files(request.deadline)
+        self._collect(final=True)
+        COLLECTOR.leave()
+        self._append_goodbye(request)
+
+    def _append_goodbye(self, request: Request) -> None:
+        self._refused = self._refused_by_now()
+        duration_s = time.monotonic() - self._started
+        self._append_record(self._farewell.goodbye(request.status, duration_s=duration_s))
+        self._patience = self._farewell.patience()
+
+    def _refused_by_now(self) -> int:
+        return self.sender.refused.total() + self.sender.refused_records.total()
+
+    def _end(self, request: Request) -> None:
+        self._reach()
+        self.sender.hurry()
+        is_complete = self._send_all(request.deadline, self._patience)
+        if is_complete and self._refused_by_now() != self._refused:  # of what was sent with the goodbye
+            self._append_goodbye(request)
+            is_complete = self._send_all(request.deadline, self._patience)
+        for other in self._postponed:  # flushes of other threads: what they wait for was sent, or is kept
+            other.is_complete = is_complete
+            other.done.open()
+        if is_complete:
+            self._patience = lambda: request.deadline  # the run is waited for by rules of its own
+        self._tell(is_last=True)
+        if is_complete:
+            self._farewell.wait_for_the_run(self.identity, self.reached, request.deadline, request.status)
+            self.spool.delete()
+            self.spool.remove_folder()
+        else:
+            self._farewell.say_left_behind(self.identity)
+        self.spool.close()
+        self._link.close()
+        if self.sender.transport is not None:
+            self.sender.transport.close()
+        request.is_complete = is_complete
+
+    def _tell(self, *, is_last: bool = False) -> None:
+        """Print what is to be said by now."""
+        count = self.sender.notices
+        if count is None:
+            if is_last or self.sender.answers or time.monotonic() - self._started > PATIENCE_WITH_NOBODY:
+                self._notices.print_own()
+        elif self._notices.has_more(count):
+            self._notices.print_of(self._ask())
+
+    def _ask(self, **query: str) -> Mapping[str, Any] | None:
+        if self.sender.transport is None:
+            return None
+        run = run_status(self.sender.transport, self.identity.run_id, {**query, **self._notices.query})
+        self._notices.hear(run)
+        return run
+
+
+def _frames(kind: Kind, bodies: Sequence[bytes], holds: Sequence[Holds] = ()) -> list[Held]:
+    """Return scope bodies as frames no larger than half a request, each with what it holds of which step."""
+    if not bodies:
+        return []
+    payload = scope_fields(bodies)
+    if len(payload) <= MAX_BYTES // 2 or len(bodies) == 1:
+        steps = [(axis, step, n) for axis, step, n in holds if n and axis is not None and step is not None]
+        return [(Frame(kind, payload, sum([n for _, _, n in holds])), steps)]
+    half = len(bodies) // 2
+    return _frames(kind, bodies[:half], holds[:half]) + _frames(kind, bodies[half:], holds[half:])

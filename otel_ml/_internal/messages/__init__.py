@@ -1,0 +1,1 @@
+"""What was recorded becomes OTLP messages with running numbers."""

@@ -1,0 +1,316 @@
+"""The record path of one process, as the background thread sees it: collect, and what was counted."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from otel_ml._internal.boot_time import boot_time
+from otel_ml._internal.devices.batch import STAGING
+from otel_ml._internal.devices.graphs import CAPTURED
+from otel_ml._internal.give_way import give_way
+from otel_ml._internal.guard import guard
+from otel_ml._internal.here import NOW, PROCESS, SCOPES, Scope
+from otel_ml._internal.messages.encode import encoded_gauge, encoded_scopes
+from otel_ml._internal.messages.manifest import is_done
+from otel_ml._internal.messages.sequence import Sequence
+from otel_ml._internal.native import native
+from otel_ml._internal.record.after_the_end import AFTER_THE_END
+from otel_ml._internal.record.collector import COLLECTOR
+from otel_ml._internal.record.fold import FOLDER
+from otel_ml._internal.series.buffer import RECORDS
+from otel_ml._internal.series.definition import DEFINITIONS, QUANTILE_COARSE
+from otel_ml._internal.series.pending import Pending
+from otel_ml._internal.steps.axes import STEPS, Step
+from otel_ml._internal.steps.stage import forget_stages, parts_of
+from otel_ml._internal.steps.step import set_step
+from otel_ml._internal.timers import spans
+from otel_ml.wire.attributes import BOOT_TIME, EVENTS, MANIFEST, POINTS, POSITION, RECORDED, REDUCTIONS, VALUES
+
+__all__ = ["DEVICE_WAIT_S", "Batch", "Holds", "RecordSettings", "Recorder", "Sent", "recorder"]
+
+
+_RECORD_S, _SPAN_S = (0.5e-6 if native is None else 0.2e-6), 2e-6
+"""What a record and a timer's span cost between steps of 50 ms, with cold caches; a tight loop says a third of it."""
+
+DEVICE_WAIT_S = 1.0
+"""Seconds that the end waits for values of a device."""
+
+_TOTALS_EVERY_NS = 5_000_000_000
+"""How often a heartbeat says what was sent in all: what a kill leaves unsaid (ADR 0031)."""
+
+
+Holds = tuple[str | None, int | None, int]
+"""(axis, step, points) of one ScopeMetrics; no axis and no step where a process has none. Manifests hold no points."""
+
+
+class Batch(NamedTuple):
+    """What one collection produced, ready to be wrapped into OTLP requests.
+
+    Attributes:
+        scope_metrics: each the body of an OTLP ScopeMetrics (without outer tag and length), `ml.seq` inside.
+        scope_spans: each the body of an OTLP ScopeSpans.
+        points: metric points in it; manifests and positions are not counted.
+        values: the user's values folded into it.
+        holds: for each of `scope_metrics` its (axis, step, points): what is lost when the spool has to drop it.
+    """
+
+    scope_metrics: tuple[bytes, ...] = ()
+    scope_spans: tuple[bytes, ...] = ()
+    points: int = 0
+    values: int = 0
+    holds: tuple[Holds, ...] = ()
+
+
+@dataclass(slots=True)
+class Sent:
+    """What this writer has numbered so far: the service compares it with what arrived (ADR 0031).
+
+    Attributes:
+        points: metric points, without those of the protocol itself.
+        values: of the user, in those points.
+        events: log records, without the goodbye.
+    """
+
+    points: int = 0
+    values: int = 0
+    events: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSettings:
+    """What the record path needs to know of the configuration."""
+
+    flush_interval_ns: int = 1_000_000_000
+    allowed_lateness_ns: int = 10_000_000_000
+    timer_level: int = 1
+    traces: Literal["timers", "off"] = "timers"
+    spans_per_step: int = 100
+    strict: bool = False
+
+
+class Recorder:
+    """One of each run; the first is `recorder`, created at import. `configure()`, `enabled` are `init()`'s business."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.sequence = Sequence()
+        self._settings = RecordSettings()
+        self._unsaid: dict[Step, None] = {}
+        self._position_ns = self._totals_ns = self._declared = 0
+        self.sent = Sent()
+
+    def configure(self, settings: RecordSettings, *, otel_tracing: bool = False) -> None:
+        """Use `settings`; with `otel_tracing`, timers are also OpenTelemetry's current span."""
+        self._settings = settings
+        guard.strict = settings.strict
+        NOW.level = settings.timer_level if self.enabled else -1
+        spans.configure(settings.spans_per_step if settings.traces == "timers" else 0, otel_tracing=otel_tracing)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether recording calls do anything."""
+        return not NOW.off and not AFTER_THE_END.is_now
+
+    @enabled.setter
+    def enabled(self, value: bool) -> None:
+        NOW.off = not value
+        NOW.level = self._settings.timer_level if value else -1
+        wanted, STEPS.wanted = STEPS.wanted, {}
+        for axis, step in wanted.items():
+            set_step(step, axis=axis)  # type: ignore[arg-type] # not looked at until now
+
+    def collect(self, now_ns: int, *, final: bool = False) -> Batch:
+        """Take everything recorded so far as wire bytes. Called by the background thread only.
+
+        With `final`, device values are waited for, at most a second, and every step gets its manifest.
+        """
+        folder = FOLDER
+        with folder.lock:
+            folder.fold()
+            if folder.deferred or CAPTURED.is_used:
+                folder.read_deferred(everything=final)
+                if final:
+                    self._wait_for_device()
+                folder.fold()
+            steps = folder.take_steps(self._generation)
+            collected = deque([(step, step.pending) for step in steps if step.pending is not None])
+            for step in steps:
+                step.pending = None
+            values, folder.values = folder.values, 0
+        COLLECTOR.took()
+        scopes: list[bytes] = []
+        holds: list[Holds] = []
+        while collected:  # what is encoded is let go at once: training records meanwhile
+            give_way()
+            self._encode(*collected.popleft(), scopes, holds)
+        points = sum([count for _, _, count in holds])
+        self._say_manifests(now_ns, scopes, final=final)
+        self._say_positions(now_ns, scopes, final=final)
+        holds += [(None, None, 0)] * (len(scopes) - len(holds))
+        give_way()
+        return Batch(tuple(scopes), spans.collect(self._generation), points, values, tuple(holds))
+
+    def bound(self, spool_bytes: int) -> None:
+        """Let callers wait before they have recorded more than a spool of this size has room for."""
+        FOLDER.bound(spool_bytes)
+
+    def wait_for_devices(self, until: float) -> None:
+        """Wait for the values of devices that were recorded until now, not beyond `until` (of `time.monotonic()`).
+
+        Nobody else is held up meanwhile.
+        """
+        awaited: set[int] | None = None
+        while awaited is None or (awaited and time.monotonic() < until):
+            if awaited is not None:
+                time.sleep(0.002)
+            with FOLDER.lock:
+                FOLDER.fold()
+                FOLDER.read_deferred(everything=True)
+                waiting = set(map(id, FOLDER.deferred_of(self._generation)))
+            awaited = waiting if awaited is None else awaited & waiting
+
+    def _wait_for_device(self) -> None:
+        deadline = time.monotonic() + DEVICE_WAIT_S
+        while FOLDER.deferred_of(self._generation) and time.monotonic() < deadline:
+            time.sleep(0.002)
+            FOLDER.read_deferred(everything=True)
+        FOLDER.drop_deferred(self._generation)
+
+    def _encode(self, step: Step, pending: Pending, scopes: list[bytes], holds: list[Holds]) -> None:
+        place = step.base or step
+        place = place.base or place
+        if step.stage is None:
+            self._encode_at(place, pending, scopes, holds)
+        elif step.stage.name is None:
+            FOLDER.recorded -= pending.records
+        else:
+            for part in parts_of(pending, step.stage):
+                self._encode_at(place, part, scopes, holds)
+
+    def _encode_at(self, step: Step, pending: Pending, scopes: list[bytes], holds: list[Holds]) -> None:
+        axis = step.axis.name if step.axis is not None else None
+        self.sent.values += pending.values
+        sent = 0
+        for part in pending.parts():
+            if part.buckets and (coarse := sum(buckets.coarse for buckets in part.buckets.values())):
+                part.moments[QUANTILE_COARSE] = (coarse, float(coarse), 1.0, 1.0)
+            for points, body in encoded_scopes(part, step.index, axis, self.sequence.next):
+                scopes.append(body)
+                holds.append((axis, step.index, points))
+                sent += points
+        self.sent.points += sent
+        step.points += sent
+        step.last_ns = max(step.last_ns, pending.last_ns)
+        if step.index is not None:
+            self._unsaid[step] = None
+
+    def _say_manifests(self, now_ns: int, scopes: list[bytes], *, final: bool) -> None:
+        lateness_ns = self._settings.allowed_lateness_ns
+        for step in [step for step in self._unsaid if final or is_done(step, now_ns, lateness_ns)]:
+            del self._unsaid[step]
+            if step.axis is not None and step.index is not None and step.points > step.said:
+                step.said = step.points
+                number = self.sequence.next()
+                scopes.append(encoded_gauge(MANIFEST, step.axis.name, step.index, step.points, now_ns, number))
+
+    def _say_positions(self, now_ns: int, scopes: list[bytes], *, final: bool) -> None:
+        # Backwards, too: a clock that was set back an hour must not silence the heartbeat for one.
+        declared = self._newly_declared()
+        if not final and not declared and abs(now_ns - self._position_ns) < self._settings.flush_interval_ns:
+            return
+        is_first, self._position_ns = not self._position_ns and not declared, now_ns
+        taken = {BOOT_TIME: boot_time(), **self._totals(now_ns, final=final), **declared}
+        axes = list(self.scope.steps.axes.values())
+        inside = [(axis.name, step.index) for axis in axes if (step := axis.inside()) is not None]
+        places = [(name, index) for name, index in inside if index is not None]
+        for name, index in places:
+            scopes.append(encoded_gauge(POSITION, name, index, index, now_ns, self.sequence.next(), taken))
+        # In no step it lives, and waits: for a model to load, for another rank.
+        if not places and not is_first and (declared or not final):
+            scopes.append(encoded_gauge(POSITION, None, None, 0, now_ns, self.sequence.next(), taken))
+
+    def _newly_declared(self) -> Mapping[str, str]:
+        """Return what `define_metric()` said since this was asked last: it holds on ranks that do not say it, too."""
+        news = DEFINITIONS.declared[self._declared :]
+        self._declared += len(news)
+        said = [(name, str(one), ",".join(one.unsaid)) for name, one, _, _ in news if any(one.said)]
+        return {REDUCTIONS: json.dumps(said)} if said else {}
+
+    def _totals(self, now_ns: int, *, final: bool) -> Mapping[str, int]:
+        """Return what was sent in all, where it is time to say so."""
+        if not final and abs(now_ns - self._totals_ns) < _TOTALS_EVERY_NS:
+            return {}
+        self._totals_ns = now_ns
+        return {
+            RECORDED: self.recorded,
+            POINTS: self.sent.points,
+            VALUES: self.sent.values,
+            EVENTS: self.sent.events,
+        }
+
+    def step_boundary(self) -> int:
+        """A number that grows at each boundary of `set_step()`, `step()` and `steps()`."""
+        return self.scope.steps.boundaries
+
+    def current_steps(self) -> Mapping[str, int]:
+        """The steps that `set_step()` set, by axis."""
+        current = {axis.name: axis.current for axis in list(self.scope.steps.axes.values()) if axis.explicit}
+        return {name: step.index for name, step in current.items() if step is not None and step.index is not None}
+
+    def points_dropped(self, axis: str, step: int, points: int) -> None:
+        """Take points that the spool dropped out of the step's manifest."""
+        known = self.scope.steps.axes.get(axis)
+        dropped = known.steps.get(step) if known is not None else None
+        if dropped is not None:
+            dropped.points -= points
+
+    def forget(self) -> None:
+        """Be as in a process that has recorded nothing: empty buffers, new locks, `ml.seq` from 1, no current step.
+
+        Where other runs go on, only what is this one's.
+        """
+        self.sequence.restart()
+        self._unsaid.clear()
+        self._position_ns = self._totals_ns = self._declared = 0
+        self.sent = Sent()
+        if SCOPES.active:
+            self.scope.steps.forget()
+            self.scope.dropped.clear()
+            return
+        NOW.several = False
+        COLLECTOR.forget()
+        RECORDS.clear()
+        STAGING.forget()
+        FOLDER.forget()
+        STEPS.forget()
+        DEFINITIONS.new_lock()
+        guard.forget()
+        spans.forget()
+        forget_stages()
+
+    @property
+    def recorded(self) -> int:
+        """Values the user recorded that were accepted."""
+        return FOLDER.recorded_of[self._generation] if NOW.several else FOLDER.recorded
+
+    @property
+    def _generation(self) -> int:
+        return self.scope.steps.generation
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """Values not accepted or lost, by reason."""
+        return self.scope.dropped
+
+    @property
+    def overhead_s(self) -> float:
+        """Estimated seconds spent on the user's threads."""
+        return self.recorded * _RECORD_S + spans.STATE.collected * _SPAN_S + FOLDER.caller_s
+
+
+recorder = Recorder(PROCESS)

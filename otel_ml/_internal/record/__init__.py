@@ -1,0 +1,1 @@
+"""`log()`, `record()`, meters: from the call to what a step has gathered."""

@@ -1,0 +1,158 @@
+"""From an accepted call to the buffer: conversion, weights, the bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import chain, compress
+from time import time_ns
+from typing import Any
+
+from otel_ml._internal.device_tensor import BeingCapturedError, Deferred
+from otel_ml._internal.devices.batch import STAGING, BacklogError, Staged, StagedRow, launch, launch_plainly
+from otel_ml._internal.devices.graphs import CAPTURED
+from otel_ml._internal.guard import guard
+from otel_ml._internal.here import NOW
+from otel_ml._internal.native import native
+from otel_ml._internal.record.fold import BACKLOG, relieve
+from otel_ml._internal.record.values import (
+    Recordable,
+    UnrecordableError,
+    plain_numbers,
+    record_value,
+    weighted_value,
+    which_are_cuda_scalars,
+)
+from otel_ml._internal.series.buffer import LIMIT, RECORDS, STRIDE
+from otel_ml._internal.series.definition import Series
+from otel_ml._internal.series.row import Row
+from otel_ml._internal.steps.axes import Step, current_step
+
+__all__ = ["add_record", "append", "append_cuda_row", "append_deferred", "append_row"]
+
+
+def append(records: Iterable[Any]) -> None:
+    """Append whole records to the buffer."""
+    buffer = RECORDS
+    buffer += records
+    if len(buffer) > LIMIT:
+        relieve()
+
+
+def append_row(
+    row: Row, step: Step, values: dict[str, object], time_ns: int, others: Iterable[tuple[Series, Recordable]] = ()
+) -> bool:
+    """Append a value of each name of `row`, in their order; or nothing, where one is more than a number.
+
+    With `others` there is a record of each of them, too, in the same append.
+    """
+    numbers: Iterable[object] = values.values()
+    if [*map(type, values.values())] != row.floats:
+        converted = plain_numbers(values.values())
+        if converted is None:
+            return False
+        numbers = converted
+    buffer = RECORDS
+    if others:
+        numbers = [*numbers, *chain.from_iterable([(series, step, item, time_ns) for series, item in others])]
+    buffer += (row, step, None, time_ns, *numbers)
+    if len(buffer) > LIMIT:
+        relieve()
+    return True
+
+
+_NUMBERS = frozenset({float, int, bool})
+
+
+def append_cuda_row(row: Row, step: Step, values: Mapping[str, object], time_ns: int) -> bool:
+    """Append a value of each name of `row`, in their order: numbers, and scalars on one CUDA device; or nothing."""
+    for value in values.values():
+        if type(value) not in _NUMBERS:
+            if not getattr(value, "is_cuda", False):
+                return False
+            break
+    given = [*values.values()]
+    are_tensors = which_are_cuda_scalars(given)
+    if are_tensors is None:
+        return False
+    of_tensors, of_numbers = row.split(are_tensors)
+    tensors = [*compress(given, are_tensors)]
+    numbers = plain_numbers([item for item, is_tensor in zip(given, are_tensors, strict=True) if not is_tensor])
+    if numbers is None:
+        return False
+    try:
+        batch, at = STAGING.put(tensors, len(tensors))
+    except Exception:  # noqa: BLE001 (which one it is, and why, is found out one by one)
+        return False
+    records = (of_tensors.series[0], step, StagedRow(of_tensors, batch, at), time_ns)
+    append((of_numbers, step, None, time_ns, *numbers, *records) if numbers else records)
+    return True
+
+
+def add_record(records: list[Any], series: Series, step: Step, value: object, weight: object, time_ns: int) -> bool:
+    """Add the record of any value to `records`, or say and count why it is none.
+
+    Returns:
+        Whether it comes later, so that `append_deferred()` has to append the records.
+    """
+    try:
+        item = record_value(value) if weight is None else _weighted(series, value, weight)
+    except UnrecordableError as error:
+        _refuse(series, value, error)
+        return False
+    records += (series, step, item, time_ns)
+    kind = type(item)
+    return kind is not float and kind is not tuple and kind is not list and isinstance(item, Deferred)
+
+
+def _refuse(series: Series, value: object, error: UnrecordableError) -> None:
+    expected = "a number, a 0-d array or tensor, or a 1-d sequence of numbers (and a weight from 0 on)"
+    name = series.definition.name
+    kind = f"{error.reason} of {name}: {type(value).__name__}"
+    guard.drop(error.reason, f"Metric {name!r:.120}: expected {expected}, got {error}.", kind=kind)
+
+
+def append_deferred(records: list[Any]) -> None:
+    """Append records of which some have values on a device: those are copied there now, all of the call together."""
+    try:
+        if len(records) == STRIDE and type(records[2]) is Staged:  # which is launched in half the time
+            records[2].launch_alone()
+        else:
+            launch(_unlaunched(records[2::STRIDE]))
+    except BeingCapturedError:
+        records = CAPTURED.add(records)
+    except Exception:  # noqa: BLE001 (which one it is, and why, is found out one by one)
+        records = [item for at in range(0, len(records), STRIDE) for item in _launched(*records[at : at + STRIDE])]
+    append(records)
+
+
+def _unlaunched(items: Iterable[Any]) -> list[Staged]:
+    return [staged for item in items if isinstance(item, Deferred) for staged in item.unlaunched()]
+
+
+def _launched(series: Series, step: Step, item: Any, time_ns: int) -> Iterable[Any]:
+    """Return a record whose values are copied now, or nothing, counted and said."""
+    staged = _unlaunched((item,))
+    try:
+        launch_plainly(staged)
+    except (TypeError, ValueError) as error:
+        _refuse(series, item, UnrecordableError("bad_value", f"a tensor on a device, which {error}"))
+    except BacklogError:
+        guard.dropped["device_backlog"] += item.size
+        guard.say("device-backlog", BACKLOG)
+    except Exception as error:  # noqa: BLE001 (whatever a device raises costs its values, not training)
+        guard.dropped["device_error"] += item.size
+        guard.say("device-error", f"Metric {series.definition.name!r}: the device did not give its value: {error}.")
+    else:
+        return series, step, item, time_ns
+    return ()
+
+
+def _weighted(series: Series, value: object, weight: object) -> Recordable:
+    reduction = series.definition.reduction
+    if reduction is not None and reduction.within is not None:
+        raise UnrecordableError("bad_weight", f"a weight together with within={reduction.within!r}")
+    return weighted_value(value, weight)
+
+
+if native is not None:
+    native.bind_buffer(RECORDS, NOW, current_step, relieve, time_ns, guard.failed, LIMIT)

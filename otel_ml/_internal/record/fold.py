@@ -1,0 +1,352 @@
+"""Folding: the buffer is taken apart into what each step has gathered."""
+
+from __future__ import annotations
+
+import threading
+import time
+from _thread import get_ident
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+from otel_ml._internal.aside import Aside
+from otel_ml._internal.device_tensor import Deferred
+from otel_ml._internal.devices.batch import STAGING
+from otel_ml._internal.devices.device_timers import DEVICE_TIMERS
+from otel_ml._internal.devices.graphs import CAPTURED
+from otel_ml._internal.guard import guard
+from otel_ml._internal.here import NOBODY, NOW, SCOPES
+from otel_ml._internal.native import native
+from otel_ml._internal.record.collector import COLLECTOR
+from otel_ml._internal.series.buckets import MAX_BUCKETS, SCALE, ExponentialBuckets
+from otel_ml._internal.series.buffer import MOST, RECORDS, STRIDE, take
+from otel_ml._internal.series.definition import DEFINITIONS, UNSETTLED, Series
+from otel_ml._internal.series.pending import Order, Pending
+from otel_ml._internal.series.row import Row
+from otel_ml._internal.steps.axes import Step, Steps
+
+__all__ = ["BACKLOG", "FOLDER", "Folder", "fold_in_python", "relieve"]
+
+
+class Folder:
+    """Owner of all that is recorded and not yet collected.
+
+    Attributes:
+        lock: guards everything below, `Step.pending` and taking from the buffer. Callers never take it.
+        steps: those with something pending, in the order of their first record.
+        points: partials that they hold.
+        most_points: partials from which callers wait for the background thread to collect them.
+        deferred: device values that could not be read yet.
+        values: folded since the last collection.
+        recorded: folded since the process began.
+        recorded_of: the same of each of several runs, by the generation of its steps.
+        caller_s: seconds callers waited for a fold.
+        aside: the thread that folds for callers.
+    """
+
+    MAX_POINTS = 200_000
+    """Of `most_points`: about 60 MB."""
+
+    POINT_BYTES = 200
+    """A partial in the spool, at most, with what a step of its own costs."""
+
+    MAX_DEFERRED = 100_000
+    """Device values kept while the device is behind; their copies are memory of the device. From half of it on callers
+    wait until those have been read that are done."""
+
+    def __init__(self) -> None:
+        self.deferred: list[tuple[Series, Step, Deferred, int]] = []
+        self.forget()
+
+    def forget(self) -> None:
+        """Start with nothing, and with a lock nobody holds."""
+        self.lock = threading.Lock()
+        self.aside = Aside()
+        # A forked child must not free device memory of its parent: what is deferred stays referenced.
+        self._inherited = self.deferred
+        self.deferred = []
+        self.steps: dict[Step, None] = {}
+        self.points = 0
+        self.most_points = self.MAX_POINTS
+        self.values = 0
+        self.recorded = 0
+        self.recorded_of: Counter[int] = Counter()
+        self.caller_s = 0.0
+
+    def fold(self) -> None:
+        """Fold all records; the lock is held by the caller."""
+        part = _take()
+        if not NOW.several:
+            self.points += _fold_records(self, part)
+            return
+        for generation, records in _by_run(part).items():
+            before = self.recorded
+            self.points += _fold_records(self, records)
+            self.recorded_of[generation] += self.recorded - before
+
+    def share_out(self, steps: Steps) -> None:
+        """Count what was recorded so far as that of the run of `steps`: another one begins beside it."""
+        with self.lock:
+            if not NOW.several:
+                self.points += _fold_records(self, _take())
+                self.recorded_of[steps.generation] = self.recorded
+                NOW.several = True
+                steps.ask_contexts()
+
+    def take_steps(self, generation: int) -> dict[Step, None]:
+        """Take what a run has pending, and what is nobody's any more; the lock is held by the caller."""
+        if not NOW.several:
+            steps, self.steps, self.points = self.steps, {}, 0
+            return steps
+        for step in [step for step in self.steps if SCOPES.of(step.generation) is None]:
+            self._refuse(step)
+        steps = {step: None for step in self.steps if step.generation == generation}
+        self.steps = {step: None for step in self.steps if step.generation != generation}
+        self.points -= sum(step.pending.size for step in steps if step.pending is not None)
+        return steps
+
+    def _refuse(self, step: Step) -> None:
+        del self.steps[step]
+        refused, step.pending = step.pending, None
+        if refused is not None:
+            self.points -= refused.size
+            NOBODY.dropped["no_run"] += refused.records
+            guard.say("no-run", NO_RUN)
+
+    def take_apart(self, part: list[Any]) -> dict[Pending, int]:
+        """Sort records by step and series; return what was added to, and its size before."""
+        items = 0  # of rows
+        step_before: Step | None = None
+        touched: dict[Pending, int] = {}
+        pending = Pending(0)  # of no step
+        last = 0
+        records = iter(part)
+        for series, step, value, time_ns in zip(records, records, records, records, strict=False):
+            if step is not step_before:
+                pending.last_ns = max(pending.last_ns, last)
+                step_before = step
+                pending = self._pending(step, time_ns)
+                touched.setdefault(pending, pending.size)
+                groups = pending.groups
+            last = time_ns
+            if type(value) is not float or series.special:
+                if type(series) is Row:
+                    items += self._fold_row(pending, step, series, records, time_ns)
+                else:
+                    self._fold_special(pending, step, series, value, time_ns)
+                continue
+            group = groups.get(series)
+            if group is None:
+                groups[series] = value
+            elif isinstance(group, list):
+                group.append(value)
+            else:
+                groups[series] = [group, value]
+        pending.last_ns = max(pending.last_ns, last)
+        self._count((len(part) - items) // STRIDE)
+        return touched
+
+    def read_deferred(self, *, everything: bool = False) -> None:
+        """Put device values that are done by now back into the buffer; the lock is held by the caller.
+
+        With `everything`, those that are still gathered on their device are sent now.
+        """
+        STAGING.look(everything=everything)
+        DEVICE_TIMERS.look()
+        CAPTURED.look()
+        waiting = []
+        for record in self.deferred:
+            series, step, value, time_ns = record
+            try:
+                records = value.records(series, step, time_ns) if value.ready() else None
+            except Exception as error:  # noqa: BLE001 - whatever a device raises costs one value, not the collection
+                _dropped(step)["device_error"] += value.size
+                guard.say(
+                    "device-error", f"Metric {series.definition.name!r}: the device did not give its value: {error}."
+                )
+                records = ()
+            if records is None:
+                waiting.append(record)
+                continue
+            (step.base or step).waiting -= 1
+            RECORDS.extend(records)
+        self.deferred = waiting
+
+    def drop_deferred(self, generation: int) -> None:
+        """Give up on device values of a run that never came; the lock is held by the caller."""
+        given_up = self.deferred_of(generation)
+        for _, step, value, _ in given_up:
+            (step.base or step).waiting -= 1
+            _dropped(step)["device_not_done"] += value.size
+        gone = set(map(id, given_up))
+        self.deferred = [record for record in self.deferred if id(record) not in gone]
+
+    def deferred_of(self, generation: int) -> list[tuple[Series, Step, Deferred, int]]:
+        """Return the device values of a run that could not be read yet."""
+        return [record for record in self.deferred if not NOW.several or record[1].generation == generation]
+
+    def _count(self, values: int) -> None:
+        self.values += values
+        self.recorded += values
+
+    def _pending(self, step: Step, time_ns: int) -> Pending:
+        pending = step.pending
+        if pending is None:
+            pending = step.pending = Pending(time_ns)
+            self.steps[step] = None
+        pending.first_ns = min(pending.first_ns, time_ns)
+        return pending
+
+    def _fold_row(self, pending: Pending, step: Step, row: Row, records: Iterator[Any], time_ns: int) -> int:
+        """Fold the values that follow in `records`, and return how many items the row was."""
+        values = tuple(islice(records, len(row.series)))
+        self._count(len(values))
+        if row.is_plain():
+            pending.add_row(row, values)
+            return STRIDE + len(values)
+        for series, value in zip(row.series, values, strict=True):
+            if series.special:
+                self._fold_special(pending, step, series, value, time_ns)
+            else:
+                pending.add(series, value)
+        return STRIDE + len(values)
+
+    def _fold_special(self, pending: Pending, step: Step, series: Series, value: Any, time_ns: int) -> None:
+        if series.internal:
+            self._count(-1)
+        if isinstance(value, Deferred):
+            self._count(-1)
+            self._defer(series, step, value, time_ns)
+        elif type(value) is list:
+            self._count(len(value) - 1)
+            for item in value:
+                self._fold_one(pending, series, item, time_ns)
+        else:
+            self._fold_one(pending, series, value, time_ns)
+
+    def _fold_one(self, pending: Pending, series: Series, value: Any, time_ns: int) -> None:
+        if type(value) is tuple:
+            pending.add_special(series, value[0], value[1], time_ns)
+        else:
+            pending.add_special(series, value, None, time_ns)
+
+    def _defer(self, series: Series, step: Step, value: Deferred, time_ns: int) -> None:
+        if len(self.deferred) >= self.MAX_DEFERRED:
+            _dropped(step)["device_backlog"] += value.size
+            guard.say("device-backlog", BACKLOG)
+            return
+        (step.base or step).waiting += 1
+        self.deferred.append((series, step, value, time_ns))
+
+    def bound(self, spool_bytes: int) -> None:
+        """Hold no more than an eighth of what the spool may."""
+        self.most_points = min(self.MAX_POINTS, spool_bytes // (8 * self.POINT_BYTES))
+
+    def drop_oldest(self) -> None:
+        """Keep no more than there is room for; the lock is held by the caller."""
+        while self.points > self.most_points and len(self.steps) > 1:
+            oldest = next(iter(self.steps))
+            del self.steps[oldest]
+            dropped, oldest.pending = oldest.pending, None
+            if dropped is not None:
+                self.points -= dropped.size
+                _dropped(oldest)["buffer_full"] += dropped.records
+                guard.say(
+                    "buffer-full",
+                    f"Nobody collected for {self.most_points:,} points: the oldest are dropped (buffer_full).",
+                )
+
+
+BACKLOG = "The device is so far behind that its newest values are not recorded (device_backlog)."
+"""Said where no memory is left for values that a device has yet to give."""
+
+NO_RUN = (
+    "Something was recorded where no run is current: several runs are active in this process, and this thread has none "
+    "of its own, or one that has ended. It is not in any run (no_run). Record with the methods of a run, run.log(…), "
+    "or in `with run.use():`."
+)
+"""Said of what is nobody's."""
+
+
+def _dropped(step: Step) -> Counter[str]:
+    """Return where is counted what is lost of a step."""
+    return (SCOPES.of(step.generation) or NOBODY).dropped if NOW.several else guard.dropped
+
+
+def _by_run(part: list[Any]) -> dict[int, list[Any]]:
+    """Sort records by whose they are."""
+    found: dict[int, list[Any]] = {}
+    at = 0
+    while at < len(part):
+        series, step = part[at], part[at + 1]
+        end = at + STRIDE + (len(series.series) if type(series) is Row else 0)
+        found.setdefault(step.generation, []).extend(part[at:end])
+        at = end
+    return found
+
+
+def fold_in_python(folder: Folder, part: list[Any]) -> int:
+    """Fold records into what their steps have gathered; return how many partials there are more."""
+    more = 0
+    for pending, before in folder.take_apart(part).items():
+        pending.reduce()
+        more += pending.size - before
+    return more
+
+
+_fold_records: Callable[[Folder, list[Any]], int] = fold_in_python
+_take: Callable[[], list[Any]] = take
+if native is not None:
+    native.bind_fold(Pending, Order, Series, Row, Step, DEFINITIONS, UNSETTLED, ExponentialBuckets, SCALE, MAX_BUCKETS)
+    _fold_records, _take = native.fold_records, native.take
+
+FOLDER = Folder()
+
+
+def relieve() -> None:
+    """Wait until the records are folded, and there is room for more: what bounds the memory of a tight loop.
+
+    While somebody folds already, callers go on, up to a bound: several threads may record faster than one can fold.
+
+    Not on the caller's own thread: a signal handler runs in the middle of what the main thread does, and may raise
+    there, or wait for the background thread, which waits for the fold. An interrupted wait loses nothing. A finalizer
+    may even run on the threads that are waited for here: those go on, and take what it recorded with the next look.
+    """
+    if get_ident() == FOLDER.aside.thread or COLLECTOR.is_here() or (FOLDER.lock.locked() and len(RECORDS) < MOST):
+        return
+    begin = time.perf_counter()
+    try:
+        _have_done(_fold)
+        _wait_for_room()
+    finally:
+        FOLDER.caller_s += time.perf_counter() - begin
+
+
+def _wait_for_room() -> None:
+    if len(FOLDER.deferred) > FOLDER.MAX_DEFERRED // 2:
+        COLLECTOR.wait()
+    while FOLDER.points > FOLDER.most_points or COLLECTOR.is_held_up:
+        if not COLLECTOR.wait():
+            _have_done(_drop_oldest)
+            return
+
+
+def _have_done(work: Callable[[], None]) -> None:
+    """Wait until another thread has done `work`, or a part of it: the system may give us no thread."""
+    try:
+        errand = FOLDER.aside.begin(work)
+    except RuntimeError:
+        COLLECTOR.wait()
+    else:
+        errand.outcome()
+
+
+def _fold() -> None:
+    with FOLDER.lock:
+        FOLDER.fold()
+
+
+def _drop_oldest() -> None:
+    with FOLDER.lock:
+        FOLDER.drop_oldest()

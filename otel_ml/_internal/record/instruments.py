@@ -1,0 +1,61 @@
+"""OpenTelemetry's instruments over ours: programs written for `opentelemetry.metrics` need no change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from otel_ml._internal.series.definition import DEFINITIONS, Attributes, identity
+
+if TYPE_CHECKING:
+    from otel_ml._internal.record.meter import Metric
+
+__all__ = ["Counter", "Gauge", "Histogram", "UpDownCounter"]
+
+
+class Counter:
+    """What only grows: tokens, samples, errors."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def add(self, amount: float, attributes: Mapping[str, object] | None = None, context: Any = None) -> None:
+        """Add to the current step."""
+        self._metric.record(amount, attributes)
+
+
+class UpDownCounter:
+    """A level that is told by its changes: queue length, open episodes."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+        self._levels: dict[Attributes, float] = {}
+
+    def add(self, amount: float, attributes: Mapping[str, object] | None = None, context: Any = None) -> None:
+        """Change the level, and record the new one at the current step."""
+        key = identity(attributes or {})
+        with DEFINITIONS.lock:
+            level = self._levels[key] = self._levels.get(key, 0) + amount
+            self._metric.record(level, attributes)
+
+
+class Histogram:
+    """Values of which the distribution matters: latencies, lengths."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def record(self, amount: float, attributes: Mapping[str, object] | None = None, context: Any = None) -> None:
+        """Record a value at the current step."""
+        self._metric.record(amount, attributes)
+
+
+class Gauge:
+    """A value that is set: learning rate, temperature."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def set(self, amount: float, attributes: Mapping[str, object] | None = None, context: Any = None) -> None:
+        """Set the value at the current step."""
+        self._metric.record(amount, attributes)

@@ -1,0 +1,230 @@
+"""`log()` and `record()`: values by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import time_ns
+from typing import Any, NoReturn
+
+from otel_ml._internal.guard import guard
+from otel_ml._internal.here import NOW
+from otel_ml._internal.native import native
+from otel_ml._internal.record.append import add_record, append, append_cuda_row, append_deferred, append_row
+from otel_ml._internal.record.being_traced import trace_log
+from otel_ml._internal.record.values import BeingTracedError
+from otel_ml._internal.series.buffer import STRIDE
+from otel_ml._internal.series.definition import DEFINITIONS, Reduce, Series, bad_name, identity, reduction_from
+from otel_ml._internal.series.row import FEWEST, Row, Table
+from otel_ml._internal.shown import shown
+from otel_ml._internal.steps.axes import Step, current_step
+from otel_ml._internal.steps.step import step_for
+
+__all__ = ["forget_names", "log", "record"]
+
+_PLAIN = Table()
+"""Of names recorded without any option but `step=` and `axis=`: the usual case."""
+
+_TABLES: dict[tuple[object, ...], Table] = {}
+"""Of each combination of options; a cache, emptied where attributes never repeat."""
+
+_MAX_TABLES = 10_000
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+def log(
+    values: Mapping[str, Any] = _NOTHING,
+    step: int | None = None,
+    axis: str | None = None,
+    prefix: str | None = None,
+    reduce: Reduce = None,
+    within: str | None = None,
+    over: str | None = None,
+    weight: Any = None,
+    attributes: Mapping[str, object] | None = None,
+    **unknown: NoReturn,
+) -> None:
+    """Record values at the current step, or at `step` of `axis`.
+
+    A value is a number, a 0-d array or tensor, or a 1-d sequence of which each element is one record. Values in
+    CPU memory are copied now; a device tensor is copied on its stream and read later: the call never waits.
+    Nothing is raised: what cannot be recorded is counted and said once.
+
+    Args:
+        values: name → value.
+        step: the step to record at; the current one stays where `set_step()` or `step()` is used.
+        axis: the axis of `step`, or the one whose current step is meant.
+        prefix: `prefix="val"` records `loss` as `val/loss`.
+        reduce: how values become one across ranks (else as defined, else the mean); a tuple gives several.
+        within: how this rank's records of a step combine first.
+        over: topology dimension of which one rank per coordinate counts.
+        weight: of each value in the mean; from 0 on.
+        attributes: what tells series of the same name apart.
+        unknown: not used: said, as any other mistake.
+    """
+    if NOW.off:
+        return
+    try:
+        if unknown or (type(values) is not dict and not isinstance(values, Mapping)):
+            values = _meant("log()", values, step, unknown)
+            if not values:
+                return
+        if (
+            reduce is None
+            and step is None
+            and weight is None
+            and prefix is None
+            and axis is None
+            and attributes is None
+            and within is None
+            and over is None
+        ):
+            target, table, options = NOW.step or current_step(), _PLAIN, None
+        else:
+            given = step_for(step, axis, "log()", len(values))
+            if given is None:
+                return
+            target = given if prefix is None else _as_prefixed(given)
+            options = (prefix, reduce, within, over, attributes)
+            table = _table(options)
+        now = time_ns()
+        if type(values) is dict and len(values) >= FEWEST and weight is None:
+            values = values.copy()  # another thread may write to the caller's
+            row = table.rows.get((*values,))
+            if row is not None and (append_row(row, target, values, now) or append_cuda_row(row, target, values, now)):
+                return
+        _record_each(values, target, weight, now, table, options)
+    except BeingTracedError:
+        trace_log(values, step, axis, prefix, reduce, within, over, weight, attributes)
+    except Exception as error:  # noqa: BLE001 - the boundary to the user's program
+        guard.failed("log()", error)
+
+
+def record(
+    name: str,
+    value: Any,
+    step: int | None = None,
+    axis: str | None = None,
+    prefix: str | None = None,
+    reduce: Reduce = None,
+    within: str | None = None,
+    over: str | None = None,
+    weight: Any = None,
+    attributes: Mapping[str, object] | None = None,
+    **unknown: NoReturn,
+) -> None:
+    """Record one value; the arguments are those of `log()`."""
+    if NOW.off:
+        return
+    if unknown:
+        _meant("record()", {name: value}, None, unknown)
+    if not isinstance(name, str):
+        guard.drop("bad_name", bad_name(name))
+        return
+    _log({name: value}, step, axis, prefix, reduce, within, over, weight, attributes)
+
+
+_Options = tuple[Any, Any, Any, Any, Any]
+
+
+def _as_prefixed(step: Step) -> Step:
+    """Return the step of values with a prefix of their own: they say what they are of, in a stage too."""
+    is_staged = step.base is not None and step.stage is not None and step.stage.name is not None
+    return step.base if is_staged and step.base is not None else step
+
+
+def _meant(call: str, values: object, step: object, unknown: Mapping[str, object]) -> Mapping[str, Any]:
+    """Say what is wrong with the arguments of a call, as other loggers have them; return what can be recorded."""
+    if unknown and values:
+        names = ", ".join(unknown)
+        guard.wrong(
+            "unknown-argument", f"{call}: unknown argument {names}. It is not used, and the values are recorded."
+        )
+    elif unknown:
+        guard.drop(
+            "bad_value",
+            f"{call}: expected names and values such as {{'loss': 0.5}}, got {', '.join(unknown)}= as keywords. "
+            "Pass them in one dictionary.",
+            len(unknown),
+        )
+    if isinstance(values, Mapping):
+        return values
+    one = f" For one value call record({shown(values)}, …)." if isinstance(values, str) and step is not None else ""
+    guard.drop(
+        "bad_value",
+        f"{call}: expected names and values such as {{'loss': 0.5}}, got {shown(values)}.{one}",
+        kind=f"{call} {shown(values) if isinstance(values, str) else type(values).__name__}",
+    )
+    return _NOTHING
+
+
+def _record_each(
+    values: Mapping[str, Any], step: Step, weight: Any, time_ns: int, table: Table, options: _Options | None
+) -> None:
+    records: list[Any] = []
+    some_come_later = False
+    for name, value in values.items():
+        series = table.series.get(name) or _series(table, name, options)
+        if series is None:
+            continue
+        if type(value) is float and weight is None:
+            records += (series, step, value, time_ns)
+        else:
+            some_come_later |= add_record(records, series, step, value, weight, time_ns)
+    if some_come_later:
+        append_deferred(records)
+    else:
+        append(records)
+    if weight is None and len(records) == STRIDE * len(values) >= STRIDE * FEWEST and (*values,) not in table.rows:
+        table.add_row((*values,), records[::STRIDE])
+
+
+def _table(options: _Options) -> Table:
+    prefix, reduce, within, over, attributes = options
+    if prefix is None and reduce is None and within is None and over is None and attributes is None:
+        return _PLAIN  # `log(values, step=7)`
+    try:
+        several = reduce if reduce is None or isinstance(reduce, str) else tuple(reduce)
+        key = (prefix, several, within, over, None if attributes is None else tuple(attributes.items()))
+        table = _TABLES.get(key)
+    except TypeError:
+        # Something that cannot be a key: what it means, or that it means nothing, is found out without the cache.
+        return Table()
+    if table is None:
+        if len(_TABLES) >= _MAX_TABLES:
+            _TABLES.clear()
+        table = _TABLES[key] = Table()
+    return table
+
+
+def _series(table: Table, name: object, options: _Options | None) -> Series | None:
+    prefix, reduce, within, over, attributes = options or (None, None, None, None, None)
+    full = f"{prefix}/{name}" if prefix and isinstance(name, str) and name else name
+    reduction = reduction_from(reduce, within, over, name)
+    series = DEFINITIONS.series(full, identity(attributes) if attributes else (), reduction)
+    if series is not None:
+        table.series[name] = series  # type: ignore[index] # a name that has a series is a str
+    return series
+
+
+def forget_names() -> None:
+    """Look names up again."""
+    _PLAIN.series.clear()
+    _PLAIN.rows.clear()
+    if native is not None:
+        native.forget_rows()
+    _TABLES.clear()
+
+
+def _forget_names_of(_: str) -> None:
+    """Look all names up again: that more is known of one happens once a metric."""
+    forget_names()
+
+
+DEFINITIONS.outdated.append(_forget_names_of)
+
+_log = log
+"""Without a look at what is compiled: a row of one is none."""
+
+if native is not None:
+    log = native.log_function(log, _PLAIN.rows, Row, FEWEST)

@@ -1,0 +1,73 @@
+"""Rows: what one `log()` of several numbers records, as one record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from otel_ml._internal.series.definition import DEFINITIONS, Series
+
+__all__ = ["FEWEST", "Row", "Table"]
+
+FEWEST = 5
+"""Names from which a row costs less than a record of each."""
+
+
+class Row:
+    """Names that are logged together, in their order: what a record of all their values points to.
+
+    Most programs log the same names step after step. Their series are then looked up once, and the training thread
+    touches none of them: with cold caches that is most of what a step of a hundred values costs (ADR 0017).
+
+    Attributes:
+        series: of each name.
+        floats: the type of each value, where none has to be converted.
+    """
+
+    __slots__ = ("_parts", "_weighted", "floats", "series")
+
+    def __init__(self, series: Sequence[Series]) -> None:
+        self.series = tuple(series)
+        self.floats = [float] * len(series)
+        self._weighted = -1
+        self._parts: dict[tuple[bool, ...], tuple[Row, Row]] = {}
+
+    def split(self, is_first: tuple[bool, ...]) -> tuple[Row, Row]:
+        """Return the row of those names for which `is_first` is true, and that of the others."""
+        parts = self._parts.get(is_first)
+        if parts is None:
+            first = [series for series, is_it in zip(self.series, is_first, strict=True) if is_it]
+            second = [series for series, is_it in zip(self.series, is_first, strict=True) if not is_it]
+            parts = self._parts[is_first] = (Row(first), Row(second))
+        return parts
+
+    def is_plain(self) -> bool:
+        """Whether of no value the order or the weight matters, as far as the fold has come, which asks."""
+        if self._weighted != DEFINITIONS.weighted:  # what is not special becomes so by a first weight only
+            if any(series.special for series in self.series):
+                return False
+            self._weighted = DEFINITIONS.weighted
+        return True
+
+
+class Table:
+    """What is known of names that are logged with the same options.
+
+    Attributes:
+        series: by name.
+        rows: by the names that were logged together.
+    """
+
+    __slots__ = ("rows", "series")
+
+    MAX_ROWS = 1_000
+    """Rows of a program whose names change from call to call are not kept for ever."""
+
+    def __init__(self) -> None:
+        self.series: dict[str, Series] = {}
+        self.rows: dict[tuple[str, ...], Row] = {}
+
+    def add_row(self, names: tuple[str, ...], series: Sequence[Series]) -> None:
+        """Know these names as a row from now on."""
+        if len(self.rows) >= self.MAX_ROWS:
+            self.rows.clear()
+        self.rows[names] = Row(series)

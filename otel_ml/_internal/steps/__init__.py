@@ -1,0 +1,1 @@
+"""Axes, the step that is current, and stages."""

@@ -1,0 +1,339 @@
+"""The steps of this process: axes, the current step of each, and which step is current where."""
+
+from __future__ import annotations
+
+import threading
+from contextvars import ContextVar
+from itertools import count
+from time import time_ns
+from typing import TYPE_CHECKING
+
+from otel_ml._internal.here import NOBODY, NOW, PROCESS, here
+from otel_ml.wire.attributes import DEFAULT_AXIS
+
+if TYPE_CHECKING:
+    from otel_ml._internal.series.pending import Pending
+    from otel_ml._internal.steps.stage import Stage
+    from otel_ml._internal.steps.step import At, StepBlock
+
+__all__ = ["STEPS", "Axis", "Step", "Steps", "current_step", "in_stage", "steps_here"]
+
+_GENERATIONS = count(1)
+
+
+class Step:
+    """One step of one axis (or, with `index` None, no step at all): what a record points to.
+
+    Attributes:
+        ended: nobody is inside it any more; may become False again.
+        ended_ns: when it ended last.
+        blocks: `with step()` blocks open on it.
+        points: sent for it so far, without those the spool dropped.
+        said: points in its last manifest.
+        last_ns: time of its newest record that was collected.
+        waiting: device values not read yet; its manifest waits for them.
+        spans: timers begun in it that kept their span.
+        pending: what the next collection will encode; guarded by the fold lock.
+        generation: whose it is, see `Steps.generation`.
+        base: of a step as a stage of the program sees it, the step itself; of no step at all, the step of the default
+            axis that was left last: what is recorded after it belongs there.
+        stage: the stage that sees it so.
+    """
+
+    __slots__ = (
+        "axis", "base", "blocks", "ended", "ended_ns", "generation", "index", "last_ns",
+        "pending", "points", "said", "spans", "stage", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, axis: Axis | None, index: int | None, generation: int) -> None:
+        self.axis = axis
+        self.index = index
+        self.generation = generation
+        self.ended = True
+        self.ended_ns = 0
+        self.blocks = 0
+        self.points = 0
+        self.said = 0
+        self.last_ns = 0
+        self.waiting = 0
+        self.spans = 0
+        self.pending: Pending | None = None
+        self.base: Step | None = None
+        self.stage: Stage | None = None
+
+    def __repr__(self) -> str:
+        return f"Step({self.axis.name if self.axis else None!r}, {self.index})"
+
+
+class Axis:
+    """The steps of one axis.
+
+    Attributes:
+        current: the process-wide step, or None.
+        entered: `Steps.boundaries` when `set_step()` was last used on it.
+        latest: the largest step entered.
+        explicit: `set_step()` or `step()` was used on it: `log(step=)` moves nothing from then on.
+        open: the steps that have open blocks.
+    """
+
+    __slots__ = ("current", "entered", "explicit", "latest", "name", "open", "steps")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.steps: dict[int, Step] = {}
+        self.current: Step | None = None
+        self.latest = -1
+        self.entered = 0
+        self.explicit = False
+        self.open: dict[Step, None] = {}
+
+    def inside(self) -> Step | None:
+        """The largest step the process is inside of by `set_step()` or `step()`, or None."""
+        if not self.explicit:
+            return None
+        candidates = list(self.open)
+        if self.current is not None:
+            candidates.append(self.current)
+        return max(candidates, key=lambda step: step.index or 0, default=None)
+
+
+class Steps:
+    """All axes of a run; those of the only one, or of the first of several, are `STEPS`.
+
+    Attributes:
+        wanted: what `set_step()` was told while recording was off, per axis.
+        boundaries: grows whenever a step is entered or left.
+        generation: no other run of this process has it, and at a fork it changes: steps of the parent mean nothing to
+            its child.
+        asked: a context has to be asked which step is current: `blocks_used`, or a stage is open.
+        blocks_used: `step()` was used, or there are several runs.
+        stage: the innermost stage of a context.
+        staged: a stage is open somewhere in the process.
+    """
+
+    __slots__ = (
+        "asked", "axes", "blocks", "blocks_used", "boundaries", "generation", "lock", "none", "process", "stage",
+        "staged", "stages", "wanted",
+    )  # fmt: skip
+
+    KEPT = 4096
+    """Steps remembered per axis, so that a record at an old one adds to its running total."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start with no axis and no step; whatever still points to an old step has none."""
+        for axis in getattr(self, "axes", {}).values():
+            for step in axis.steps.values():
+                step.index, step.axis, step.ended, step.pending = None, None, True, None
+        self.generation = next(_GENERATIONS)
+        self.axes: dict[str, Axis] = {}
+        self.none = Step(None, None, self.generation)
+        self.process = self.none
+        self.boundaries = 0
+        self.blocks: ContextVar[StepBlock | At | None] = ContextVar("otel_ml_step", default=None)
+        # Reentrant: a signal handler may set a step while the main thread is doing so.
+        self.lock = threading.RLock()
+        self.blocks_used = self.asked = NOW.several
+        self.staged = False
+        self.stage: ContextVar[Stage | None] = ContextVar("otel_ml_stage", default=None)
+        self.stages = 0
+        self.wanted: dict[object, object] = {}
+        NOW.step = None if NOW.several else self.none
+
+    def ask_contexts(self) -> None:
+        """Have every call ask its context which step is current: there may be several runs."""
+        with self.lock:
+            self.blocks_used = self.asked = True
+            NOW.step = None
+
+    def axis(self, name: str) -> Axis:
+        """Return the axis, made at first sight."""
+        axis = self.axes.get(name)
+        if axis is None:
+            with self.lock:
+                axis = self.axes.setdefault(name, Axis(name))
+        return axis
+
+    def step(self, axis: Axis, index: int) -> Step:
+        """Return the one `Step` object of (axis, index)."""
+        step = axis.steps.get(index)
+        if step is None:
+            with self.lock:
+                step = self._new(axis, index)
+        return step
+
+    def _new(self, axis: Axis, index: int) -> Step:
+        step = axis.steps.setdefault(index, Step(axis, index, self.generation))
+        if len(axis.steps) > self.KEPT:
+            self._forget_oldest(axis)
+        return step
+
+    def _forget_oldest(self, axis: Axis) -> None:
+        index, oldest = next(iter(axis.steps.items()))
+        del axis.steps[index]
+        if not oldest.ended or oldest.points > oldest.said or oldest.pending is not None or oldest.waiting:
+            axis.steps[index] = oldest  # still needed: the last in line now
+
+    def set(self, axis_name: str, index: int) -> None:
+        """Make (axis, index) the process-wide current step.
+
+        Once a step, with cold caches: each function called and each lock taken costs as much as all of this in a loop.
+        """
+        axis = self.axes.get(axis_name) or self.axis(axis_name)
+        if NOW.boundary is not None:
+            NOW.boundary()
+        with self.lock:
+            axis.explicit = True
+            step = axis.steps.get(index) or self._new(axis, index)
+            self._move(axis, step)
+            self.boundaries += 1
+            axis.entered = self.boundaries
+            if axis_name == DEFAULT_AXIS or self._default_axis_unset():
+                self.process = step
+                NOW.step = None if self.asked else step
+
+    def end(self, axis_name: str) -> None:
+        """Leave the current step of the axis: what is current then is what another axis says, or nothing."""
+        axis = self.axis(axis_name)
+        if NOW.boundary is not None:
+            NOW.boundary()
+        with self.lock:
+            step, axis.current = axis.current, None
+            if step is not None:
+                if not step.blocks:
+                    self._end(step)
+                self.boundaries += 1
+                self._leave(step)
+                if self.process is step:
+                    self._use(self._remaining() or self.none)
+
+    def at(self, axis_name: str, index: int) -> Step:
+        """Return the step of a `log(step=)`; moves the current one only where nothing else does."""
+        axis = self.axes.get(axis_name) or self.axis(axis_name)
+        step = axis.steps.get(index) or self.step(axis, index)
+        if not axis.explicit and axis.current is not step:
+            if NOW.boundary is not None:
+                NOW.boundary()
+            with self.lock:
+                self._move(axis, step)
+                if axis_name == DEFAULT_AXIS:
+                    self._use(step)
+        return step
+
+    def open(self, block: StepBlock, axis_name: str, index: int) -> Step:
+        """Enter a block."""
+        axis = self.axis(axis_name)
+        if NOW.boundary is not None:
+            NOW.boundary()
+        with self.lock:
+            self.blocks_used = self.asked = axis.explicit = True
+            NOW.step = None
+            step = self.step(axis, index)
+            step.blocks += 1
+            step.ended = False
+            axis.open[step] = None
+            axis.latest = max(axis.latest, index)
+            self.boundaries += 1
+        return step
+
+    def close(self, step: Step) -> None:
+        """Leave a block."""
+        with self.lock:
+            step.blocks -= 1
+            if step.axis is not None and not step.blocks:
+                step.axis.open.pop(step, None)
+                if step.axis.current is not step:
+                    self._end(step)
+                if self.process.index is None:
+                    self._leave(step)
+                    self._use(self.none)
+            self.boundaries += 1
+
+    def current(self, axis_name: str) -> Step:
+        """Return the current step on one axis: of the innermost block on it, else the process-wide one."""
+        block = self.blocks.get()
+        while block is not None:
+            if block.step.axis is not None and block.step.axis.name == axis_name:
+                return block.step
+            block = block.outer
+        axis = self.axes.get(axis_name)
+        return (axis.current if axis is not None else None) or self.none
+
+    def _leave(self, step: Step) -> None:
+        """Know what is current after a step, where nothing else is: no step, whose records belong to it (ADR 0034)."""
+        if step.axis is not None and step.axis.name == DEFAULT_AXIS:
+            self.none = Step(None, None, self.generation)
+            self.none.base = step
+
+    def _remaining(self) -> Step | None:
+        """Return the step of the axis `step` where it has one, else of the axis set last that has one, else None."""
+        set_by_user = [axis for axis in self.axes.values() if axis.name == DEFAULT_AXIS or axis.explicit]
+        newest = max(
+            (axis for axis in set_by_user if axis.current is not None),
+            key=lambda axis: (axis.name == DEFAULT_AXIS, axis.entered),
+            default=None,
+        )
+        return newest.current if newest is not None else None
+
+    def _default_axis_unset(self) -> bool:
+        default = self.axes.get(DEFAULT_AXIS)
+        return default is None or default.current is None
+
+    def _move(self, axis: Axis, step: Step) -> None:
+        before = axis.current
+        axis.current = step
+        step.ended = False
+        index = step.index or 0
+        if index > axis.latest:
+            axis.latest = index
+        if before is not None and before is not step and not before.blocks:
+            before.ended_ns = time_ns()
+            before.ended = True
+
+    def _end(self, step: Step) -> None:
+        step.ended_ns = time_ns()
+        step.ended = True
+
+    def _use(self, step: Step) -> None:
+        self.process = step
+        NOW.step = None if self.asked else step
+
+    def count_asking(self, more: int) -> None:
+        """Know that a context that has to be asked was entered (1) or left (-1): after the last all is fast again.
+
+        A stage that was entered before a fork is left in a child that does not know it.
+        """
+        with self.lock:
+            self.stages = max(0, self.stages + more)
+            self.staged = self.stages > 0
+            self.asked = self.blocks_used or self.staged
+            NOW.step = None if self.asked else self.process
+
+
+NOBODY.steps = Steps()
+STEPS = PROCESS.steps = Steps()
+
+
+def steps_here() -> Steps:
+    """Return the steps of the run that a call is for."""
+    return here().steps if NOW.several else STEPS
+
+
+def current_step() -> Step:
+    """Return the step a record without `step=` belongs to; `STEPS.none` where there is none.
+
+    The innermost block decides; else axis `step` where it is set; else the axis set last. Inside a stage it is the
+    step as the stage sees it.
+    """
+    steps = here().steps if NOW.several else STEPS
+    block = steps.blocks.get()
+    step = steps.process if block is None else block.step
+    return in_stage(step, steps) if steps.staged else step
+
+
+def in_stage(step: Step, steps: Steps) -> Step:
+    """Return `step`, one of `steps`, as the stage of this context sees it; itself where there is none."""
+    stage = steps.stage.get()
+    return step if stage is None else stage.seen(step)

@@ -1,0 +1,186 @@
+"""Which step a record belongs to: process-wide by `set_step()`, per context by `with step()`, per call by `step=`."""
+
+from __future__ import annotations
+
+import operator
+from contextlib import suppress
+from contextvars import Token
+from time import time_ns
+
+from otel_ml._internal.device_tensor import is_on_device
+from otel_ml._internal.guard import guard
+from otel_ml._internal.here import NOW
+from otel_ml._internal.native import native
+from otel_ml._internal.shown import shown
+from otel_ml._internal.steps.axes import STEPS, Axis, Step, Steps, current_step, in_stage, steps_here
+from otel_ml.wire.attributes import DEFAULT_AXIS
+
+__all__ = ["At", "StepBlock", "bad_axis", "bad_step", "kind_of_bad_step", "set_step", "step", "step_for", "step_of"]
+
+
+class StepBlock:
+    """`with step(10):`, also across `await`: it belongs to its context, not to its thread."""
+
+    __slots__ = ("axis", "index", "outer", "step", "steps", "token", "variable")
+
+    def __init__(self, index: int, axis: str) -> None:
+        self.index = index
+        self.axis = axis
+        self.steps = steps_here()
+
+    def __enter__(self) -> None:
+        self.variable = self.steps.blocks
+        self.outer = self.variable.get()
+        self.step = self.steps.open(self, self.axis, self.index)
+        self.token: Token[StepBlock | At | None] = self.variable.set(self)
+
+    def __exit__(self, *_: object) -> None:
+        # Left in another context than entered (an async generator closed by the event loop): that one is gone.
+        boundary = NOW.boundary
+        if boundary is not None:  # while its own step is current
+            boundary()
+        with suppress(ValueError):
+            self.variable.reset(self.token)
+        self.steps.close(self.step)
+
+
+class At:
+    """`with At(step):` what this context records belongs to a step that it was in before, also one that has ended."""
+
+    __slots__ = ("outer", "step", "steps", "token", "variable")
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+
+    def __enter__(self) -> None:
+        self.steps = steps_here()
+        self.variable = self.steps.blocks
+        self.outer = self.variable.get()
+        self.token = self.variable.set(self)
+        self.steps.count_asking(1)
+
+    def __exit__(self, *_: object) -> None:
+        self.variable.reset(self.token)
+        self.steps.count_asking(-1)
+
+
+class _NoBlock:
+    """Stands in for a block while recording is off, or where the step is not one."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+_NO_BLOCK = _NoBlock()
+
+
+def step_of(value: object) -> int | None:
+    """Return a whole number from 0 on, given as an int or as what Python may count with; None for all else.
+
+    A bool is none, and neither is what is on a device: to read it would wait for training.
+    """
+    index: object = value
+    if type(value) is not int:
+        if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool") or is_on_device(value):
+            return None
+        try:
+            index = operator.index(value)  # type: ignore[arg-type] # that it may be none is found out here
+        except Exception:  # noqa: BLE001 (an array of several numbers, one that JAX is tracing, a class of the program's)
+            return None
+    return index if isinstance(index, int) and 0 <= index < 2**63 else None
+
+
+def bad_step(value: object, call: str) -> str:
+    """Say what is wrong with a step."""
+    what = "what is on a device, which had to be waited for" if is_on_device(value) else shown(value)
+    return f"{call}: expected a step that is a whole number from 0 on, got {what}. Pass an int."
+
+
+def bad_axis(value: object, call: str) -> str:
+    """Say what is wrong with an axis."""
+    return f"{call}: expected an axis such as 'rollout', got {shown(value)}. Pass a non-empty string."
+
+
+def kind_of_bad_step(value: object, call: str) -> str:
+    """Return what is said once: a loop has another number each time."""
+    return f"bad step of {call}: {type(value).__name__}"
+
+
+def _accepted(index: object, axis: object, call: str) -> int | None:
+    found = step_of(index)
+    if found is None:
+        guard.wrong("bad-step", bad_step(index, call), kind_of_bad_step(index, call))
+    elif not isinstance(axis, str) or not axis:
+        guard.wrong("bad-step", bad_axis(axis, call))
+        return None
+    return found
+
+
+def set_step(index: int, axis: str = DEFAULT_AXIS) -> None:
+    """Make `index` the current step of this process on `axis`.
+
+    Records without `step=` count there until the next call; a `with step()` block overrides it for
+    its context. An earlier step is complete once a later one is entered.
+
+    Args:
+        index: a whole number from 0 on, also numpy's, or an array without dimensions in CPU memory; anything else is
+            said, and changes nothing.
+        axis: what is counted; each axis has a current step of its own.
+    """
+    if NOW.off:
+        STEPS.wanted[axis] = index
+        return
+    if type(index) is int and 0 <= index < 2**63 and type(axis) is str and axis:  # the usual case, without two calls
+        steps_here().set(axis, index)
+    elif (found := _accepted(index, axis, "set_step()")) is not None:
+        steps_here().set(axis, found)
+
+
+if native is not None:
+    set_step = native.set_step_function(set_step, STEPS, NOW, Step, Axis, DEFAULT_AXIS, time_ns, STEPS.KEPT)
+
+
+def step(index: int, axis: str = DEFAULT_AXIS) -> StepBlock | _NoBlock:
+    """Make `index` the current step inside a `with` block, for this context only.
+
+    Several blocks may be open at once, in tasks or threads, on the same or different steps:
+    a step is complete when a later one was entered and none of its blocks is open. Threads started
+    inside do not inherit it; asyncio tasks do.
+
+    Args:
+        index: a whole number from 0 on; anything else is said, and the block has no step of its own.
+        axis: what is counted.
+    """
+    found = None if NOW.off else _accepted(index, axis, "step()")
+    return _NO_BLOCK if found is None else StepBlock(found, axis)
+
+
+def step_for(index: object, axis: object, call: str, values: int) -> Step | None:
+    """Return the step that `step=` and `axis=` of a call with so many values mean; None (counted, said) if none.
+
+    Inside a stage it is the step as the stage sees it; a call that names its axis says where its values go.
+    """
+    if axis is not None and (not isinstance(axis, str) or not axis):
+        guard.drop("bad_step", bad_axis(axis, call), values)
+        return None
+    if index is None:
+        return current_step() if axis is None else _as_named(steps_here().current(axis), steps_here())
+    found = step_of(index)
+    if found is None:
+        guard.drop("bad_step", bad_step(index, call), values, kind_of_bad_step(index, call))
+        return None
+    steps = steps_here()
+    if axis is None:
+        return in_stage(steps.at(DEFAULT_AXIS, found), steps)
+    return _as_named(steps.at(axis, found), steps)
+
+
+def _as_named(step: Step, steps: Steps) -> Step:
+    """Return a step whose axis a call names: of the stage nothing but that it is not recorded counts."""
+    staged = in_stage(step, steps)
+    return staged if staged.stage is not None and staged.stage.name is None else step

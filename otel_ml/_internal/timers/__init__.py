@@ -1,0 +1,1 @@
+"""`timed()`, `timer()`, `steps()`, and the spans of both."""

@@ -1,0 +1,96 @@
+"""Finished timers become OTLP spans, as wire bytes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from otel_ml.wire.attributes import AXIS, SCOPE, STEP, TIMER_LEVEL
+from otel_ml.wire.protobuf import field, key_value, text, varint
+
+if TYPE_CHECKING:
+    from otel_ml._internal.steps.axes import Step
+    from otel_ml._internal.timers.spans import Details, Recording, Watch
+
+__all__ = ["BEGINNING", "encoded_spans"]
+
+BEGINNING = field(1, text(1, SCOPE))
+"""What the body of each ScopeSpans begins with."""
+
+# Span: trace_id 1, span_id 2, parent_span_id 4, name 5, kind 6, start 7, end 8, attributes 9, events 11, status 15
+_ROOT = struct.Struct(">BB16sBBQ").pack
+_CHILD = struct.Struct(">BB16sBBQBBQ").pack
+_KIND_TIMES = struct.Struct("<BBBQBQ").pack
+_INTERNAL = 1
+_ROOT_SIZE, _CHILD_SIZE, _TIMES_SIZE = 28, 38, 20
+
+
+class _Constant(NamedTuple):
+    """What is the same of all spans of a timer in a step that have no more than others.
+
+    Attributes:
+        root, child: tag and length of the span, without and with a parent.
+        name, attributes: encoded.
+    """
+
+    root: bytes
+    child: bytes
+    name: bytes
+    attributes: bytes
+
+
+def encoded_spans(spans: Iterable[Recording], offset_ns: int) -> bytes:
+    """Encode the body of a ScopeSpans; `offset_ns` is from the clock of the spans to the epoch."""
+    parts = [BEGINNING]
+    known: dict[tuple[Step, Watch], _Constant] = {}
+    for span in spans:
+        key = (span.step, span.watch)
+        constant = known.get(key)
+        if constant is None:
+            constant = known[key] = _constant(*key)
+        ids, times = (
+            _ids(span),
+            _KIND_TIMES(0x30, _INTERNAL, 0x39, span.begin_ns + offset_ns, 0x41, span.end_ns + offset_ns),
+        )
+        if span.more is not None:
+            name = text(5, span.more.name) if span.more.name else constant.name
+            parts.append(field(2, b"".join((ids, name, times, constant.attributes, _details(span.more)))))
+        else:
+            prefix = constant.child if span.parent_id else constant.root
+            parts += (prefix, ids, constant.name, times, constant.attributes)
+    return b"".join(parts)
+
+
+def _ids(span: Recording) -> bytes:
+    trace = span.trace_id.to_bytes(16, "big")
+    if span.parent_id:
+        return _CHILD(0x0A, 16, trace, 0x12, 8, span.span_id, 0x22, 8, span.parent_id)
+    return _ROOT(0x0A, 16, trace, 0x12, 8, span.span_id)
+
+
+def _constant(step: Step, watch: Watch) -> _Constant:
+    name = text(5, watch.name)
+    attributes = field(9, key_value(TIMER_LEVEL, watch.level))
+    if step.axis is not None and step.index is not None:
+        attributes += field(9, key_value(STEP, step.index)) + field(9, key_value(AXIS, step.axis.name))
+    size = len(name) + len(attributes) + _TIMES_SIZE
+    return _Constant(_tag(_ROOT_SIZE + size), _tag(_CHILD_SIZE + size), name, attributes)
+
+
+def _tag(size: int) -> bytes:
+    """Return what stands before a span of so many bytes in a ScopeSpans."""
+    return varint(2 << 3 | 2) + varint(size)
+
+
+def _details(more: Details) -> bytes:
+    parts = [field(9, key_value(key, value)) for key, value in more.attributes.items()]
+    parts += [field(11, _event(*event)) for event in more.events]
+    if more.error is not None:
+        parts.append(field(15, text(2, more.error) + b"\x18\x02"))  # code = STATUS_CODE_ERROR
+    return b"".join(parts)
+
+
+def _event(time_ns: int, name: str, attributes: Mapping[str, object]) -> bytes:
+    pairs = b"".join(field(3, key_value(key, value)) for key, value in attributes.items())
+    return b"\x09" + time_ns.to_bytes(8, "little") + text(2, name) + pairs

@@ -1,0 +1,313 @@
+"""The light path of spans: a timer's `with` object is its own span record; bytes are made in the background."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from otel_ml._internal.guard import guard
+from otel_ml._internal.here import NOW, SCOPES
+from otel_ml._internal.native import native
+from otel_ml._internal.record.collector import COLLECTOR
+from otel_ml._internal.steps.axes import Axis, Step
+from otel_ml._internal.timers.encode_spans import BEGINNING, encoded_spans
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import SpanContext
+
+    from otel_ml._internal.series.definition import Series
+
+__all__ = ["MAX_WAITING", "SPANS", "STATE", "Recording", "Watch", "collect", "configure", "forget", "keep", "leave"]
+
+MAX_WAITING = 50_000
+"""Finished spans from which callers wait for the background thread: about 15 MB."""
+
+SPANS: list[Recording] = []
+"""Finished spans; the background thread takes a prefix, as it does with records."""
+
+
+class Watch:
+    """What is measured under one name in this process; the first definition of a name holds.
+
+    Attributes:
+        level: it measures while `OTEL_ML_TIMER_LEVEL` is not below it.
+        span: whether a span is kept, too.
+        device: `cuda` where events on the device's stream measure, else None.
+    """
+
+    __slots__ = ("device", "level", "name", "series", "span")
+
+    def __init__(self, name: str, series: Series, level: int, *, span: bool, device: str | None) -> None:
+        self.name = name
+        self.series = series
+        self.level = level
+        self.span = span
+        self.device = device
+
+
+class Details:
+    """What few spans have."""
+
+    __slots__ = ("attributes", "error", "events", "name")
+
+    def __init__(self) -> None:
+        self.name: str | None = None
+        self.error: str | None = None
+        self.attributes: dict[str, object] = {}
+        self.events: list[tuple[int, str, Mapping[str, object]]] = []
+
+
+class Recording:
+    """A span while it is measured and until it is encoded. For OpenTelemetry it is a `Span`.
+
+    `span_id` is 0 where no span is kept (over the budget, or tracing off): then nothing of it is visible.
+    """
+
+    __slots__ = ("begin_ns", "end_ns", "more", "parent_id", "span_id", "step", "token", "trace_id", "watch")
+
+    watch: Watch
+    step: Step
+    begin_ns: int
+    end_ns: int
+    span_id: int
+    trace_id: int
+    parent_id: int
+    token: Any
+    more: Details | None
+
+    @property
+    def details(self) -> Details:
+        """What few spans have, made when first needed."""
+        if self.more is None:
+            self.more = Details()
+        return self.more
+
+    # What follows is opentelemetry.trace.Span, for whoever asks for the current one.
+
+    def get_span_context(self) -> SpanContext:
+        """Return the ids under which others nest."""
+        from opentelemetry.trace import SpanContext, TraceFlags
+
+        return SpanContext(self.trace_id, self.span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+    def is_recording(self) -> bool:
+        """Whether attributes still count."""
+        return self.end_ns == 0
+
+    def set_attribute(self, key: str, value: object) -> None:
+        """Add an attribute to the span."""
+        self.details.attributes[key] = value
+
+    def set_attributes(self, attributes: Mapping[str, object]) -> None:
+        """Add attributes to the span."""
+        self.details.attributes.update(attributes)
+
+    def add_event(
+        self, name: str, attributes: Mapping[str, object] | None = None, timestamp: int | None = None
+    ) -> None:
+        """Add an event to the span."""
+        self.details.events.append((timestamp or time.time_ns(), name, dict(attributes or {})))
+
+    def record_exception(
+        self,
+        exception: BaseException,
+        attributes: Mapping[str, object] | None = None,
+        timestamp: int | None = None,
+        escaped: bool = False,
+    ) -> None:
+        """Add an exception as an event."""
+        found = {"exception.type": type(exception).__qualname__, "exception.message": str(exception)}
+        self.add_event("exception", {**found, **(attributes or {})}, timestamp)
+
+    def set_status(self, status: Any, description: str | None = None) -> None:
+        """Mark the span as failed; other states are what a span without error has anyway."""
+        code = getattr(status, "status_code", status)
+        if getattr(code, "name", "") == "ERROR":
+            self.details.error = description or getattr(status, "description", None) or ""
+
+    def update_name(self, name: str) -> None:
+        """Rename the span, not the timer."""
+        self.details.name = name
+
+    def add_link(self, context: SpanContext, attributes: Mapping[str, object] | None = None) -> None:
+        """Ignore a link: a timer has none."""
+
+    def end(self, end_time: int | None = None) -> None:
+        """Ignore an end: the block decides."""
+
+
+_ACTIVE: ContextVar[Recording | None] = ContextVar("otel_ml_span", default=None)
+
+
+def _begin_alone(span: Recording) -> None:
+    """Give `span` its ids and make it the current one of this context."""
+    next_id = STATE.next_id
+    span.span_id = own = next_id()
+    parent = _ACTIVE.get()
+    span.token = _ACTIVE.set(span)
+    if parent is None:
+        span.parent_id, span.trace_id = 0, STATE.trace_high | own
+    else:
+        span.parent_id, span.trace_id = parent.span_id, parent.trace_id
+
+
+if native is not None:
+    native.bind_alone(_begin_alone, _ACTIVE)
+
+
+def _otel_begin() -> Callable[[Recording], None]:
+    """Return what begins a span that OpenTelemetry sees, so that other people's spans and ours nest."""
+    from opentelemetry import trace
+    from opentelemetry.context import Context
+
+    trace.Span.register(Recording)
+    # The key under which a context has its span. Going through it, and not through get_current_span() and
+    # set_span_in_context(), is half the cost: those check the span's type and copy the context twice.
+    (key,) = trace.set_span_in_context(trace.INVALID_SPAN, Context())
+    current = _otel_variable()
+    get, attach = current.get, current.set
+
+    def begin(span: Recording) -> None:
+        next_id = STATE.next_id
+        span.span_id = own = next_id()
+        here = get()
+        parent: Any = here.get(key)
+        if parent is None:
+            span.parent_id, span.trace_id = 0, STATE.trace_high | own
+        elif type(parent) is type(span):
+            span.parent_id, span.trace_id = parent.span_id, parent.trace_id
+        else:
+            outer = parent.get_span_context()
+            span.parent_id, span.trace_id = outer.span_id, outer.trace_id or STATE.trace_high | own
+        there = here.copy()
+        there[key] = span
+        span.token = attach(Context(there))
+
+    if native is not None and isinstance(current, ContextVar):
+        native.bind_opentelemetry(begin, current, key, Context)
+    return begin
+
+
+def _otel_variable() -> Any:
+    """Return what holds OpenTelemetry's current context: a `ContextVar`, unless the program brought its own kind.
+
+    `attach()` says which one it set; to set it without OpenTelemetry's functions is a fifth of a timer less.
+    """
+    from opentelemetry.context import Context, attach, detach
+
+    token: Any = attach(Context())
+    detach(token)
+    return token.var if isinstance(token, Token) else _OtherContext()
+
+
+class _OtherContext:
+    """OpenTelemetry's current context where `OTEL_PYTHON_CONTEXT` names one that is no `ContextVar`."""
+
+    def __init__(self) -> None:
+        from opentelemetry.context import attach, detach, get_current
+
+        self.get, self._attach, self._detach = get_current, attach, detach
+
+    def set(self, context: Any) -> _Attached:
+        """Make `context` the current one."""
+        return _Attached(self, self._attach(context))
+
+    def reset(self, attached: _Attached) -> None:
+        """Make the context before that one the current one again."""
+        self._detach(attached.token)
+
+
+class _Attached(NamedTuple):
+    """What a `ContextVar` calls a token."""
+
+    var: _OtherContext
+    token: Any
+
+
+def leave(span: Recording) -> None:
+    """Make the span before `span` the current one again."""
+    token = span.token
+    span.token = None
+    try:  # noqa: SIM105 - `suppress` costs more than what is in it
+        token.var.reset(token)
+    except ValueError:
+        pass  # left in another context than entered (a generator closed elsewhere): that context is gone
+
+
+def keep(span: Recording) -> None:
+    """Hand a finished span over; its `end_ns` is set."""
+    while len(SPANS) >= MAX_WAITING:
+        if not COLLECTOR.wait():
+            guard.dropped["spans_not_collected"] += 1
+            return
+    SPANS.append(span)
+
+
+class _State:
+    """Process-wide state of the span path.
+
+    Attributes:
+        budget: spans kept per step; 0 keeps none.
+        begin: gives a span its ids and makes it the current one.
+        next_id: returns a span's id that no other of this process has.
+        trace_high: the upper half of the ids of all traces of this process.
+        collected: spans encoded since the process began.
+        offset_ns: from `perf_counter_ns()` to the epoch, renewed at every collection.
+    """
+
+    __slots__ = ("begin", "budget", "collected", "next_id", "offset_ns", "trace_high")
+
+    def __init__(self) -> None:
+        self.budget = 100
+        self.begin: Callable[[Recording], None] = _begin_alone
+        self.restart()
+
+    def restart(self) -> None:
+        """Draw new ids, from the system: a program that seeds `random` must not give ranks equal ids."""
+        random = os.urandom(16)
+        self.trace_high = int.from_bytes(random[:8], "big") << 64
+        # 63 bits, so that counting on needs no mask; never 0, which is no id.
+        self.next_id = itertools.count(1 + (int.from_bytes(random[8:], "big") >> 1)).__next__
+        self.offset_ns = time.time_ns() - time.perf_counter_ns()
+        self.collected = 0
+
+
+STATE = _State()
+
+
+def configure(budget: int, *, otel_tracing: bool) -> None:
+    """Keep `budget` spans per step; with `otel_tracing`, nest with OpenTelemetry's own spans."""
+    STATE.budget = budget
+    STATE.begin = _otel_begin() if otel_tracing else _begin_alone
+
+
+def forget() -> None:
+    """Drop finished spans and draw new ids: a forked child is a writer of its own."""
+    SPANS.clear()
+    STATE.restart()
+
+
+def collect(generation: int) -> tuple[bytes, ...]:
+    """Take the finished spans of a run as the body of a ScopeSpans; empty where there are none."""
+    STATE.offset_ns = time.time_ns() - time.perf_counter_ns()
+    n = len(SPANS)
+    if not n:
+        return ()
+    taken = SPANS[:n]
+    del SPANS[:n]
+    if NOW.several:
+        SPANS.extend([span for span in taken if span.step.generation != generation and SCOPES.of(span.step.generation)])
+        taken = [span for span in taken if span.step.generation == generation]
+    COLLECTOR.took()
+    STATE.collected += len(taken)
+    if not taken:
+        return ()
+    return (encoded_spans(taken, STATE.offset_ns),)
+
+
+if native is not None:
+    encoded_spans = native.span_encoder(encoded_spans, BEGINNING, Recording, Watch, Step, Axis)

@@ -1,0 +1,1 @@
+"""From the spool to whoever receives: finding it, sending, what it answers."""

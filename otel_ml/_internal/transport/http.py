@@ -1,0 +1,346 @@
+"""OTLP over HTTP/1.1 on a plain keep-alive socket: no `requests`, no `http.client`, ssl only for https."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import time
+import zlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from otel_ml._internal.transport.answer import Answer
+from otel_ml._internal.transport.credentials import Credentials
+from otel_ml._internal.transport.descriptor import above_standard
+from otel_ml._internal.transport.http_answer import HttpAnswer, answer_of
+from otel_ml._internal.transport.proxy import FindProxy, Proxy, directly
+from otel_ml._internal.transport.target import Target
+from otel_ml.config import Endpoint
+
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["HttpTransport"]
+
+MAX_ANSWER = 4 * 2**20
+"""No otel_ml or OTLP answer is larger; a receiver must not fill a trainer's memory."""
+
+GRPC_PORT = 4317
+"""By convention."""
+
+
+class BadAnswerError(OSError):
+    """The peer does not speak HTTP/1.1 as expected."""
+
+
+class OtherProtocolError(BadAnswerError):
+    """The peer speaks HTTP/2, as gRPC servers do."""
+
+
+class HttpTransport:
+    """Posts OTLP to an endpoint; connects when first used, and again when the connection was lost.
+
+    Args:
+        find_proxy: returns the proxy through which a target is reached, if any.
+    """
+
+    def __init__(self, endpoint: Endpoint, find_proxy: FindProxy = directly) -> None:
+        self._endpoint = endpoint
+        self._credentials = Credentials(endpoint)
+        self._find_proxy = find_proxy
+        self._proxies: dict[str, Proxy | None] = {}
+        self._socket: socket.socket | None = None
+        self._connected_to: tuple[str, str, int] | None = None
+        self._received = b""
+
+    def post(self, path: str, body: bytes, timeout: float) -> Answer:
+        answer = self._post(path, body, timeout)
+        if answer.obstacle == "receiver-denied" and self._credentials.renew():
+            return self._post(path, body, timeout)
+        return answer
+
+    def _post(self, path: str, body: bytes, timeout: float) -> Answer:
+        try:
+            target = self._target(path)
+            headers = {"content-type": "application/x-protobuf", **self._credentials.headers}
+            if self._is_compressed(target):
+                body = _gzip(body)
+                headers["content-encoding"] = "gzip"
+            return answer_of(self._request("POST", target, headers, body, timeout))
+        except OtherProtocolError:
+            self.close()
+            return Answer("retry", reason=_speaks_grpc(target, "speaks gRPC"), obstacle="other-protocol")
+        except (OSError, ValueError) as error:
+            self.close()
+            return _unreachable(self._url(path), error)
+
+    def get(self, path: str, timeout: float) -> bytes | None:
+        if not self._endpoint.url:
+            return None
+        try:
+            answer = self._request("GET", self._target(path), self._credentials.headers, b"", timeout)
+        except (OSError, ValueError):
+            self.close()
+            return None
+        return answer.content if answer.status == 200 else None
+
+    def close(self) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.close()
+        self._socket = None
+        self._received = b""
+
+    def forget(self) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                # Closes our copy of the descriptor only: no TLS goodbye on the parent's connection.
+                socket.close(self._socket.detach())
+        self._socket = None
+        self._received = b""
+
+    def _target(self, path: str) -> Target:
+        return Target.parse(self._url(path))
+
+    def _url(self, path: str) -> str:
+        return self._endpoint.signals.get(path) or f"{self._endpoint.url.rstrip('/')}{path}"
+
+    def _is_compressed(self, target: Target) -> bool:
+        if self._endpoint.compression == "auto":
+            return not target.is_loopback
+        return self._endpoint.compression == "gzip"
+
+    def _proxy_of(self, target: Target) -> Proxy | None:
+        """Look once: what the program does to its environment later is for others."""
+        key = f"{target.scheme}://{target.authority}"
+        if key not in self._proxies:
+            self._proxies[key] = self._find_proxy(target)
+        return self._proxies[key]
+
+    def _request(
+        self, method: str, target: Target, headers: Mapping[str, str], body: bytes, timeout: float
+    ) -> HttpAnswer:
+        deadline = time.monotonic() + timeout
+        proxy = self._proxy_of(target)
+        where = target.path
+        if proxy is not None and target.scheme != "https":
+            where = f"{target.scheme}://{target.authority}{target.path}"
+            headers = {**headers, **proxy.headers}
+        message = _head(f"{method} {where}", target, {"content-length": str(len(body)), **headers}) + body
+        was_open = self._socket is not None and self._connected_to == (target.scheme, target.host, target.port)
+        try:
+            return self._exchange(target, proxy, message, deadline)
+        except (ConnectionError, BadAnswerError):
+            self.close()
+            if not was_open:
+                raise
+            # A kept connection that the peer closed meanwhile. Sending again is safe: everything has an identity.
+            return self._exchange(target, proxy, message, deadline)
+
+    def _exchange(self, target: Target, proxy: Proxy | None, message: bytes, deadline: float) -> HttpAnswer:
+        connection = self._connect(target, proxy, deadline)
+        connection.settimeout(_left(deadline))
+        connection.sendall(message)
+        status, headers = self._read_head(connection, deadline)
+        content = self._read_content(connection, status, headers, deadline)
+        if headers.get("connection", "").lower() == "close":
+            self.close()
+        return HttpAnswer(status, headers, _decoded(content, headers.get("content-encoding", "")))
+
+    def _read_head(self, connection: socket.socket, deadline: float) -> tuple[int, dict[str, str]]:
+        while True:
+            status, headers = _parse_head(self._read_until(connection, b"\r\n\r\n", deadline, begin=b"HTTP/1."))
+            if status >= 200:
+                return status, headers
+
+    def _connect(self, target: Target, proxy: Proxy | None, deadline: float) -> socket.socket:
+        key = (target.scheme, target.host, target.port)
+        if self._socket is not None and self._connected_to == key and not self._has_spoken(self._socket):
+            return self._socket
+        self.close()
+        first = target if proxy is None else proxy.target
+        connection = _above_standard(socket.create_connection((first.host, first.port), timeout=_left(deadline)))
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if proxy is not None:
+                connection = self._through(proxy, target, connection, deadline)
+            if target.scheme == "https":
+                connection = self._tls().wrap_socket(connection, server_hostname=target.host)
+        except BaseException:
+            connection.close()
+            raise
+        self._socket, self._connected_to = connection, key
+        return connection
+
+    def _through(self, proxy: Proxy, target: Target, connection: socket.socket, deadline: float) -> socket.socket:
+        """Return a connection to the proxy, or, where the target speaks TLS, through it."""
+        if target.scheme != "https":
+            return (
+                self._tls().wrap_socket(connection, server_hostname=proxy.target.host)
+                if (proxy.target.scheme == "https")
+                else connection
+            )
+        if proxy.target.scheme == "https":
+            raise OSError(f"the proxy {proxy.shown} is to be spoken to in TLS, which is not supported for https")
+        connection.sendall(_head(f"CONNECT {target.authority}", target, proxy.headers))
+        status, _ = self._read_head(connection, deadline)
+        if status != 200:
+            raise OSError(f"the proxy {proxy.shown} answered HTTP {status} to CONNECT {target.authority}")
+        return connection
+
+    def _has_spoken(self, connection: socket.socket) -> bool:
+        """Whether the peer closed an idle connection, or said something nobody asked for: proxies say 408 there."""
+        waiting = select.poll()  # `select()` refuses descriptors from 1,024 on
+        waiting.register(connection, select.POLLIN)
+        return bool(self._received or waiting.poll(0))
+
+    def _tls(self) -> ssl.SSLContext:
+        import ssl
+
+        context = ssl.create_default_context(cafile=self._endpoint.certificate or None)
+        if self._endpoint.client_certificate:
+            context.load_cert_chain(self._endpoint.client_certificate, self._endpoint.client_key or None)
+        return context
+
+    def _read_content(
+        self, connection: socket.socket, status: int, headers: Mapping[str, str], deadline: float
+    ) -> bytes:
+        if status in {204, 304}:
+            return b""
+        if headers.get("transfer-encoding", "").lower() == "chunked":
+            return self._read_chunks(connection, deadline)
+        if "content-length" in headers:
+            return self._read_exactly(connection, _length(headers["content-length"]), deadline)
+        content = self._received
+        self._received = b""
+        while len(content) <= MAX_ANSWER:
+            connection.settimeout(_left(deadline))
+            part = connection.recv(65536)
+            if not part:
+                break
+            content += part
+        self.close()
+        return content
+
+    def _read_chunks(self, connection: socket.socket, deadline: float) -> bytes:
+        content = b""
+        while True:
+            length = int(self._read_until(connection, b"\r\n", deadline).split(b";")[0], 16)
+            part = self._read_exactly(connection, length + 2, deadline)[:length] if length else b""
+            if not length:
+                while self._read_until(connection, b"\r\n", deadline) != b"\r\n":
+                    pass  # trailers
+                return content
+            content += part
+            if len(content) > MAX_ANSWER:
+                raise BadAnswerError("The answer is larger than 4 MiB.")
+
+    def _read_until(self, connection: socket.socket, end: bytes, deadline: float, *, begin: bytes = b"") -> bytes:
+        while end not in self._received:
+            _check_begin(self._received, begin)
+            if len(self._received) > 65536:
+                raise BadAnswerError("The answer's head is larger than 64 KiB.")
+            self._receive(connection, deadline)
+        head, _, self._received = self._received.partition(end)
+        return head + end
+
+    def _read_exactly(self, connection: socket.socket, length: int, deadline: float) -> bytes:
+        if length > MAX_ANSWER:
+            raise BadAnswerError("The answer is larger than 4 MiB.")
+        while len(self._received) < length:
+            self._receive(connection, deadline)
+        content, self._received = self._received[:length], self._received[length:]
+        return content
+
+    def _receive(self, connection: socket.socket, deadline: float) -> None:
+        connection.settimeout(_left(deadline))
+        part = connection.recv(65536)
+        if not part:
+            raise ConnectionResetError("The peer closed the connection.")
+        self._received += part
+
+
+def _above_standard(connection: socket.socket) -> socket.socket:
+    if connection.fileno() > 2:
+        return connection
+    timeout = connection.gettimeout()
+    moved = socket.socket(fileno=above_standard(connection.detach()))
+    moved.settimeout(timeout)
+    return moved
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    return left
+
+
+def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
+    lines = head.decode("latin-1").split("\r\n")
+    parts = lines[0].split(" ", 2)
+    if not parts[0].startswith("HTTP/1.") or len(parts) < 2 or not parts[1].isdigit():
+        raise BadAnswerError(f"The peer does not speak HTTP/1.1: it said {lines[0][:60]!r}.")
+    pairs = (line.partition(":") for line in lines[1:] if line)
+    return int(parts[1]), {key.strip().lower(): value.strip() for key, _, value in pairs}
+
+
+def _gzip(body: bytes) -> bytes:
+    # Level 1: measured 12 % larger than level 6, at a fraction of the time.
+    compressor = zlib.compressobj(1, zlib.DEFLATED, 31)
+    return compressor.compress(body) + compressor.flush()
+
+
+def _head(first: str, target: Target, headers: Mapping[str, str]) -> bytes:
+    lines = [f"{first} HTTP/1.1", f"host: {target.authority}", *(f"{key}: {value}" for key, value in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def _length(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise BadAnswerError(f"The peer does not speak HTTP/1.1: it said content-length: {text[:60]!r}.")
+    return int(text)
+
+
+def _check_begin(received: bytes, begin: bytes) -> None:
+    """Do not wait for the rest of what is no answer of HTTP/1.
+
+    Raises:
+        OtherProtocolError: it begins with HTTP/2's SETTINGS or GOAWAY (RFC 9113, §4.1).
+        BadAnswerError: it begins otherwise.
+    """
+    if begin.startswith(received[: len(begin)]):
+        return
+    if received[:2] == b"\0\0" and received[3:4] in {b"", b"\4", b"\7"}:
+        raise OtherProtocolError("The peer speaks HTTP/2.")
+    raise BadAnswerError(f"The peer does not speak HTTP/1.1: it said {received[:60]!r}.")
+
+
+def _decoded(content: bytes, encoding: str) -> bytes:
+    """Return content that a proxy has compressed, though nobody asked for it, as it was."""
+    if encoding.lower() not in {"gzip", "x-gzip", "deflate"}:
+        return content
+    unpacking = zlib.decompressobj(47)
+    try:
+        plain = unpacking.decompress(content, MAX_ANSWER)
+    except zlib.error as error:
+        raise BadAnswerError(f"The answer is not {encoding}: {error}.") from None
+    if not unpacking.eof:
+        raise BadAnswerError(f"The answer ends inside its {encoding}, or is larger than 4 MiB.")
+    return plain
+
+
+def _speaks_grpc(target: Target, why: str) -> str:
+    return f"{target.authority} {why}. Set OTEL_EXPORTER_OTLP_PROTOCOL=grpc, or use the port for HTTP, usually 4318"
+
+
+def _unreachable(url: str, error: Exception) -> Answer:
+    """Return why nothing was answered; servers that speak TLS, and some that speak gRPC, hang up without a word."""
+    reason = f"unreachable: {error}"
+    if isinstance(error, ConnectionResetError) and (target := Target.parse(url)).scheme == "http":
+        if target.port == GRPC_PORT:
+            said = _speaks_grpc(target, "hangs up, and is usually gRPC's port")
+            return Answer("retry", reason=said, obstacle="other-protocol")
+        reason += f" (if it speaks TLS, write https://{target.authority})"
+    return Answer("retry", reason=reason)

@@ -1,0 +1,369 @@
+"""What was encoded and no one has acknowledged yet: an append-only file of this writer, bounded.
+
+The file (`otel_ml.wire.spool`) is what survives a `kill -9`: the next process of the job on the host, the
+embedded service or `otel-ml recover` sends it. In steady state it is truncated about once a second. Only the
+worker's background thread calls anything here.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from otel_ml._internal.give_way import give_way
+from otel_ml._internal.guard import Say
+from otel_ml._internal.transport.descriptor import above_standard
+from otel_ml.wire.spool import FRAME, HEADER, SUFFIX, Frame, Kind, encode_frame
+
+__all__ = ["Held", "Pending", "Spool", "StepPoints"]
+
+StepPoints = tuple[str, int, int]
+"""(axis, step, points): what a frame holds of a step, for the manifest if the frame has to go."""
+
+SEGMENT_BYTES = 4 * 2**20
+"""Size after which a new file begins: the oldest file is what goes when the spool is full."""
+
+TOGETHER_BYTES = 64 * 2**10
+"""Frames that are written at once: of a usual look all, of a large one each by itself, so that the bounds hold."""
+
+_FOLDER_TRIES = 1000
+"""How often the folder is made again, some 20 µs each: each time another service would have to end just then."""
+
+MEMORY_BYTES = 16 * 2**20
+"""Bound where no file can be written: an unwritable disk must not fill the memory instead."""
+
+DISK_AGAIN_S = 1.0
+"""How often a file is tried again while none can be written: what is in memory only dies with the process."""
+
+
+class Segment(Protocol):
+    """Where frames lie."""
+
+    size: int
+
+    def append(self, parts: Sequence[bytes]) -> int:
+        """Append frames, their headers and payloads in turns; return where they begin; raise `OSError` if it cannot."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return a payload."""
+
+    def clear(self) -> None:
+        """Forget all frames but the resource."""
+
+    def delete(self) -> None:
+        """Give everything up, also on disk."""
+
+    def close(self) -> None:
+        """Let go of the file and leave it on disk."""
+
+
+class FileSegment:
+    """One file, locked while this process lives."""
+
+    def __init__(self, path: Path, resource: bytes) -> None:
+        self._path = path
+        self.size = 0
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self._file = above_standard(os.open(path, flags, 0o600))
+        try:
+            self._begin(resource)
+        except BaseException:  # a full disk, once a second: neither the descriptor nor the name is left behind
+            self.delete()
+            raise
+        self._head = self.size
+
+    def _begin(self, resource: bytes) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        if not os.fstat(self._file).st_nlink:  # who looks for files of the dead was quicker with the lock
+            raise FileNotFoundError(self._path)
+        self.append([HEADER, encode_frame(Frame("R", resource)), resource])
+
+    def append(self, parts: Sequence[bytes]) -> int:
+        begin, size = self.size, sum(map(len, parts))
+        if os.writev(self._file, parts) < size:  # the disk is full: cut the half frame off again
+            os.ftruncate(self._file, begin)
+            raise OSError(f"{self._path} could not grow by {size} bytes.")
+        self.size += size
+        return begin
+
+    def read(self, offset: int, length: int) -> bytes:
+        return os.pread(self._file, length, offset)
+
+    def clear(self) -> None:
+        os.ftruncate(self._file, self._head)
+        self.size = self._head
+
+    def delete(self) -> None:
+        self._path.unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+class MemorySegment:
+    """The same in memory, where no file can be written."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+        self.size = 0
+
+    def append(self, parts: Sequence[bytes]) -> int:
+        begin = self.size
+        self._bytes += b"".join(parts)
+        self.size = len(self._bytes)
+        return begin
+
+    def read(self, offset: int, length: int) -> bytes:
+        return bytes(self._bytes[offset : offset + length])
+
+    def clear(self) -> None:
+        self._bytes.clear()
+        self.size = 0
+
+    def delete(self) -> None:
+        self.clear()
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+Held = tuple[Frame, Sequence[StepPoints]]
+"""A frame, and what it holds of which step."""
+
+
+class Pending(NamedTuple):
+    """A frame in the spool; `steps` says what it holds of which step."""
+
+    segment: Segment
+    offset: int
+    length: int
+    kind: Kind
+    points: int
+    steps: Sequence[StepPoints]
+
+    def payload(self) -> bytes:
+        """Read it back."""
+        return self.segment.read(self.offset, self.length)
+
+
+@dataclass(slots=True)
+class Lost:
+    """What had to go from a full spool.
+
+    Attributes:
+        points: metric points.
+        steps: those of steps.
+        frames: how many of each kind; one of kind `L` is an event, one of `S` holds spans.
+    """
+
+    points: int = 0
+    steps: list[StepPoints] = field(default_factory=list)
+    frames: Counter[Kind] = field(default_factory=Counter)
+
+
+class Spool:
+    """This writer's unacknowledged frames, oldest first.
+
+    Args:
+        folder: where the files are; made again where the service of an earlier life of the job has just removed it.
+        writer: names the files.
+        resource: the encoded Resource that every file begins with.
+        limit: most bytes kept; beyond it the oldest file goes.
+        say: told once if the folder cannot be written.
+
+    Attributes:
+        on_lost: told what went from a full spool.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        writer: str,
+        resource: bytes,
+        *,
+        limit: int,
+        say: Say,
+    ) -> None:
+        self._folder = folder
+        self._writer = writer
+        self._resource = resource
+        self._limit = limit
+        self.on_lost: Callable[[Lost], None] = lambda lost: None
+        self._say = say
+        self._segments: deque[Segment] = deque()
+        self._number = 0
+        self._in_memory = False
+        self._disk_tried_at = 0.0
+        self.pending: deque[Pending] = deque()
+
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether five eighths of what it may hold are there: what is under way has room in the rest."""
+        return self.size > 5 * self.bound // 8
+
+    @property
+    def bound(self) -> int:
+        """Bytes it may hold."""
+        return min(self._limit, MEMORY_BYTES) if self._in_memory else self._limit
+
+    def append(self, frame: Frame, steps: Sequence[StepPoints] = ()) -> None:
+        """Keep a frame until it is acknowledged; the oldest go if the spool is full."""
+        self.extend([(frame, steps)])
+
+    def extend(self, frames: Sequence[Held]) -> None:
+        """Do as `append()` with each frame and what it holds of which step, small ones in one write.
+
+        With cold caches a write takes 60 µs.
+        """
+        group: list[Held] = []
+        size = 0
+        for held in frames:
+            length = len(held[0].payload)
+            if group and size + length > TOGETHER_BYTES:
+                self._write(group)
+                group, size = [], 0
+            group.append(held)
+            size += length
+        if group:
+            self._write(group)
+
+    def _write(self, frames: Sequence[Held]) -> None:
+        parts = [part for frame, _ in frames for part in (encode_frame(frame), frame.payload)]
+        if self._in_memory and time.monotonic() - self._disk_tried_at >= DISK_AGAIN_S:
+            self._move_to_disk()
+        segment = self._open_segment()
+        try:
+            offset = segment.append(parts)
+        except OSError as error:
+            segment = self._move_to_memory(error)
+            offset = segment.append(parts)
+        for frame, steps in frames:
+            offset += FRAME.size
+            self.pending.append(Pending(segment, offset, len(frame.payload), frame.kind, frame.points, steps))
+            offset += len(frame.payload)
+        while len(self._segments) > 1 and self.size > self.bound:
+            self._drop_oldest()
+
+    def acknowledge(self, count: int, *, but: Kind | None = None) -> None:
+        """Forget the `count` oldest frames: they have arrived, or never will; those of kind `but` are kept."""
+        oldest = [self.pending.popleft() for _ in range(count)]
+        self.pending.extendleft(frame for frame in reversed(oldest) if frame.kind == but)
+        first = self.pending[0].segment if self.pending else None
+        while self._segments and self._segments[0] is not first:
+            if len(self._segments) == 1:
+                self._segments[0].clear()
+                return
+            self._segments.popleft().delete()
+
+    def renew(self, resource: bytes) -> None:
+        """Begin a new file with another resource (the run's identity has been decided)."""
+        self._resource = resource
+        if not self.pending:
+            self.delete()
+        elif not self._in_memory:
+            self._new_segment()
+
+    def delete(self) -> None:
+        """Delete all files: everything was acknowledged, or is given up."""
+        self.pending.clear()
+        while self._segments:
+            self._segments.popleft().delete()
+
+    def remove_folder(self) -> None:
+        """Remove the folder of all writers' files and that of the run, where nothing is left in them."""
+        with suppress(OSError):
+            self._folder.rmdir()
+            self._folder.parent.rmdir()
+
+    def close(self) -> None:
+        """Let go of the files; what is in them stays for others to send."""
+        for segment in self._segments:
+            segment.close()
+        self._segments.clear()
+        self.pending.clear()
+
+    def _open_segment(self) -> Segment:
+        if not self._segments or self._segments[-1].size > min(SEGMENT_BYTES, self._limit // 4):
+            self._new_segment()
+        return self._segments[-1]
+
+    def _new_segment(self) -> None:
+        if self._in_memory:
+            self._segments.append(MemorySegment())
+            return
+        try:
+            self._segments.append(self._new_file())
+        except OSError as error:
+            self._move_to_memory(error)
+        self._number += 1
+
+    def _new_file(self) -> Segment:
+        path = self._folder / f"{self._writer}-{self._number:06d}{SUFFIX}"
+        for _ in range(_FOLDER_TRIES):
+            with suppress(FileNotFoundError):
+                return FileSegment(path, self._resource)
+            # FileExistsError: it was there for mkdir, and removed before mkdir looked whether it is a folder.
+            with suppress(FileNotFoundError, FileExistsError):
+                for folder in (self._folder.parent, self._folder):
+                    folder.mkdir(mode=0o700, exist_ok=True)
+        return FileSegment(path, self._resource)
+
+    def _move_to_memory(self, error: OSError) -> Segment:
+        self._in_memory = True
+        self._disk_tried_at = time.monotonic()
+        self._say(
+            "spool-not-written", f"{self._folder} cannot be written ({error}); what is not sent yet is kept in memory."
+        )
+        self._segments.append(MemorySegment())
+        return self._segments[-1]
+
+    def _move_to_disk(self) -> None:
+        """Write what is in memory to a file, if one can be written again."""
+        self._disk_tried_at = time.monotonic()
+        segment: Segment | None = None
+        moved: deque[Pending] = deque()
+        try:
+            self._number += 1
+            segment = self._new_file()
+            for pending in self.pending:
+                if isinstance(pending.segment, MemorySegment):
+                    frame = Frame(pending.kind, pending.payload(), pending.points)
+                    offset = segment.append([encode_frame(frame), frame.payload]) + FRAME.size
+                    pending = pending._replace(segment=segment, offset=offset)  # noqa: PLW2901 (the same, elsewhere)
+                    give_way()
+                moved.append(pending)
+        except OSError:
+            if segment is not None:
+                segment.delete()
+            return
+        self._in_memory = False
+        self.pending = moved
+        self._segments = deque(kept for kept in self._segments if not isinstance(kept, MemorySegment))
+        self._segments.append(segment)
+        self._number += 1
+
+    def _drop_oldest(self) -> None:
+        oldest = self._segments.popleft()
+        lost = Lost()
+        while self.pending and self.pending[0].segment is oldest:
+            frame = self.pending.popleft()
+            lost.points += frame.points
+            lost.steps.extend(frame.steps)
+            lost.frames[frame.kind] += 1
+        oldest.delete()
+        self.on_lost(lost)
