@@ -20,6 +20,7 @@ FROM base AS service
 COPY pyproject.toml README.md LICENSE /src/
 COPY otel_ml /src/otel_ml
 COPY exporters /src/exporters
+COPY service /src/service
 COPY docs/errors.md /src/docs/errors.md
 # The service records nothing: it needs no compiled part.
 RUN HATCH_BUILD_NO_HOOKS=true pip install --no-cache-dir "/src[grpc,tensorboard,mlflow,wandb]" && rm -r /src

@@ -81,7 +81,7 @@ def main() -> None:
         process.start()
     for process in ranks:
         process.join()
-    subprocess.run([sys.executable, "-m", "otel_ml_exporters", "report", run_id], check=True)
+    subprocess.run([sys.executable, "-m", "otel_ml_service", "report", run_id], check=True)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from otel_ml_exporters.aggregation.engine import Engine
-from otel_ml_exporters.aggregation.lanes import Lane, Unit
+from otel_ml_service.aggregation.engine import Engine
+from otel_ml_service.aggregation.lanes import Lane, Unit
 
 EXPORTED_BYTES = 200
 """What the memory of one exported value is taken to cost."""

@@ -12,7 +12,7 @@ from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMet
 from opentelemetry.sdk.metrics.view import Aggregation
 from opentelemetry.sdk.resources import Resource
 
-from otel_ml_exporters.receiver.decode import Decoder
+from otel_ml_service.receiver.decode import Decoder
 from tests.strategies import START, Service
 
 __all__ = ["CUMULATIVE", "DELTA", "Sdk", "Where", "at"]

@@ -11,8 +11,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from otel_ml.wire.reduction import Reduction
-from otel_ml_exporters.aggregation.engine import Engine
-from otel_ml_exporters.aggregation.observation import (
+from otel_ml_exporters.records import Record, StepRecord
+from otel_ml_service.aggregation.engine import Engine
+from otel_ml_service.aggregation.observation import (
     Buckets,
     Event,
     ForeignPoint,
@@ -26,9 +27,8 @@ from otel_ml_exporters.aggregation.observation import (
     Totals,
     Writer,
 )
-from otel_ml_exporters.aggregation.outcome import Outcome
-from otel_ml_exporters.aggregation.settings import EngineSettings
-from otel_ml_exporters.records import Record, StepRecord
+from otel_ml_service.aggregation.outcome import Outcome
+from otel_ml_service.aggregation.settings import EngineSettings
 
 START = 1_700_000_000.0
 """Seconds since the epoch at which every test's clock begins."""

@@ -1,4 +1,4 @@
-"""The service of otel_ml: receives OTLP, aligns by step, reduces across ranks, writes one run per backend.
+"""What writes a run into a backend: the interface of an exporter, its records and errors, and the built-in ones.
 
 This module is the surface for plug-in authors; see docs/exporters/write-your-own.md.
 """

@@ -1,9 +1,9 @@
-"""`python -m otel_ml_exporters` is `otel-ml`."""
+"""`python -m otel_ml_exporters` is `otel-ml`, as `python -m otel_ml_service` is: scripts and older workers call it."""
 
 from __future__ import annotations
 
 import sys
 
-from otel_ml_exporters.cli import main
+from otel_ml_service.cli import main
 
 sys.exit(main())

@@ -39,7 +39,7 @@ _MOST_LINES = 1000
 _LONGEST = 8192
 """Characters of a line, tracebacks included."""
 
-_OWN = ("otel_ml", "otel_ml_exporters")
+_OWN = ("otel_ml", "otel_ml_exporters", "otel_ml_service")
 
 
 class _Line(NamedTuple):

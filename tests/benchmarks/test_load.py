@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from otel_ml_exporters.aggregation.observation import ForeignPoints
-from otel_ml_exporters.receiver.decode import Decoder
+from otel_ml_service.aggregation.observation import ForeignPoints
+from otel_ml_service.receiver.decode import Decoder
 from tests.benchmarks.sources import Foreign, Own, Spans
 from tests.benchmarks.under_load import Load, served, service
 

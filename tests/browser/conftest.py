@@ -47,7 +47,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextmanager
 def opened(run: Path, viewer: str) -> Iterator[str]:
     """Run `otel-ml open --with VIEWER` and yield the address that it says."""
-    command = [sys.executable, "-m", "otel_ml_exporters", "open", str(run), "--with", viewer, "--no-browser"]
+    command = [sys.executable, "-m", "otel_ml_service", "open", str(run), "--with", viewer, "--no-browser"]
     with subprocess.Popen(command, env=environment(), cwd=run, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

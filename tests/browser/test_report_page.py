@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml_exporters.report.contents import contents
-from otel_ml_exporters.report.page import page as report
+from otel_ml_service.report.contents import contents
+from otel_ml_service.report.page import page as report
 from tests.browser.page import DESKTOP, PHONE, Page
-from tests.unit.otel_ml_exporters.report.runs import HOSTILE, records_of_everything
+from tests.unit.otel_ml_service.report.runs import HOSTILE, records_of_everything
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 

@@ -16,8 +16,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from otel_ml_exporters.config import Limits, ServiceConfig
-from otel_ml_exporters.service import Service
+from otel_ml_service.config import Limits, ServiceConfig
+from otel_ml_service.service import Service
 
 FILES = ("write", "pwrite", "fsync", "ftruncate", "truncate", "replace", "link", "unlink")
 

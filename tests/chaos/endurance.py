@@ -58,7 +58,7 @@ def main() -> int:
 def measured(folder: Path, steps: int) -> list[tuple[float, float, float]]:
     """Run, and return (worker, service, files) in MiB, twenty times."""
     port = free_port()
-    serve = [sys.executable, "-m", "otel_ml_exporters", "serve", "--to", "jsonl", "--http", f"127.0.0.1:{port}"]
+    serve = [sys.executable, "-m", "otel_ml_service", "serve", "--to", "jsonl", "--http", f"127.0.0.1:{port}"]
     env = environment(OTEL_ML_DIR=folder / "runs", OTEL_ML_LISTEN_GRPC="127.0.0.1:0", OTEL_ML_CONSOLE="off")
     service = subprocess.Popen(serve, env=env, stderr=subprocess.DEVNULL)
     rank = subprocess.Popen(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
 
-from otel_ml_exporters.versions import RUN
+from otel_ml_service.versions import RUN
 from tests.chaos.job import REDONE, Job, Life
 from tests.chaos.layout import RANKS
 from tests.chaos.schedule import Fault

@@ -50,7 +50,7 @@ class Hops:
             env["MLFLOW_TRACKING_URI"] = f"http://127.0.0.1:{self.networks['mlflow'].port}"
         http, grpc = free_port(), free_port()
         self._http = http
-        command = [sys.executable, "-m", "otel_ml_exporters", "serve"]
+        command = [sys.executable, "-m", "otel_ml_service", "serve"]
         command += ["--http", f"127.0.0.1:{http}", "--grpc", f"127.0.0.1:{grpc}"]
         self.programs["service"] = Program("service", command, env, folder, f"http://127.0.0.1:{http}/healthz")
         entry = grpc if layout.protocol == "grpc" else http

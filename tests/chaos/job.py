@@ -168,7 +168,7 @@ class Job:
             self.hops.finish()
         else:
             until(lambda: not self.embedded_services(), seconds=180)
-        recover = self._run("otel_ml_exporters", "recover", "--dir", self.runs, env=self.environment())
+        recover = self._run("otel_ml_service", "recover", "--dir", self.runs, env=self.environment())
         assert recover.wait(300) == 0, f"otel-ml recover failed; see {self.folder / 'log'}"
 
     def close(self) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from otel_ml_exporters.aggregation.observation import Fragment
-from otel_ml_exporters.experiments.late_file import read_late
-from otel_ml_exporters.receiver.decode import Decoder
+from otel_ml_service.aggregation.observation import Fragment
+from otel_ml_service.live_runs.late_file import read_late
+from otel_ml_service.receiver.decode import Decoder
 from tests.chaos.boundary import serve_until
 from tests.e2e.jobs import answer_of
 from tests.integration.conftest import Sender

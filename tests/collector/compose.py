@@ -75,7 +75,7 @@ class Native:
         whole = [*([entry[1]] if entry else []), *command]
         programs = {
             "otelcol": [str(OTELCOL)],
-            "otel-ml": [sys.executable, "-m", "otel_ml_exporters"],
+            "otel-ml": [sys.executable, "-m", "otel_ml_service"],
             "mlflow": [sys.executable, "-m", "mlflow"],
             "tensorboard": [sys.executable, "-m", "tensorboard.main"],
         }

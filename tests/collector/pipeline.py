@@ -172,7 +172,7 @@ class Service(Program):
         if "mlflow" in to:
             self.runs.mkdir()
             shutil.copy(empty_mlflow_store(), self.runs / "mlflow.db")
-        command = [sys.executable, "-m", "otel_ml_exporters", "serve", "--to", to, "--dir", self.runs]
+        command = [sys.executable, "-m", "otel_ml_service", "serve", "--to", to, "--dir", self.runs]
         command += ["--http", self.http, "--grpc", self.grpc, *options]
         super().__init__(name, command, environment(**env), folder, f"{self.endpoint}/healthz")
 
@@ -265,7 +265,7 @@ def training(
 
 def recover(env: Mapping[str, str], folder: Path, on: Sequence[object] = ()) -> None:
     """Send what ranks left on their host, once their endpoint is there."""
-    finished([*on, sys.executable, "-m", "otel_ml_exporters", "recover", "--timeout", 120], env, folder)
+    finished([*on, sys.executable, "-m", "otel_ml_service", "recover", "--timeout", 120], env, folder)
 
 
 def experiment_of(folder: Path) -> str:

@@ -43,7 +43,7 @@ def test_ranks_keep_what_a_full_queue_refuses_until_the_service_is_back(
 
 
 LATER = [
-    pytest.param(["otel_ml_exporters", "recover", "--timeout", 120], id="otel-ml recover"),
+    pytest.param(["otel_ml_service", "recover", "--timeout", 120], id="otel-ml recover"),
     pytest.param(["tests.collector.successor"], id="the next start of the run", marks=pytest.mark.full),
 ]
 

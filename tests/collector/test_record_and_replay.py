@@ -50,7 +50,7 @@ def users(shown: Scalars) -> Scalars:
 
 
 def replayed(recorded: Recorded, into: Path, *options: object) -> Scalars:
-    command = [sys.executable, "-m", "otel_ml_exporters", "replay", recorded.file, "--to", "jsonl", "--dir", into]
+    command = [sys.executable, "-m", "otel_ml_service", "replay", recorded.file, "--to", "jsonl", "--dir", into]
     finished([*command, *options], environment(), recorded.folder)
     [run] = into.glob(f"*/{recorded.run_id}")
     return users(scalars_in("jsonl", run))
@@ -77,7 +77,7 @@ def test_a_replay_answers_what_nobody_asked_for_at_the_time(recorded: Recorded, 
 
 
 def test_what_cannot_be_told_later_is_said_and_nothing_is_written(recorded: Recorded, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "otel_ml_exporters", "replay", recorded.file, "--to", "jsonl", "--dir", tmp_path]
+    command = [sys.executable, "-m", "otel_ml_service", "replay", recorded.file, "--to", "jsonl", "--dir", tmp_path]
 
     said = finished([*command, "--reduce", "weighted=p50"], environment(), recorded.folder, code=1)
     unknown = finished([*command, "--reduce", "wieghted=rank"], environment(), recorded.folder, code=1)
@@ -90,7 +90,7 @@ def test_what_cannot_be_told_later_is_said_and_nothing_is_written(recorded: Reco
 def test_a_line_that_was_cut_off_is_left_out_and_said(recorded: Recorded, tmp_path: Path) -> None:
     cut = tmp_path / "cut.jsonl"
     cut.write_bytes(recorded.file.read_bytes()[:-100])
-    command = [sys.executable, "-m", "otel_ml_exporters", "replay", cut, "--to", "jsonl", "--dir", tmp_path / "runs"]
+    command = [sys.executable, "-m", "otel_ml_service", "replay", cut, "--to", "jsonl", "--dir", tmp_path / "runs"]
 
     said = finished(command, environment(), tmp_path)
 

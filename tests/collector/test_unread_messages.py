@@ -12,10 +12,10 @@ from typing import Any
 import grpc
 import pytest
 
-from otel_ml_exporters.aggregation.observation import Fragment, Observation, Spans
-from otel_ml_exporters.aggregation.points import Packed
-from otel_ml_exporters.receiver.decode import Decoder, Signal
 from otel_ml_exporters.span_lines import SpanLines
+from otel_ml_service.aggregation.observation import Fragment, Observation, Spans
+from otel_ml_service.aggregation.points import Packed
+from otel_ml_service.receiver.decode import Decoder, Signal
 from tests.collector.pipeline import Collector
 from tests.e2e.jobs import environment, finished
 from tests.waiting import eventually

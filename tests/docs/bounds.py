@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from otel_ml_exporters import env, own_process
-from otel_ml_exporters.aggregation import (
+from otel_ml_service import env, own_process
+from otel_ml_service.aggregation import (
     lanes,
     output,
     reductions,
@@ -17,17 +17,17 @@ from otel_ml_exporters.aggregation import (
     training,
     writer_state,
 )
-from otel_ml_exporters.aggregation.settings import EngineSettings
-from otel_ml_exporters.delivery import pipeline
-from otel_ml_exporters.experiments import book, run_log, unreadable
-from otel_ml_exporters.receiver import admission, columns, compression, intake, resource
-from otel_ml_exporters.storage import outbox
-from otel_ml_exporters.telemetry import MAX_LABELS
+from otel_ml_service.aggregation.settings import EngineSettings
+from otel_ml_service.delivery import pipeline
+from otel_ml_service.live_runs import book, run_log, unreadable
+from otel_ml_service.receiver import admission, columns, compression, intake, resource
+from otel_ml_service.storage import outbox
+from otel_ml_service.telemetry import MAX_LABELS
 
 __all__ = ["BOUNDS", "Bound", "markdown"]
 
 ENGINE = EngineSettings()
-UNIT = "tests/unit/otel_ml_exporters"
+UNIT = "tests/unit/otel_ml_service"
 SMALL = f"{UNIT}/test_bounds.py"
 ROOM = f"{UNIT}/aggregation/test_room.py"
 OVERLOAD = "tests/integration/test_overload.py"
@@ -155,7 +155,7 @@ BOUNDS: Sequence[Bound] = (
     Bound("On disk", "`late.otlp`, a run", size(env.LATE_MAX.default), "`OTEL_ML_LATE_MAX`",
           "the point is dropped, said",
           "`dropped{late.otlp is full}`",
-          f"{UNIT}/experiments/test_late_file.py::test_beyond_its_limit_it_takes_no_more_and_says_how_much_it_left_out"),
+          f"{UNIT}/live_runs/test_late_file.py::test_beyond_its_limit_it_takes_no_more_and_says_how_much_it_left_out"),
     Bound("On disk", "requests of runs whose files cannot be used", size(unreadable._MOST_BYTES), "fixed",
           "dropped, logged", "`dropped{its run's files cannot be used}`",
           f"{SMALL}::test_requests_that_no_run_can_take_are_kept_up_to_a_bound"),
@@ -166,7 +166,7 @@ BOUNDS: Sequence[Bound] = (
           "tests/integration/test_wandb_online.py::"
           "test_metrics_beyond_the_budget_of_names_are_left_out_and_the_rows_stay_whole"),
     Bound("A backend", "W&B: a row", "10 MB", "W&B's own", "what does not fit is left out, said", "`lost`",
-          f"{UNIT}/backends/wandb/test_rows.py::"
+          "tests/unit/otel_ml_exporters/backends/wandb/test_rows.py::"
           "test_a_row_above_the_limit_keeps_its_place_and_says_how_much_is_left_out"),
 )  # fmt: skip
 

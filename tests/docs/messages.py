@@ -13,12 +13,16 @@ from functools import cache
 from pathlib import Path
 
 from otel_ml.exceptions import OtelMLError
-from otel_ml_exporters.receiver.routes import _SLUGS as ANSWERS
+from otel_ml_service.receiver.routes import _SLUGS as ANSWERS
 from tests.e2e.jobs import ROOT
 
 __all__ = ["Message", "anchor", "catalogue", "messages", "messages_in", "slugs"]
 
-PACKAGES = {"otel_ml": ROOT / "otel_ml", "otel_ml_exporters": ROOT / "exporters" / "otel_ml_exporters"}
+PACKAGES = {
+    "otel_ml": ROOT / "otel_ml",
+    "otel_ml_exporters": ROOT / "exporters" / "otel_ml_exporters",
+    "otel_ml_service": ROOT / "service" / "otel_ml_service",
+}
 
 SAYING = frozenset({"say", "say_first", "_say", "wrong", "drop"})
 """Functions of (slug or reason, sentence)."""
@@ -31,22 +35,22 @@ CARRIED: Mapping[str, str] = {
     "otel_ml/_internal/events/png.py": "bad-event",
     "otel_ml/_internal/transport/spool.py": "spool-not-written",
     "otel_ml/wire/rendezvous.py": "rendezvous-folder",
-    "otel_ml_exporters/delivery/pipeline.py": "exporter-failing",  # or what the exception names
-    "otel_ml_exporters/receiver/columns.py": "rejected-points",
-    "otel_ml_exporters/receiver/coordinates.py": "rejected-points",
-    "otel_ml_exporters/receiver/events.py": "rejected-points",
-    "otel_ml_exporters/receiver/points.py": "rejected-points",
-    "otel_ml_exporters/receiver/rejection.py": "rejected-points",  # or bad-resource
-    "otel_ml_exporters/receiver/resource.py": "bad-resource",
-    "otel_ml_exporters/receiver/spans.py": "rejected-points",
+    "otel_ml_service/delivery/pipeline.py": "exporter-failing",  # or what the exception names
+    "otel_ml_service/receiver/columns.py": "rejected-points",
+    "otel_ml_service/receiver/coordinates.py": "rejected-points",
+    "otel_ml_service/receiver/events.py": "rejected-points",
+    "otel_ml_service/receiver/points.py": "rejected-points",
+    "otel_ml_service/receiver/rejection.py": "rejected-points",  # or bad-resource
+    "otel_ml_service/receiver/resource.py": "bad-resource",
+    "otel_ml_service/receiver/spans.py": "rejected-points",
     "otel_ml_exporters/registry.py": "wrong-setting",
 }
 """File → the section of the message that quotes what is raised there as one of Python's own exceptions."""
 
 NOT_FOR_USERS: Mapping[str, str] = {
-    "otel_ml_exporters/cli/group.py": "a command of ours without its function",
-    "otel_ml_exporters/storage/codec.py": "a record type of ours that was forgotten",
-    "otel_ml_exporters/telemetry.py": "a counter of ours that was forgotten",
+    "otel_ml_service/cli/group.py": "a command of ours without its function",
+    "otel_ml_service/storage/codec.py": "a record type of ours that was forgotten",
+    "otel_ml_service/telemetry.py": "a counter of ours that was forgotten",
     "otel_ml_exporters/testing.py": "a plug-in's own test",
 }
 """File → what Python's own exceptions mean there; a traceback says where."""

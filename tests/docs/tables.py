@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from otel_ml.env import ASKING
-from otel_ml_exporters.cli.env_command import markdown
 from otel_ml_exporters.registry import BUILT_IN, exporter_class
-from otel_ml_exporters.telemetry import CATALOGUE
+from otel_ml_service.cli.env_command import markdown
+from otel_ml_service.telemetry import CATALOGUE
 from tests.benchmarks import report
 from tests.benchmarks.gpu import page
 from tests.docs.bounds import markdown as bounds

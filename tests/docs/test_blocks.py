@@ -20,7 +20,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 RUN = {"python", "bash"}
 COMMANDS = {
     "python": 'exec "{python}" "$@"',
-    "otel-ml": 'exec "{python}" -m otel_ml_exporters "$@"',
+    "otel-ml": 'exec "{python}" -m otel_ml_service "$@"',
     "torchrun": 'exec "{python}" -m torch.distributed.run --master-port "{port}" "$@"',
     # Resolves the extras for real, against this checkout and what `make setup` installed of them; nothing is installed.
     "pip": 'exec "{python}" -m pip "${{@/#otel-ml/{source}}}" --quiet --dry-run --no-index --no-build-isolation',

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml_exporters.cli.catalogue import Section, catalogue
+from otel_ml_service.cli.catalogue import Section, catalogue
 from tests.docs.messages import anchor, messages, messages_in, slugs
 from tests.docs.test_blocks import PAGES, relative
 from tests.e2e.jobs import ROOT

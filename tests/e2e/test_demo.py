@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml_exporters.demo.stragglers import straggler
-from otel_ml_exporters.runs.folders import RunFolder, find
-from otel_ml_exporters.runs.history import History, history
-from otel_ml_exporters.runs.source import facts, records
+from otel_ml_service.demo.stragglers import straggler
+from otel_ml_service.stored_runs.folders import RunFolder, find
+from otel_ml_service.stored_runs.history import History, history
+from otel_ml_service.stored_runs.source import facts, records
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -29,7 +29,7 @@ def output(folder: Path) -> str:
     """What the demo prints; it has to succeed."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     env = {**kept, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-    command = [sys.executable, "-m", "otel_ml_exporters", "demo", "--to", "jsonl,tensorboard", "--steps", str(STEPS)]
+    command = [sys.executable, "-m", "otel_ml_service", "demo", "--to", "jsonl,tensorboard", "--steps", str(STEPS)]
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

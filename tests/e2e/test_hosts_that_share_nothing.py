@@ -109,7 +109,7 @@ def test_a_job_that_ends_before_the_second_host_gave_up_looking_loses_nothing(tm
 
     said = finished(rank_program(disk, 5, 0.0), env, tmp_path)
     assert "they are kept on this host. The next start of this run sends them, or: otel-ml recover" in said
-    finished([sys.executable, "-m", "otel_ml_exporters", "recover"], env, tmp_path)
+    finished([sys.executable, "-m", "otel_ml_service", "recover"], env, tmp_path)
 
     recovered = Host(disk, said)
     assert recovered.shown.keys() == recovered.wanted.keys()

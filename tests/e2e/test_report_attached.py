@@ -26,7 +26,7 @@ def test_an_attached_report_is_in_every_backend_and_the_run_ended_as_it_did(tmp_
     env = environment(XDG_RUNTIME_DIR=tmp_path, OTEL_ML_DIR=tmp_path / "runs")
     subprocess.run([sys.executable, "-c", TRAIN], env=env, cwd=tmp_path, timeout=60, check=False)
     run = the_run_in(tmp_path / "runs")  # its service may outlive the training, and even begin after its end
-    command = [sys.executable, "-m", "otel_ml_exporters", "report", "latest", "--attach"]
+    command = [sys.executable, "-m", "otel_ml_service", "report", "latest", "--attach"]
 
     done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
 

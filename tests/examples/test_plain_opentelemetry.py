@@ -21,7 +21,7 @@ def service(cwd: Path, *arguments: str) -> Iterator[str]:
     http, grpc = free_port(), free_port()
     listen = {"OTEL_ML_LISTEN_HTTP": f"127.0.0.1:{http}", "OTEL_ML_LISTEN_GRPC": f"127.0.0.1:{grpc}"}
     env = environment(OTEL_ML_END_SILENCE=2000, **listen)
-    with processes([([sys.executable, "-m", "otel_ml_exporters", "serve", "--to", "jsonl", *arguments], env)], cwd) as [
+    with processes([([sys.executable, "-m", "otel_ml_service", "serve", "--to", "jsonl", *arguments], env)], cwd) as [
         process
     ]:
         until(lambda: answers(http, process), seconds=30)

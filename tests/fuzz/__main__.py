@@ -78,7 +78,7 @@ def _seeded(target: str, corpus: Path) -> Path:
 def _fuzz(name: str) -> None:
     import atheris
 
-    with atheris.instrument_imports(include=["otel_ml", "otel_ml_exporters"]):
+    with atheris.instrument_imports(include=["otel_ml", "otel_ml_exporters", "otel_ml_service"]):
         from tests.fuzz.targets import TARGETS
     from tests.fuzz.mutate import mutated
 

@@ -18,11 +18,11 @@ from google.protobuf import json_format
 from otel_ml.wire.rendezvous import Service
 from otel_ml_exporters import StepRecord, Summary
 from otel_ml_exporters.backends.jsonl import JsonlExporter
-from otel_ml_exporters.receiver.decode import response
-from otel_ml_exporters.receiver.rejection import Rejections
 from otel_ml_exporters.records import RunInfo
-from otel_ml_exporters.storage.database import StorageError
-from otel_ml_exporters.storage.journal import Journal
+from otel_ml_service.receiver.decode import response
+from otel_ml_service.receiver.rejection import Rejections
+from otel_ml_service.storage.database import StorageError
+from otel_ml_service.storage.journal import Journal
 from tests.otlp import FakeWriter, foreign, write_spool
 
 __all__ = ["SEEDS"]
@@ -82,7 +82,7 @@ def traces() -> Sequence[bytes]:
 
 def as_json(signal: str) -> Callable[[], Sequence[bytes]]:
     """Return the seeds of a signal in OTLP/JSON."""
-    from otel_ml_exporters.receiver.decode import _REQUESTS
+    from otel_ml_service.receiver.decode import _REQUESTS
 
     def made() -> Sequence[bytes]:
         messages = [_REQUESTS[signal].FromString(seed) for seed in SEEDS[signal]()]  # type: ignore[index]

@@ -28,25 +28,25 @@ from otel_ml.wire.readable import as_path, unique_path
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.rendezvous import Service, path_part
 from otel_ml.wire.spool import read_spool
-from otel_ml_exporters.aggregation.engine import Engine
-from otel_ml_exporters.config import ServiceConfig
-from otel_ml_exporters.experiments.late import as_request
-from otel_ml_exporters.experiments.leftovers import requests_of
-from otel_ml_exporters.receiver.admission import Admission, Stored
-from otel_ml_exporters.receiver.compression import decompressed
-from otel_ml_exporters.receiver.decode import Decoded, Decoder, Signal, response
-from otel_ml_exporters.receiver.http_message import BadRequestError, Head, RequestParser, Response
-from otel_ml_exporters.receiver.rejection import UndecodableError
-from otel_ml_exporters.receiver.routes import Routes, signal_of
-from otel_ml_exporters.receiver.tokens import Tokens
 from otel_ml_exporters.records import StepRecord
-from otel_ml_exporters.runs.follow import Follower, UnreadableLineError
-from otel_ml_exporters.runs.recording import NoRecordingError, is_recording, read_recording
-from otel_ml_exporters.runs.reductions import ExtraReductions
-from otel_ml_exporters.storage.codec import decode, encode
-from otel_ml_exporters.storage.database import StorageError
-from otel_ml_exporters.storage.journal import Journal
-from otel_ml_exporters.telemetry import Telemetry
+from otel_ml_service.aggregation.engine import Engine
+from otel_ml_service.config import ServiceConfig
+from otel_ml_service.live_runs.late import as_request
+from otel_ml_service.live_runs.leftovers import requests_of
+from otel_ml_service.receiver.admission import Admission, Stored
+from otel_ml_service.receiver.compression import decompressed
+from otel_ml_service.receiver.decode import Decoded, Decoder, Signal, response
+from otel_ml_service.receiver.http_message import BadRequestError, Head, RequestParser, Response
+from otel_ml_service.receiver.rejection import UndecodableError
+from otel_ml_service.receiver.routes import Routes, signal_of
+from otel_ml_service.receiver.tokens import Tokens
+from otel_ml_service.storage.codec import decode, encode
+from otel_ml_service.storage.database import StorageError
+from otel_ml_service.storage.journal import Journal
+from otel_ml_service.stored_runs.follow import Follower, UnreadableLineError
+from otel_ml_service.stored_runs.recording import NoRecordingError, is_recording, read_recording
+from otel_ml_service.stored_runs.reductions import ExtraReductions
+from otel_ml_service.telemetry import Telemetry
 
 __all__ = ["TARGETS"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from otel_ml.variable import size_bytes
-from otel_ml_exporters.receiver.decode import Decoder
+from otel_ml_service.receiver.decode import Decoder
 from tests.fuzz.seeds import SEEDS
 from tests.fuzz.targets import TARGETS
 from tests.integration.conftest import Bench, bench

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from otel_ml_exporters import Exporter
-from otel_ml_exporters.config import ServiceConfig
-from otel_ml_exporters.delivery.retry import RetryPolicy
-from otel_ml_exporters.service import Service
 from otel_ml_exporters.testing import RecordingExporter
+from otel_ml_service.config import ServiceConfig
+from otel_ml_service.delivery.retry import RetryPolicy
+from otel_ml_service.service import Service
 from tests.otlp_server import OtlpServer, otlp_server
 
 PROTOBUF = "application/x-protobuf"

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from otel_ml_exporters.cli import COMMANDS, main
+from otel_ml_service.cli import COMMANDS, main
 
 LISTS = (
     ["runs"],
@@ -63,7 +63,7 @@ def said(arguments: list[str]) -> tuple[int, str]:
 
 if __name__ == "__main__":
     for name in COMMANDS:
-        importlib.import_module(f"otel_ml_exporters.cli.{name}_command")
+        importlib.import_module(f"otel_ml_service.cli.{name}_command")
     folder = Path(sys.argv[1])
     found = sorted(folder.glob("*/*")) + sorted(folder.glob("*"))
     print(json.dumps([[arguments, *said(arguments)] for arguments in commands(folder, found)]))

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from otel_ml_exporters import Exporter, Record, RunInfo, RunStatus, StepRecord
-from otel_ml_exporters.config import ServiceConfig
-from otel_ml_exporters.service import Service, serve
+from otel_ml_service.config import ServiceConfig
+from otel_ml_service.service import Service, serve
 
 
 class FileExporter(Exporter):

@@ -21,10 +21,10 @@ from typing import Any
 
 import pytest
 
-from otel_ml_exporters.config import ServiceConfig
-from otel_ml_exporters.delivery.retry import RetryPolicy
-from otel_ml_exporters.service import Service
-from otel_ml_exporters.storage.database import StorageError
+from otel_ml_service.config import ServiceConfig
+from otel_ml_service.delivery.retry import RetryPolicy
+from otel_ml_service.service import Service
+from otel_ml_service.storage.database import StorageError
 from tests.e2e.jobs import scalars_in
 from tests.integration.conftest import Sender
 from tests.otlp import FakeWriter

@@ -57,7 +57,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 def otel_ml_command(*arguments: str, env: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "otel_ml_exporters", *arguments]
+    command = [sys.executable, "-m", "otel_ml_service", *arguments]
     return subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
 
 

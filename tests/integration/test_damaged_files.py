@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml_exporters.service import Service
+from otel_ml_service.service import Service
 from tests.integration.conftest import Bench, Sender
 from tests.integration.test_crash import Process
 from tests.otlp import FakeWriter

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import otel_ml
-from otel_ml_exporters.runs.folders import RunFolder
-from otel_ml_exporters.runs.source import records
+from otel_ml_service.stored_runs.folders import RunFolder
+from otel_ml_service.stored_runs.source import records
 from tests.integration.conftest import Bench
 from tests.integration.steps import train
 from tests.otlp import FakeWriter
@@ -64,7 +64,7 @@ def test_the_log_of_a_run_goes_on_in_a_new_file(bench: Bench) -> None:
     shutil.rmtree(bench.folder)
     eventually((Path(account["dir"]) / "metrics.jsonl").exists)
 
-    logging.getLogger("otel_ml_exporters").warning("not of this run")
+    logging.getLogger("otel_ml_service").warning("not of this run")
 
     assert "was deleted or moved" in eventually(lambda: log_of(account))
     assert "not of this run" not in log_of(account)

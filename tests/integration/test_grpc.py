@@ -15,8 +15,8 @@ from opentelemetry.sdk.resources import Resource
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters import StepRecord
-from otel_ml_exporters.service import Service
 from otel_ml_exporters.testing import RecordingExporter
+from otel_ml_service.service import Service
 from tests.integration.conftest import Bench
 from tests.otlp import FakeWriter, foreign
 from tests.waiting import eventually

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml_exporters.config import ServiceConfig
-from otel_ml_exporters.storage import filesystem
-from otel_ml_exporters.storage.filesystem import network_file_system
+from otel_ml_service.config import ServiceConfig
+from otel_ml_service.storage import filesystem
+from otel_ml_service.storage.filesystem import network_file_system
 from tests.e2e.jobs import ROOT
 from tests.integration.conftest import Bench
 from tests.otlp import FakeWriter

@@ -27,7 +27,7 @@ RUNS = 60
 def service(folder: Path, files: int) -> Iterator[tuple[int, int]]:
     """Start `otel-ml serve`, which may open so many files; return its ports for HTTP and gRPC."""
     port, grpc_port = free_port(), free_port()
-    command = f"ulimit -n {files}; exec {sys.executable} -m otel_ml_exporters serve --to jsonl --http 127.0.0.1:{port}"
+    command = f"ulimit -n {files}; exec {sys.executable} -m otel_ml_service serve --to jsonl --http 127.0.0.1:{port}"
     settings = environment(OTEL_ML_DIR=folder, OTEL_ML_END_SILENCE="3000", OTEL_ML_LISTEN_GRPC=f"127.0.0.1:{grpc_port}")
     with subprocess.Popen(["bash", "-c", command], env=settings, stderr=subprocess.DEVNULL) as process:
         try:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml_exporters.config import Limits
-from otel_ml_exporters.experiments import book
-from otel_ml_exporters.service import Service
-from otel_ml_exporters.storage.outbox import Outbox
+from otel_ml_service.config import Limits
+from otel_ml_service.live_runs import book
+from otel_ml_service.service import Service
+from otel_ml_service.storage.outbox import Outbox
 from tests.e2e.jobs import environment
 from tests.integration.conftest import PROTOBUF, Bench, Sender
 from tests.otlp import FakeWriter

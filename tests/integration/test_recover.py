@@ -17,7 +17,7 @@ import pytest
 
 import otel_ml
 from otel_ml.wire.rendezvous import Service
-from otel_ml_exporters.storage.journal import Journal
+from otel_ml_service.storage.journal import Journal
 from tests.integration.conftest import Sender
 from tests.integration.worker_process import environment, run, start
 from tests.otlp import FakeWriter
@@ -26,7 +26,7 @@ from tests.ports import free_port
 
 pytestmark = pytest.mark.long
 
-PROGRAM = [sys.executable, "-m", "otel_ml_exporters"]
+PROGRAM = [sys.executable, "-m", "otel_ml_service"]
 
 KILLED = """
     import os, signal, time, otel_ml

@@ -16,11 +16,11 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-from otel_ml_exporters.receiver.refusals import Refusals
-from otel_ml_exporters.receiver.rejection import Rejected
 from otel_ml_exporters.records import StepRecord
-from otel_ml_exporters.service import Service
 from otel_ml_exporters.testing import RecordingExporter
+from otel_ml_service.receiver.refusals import Refusals
+from otel_ml_service.receiver.rejection import Rejected
+from otel_ml_service.service import Service
 from tests.integration.conftest import Bench, Sender
 from tests.otlp import foreign
 from tests.waiting import eventually
@@ -30,7 +30,7 @@ RUN = {"ml.experiment.id": "run-1", "service.name": "trainer", "service.instance
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    with caplog.at_level(logging.WARNING, "otel_ml_exporters"):
+    with caplog.at_level(logging.WARNING, "otel_ml_service"):
         yield caplog
 
 

@@ -16,7 +16,7 @@ from tests.ports import free_port
 
 pytestmark = pytest.mark.long
 
-PROGRAM = [sys.executable, "-m", "otel_ml_exporters"]
+PROGRAM = [sys.executable, "-m", "otel_ml_service"]
 TRAIN = """
     import otel_ml
     with otel_ml.init("exp", id="one"):

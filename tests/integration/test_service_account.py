@@ -12,9 +12,9 @@ from otel_ml_exporters import (
     StepRecord,
     Text,
 )
-from otel_ml_exporters.service import Service
-from otel_ml_exporters.telemetry import CATALOGUE
 from otel_ml_exporters.testing import RecordingExporter
+from otel_ml_service.service import Service
+from otel_ml_service.telemetry import CATALOGUE
 from tests.integration.conftest import Bench
 from tests.otlp import FakeWriter
 from tests.waiting import eventually

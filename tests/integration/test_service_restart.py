@@ -14,11 +14,11 @@ from otel_ml_exporters import (
     RetryableExportError,
     RunInfo,
 )
-from otel_ml_exporters.experiments.run import ExperimentRun
-from otel_ml_exporters.runs.folders import RunFolder
-from otel_ml_exporters.runs.replay import replay
-from otel_ml_exporters.runs.source import records as stored_records
 from otel_ml_exporters.testing import RecordingExporter
+from otel_ml_service.live_runs.run import ExperimentRun
+from otel_ml_service.stored_runs.folders import RunFolder
+from otel_ml_service.stored_runs.replay import replay
+from otel_ml_service.stored_runs.source import records as stored_records
 from tests.integration.conftest import Bench
 from tests.integration.steps import rows, train
 from tests.otlp import FakeWriter
@@ -68,7 +68,7 @@ def test_what_an_exporter_had_not_taken_before_the_stop_it_gets_at_the_next_star
 def test_at_the_disk_limit_the_slowest_exporter_loses_its_place_and_replay_fills_it(
     bench: Bench, recording: RecordingExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("otel_ml_exporters.experiments.loop._DISK_S", 0.05)
+    monkeypatch.setattr("otel_ml_service.live_runs.loop._DISK_S", 0.05)
     released = threading.Event()
 
     class Stuck(RecordingExporter):

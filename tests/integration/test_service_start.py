@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from otel_ml.exceptions import ConfigError
-from otel_ml_exporters.config import EmbeddedRun, ServiceConfig
-from otel_ml_exporters.service import Service
 from otel_ml_exporters.testing import RecordingExporter
+from otel_ml_service.config import EmbeddedRun, ServiceConfig
+from otel_ml_service.service import Service
 from tests.e2e.jobs import environment
 from tests.integration.conftest import Bench
 from tests.integration.steps import rows
@@ -147,7 +147,7 @@ def test_embedded_the_run_is_called_what_the_job_calls_it_before_anybody_said_so
 
 def test_more_ranks_can_connect_than_the_shell_allows_open_files(tmp_path: Path) -> None:
     port = free_port()
-    command = f"ulimit -Sn 128; exec {sys.executable} -m otel_ml_exporters serve --to jsonl --http 127.0.0.1:{port}"
+    command = f"ulimit -Sn 128; exec {sys.executable} -m otel_ml_service serve --to jsonl --http 127.0.0.1:{port}"
     with ExitStack() as held:
         service = held.enter_context(
             subprocess.Popen(["bash", "-c", command], env=environment(OTEL_ML_DIR=tmp_path), stderr=subprocess.DEVNULL)

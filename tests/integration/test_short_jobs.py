@@ -29,14 +29,14 @@ SHORT = """
 
 SLOW_START = """
 import os, pathlib, sys, time
-if "otel_ml_exporters" in sys.orig_argv:
+if "otel_ml_service" in sys.orig_argv:
     pathlib.Path(os.environ["OTEL_ML_DIR"], "pid").write_text(str(os.getpid()))
     time.sleep({seconds})
 """
 
 HELD_START = """
 import os, pathlib, sys, time
-if "otel_ml_exporters" in sys.orig_argv:
+if "otel_ml_service" in sys.orig_argv:
     end = time.monotonic() + 60
     while not pathlib.Path(os.environ["OTEL_ML_DIR"], "may-start").exists() and time.monotonic() < end:
         time.sleep(0.01)

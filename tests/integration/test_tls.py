@@ -13,9 +13,9 @@ import pytest
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters import StepRecord
-from otel_ml_exporters.config import ServiceConfig, TlsFiles
-from otel_ml_exporters.service import Service
 from otel_ml_exporters.testing import RecordingExporter
+from otel_ml_service.config import ServiceConfig, TlsFiles
+from otel_ml_service.service import Service
 from tests.integration.conftest import PROTOBUF, Bench
 from tests.otlp import FakeWriter
 from tests.waiting import eventually

@@ -132,7 +132,7 @@ def test_recover_leaves_out_what_is_too_large_sends_the_rest_and_says_so_with_it
     nobody = {**variables, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
     run(program, environment(tmp_path, nobody), tmp_path, code=-9)
 
-    command = [sys.executable, "-m", "otel_ml_exporters", "recover", "--timeout", "60"]
+    command = [sys.executable, "-m", "otel_ml_service", "recover", "--timeout", "60"]
     environ = environment(tmp_path, variables)
     first = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=100)
     again = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=100)

@@ -147,7 +147,7 @@ def test_address_and_spool_are_readable_by_this_user_only(environ: dict[str, str
 
 
 def test_a_service_that_cannot_start_is_said_and_training_goes_on(tmp_path: Path) -> None:
-    broken = tmp_path / "broken" / "otel_ml_exporters"
+    broken = tmp_path / "broken" / "otel_ml_service"
     broken.mkdir(parents=True)
     (broken / "__init__.py").touch()
     (broken / "__main__.py").write_text("raise SystemExit('no disk')")
@@ -160,7 +160,7 @@ def test_a_service_that_cannot_start_is_said_and_training_goes_on(tmp_path: Path
 
 
 def test_what_a_dead_process_left_is_sent_by_the_next_start(environ: dict[str, str], tmp_path: Path) -> None:
-    broken = tmp_path / "broken" / "otel_ml_exporters"
+    broken = tmp_path / "broken" / "otel_ml_service"
     broken.mkdir(parents=True)
     (broken / "__init__.py").touch()
     (broken / "__main__.py").write_text("raise SystemExit('no disk')")

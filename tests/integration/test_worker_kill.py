@@ -86,7 +86,7 @@ def test_otel_ml_recover_sends_what_a_killed_worker_left_to_the_endpoint_of_its_
 
 
 def recover(environ: dict[str, str], folder: Path, *, code: int = 0, timeout: int = 60) -> str:
-    command = [sys.executable, "-m", "otel_ml_exporters", "recover", "--timeout", str(timeout)]
+    command = [sys.executable, "-m", "otel_ml_service", "recover", "--timeout", str(timeout)]
     done = subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout

@@ -35,7 +35,7 @@ def test_importing_otel_ml_loads_no_backend_no_framework_and_no_service() -> Non
     loaded = json.loads(python("import otel_ml, sys, json; print(json.dumps(sorted(sys.modules)))"))
 
     packages = {name.partition(".")[0] for name in loaded}
-    assert packages & (HEAVY | {"otel_ml_exporters", "click", "rich", "yaml"}) == set()
+    assert packages & (HEAVY | {"otel_ml_exporters", "otel_ml_service", "click", "rich", "yaml"}) == set()
 
 
 def test_importing_otel_ml_loads_nothing_that_records_until_it_is_used() -> None:
@@ -55,7 +55,7 @@ print(json.dumps([before, sorted(sys.modules)]))
 
 def test_the_service_loads_nothing_that_records_and_nothing_that_draws() -> None:
     """A job of a second waits for its service to start: what that imports is what the job waits for."""
-    program = "import otel_ml_exporters.cli.serve_command, sys, json; print(json.dumps(sorted(sys.modules)))"
+    program = "import otel_ml_service.cli.serve_command, sys, json; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(python(program))
 
     packages = {name.partition(".")[0] for name in loaded}

@@ -61,6 +61,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+PACKAGES = {"otel_ml", "otel_ml_exporters", "otel_ml_service"}
+
+
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install it as the README says, and return the environment's `bin`.
@@ -74,11 +77,11 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "venv" / "bin"
 
 
-def test_the_wheel_holds_the_two_packages_and_their_types(wheel: Path) -> None:
+def test_the_wheel_holds_the_three_packages_and_their_types(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
 
-    assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {"otel_ml", "otel_ml_exporters"}
-    assert {"otel_ml/py.typed", "otel_ml_exporters/py.typed"} <= set(names)
+    assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == PACKAGES
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
 
 
 @pytest.mark.parametrize("package", OPTIONAL)
@@ -121,7 +124,7 @@ def test_the_command_line_works_without_any_extra(installed: Path, tmp_path: Pat
 
 def test_the_catalogue_of_messages_comes_with_the_wheel(wheel: Path, installed: Path, tmp_path: Path) -> None:
     """`otel-ml explain` needs neither the network nor this repository."""
-    shipped = zipfile.ZipFile(wheel).read("otel_ml_exporters/cli/errors.md").decode()
+    shipped = zipfile.ZipFile(wheel).read("otel_ml_service/cli/errors.md").decode()
 
     assert shipped == (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
     assert "OTEL_ML_SPOOL_MAX" in succeeded([installed / "otel-ml", "explain", "spool-full"], tmp_path)

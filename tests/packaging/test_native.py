@@ -261,7 +261,7 @@ def test_signatures_and_help_are_the_same_with_and_without(installed: dict[bool,
 def test_the_doctor_says_whether_the_compiled_part_is_there(
     installed: dict[bool, Path], tmp_path: Path, with_module: bool
 ) -> None:
-    program = "from otel_ml_exporters.cli.checks import package_checks; print(*package_checks(), sep='\\n')"
+    program = "from otel_ml_service.cli.checks import package_checks; print(*package_checks(), sep='\\n')"
 
     found = python(["-c", program], tmp_path, {"PYTHONPATH": str(installed[with_module])})[0]
 

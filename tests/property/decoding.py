@@ -13,9 +13,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from otel_ml.wire.protobuf import field
-from otel_ml_exporters.aggregation.observation import ForeignPoint, ForeignPoints, Fragment, Observation, Spans
-from otel_ml_exporters.receiver.decode import Decoder, Signal
-from otel_ml_exporters.receiver.rejection import UndecodableError
+from otel_ml_service.aggregation.observation import ForeignPoint, ForeignPoints, Fragment, Observation, Spans
+from otel_ml_service.receiver.decode import Decoder, Signal
+from otel_ml_service.receiver.rejection import UndecodableError
 
 __all__ = ["CHANGES", "ENCODERS", "NUMBERS", "assert_same", "assert_same_fate", "changed", "decoded_by_upb"]
 

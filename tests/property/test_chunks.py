@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_ml.wire.spool import request_body
-from otel_ml_exporters.aggregation.chunks import decode_pieces, encode_units
-from otel_ml_exporters.aggregation.observation import Fragment
-from otel_ml_exporters.aggregation.piece import Piece, Shape, Source
-from otel_ml_exporters.aggregation.points import Packed
-from otel_ml_exporters.receiver.decode import Decoder
+from otel_ml_service.aggregation.chunks import decode_pieces, encode_units
+from otel_ml_service.aggregation.observation import Fragment
+from otel_ml_service.aggregation.piece import Piece, Shape, Source
+from otel_ml_service.aggregation.points import Packed
+from otel_ml_service.receiver.decode import Decoder
 from tests.benchmarks.payload import FIRST, resource_of, step_template
 from tests.strategies import Rank, anything
 

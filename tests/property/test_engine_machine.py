@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from otel_ml_exporters.aggregation.observation import Fragment, Observation
-from otel_ml_exporters.aggregation.settings import EngineSettings
 from otel_ml_exporters.records import StepRecord
+from otel_ml_service.aggregation.observation import Fragment, Observation
+from otel_ml_service.aggregation.settings import EngineSettings
 from tests.strategies import Rank, Service, integers, split
 
 REDUCTIONS = ("mean", "sum", "min", "max", "count", "std", "sum>max,mean", "rank", "argmax", "mean,last", "p50")

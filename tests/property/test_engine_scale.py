@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from otel_ml_exporters.aggregation.observation import Fragment, Observation
+from otel_ml_service.aggregation.observation import Fragment, Observation
 from tests.strategies import Rank, Service, split
 
 RANKS, METRICS, STEPS = 64, 100, 50

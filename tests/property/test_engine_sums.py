@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from otel_ml_exporters.aggregation.observation import Fragment, Observation
-from otel_ml_exporters.aggregation.settings import EngineSettings
+from otel_ml_service.aggregation.observation import Fragment, Observation
+from otel_ml_service.aggregation.settings import EngineSettings
 from tests.recount import kept_sums, recounted, unaccounted
 from tests.strategies import Rank, Service, cumulative, split, writer
 

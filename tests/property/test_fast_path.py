@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from otel_ml_exporters.aggregation.observation import ForeignPoints, Fragment
-from otel_ml_exporters.aggregation.points import Packed
-from otel_ml_exporters.receiver.decode import Decoder
+from otel_ml_service.aggregation.observation import ForeignPoints, Fragment
+from otel_ml_service.aggregation.points import Packed
+from otel_ml_service.receiver.decode import Decoder
 from tests.otlp import START, FakeWriter, foreign, set_attributes
 from tests.property.decoding import CHANGES, ENCODERS, NUMBERS, assert_same, assert_same_fate, changed, decoded_by_upb
 

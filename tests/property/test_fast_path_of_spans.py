@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_ml_exporters.aggregation.observation import Writer
-from otel_ml_exporters.receiver import timers
-from otel_ml_exporters.receiver.decode import Decoder
-from otel_ml_exporters.receiver.timers import Timers
+from otel_ml_service.aggregation.observation import Writer
+from otel_ml_service.receiver import timers
+from otel_ml_service.receiver.decode import Decoder
+from otel_ml_service.receiver.timers import Timers
 from tests.otlp import FakeWriter, set_attributes
 from tests.property.decoding import CHANGES, ENCODERS, NUMBERS, assert_same, assert_same_fate, changed, decoded_by_upb
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from otel_ml_exporters.aggregation.settings import EngineSettings
+from otel_ml_service.aggregation.settings import EngineSettings
 from tests.strategies import Rank, Service
 
 STEPS = 100

@@ -14,8 +14,8 @@ from otel_ml._internal.lifecycle.isolation import forget_everything
 from otel_ml._internal.messages.encode import scope_fields
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml.wire.protobuf import field, key_values
-from otel_ml_exporters.aggregation.observation import Fragment, Observation
-from otel_ml_exporters.receiver.decode import Decoder
+from otel_ml_service.aggregation.observation import Fragment, Observation
+from otel_ml_service.receiver.decode import Decoder
 from tests.strategies import Service
 
 REDUCTIONS = (

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_ml_exporters.aggregation.piece import Piece, Shape, Source, fold_order
-from otel_ml_exporters.aggregation.reduce import reduce_units
+from otel_ml_service.aggregation.piece import Piece, Shape, Source, fold_order
+from otel_ml_service.aggregation.reduce import reduce_units
 from tests.strategies import Rank, anything, finite, integers
 
 Records = list[list[float]]

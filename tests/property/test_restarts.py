@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from otel_ml_exporters.aggregation.observation import Observation
-from otel_ml_exporters.aggregation.settings import EngineSettings
+from otel_ml_service.aggregation.observation import Observation
+from otel_ml_service.aggregation.settings import EngineSettings
 from tests.strategies import START, Rank, Service
 
 WORLD = 3

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_ml.wire.reduction import Reduction
-from otel_ml_exporters.aggregation.ahead import MAX_UNITS, fold_with_next
-from otel_ml_exporters.aggregation.folded import Folded, fold
-from otel_ml_exporters.aggregation.lanes import Lane, Track, Unit
-from otel_ml_exporters.aggregation.piece import Piece, Shape, Source, fold_order
-from otel_ml_exporters.aggregation.reduce import Bins
-from otel_ml_exporters.aggregation.reductions import Reductions
+from otel_ml_service.aggregation.ahead import MAX_UNITS, fold_with_next
+from otel_ml_service.aggregation.folded import Folded, fold
+from otel_ml_service.aggregation.lanes import Lane, Track, Unit
+from otel_ml_service.aggregation.piece import Piece, Shape, Source, fold_order
+from otel_ml_service.aggregation.reduce import Bins
+from otel_ml_service.aggregation.reductions import Reductions
 from tests.strategies import Rank, anything
 
 STEPS = 4

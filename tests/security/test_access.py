@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from otel_ml.exceptions import ConfigError
-from otel_ml_exporters.config import ServiceConfig, TlsFiles
-from otel_ml_exporters.receiver import grpc as grpc_receiver
-from otel_ml_exporters.receiver import routes
-from otel_ml_exporters.receiver.addresses import is_loopback
-from otel_ml_exporters.receiver.tokens import Tokens
+from otel_ml_service.config import ServiceConfig, TlsFiles
+from otel_ml_service.receiver import grpc as grpc_receiver
+from otel_ml_service.receiver import routes
+from otel_ml_service.receiver.addresses import is_loopback
+from otel_ml_service.receiver.tokens import Tokens
 from tests.integration.conftest import Bench
 from tests.integration.test_tls import Pair, pairs, tls
 from tests.integration.worker_process import environment
@@ -53,7 +53,7 @@ def test_an_empty_token_in_the_file_is_none(tmp_path: Path, content: str) -> Non
 
 @pytest.mark.parametrize("option", ["--http", "--grpc"])
 def test_serve_ends_at_once_and_says_why(tmp_path: Path, option: str) -> None:
-    command = [sys.executable, "-m", "otel_ml_exporters", "serve", "--to", "jsonl", option, "0.0.0.0:0"]
+    command = [sys.executable, "-m", "otel_ml_service", "serve", "--to", "jsonl", option, "0.0.0.0:0"]
 
     done = subprocess.run(
         command, env=environment(tmp_path, {}), capture_output=True, text=True, timeout=60, check=False

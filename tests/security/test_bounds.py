@@ -15,11 +15,11 @@ from typing import Any
 import grpc
 import pytest
 
-from otel_ml_exporters.receiver import http as http_receiver
-from otel_ml_exporters.receiver import patience
-from otel_ml_exporters.receiver.intake import Intake
-from otel_ml_exporters.receiver.pace import Pace
-from otel_ml_exporters.service import Service
+from otel_ml_service.receiver import http as http_receiver
+from otel_ml_service.receiver import patience
+from otel_ml_service.receiver.intake import Intake
+from otel_ml_service.receiver.pace import Pace
+from otel_ml_service.service import Service
 from tests.integration.conftest import Bench
 from tests.integration.test_grpc import EXPORT
 from tests.otlp import FakeWriter

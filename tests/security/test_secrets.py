@@ -13,7 +13,7 @@ import pytest
 
 from otel_ml.config import Config
 from otel_ml.redaction import redacted, redacted_arguments, redacted_values
-from otel_ml_exporters.config import ServiceConfig
+from otel_ml_service.config import ServiceConfig
 from tests.e2e.jobs import the_run_in
 from tests.integration.worker_process import environment
 from tests.waiting import eventually
@@ -93,7 +93,7 @@ def test_no_secret_is_in_what_a_job_leaves_prints_or_shows_in_its_command_lines(
         assert job.stdout.readline() == "ready\n"
         runs = tmp_path / "runs"
         eventually(lambda: list(runs.rglob("packages.txt")), timeout=60)
-        of_service = [command for command in commands() if b"otel_ml_exporters" in command and b"serve" in command]
+        of_service = [command for command in commands() if b"otel_ml_service" in command and b"serve" in command]
         output, errors = job.communicate("go\n", timeout=90)
     assert job.returncode == 0, errors
     run = the_run_in(runs)  # once the service has left, which writes, renames and removes files until then
@@ -144,7 +144,7 @@ def test_env_and_doctor_show_no_secret_wherever_it_was_put(tmp_path: Path) -> No
 
     done = [
         subprocess.run(
-            [sys.executable, "-m", "otel_ml_exporters", command], env=environ, capture_output=True, text=True,
+            [sys.executable, "-m", "otel_ml_service", command], env=environ, capture_output=True, text=True,
             timeout=90, check=False,
         )
         for command in ("env", "doctor")
@@ -183,7 +183,7 @@ def test_a_wrong_otel_ml_yaml_is_said_without_its_secrets(tmp_path: Path, conten
     file.write_text(content)
 
     done = subprocess.run(
-        [sys.executable, "-m", "otel_ml_exporters", "serve", "--config", str(file)],
+        [sys.executable, "-m", "otel_ml_service", "serve", "--config", str(file)],
         env=environment(tmp_path, {}), capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
 

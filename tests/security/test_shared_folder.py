@@ -17,11 +17,11 @@ from otel_ml.wire.own_folder import ASIDE, claim
 from otel_ml.wire.rendezvous import run_folder
 from otel_ml_exporters.backends.mlflow.tracking import open_run
 from otel_ml_exporters.errors import RetryableExportError
-from otel_ml_exporters.experiments import book as book_module
-from otel_ml_exporters.experiments.book import RunBook
-from otel_ml_exporters.experiments.run import RunSettings
-from otel_ml_exporters.storage.database import StorageError, private_folder
-from otel_ml_exporters.telemetry import Telemetry
+from otel_ml_service.live_runs import book as book_module
+from otel_ml_service.live_runs.book import RunBook
+from otel_ml_service.live_runs.run import RunSettings
+from otel_ml_service.storage.database import StorageError, private_folder
+from otel_ml_service.telemetry import Telemetry
 from tests.contract.stream import run_info
 from tests.integration.worker_process import environment
 from tests.strategies import writer

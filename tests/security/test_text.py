@@ -21,9 +21,9 @@ from otel_ml_exporters import Exporter, StepRecord
 from otel_ml_exporters.backends.console import ConsoleExporter
 from otel_ml_exporters.backends.jsonl import JsonlExporter
 from otel_ml_exporters.backends.tensorboard import TensorBoardExporter
-from otel_ml_exporters.experiments.log_lines import LogLines
 from otel_ml_exporters.records import RunInfo, Text
 from otel_ml_exporters.testing import RecordingExporter
+from otel_ml_service.live_runs.log_lines import LogLines
 from tests.contract.readers.tensorboard import read as read_tensorboard
 from tests.integration.conftest import Bench
 from tests.integration.worker_process import environment
@@ -186,7 +186,7 @@ def test_commands_show_a_hostile_run_and_obey_none_of_it(stored: Path, tmp_path:
     environ = environment(tmp_path, {"OTEL_ML_DIR": str(stored)})
 
     done = subprocess.run(
-        [sys.executable, "-m", "otel_ml_exporters", *command], env=environ, capture_output=True, timeout=60, check=False
+        [sys.executable, "-m", "otel_ml_service", *command], env=environ, capture_output=True, timeout=60, check=False
     )
 
     assert done.returncode == 0, done.stderr

@@ -24,20 +24,20 @@ from otel_ml.wire.rendezvous import Rendezvous, Service
 from otel_ml.wire.spool import Frame, encode_frame
 from otel_ml.wire.versions import RENDEZVOUS, SPOOL, own_version
 from otel_ml_exporters import records
-from otel_ml_exporters.aggregation import entries
-from otel_ml_exporters.aggregation.engine import Engine
-from otel_ml_exporters.aggregation.lanes import Tally
-from otel_ml_exporters.aggregation.parameters import Owner
-from otel_ml_exporters.aggregation.progress import Progress
-from otel_ml_exporters.aggregation.settings import EngineSettings
-from otel_ml_exporters.aggregation.streams import Stream, StreamKey
-from otel_ml_exporters.experiments.served import Served
-from otel_ml_exporters.findings.finding import Finding
-from otel_ml_exporters.receiver.decode import Decoder
-from otel_ml_exporters.storage.codec import encode
-from otel_ml_exporters.storage.journal import Journal
-from otel_ml_exporters.storage.outbox import Outbox
-from otel_ml_exporters.versions import JOURNAL, RUN, SERVED
+from otel_ml_service.aggregation import entries
+from otel_ml_service.aggregation.engine import Engine
+from otel_ml_service.aggregation.lanes import Tally
+from otel_ml_service.aggregation.parameters import Owner
+from otel_ml_service.aggregation.progress import Progress
+from otel_ml_service.aggregation.settings import EngineSettings
+from otel_ml_service.aggregation.streams import Stream, StreamKey
+from otel_ml_service.findings.finding import Finding
+from otel_ml_service.live_runs.served import Served
+from otel_ml_service.receiver.decode import Decoder
+from otel_ml_service.storage.codec import encode
+from otel_ml_service.storage.journal import Journal
+from otel_ml_service.storage.outbox import Outbox
+from otel_ml_service.versions import JOURNAL, RUN, SERVED
 from tests.upgrade import job
 
 __all__ = ["DESCRIBED", "FORMS", "VERSIONS"]

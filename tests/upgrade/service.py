@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from otel_ml_exporters import Exporter, Record, RetryableExportError, RunInfo, RunStatus, StepRecord
-from otel_ml_exporters.config import Limits, ServiceConfig
-from otel_ml_exporters.service import Service
+from otel_ml_service.config import Limits, ServiceConfig
+from otel_ml_service.service import Service
 
 __all__: list[str] = []
 

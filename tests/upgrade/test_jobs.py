@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import otel_ml
-from otel_ml_exporters.versions import RUN
+from otel_ml_service.versions import RUN
 from tests.integration.worker_process import environment, run
 from tests.upgrade.test_upgrades import made_newer
 from tests.waiting import eventually
@@ -28,7 +28,7 @@ JOB = """
 
 
 def recover(environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "otel_ml_exporters", "recover"]
+    command = [sys.executable, "-m", "otel_ml_service", "recover"]
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=100)
 
 

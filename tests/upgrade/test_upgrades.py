@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml_exporters.versions import JOURNAL, RUN
+from otel_ml_service.versions import JOURNAL, RUN
 from tests.upgrade import job
 from tests.upgrade.keep import KEPT, half_done, lines, post, running, unpacked
 from tests.waiting import eventually

@@ -18,11 +18,11 @@ import pytest
 
 from otel_ml_exporters.contract.case import ExporterCase, Point
 from otel_ml_exporters.contract.stream import AT, Stream, every_kind, points, row, rows, run_in
-from otel_ml_exporters.delivery.pipeline import Pipeline
-from otel_ml_exporters.delivery.retry import RetryPolicy
 from otel_ml_exporters.errors import ExporterClosedError
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunStatus
+from otel_ml_service.delivery.pipeline import Pipeline
+from otel_ml_service.delivery.retry import RetryPolicy
 
 __all__ = ["ExporterContract"]
 

@@ -49,7 +49,7 @@ _LAST_BYTES = 4_096
 
 def service_command(rendezvous: Rendezvous) -> Sequence[str]:
     """Return the command that starts the service."""
-    return module_command("otel_ml_exporters", "serve", "--embedded", "--rendezvous", str(rendezvous.folder))
+    return module_command("otel_ml_service", "serve", "--embedded", "--rendezvous", str(rendezvous.folder))
 
 
 def _beside_ray(command: Sequence[str]) -> Sequence[str]:

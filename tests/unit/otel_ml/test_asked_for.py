@@ -5,7 +5,7 @@ import pytest
 from otel_ml import env
 from otel_ml._internal.lifecycle.asked_for import is_asked_for
 from otel_ml.variable import AnyVariable
-from otel_ml_exporters.env import VARIABLES as OF_THE_SERVICE
+from otel_ml_service.env import VARIABLES as OF_THE_SERVICE
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from otel_ml import env
 from otel_ml._internal.lifecycle.unknown_settings import misspelt, unknown_settings
-from otel_ml_exporters.env import VARIABLES as OF_THE_SERVICE
+from otel_ml_service.env import VARIABLES as OF_THE_SERVICE
 
 ROOT = Path(__file__).parents[3]
 

@@ -13,9 +13,9 @@ from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.timers.timing import timed
 from otel_ml.wire.protobuf import field, key_values
 from otel_ml.wire.spool import request_body
-from otel_ml_exporters.aggregation.observation import Fragment
-from otel_ml_exporters.aggregation.piece import values_in
-from otel_ml_exporters.receiver.decode import Decoder
+from otel_ml_service.aggregation.observation import Fragment
+from otel_ml_service.aggregation.piece import values_in
+from otel_ml_service.receiver.decode import Decoder
 from tests.unit.otel_ml.record.decoded import every_point, plain
 
 RESOURCE = key_values(1, {"ml.experiment.id": "one", "service.instance.id": "writer"})

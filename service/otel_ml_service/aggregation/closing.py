@@ -1,0 +1,157 @@
+"""Whether the oldest open step of a lane may close, and for whom it waits (docs/protocol.md §5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median
+from typing import NamedTuple
+
+from otel_ml_service.aggregation.lanes import Lane
+from otel_ml_service.aggregation.progress import Progress
+from otel_ml_service.aggregation.settings import EngineSettings
+from otel_ml_service.aggregation.unit import Unit
+from otel_ml_service.aggregation.worlds import ranks_elsewhere
+from otel_ml_service.aggregation.writer_state import WriterState
+from otel_ml_service.aggregation.writers import Writers
+
+__all__ = ["STEPS_BEFORE_LEARNED", "Judge", "Verdict"]
+
+STEPS_BEFORE_LEARNED = 3
+"""Steps that close on an axis before the time between closes says how long a quiet member is waited for."""
+
+
+class Verdict(NamedTuple):
+    """What is to be done with the oldest open unit.
+
+    Attributes:
+        close: it closes now.
+        holders: writers it waits for; where it closes, those that are missing.
+        leavers: writers that were quiet for too long while others had gone on.
+        due: active time at which to ask again, or None where only an arrival can change the answer.
+    """
+
+    close: bool
+    holders: list[int]
+    leavers: list[int]
+    due: float | None
+
+
+class Judge:
+    """Applies the closing rules; changes nothing."""
+
+    def __init__(self, settings: EngineSettings, writers: Writers) -> None:
+        self._settings = settings
+        self._writers = writers
+
+    def lateness(self, lane: Lane) -> float:
+        """Return how long a quiet member is waited for: at least twice the usual time between closes."""
+        if lane.closes < STEPS_BEFORE_LEARNED:
+            return self._settings.first_lateness_s
+        return max(self._settings.allowed_lateness_s, 2 * median(lane.intervals))
+
+    def gone(self, writer: WriterState, active: float) -> bool:
+        """Whether nothing more comes from it: it ended, or a newer incarnation took its place and it is silent."""
+        if writer.ended:
+            return True
+        return writer.replaced_at is not None and active - writer.replaced_at >= self._settings.world_wait_s
+
+    def is_member(self, writer: WriterState, lane: Lane, step: int, active: float) -> bool:
+        """Whether the writer is expected at `step`: it passed over no step between its last two."""
+        progress = writer.progress.get(lane.number)
+        if progress is None or progress.current is None or progress.left or writer.child or self.gone(writer, active):
+            return False
+        if writer.gap_since is not None:
+            return True  # what it seems to have passed over may still be under way
+        if progress.first is not None and step < progress.first:
+            return False
+        previous = progress.previous
+        return previous is None or not lane.known.any_between(previous, progress.current)
+
+    def done(self, writer: WriterState, lane: Lane, unit: Unit, active: float) -> bool:
+        """Whether everything the writer sent for the unit has arrived.
+
+        Its manifest and all that has a lower running number arrived; or it sent nothing for this step, and a
+        later step's manifest did. A lower running number may hide an older step, so it is waited for, too.
+        """
+        progress = writer.progress[lane.number]
+        if writer.ended:
+            return True
+        manifest = unit.manifests.get(writer.number)
+        if manifest is not None:
+            return manifest[1] <= writer.floor
+        if not writer.native:
+            return self._foreign_done(progress, unit, active)
+        if progress.done_through <= unit.step:
+            return False
+        return writer.number not in unit.points or self._manifest_lost(writer, unit)
+
+    def _foreign_done(self, progress: Progress, unit: Unit, active: float) -> bool:
+        """A writer without manifests: its first point of a later step, or the allowed lateness without a new one."""
+        later = progress.current is not None and progress.current > unit.step
+        return later or active - progress.arrived_at >= self._settings.allowed_lateness_s
+
+    @staticmethod
+    def _manifest_lost(writer: WriterState, unit: Unit) -> bool:
+        newest = max(piece.seq for piece in unit.pieces if piece.source.number == writer.number)
+        return writer.forgiven > newest
+
+    def judge(self, lane: Lane, unit: Unit, active: float) -> Verdict:
+        """Decide about the oldest open unit."""
+        if unit.due is not None:
+            return Verdict(active >= unit.due, [], [], unit.due)
+        members = self._members(lane, unit, active)
+        holders = [number for number in members if not self.done(self._writers[number], lane, unit, active)]
+        if not holders:
+            due = self._world_due(lane, unit, active)
+            return Verdict(due is None or active >= due, [], [], due)
+        patience = self.lateness(lane)
+        arrived = {number: self._writers[number].progress[lane.number].arrived_at for number in holders}
+        if unit.first_done is None:  # nobody has gone on: nobody is late, but what there is is shown
+            due = max(unit.opened, *arrived.values()) + patience
+            return Verdict(active >= due, holders, [], self._sooner(due, lane, unit, holders))
+        dues = {number: max(moment, unit.first_done) + patience for number, moment in arrived.items()}
+        leavers = [number for number, due in dues.items() if active >= due]
+        due = min((due for number, due in dues.items() if number not in leavers), default=None)
+        return Verdict(False, holders, leavers, self._sooner(due, lane, unit, holders))
+
+    def _members(self, lane: Lane, unit: Unit, active: float) -> Iterable[int]:
+        writers = self._writers
+        members = [number for number in lane.members if self.is_member(writers[number], lane, unit.step, active)]
+        if members := [number for number in members if number not in unit.excused]:
+            return members
+        senders = [n for n in unit.points if n not in unit.excused and not self.gone(writers[n], active)]
+        return [number for number in senders if not writers[number].child] or senders
+
+    def _world_due(self, lane: Lane, unit: Unit, active: float) -> float | None:
+        """The first step of a life waits for `ml.world_size` ranks, at most 3 s after its first done writer."""
+        former = (number for number in lane.members if self._has_closed(number, lane))
+        if any(not self.gone(self._writers[number], active) for number in former):
+            return None
+        present = [self._writers[number].writer for number in lane.members if not self._has_closed(number, lane)]
+        world = max((writer.world_size or 1 for writer in present), default=1)
+        ranks = {writer.rank for writer in present}
+        if len(ranks) >= world:
+            return None
+        everybody = (writer.writer for writer in self._writers if writer.native)
+        if len(ranks | ranks_elsewhere(everybody, lane.track.role, world)) >= world:
+            return None
+        return (unit.opened if unit.first_done is None else unit.first_done) + self._settings.world_wait_s
+
+    def _has_closed(self, number: int, lane: Lane) -> bool:
+        """Whether a step closed that the writer was there for."""
+        first = self._writers[number].progress[lane.number].first
+        return lane.last_closed is not None and first is not None and first <= lane.last_closed
+
+    def _sooner(self, due: float | None, lane: Lane, unit: Unit, holders: Iterable[int]) -> float | None:
+        """Foreign writers are done, and holders named, after the allowed lateness; gaps have their own deadline."""
+        allowed = self._settings.allowed_lateness_s
+        moments = [] if due is None else [due]
+        for number in holders:
+            writer = self._writers[number]
+            if not writer.native:
+                moments.append(writer.progress[lane.number].arrived_at + allowed)
+            if writer.replaced_at is not None:
+                moments.append(writer.replaced_at + self._settings.world_wait_s)
+        if unit.first_done is not None and not unit.named:
+            moments.append(unit.first_done + allowed)
+        return min(moments, default=None)

@@ -1,0 +1,351 @@
+"""One experiment run: observations in, closed records out (docs/protocol.md §5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
+from otel_ml_exporters.records import Artifact, JsonValue
+from otel_ml_service.aggregation.ending import Ending
+from otel_ml_service.aggregation.foreign import Foreign
+from otel_ml_service.aggregation.items import Items
+from otel_ml_service.aggregation.learning import declare
+from otel_ml_service.aggregation.ledger import ONE_EVENT, Amount, Place
+from otel_ml_service.aggregation.losses import say_missing
+from otel_ml_service.aggregation.observation import (
+    Event,
+    ForeignPoint,
+    ForeignPoints,
+    Fragment,
+    Goodbye,
+    Manifest,
+    Observation,
+    Position,
+    Spans,
+)
+from otel_ml_service.aggregation.on_disk import OnDisk
+from otel_ml_service.aggregation.outcome import Outcome, RunFacts, Status
+from otel_ml_service.aggregation.parameters import Parameters
+from otel_ml_service.aggregation.piece import Piece, values_in
+from otel_ml_service.aggregation.report import facts_of, status_of
+from otel_ml_service.aggregation.room import Room
+from otel_ml_service.aggregation.run_state import RunState
+from otel_ml_service.aggregation.settings import EngineSettings
+from otel_ml_service.aggregation.snapshot import Snapshot
+from otel_ml_service.aggregation.spans import SpanIntake
+from otel_ml_service.aggregation.steps import Steps
+from otel_ml_service.aggregation.summaries import Summaries
+from otel_ml_service.aggregation.writer_state import WriterState
+
+__all__ = ["Engine"]
+
+_DEFAULTS = EngineSettings()
+_OF_OTHERS = (ForeignPoint, ForeignPoints)
+
+
+class Engine:
+    """Aligns what the writers of one experiment send by step, and reduces it across ranks.
+
+    Not thread-safe: one thread owns it. It knows no clock: `now` is seconds since the epoch, as the service
+    reads it. `observe` closes nothing; call `advance` after a batch of observations, then `take`.
+
+    Args:
+        experiment: `ml.experiment.id`.
+        settings: limits.
+        state: the entries that earlier `take()`s handed out; the engine continues from there. Those whose keys begin
+            with `disk/` may be left out.
+        kept: returns one of the entries that begin so, as they are committed, or None where there is none; the engine
+            keeps them itself, in memory, where nobody else does.
+        seq: after which records are numbered where there is no state.
+    """
+
+    def __init__(
+        self,
+        experiment: str,
+        settings: EngineSettings = _DEFAULTS,
+        state: Mapping[str, bytes] | None = None,
+        *,
+        kept: Callable[[str], bytes | None] | None = None,
+        seq: int = 0,
+    ) -> None:
+        self._run = RunState(experiment, settings, OnDisk(kept, state or {}))
+        self._run.output.seq = seq
+        self._run.writers.begins_anew = not state and seq > 0
+        self._steps = Steps(self._run)
+        self._room = Room(self._run)
+        self._foreign = Foreign(self._run, self._steps, self._room)
+        self._parameters = Parameters(self._run.output, self._run.writers, settings.params)
+        self._summaries = Summaries(self._run.output, settings.summaries)
+        self._items = Items(self._run.output, self._parameters, self._summaries)
+        self._spans = SpanIntake(self._run)
+        self._ending = Ending(self._run, self._steps, self._summaries)
+        self._snapshot = Snapshot(
+            self._run,
+            self._ending,
+            self._steps.closed,
+            self._foreign.streams,
+            self._parameters,
+            self._summaries,
+            self._spans,
+        )
+        self._takers: dict[type, Callable[[WriterState, Any], None]] = {
+            Fragment: self._fragment,
+            Manifest: self._manifest,
+            Position: self._position,
+            Goodbye: self._goodbye,
+            ForeignPoint: self._foreign_point,
+            ForeignPoints: self._foreign.points,
+            Event: self._event,
+            Spans: self._spans.take,
+        }
+        self._is_resumed = bool(state)
+        if state:
+            self._snapshot.restore(state)
+            self._steps.late.restore()
+            self._steps.contest.restore()
+            self._steps.stepless.restore()
+
+    def observe(self, observation: Observation, now: float) -> None:
+        """Take one observation; cheap, closes nothing."""
+        run = self._run
+        if now > run.now:
+            run.hear(now)
+        if run.started_at is None:
+            run.started_at = now
+        writer = self._room.writer(observation)
+        if writer is None:
+            return
+        if writer.heard_at != now or run.clock.heard_at != now:  # a request brings tens of observations at one time
+            self._hear(writer, observation, now)
+        run.writers.dirty.add(writer.number)
+        self._takers[type(observation)](writer, observation)
+
+    def note_rejected(self, items: int) -> None:
+        """Note how many items of the run, in all, arrived and will never be accepted."""
+        self._run.rejected = items
+
+    def _hear(self, writer: WriterState, observation: Observation, now: float) -> None:
+        run = self._run
+        if isinstance(observation, _OF_OTHERS) and run.native:
+            return  # a scraped GPU does not tell that the job lives
+        if isinstance(observation, Position) and observation.axis is None:
+            run.beat_at = run.now  # it lives; for time-outs the clocks stand still all the same
+            writer.hear(run.now)
+            return
+        run.outage.hear(run.now)
+        run.clock.hear(writer.number, now, run.live)
+        writer.hear(run.now)
+
+    def advance(self, now: float) -> None:
+        """Close what is due at `now`."""
+        run = self._run
+        run.hear(now)
+        if self._is_resumed:
+            run.resumed_at, self._is_resumed = run.now, False
+        run.clock.advance(run.now)
+        patience = run.settings.allowed_lateness_s
+        for writer in run.writers:
+            if writer.gap_since is not None and run.active - writer.gap_since >= patience:
+                self._settle(writer)
+        self._steps.settle()
+        self._foreign.streams.forget_idle()
+        self._spans.emit()
+        self._ending.advance()
+
+    def next_deadline(self) -> float | None:
+        """Return when `advance` could change something though nothing arrives; None where it cannot."""
+        run = self._run
+        patience = run.settings.allowed_lateness_s
+        active = [lane.due for lane in run.lanes if lane.due is not None]
+        active += [writer.gap_since + patience for writer in run.writers if writer.gap_since is not None]
+        active += [due for due in (self._steps.late.due(), self._steps.stepless.due()) if due is not None]
+        moments = [run.clock.when(moment) for moment in active]
+        moments += [self._ending.due(), self._steps.contest.due()]
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def take(self) -> Outcome:
+        """Return what to commit in one transaction, and forget it."""
+        self._spans.emit()
+        changes = self._snapshot.changes()
+        self._run.disk.keep(changes)
+        output = self._run.output
+        outcome = Outcome(
+            tuple(output.records),
+            changes,
+            tuple(output.notices),
+            tuple(output.too_late),
+            dict(output.files),
+            tuple(output.named),
+        )
+        output.clear()
+        return outcome
+
+    def found(self, artifact: Artifact) -> None:
+        """Take back an artifact of an earlier `Outcome.named`: with its file, or as the reference that it stays."""
+        self._run.output.found(artifact)
+
+    def expect(self, artifacts: int) -> None:
+        """Know of artifacts that will be `found()`, of which a predecessor's outcomes told: the run ends after them."""
+        self._run.output.awaited += artifacts
+
+    @property
+    def status(self) -> Status:
+        """How the run stands."""
+        return status_of(self._run, self._ending.state, self._spans, self._steps.judge)
+
+    @property
+    def facts(self) -> RunFacts:
+        """What the writers said about the run."""
+        return facts_of(self._run)
+
+    @property
+    def findings(self) -> Sequence[Mapping[str, JsonValue]]:
+        """Slow and silent ranks, as plain data."""
+        return self._run.stragglers.found()
+
+    def _fragment(self, writer: WriterState, fragment: Fragment) -> None:
+        run = self._run
+        if not writer.native:
+            run.know_as_ours(writer)
+        partials = fragment.partials
+        axis = fragment.axis if fragment.axis is not None else TIME_AXIS
+        points = len(partials.series)
+        rows = writer.take(fragment.seq, fragment.seq_points, partials.series)
+        if rows != []:
+            writer.ledger.take(fragment.seq, _amount(fragment, rows), writer.floor)
+        self._settle(writer)
+        if not self._room.axis(writer.writer.role, axis, points):
+            return
+        tally = run.lanes.track(writer.writer.role, axis).tally
+        tally.received += points
+        if rows is not None:
+            tally.duplicate += points - len(rows)
+        if not points or rows == []:
+            return
+        self._ending.heard()
+        piece = self._admitted(writer, self._piece(writer, fragment, rows))
+        if piece is None:
+            return
+        writer.count(len(piece.partials.series))
+        if run.origin_ns is None:
+            run.begin_time(int(piece.partials.times.min()))
+        if fragment.axis is None or fragment.step is None:
+            self._steps.stepless.add(piece, writer, fragment)
+        else:
+            self._steps.points(writer, fragment, piece, fragment.axis, fragment.step)
+
+    def _foreign_point(self, writer: WriterState, point: ForeignPoint) -> None:
+        if point.step is None and self._run.native and self._ending.state != "running":
+            # Engines and nodes live on; nothing would ever close their windows.
+            tally = self._run.lanes.track(point.writer.role, TIME_AXIS).tally
+            tally.received += 1
+            tally.ignored += 1
+            return
+        self._foreign.point(writer, point)
+
+    def _piece(self, writer: WriterState, fragment: Fragment, rows: list[int] | None) -> Piece:
+        partials = fragment.partials
+        shape = self._run.shapes.of(partials.series)
+        piece = Piece(writer.source, fragment.seq, fragment.reduction, shape, partials, partials.newest_ns)
+        if rows is None:
+            return piece
+        some = piece.some(rows)
+        return some._replace(shape=self._run.shapes.of(some.partials.series))
+
+    def _admitted(self, writer: WriterState, piece: Piece) -> Piece | None:
+        """Return as much of a piece as there is room for."""
+        rows = self._room.rows(writer.writer.role, piece.shape)
+        if rows is None:
+            return piece
+        some = piece.some(rows)
+        return some._replace(shape=self._run.shapes.of(some.partials.series)) if rows else None
+
+    def _manifest(self, writer: WriterState, manifest: Manifest) -> None:
+        fresh = self._once(writer, manifest.seq, manifest.axis)
+        if fresh and self._room.axis(writer.writer.role, manifest.axis, 0):
+            self._ending.heard()
+            self._steps.manifest(writer, manifest)
+
+    def _position(self, writer: WriterState, position: Position) -> None:
+        if position.totals is not None:
+            place = None if position.axis is None or position.step is None else (position.axis, position.step)
+            writer.ledger.hear(position.seq, position.totals, place)
+        fresh = self._once(writer, position.seq, position.axis or DEFAULT_AXIS)
+        if not fresh or (position.axis is not None and not self._room.axis(writer.writer.role, position.axis, 0)):
+            return
+        run = self._run
+        if position.declared:
+            declare(run, writer.writer.role, writer.writer.rank, position.declared)
+        if position.boot_s:
+            run.writers.lived(writer, position.boot_s, position.time_ns, run.now)
+        else:
+            writer.lived(position.time_ns, run.now)
+        if writer.replaced_at is not None:
+            self._steps.placing.heard_again(writer)
+        if position.axis is None or position.step is None:
+            return
+        track = run.lanes.track(writer.writer.role, position.axis)
+        if track.axis == DEFAULT_AXIS:
+            self._steps.stepless.inside(writer)
+            attempt = run.attempts.newest if writer.attempt is None else writer.attempt
+            run.training.note(track.role, attempt, position.step, position.time_ns)
+
+    def _goodbye(self, writer: WriterState, goodbye: Goodbye) -> None:
+        writer.ledger.hear(goodbye.seq, goodbye.totals, self._furthest(writer))
+        self._run.know_as_ours(writer)
+        fresh = writer.receive(goodbye.seq)
+        if fresh:  # before what waited for it is settled: it says what of that the writer gave up itself
+            writer.say_goodbye(goodbye)
+        self._settle(writer)
+        if fresh:
+            if not writer.born_at:  # it recorded nothing, and this is its only sign of life
+                writer.lived(goodbye.time_ns, self._run.now)
+            self._ending.last_goodbye = self._run.now
+            self._run.clock.forget(writer.number)
+
+    def _furthest(self, writer: WriterState) -> Place | None:
+        """Return the last step of a writer that was heard of, on the axis that it was on last."""
+        lanes = [(self._run.lanes.all[number], progress) for number, progress in writer.progress.items()]
+        heard = [(progress.arrived_at, lane.track.axis, progress.current) for lane, progress in lanes]
+        known = [(at, axis, step) for at, axis, step in heard if step is not None]
+        return max(known)[1:] if known else None
+
+    def _event(self, writer: WriterState, event: Event) -> None:
+        if event.seq is not None:
+            self._run.know_as_ours(writer)
+            fresh = writer.receive(event.seq)
+            if fresh:  # before what waited for it is settled: it is not missing
+                writer.ledger.take(event.seq, ONE_EVENT, writer.floor)
+            self._settle(writer)
+        else:
+            identity = (writer.number, event.kind, event.time_ns, event.axis, event.step, repr(event.body))
+            fresh = self._run.recent.add(identity, self._run.now)
+        if fresh:
+            self._ending.heard()  # or a backend that opens its run again for it would never hear how that ended
+            self._run.events += 1
+            self._items.take(event)
+
+    def _once(self, writer: WriterState, seq: int, axis: str) -> bool:
+        """Whether this running number is new; everything but points has one point, itself."""
+        if not writer.native:
+            self._run.know_as_ours(writer)
+        fresh = writer.receive(seq)
+        self._settle(writer)
+        return fresh
+
+    def _settle(self, writer: WriterState) -> None:
+        """Something arrived: what waited for it may be done now."""
+        self._run.writers.dirty.add(writer.number)
+        writer.settle_gaps(self._run.active, self._run.settings.allowed_lateness_s)
+        writer.ledger.settle(writer.floor)
+        if writer.ledger.is_short:
+            say_missing(self._run, writer)
+        writer.raise_done()
+        self._run.lanes.dirty.update(writer.lanes.values())
+
+
+def _amount(fragment: Fragment, rows: list[int] | None) -> Amount:
+    """Return what of a fragment is new: all of it, or some rows."""
+    points = fragment.partials if rows is None else fragment.partials.some(rows)
+    return Amount(len(points.series), values_in(points, fragment.reduction))

@@ -1,0 +1,57 @@
+"""What all reductions make of a unit's pieces: of one unit, or of several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import is_not
+from typing import NamedTuple
+
+from otel_ml.wire.reduction import Reduction
+from otel_ml_service.aggregation.piece import Piece
+from otel_ml_service.aggregation.reduce import Reduced, reduce_units
+from otel_ml_service.aggregation.reductions import Part, Reductions
+from otel_ml_service.aggregation.retold import retold
+from otel_ml_service.aggregation.samples import newest_samples
+
+__all__ = ["Folded", "fold"]
+
+
+class Folded(NamedTuple):
+    """The pieces in fold order, and what each reduction makes of those that it is used for."""
+
+    pieces: Sequence[Piece]
+    results: Sequence[tuple[Reduction, Reduced]]
+
+
+def fold(units: Sequence[Sequence[Piece]], reductions: Reductions) -> list[Folded]:
+    """Reduce units whose pieces are in fold order, and alike in shape, source and reduction at each place."""
+    counted = [newest_samples(pieces) for pieces in units]
+    if any(map(is_not, counted, units)):  # what is left of each may differ
+        return [Folded(pieces, *_reduced([left], reductions)) for pieces, left in zip(units, counted, strict=True)]
+    return [Folded(pieces, results) for pieces, results in zip(units, _reduced(units, reductions), strict=True)]
+
+
+def _reduced(units: Sequence[Sequence[Piece]], reductions: Reductions) -> list[list[tuple[Reduction, Reduced]]]:
+    places: dict[Reduction, list[tuple[int, Part]]] = {}
+    for place, piece in enumerate(units[0]):
+        for part in reductions.parts(piece):
+            places.setdefault(part.reduction, []).append((place, part))
+    ordered = sorted(places, key=str)
+    found = [reduce_units(reduction, [_pieces(pieces, places[reduction]) for pieces in units]) for reduction in ordered]
+    return [
+        [(reduction, results[number]) for reduction, results in zip(ordered, found, strict=True)]
+        for number in range(len(units))
+    ]
+
+
+def _pieces(pieces: Sequence[Piece], places: Sequence[tuple[int, Part]]) -> list[Piece]:
+    return [piece for place, part in places for piece in _of(pieces[place], part)]
+
+
+def _of(piece: Piece, part: Part) -> list[Piece]:
+    some = piece if part.rows is None else piece.some(part.rows, part.shape)
+    return [some] if _is_as_sent(piece.reduction, part.reduction) else retold(some, part.reduction)
+
+
+def _is_as_sent(sent: Reduction, used: Reduction) -> bool:
+    return (sent.across, sent.within, sent.over) == (used.across, used.within, used.over)

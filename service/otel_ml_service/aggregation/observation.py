@@ -1,0 +1,269 @@
+"""What the receiver hands to the engine: decoded, validated, free of protobuf.
+
+One request becomes many observations. Everything a writer of ours sends carries its running number
+`seq`; what others send has `seq=None` and is identified by its own coordinates (docs/protocol.md §4.5).
+
+What comes with every step is a tuple: to make one takes a third of what a frozen dataclass takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from otel_ml.wire.reduction import Reduction
+from otel_ml_exporters.records import JsonValue, Span
+from otel_ml_service.aggregation.points import Attributes, Buckets, Kind, Partials, Points, SeriesKey
+
+__all__ = [
+    "Attributes",
+    "Buckets",
+    "Event",
+    "ForeignKind",
+    "ForeignPoint",
+    "ForeignPoints",
+    "Fragment",
+    "Goodbye",
+    "Kind",
+    "Manifest",
+    "Observation",
+    "Partials",
+    "Position",
+    "Sent",
+    "SeriesKey",
+    "Spans",
+    "Temporality",
+    "Totals",
+    "Writer",
+    "part_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """One process incarnation, from the OTLP resource. Equal resources give equal writers.
+
+    Attributes:
+        instance: `service.instance.id`; changes at fork and restart.
+        attempt: the launcher's count of restarts, or None where it does not count.
+        parent: instance of the process this one was forked or spawned from, or None.
+        topology: (dimension, coordinate, size), sorted by dimension.
+        with_role: False where the user said `init(prefix="")`.
+        boot, born: when it began, in seconds of a clock that all processes of a boot of a machine share; "" and 0
+            where it does not say.
+    """
+
+    experiment: str
+    role: str
+    instance: str
+    rank: int = 0
+    world_size: int | None = None
+    local_rank: int | None = None
+    attempt: int | None = None
+    parent: str | None = None
+    topology: tuple[tuple[str, int, int], ...] = ()
+    host: str = ""
+    pid: int = 0
+    experiment_name: str = ""
+    run_name: str = ""
+    with_role: bool = True
+    tags: tuple[str, ...] = ()
+    notes: str | None = None
+    boot: str = ""
+    born: float = 0.0
+
+
+class Fragment(NamedTuple):
+    """Points of one (step, axis, reduction) of one writer, from one ScopeMetrics or a piece of it.
+
+    `seq_points` is how many points the whole ScopeMetrics had when it was sent; a Collector may have
+    split it, then several fragments carry the same `seq`. `axis` and `step` are None together: the
+    writer has no step.
+    """
+
+    writer: Writer
+    axis: str | None
+    step: int | None
+    reduction: Reduction
+    seq: int
+    seq_points: int
+    partials: Points
+
+
+class Manifest(NamedTuple):
+    """`otel_ml.step.points`: how many points the writer sent for (axis, step) so far; it is done with the step."""
+
+    writer: Writer
+    axis: str
+    step: int
+    points: int
+    seq: int
+
+
+class Totals(NamedTuple):
+    """What a writer says it has sent with lower running numbers, in all of its life (ADR 0031).
+
+    Attributes:
+        recorded: values its user recorded, some of which may not be sent yet.
+        points: metric points, without those of the protocol itself.
+        values: of the user, in those points; None where a writer does not say.
+        events: log records, without the goodbye.
+    """
+
+    recorded: int
+    points: int
+    values: int | None = None
+    events: int | None = None
+
+
+class Position(NamedTuple):
+    """`otel_ml.position`: the heartbeat; `step` is the one the writer is inside of, on `axis`, None where in none.
+
+    `boot_s` is when it was taken, by the clock of the writer's boot; 0 where it does not say. Now and then it brings
+    `totals`, and once what `define_metric()` said of names: `declared`.
+    """
+
+    writer: Writer
+    axis: str | None
+    step: int | None
+    seq: int
+    time_ns: int
+    boot_s: float = 0.0
+    totals: Totals | None = None
+    declared: tuple[tuple[str, Reduction], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Goodbye:
+    """`ml.writer.end`: nothing more comes from this writer. Totals are running totals of the writer's life.
+
+    Attributes:
+        recorded: values the user recorded.
+        points, values, events: see `totals`.
+        dropped: what was lost in the worker, by reason.
+        given_up: of the points, those it knows to be lost, by reason: they are in `dropped`, too.
+        overhead_s: seconds spent on the threads of the user.
+        duration_s: seconds since `init()`.
+    """
+
+    writer: Writer
+    seq: int
+    time_ns: int
+    status: Literal["finished", "failed", "killed"]
+    recorded: int = 0
+    points: int = 0
+    dropped: Mapping[str, int] | None = None
+    overhead_s: float = 0.0
+    duration_s: float = 0.0
+    values: int | None = None
+    events: int | None = None
+    given_up: Mapping[str, int] | None = None
+
+    @property
+    def totals(self) -> Totals:
+        """What the writer has sent in all."""
+        return Totals(self.recorded, self.points, self.values, self.events)
+
+
+ForeignKind = Literal["sum", "gauge", "histogram", "exponential"]
+Temporality = Literal["delta", "cumulative", "none"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForeignPoints:
+    """Points of one (step, axis, reduction) of another SDK that are taken as they are: nothing that accumulates.
+
+    Attributes:
+        reduction: None where it is not said; then that of the kind.
+        starts: `start_time_unix_nano` of each; 0 where not sent.
+        partials: each series once.
+        scope: tells instrumentation scopes apart; "" where it has no name.
+    """
+
+    writer: Writer
+    kind: ForeignKind
+    axis: str | None
+    step: int
+    reduction: Reduction | None
+    starts: tuple[int, ...]
+    partials: Partials
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForeignPoint:
+    """A point from any OTel SDK or the Collector's own receivers: no `seq`, any temporality.
+
+    Attributes:
+        partials: one row, as in `Partials`, of the point as sent (cumulative or delta); the sum of a Sum and the value
+            of a Gauge are its sum.
+        monotonic: of a Sum; None for other kinds.
+        start_ns: 0 where not sent.
+        scope: tells instrumentation scopes apart; "" where it has no name.
+    """
+
+    writer: Writer
+    metric: str
+    attributes: Attributes
+    unit: str
+    kind: ForeignKind
+    temporality: Temporality
+    monotonic: bool | None
+    axis: str | None
+    step: int | None
+    reduction: Reduction | None
+    start_ns: int
+    time_ns: int
+    partials: Partials
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Event:
+    """A log record: params, text, table, image, …, or the user's own event (docs/protocol.md §4.9).
+
+    Attributes:
+        kind: `event_name`, e.g. `ml.text`.
+        seq: None from foreign SDKs.
+        body: decoded AnyValue; bytes for image, audio and inline artifacts.
+    """
+
+    writer: Writer
+    seq: int | None
+    kind: str
+    time_ns: int
+    axis: str | None
+    step: int | None
+    attributes: Mapping[str, JsonValue]
+    body: JsonValue | bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spans:
+    """Finished spans of one writer; identified by their ids.
+
+    Attributes:
+        timers: the span ids, where all are timers of ours.
+    """
+
+    writer: Writer
+    spans: Sequence[Span]
+    timers: tuple[int, ...] = ()
+
+
+Sent = Fragment | ForeignPoint | ForeignPoints
+"""What comes with points of a step."""
+
+
+def part_of(sent: Sent, partials: Points) -> Sent:
+    """Return what was sent with only some of its points."""
+    if isinstance(sent, ForeignPoint) or len(partials.series) == len(sent.partials.series):
+        return sent
+    if isinstance(sent, Fragment):
+        return sent._replace(partials=partials)
+    starts = dict(zip(sent.partials.series, sent.starts, strict=True))
+    return replace(sent, partials=partials.unpack(), starts=tuple(starts[key] for key in partials.series))
+
+
+Observation = Sent | Manifest | Position | Goodbye | Event | Spans

@@ -1,0 +1,145 @@
+"""An engine's memory as former versions wrote it, put into the form of this one (ADR 0030).
+
+Each function takes a state from one version to the next; a change of the form adds one, and none is ever changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from otel_ml_exporters.json_text import plain_json
+from otel_ml_service.aggregation.streams import entry_of
+from otel_ml_service.versions import RUN
+
+__all__ = ["in_this_form", "version_of"]
+
+State = Mapping[str, bytes]
+
+_GOODBYE, _PLAIN = 2, 5
+"""Places in the entry of a writer."""
+
+_FLOOR, _BOOT_NS = 1, 20
+"""Places in the list of its plain values."""
+
+_REDUCTIONS = 4
+"""Place in the entry of a track."""
+
+_STREAM_KEY, _WITHOUT_SCOPE = 0, 5
+"""Place in the entry of a stream, and how long its key was before streams had a scope."""
+
+
+_OF_POINTS = 2
+"""Slashes in the key of a unit's points."""
+
+
+def version_of(state: State) -> int:
+    """Return the version of the form in which a state was written."""
+    return int(json.loads(state["run"])["version"])
+
+
+def in_this_form(state: State) -> State:
+    """Return a state of any former version as this one would have written it."""
+    for version in range(version_of(state), RUN):
+        state = dict(_NEXT[version](state))
+    return state
+
+
+def _from_1(state: State) -> Iterator[tuple[str, bytes]]:
+    """Take the forms that were written before they had versions."""
+    for key, data in state.items():
+        kind = key.partition("/")[0]
+        if kind == "run":
+            yield key, plain_json({**json.loads(data), "version": 2})
+        elif kind == "writer":
+            yield key, plain_json(_with_boot_time(json.loads(data)))
+        elif kind == "stream":
+            yield _with_scope(json.loads(data))
+        else:
+            yield key, data
+
+
+def _with_boot_time(entry: list[Any]) -> list[Any]:
+    if len(entry[_PLAIN]) == _BOOT_NS:
+        entry[_PLAIN].append(0)
+    return entry
+
+
+def _with_scope(entry: list[Any]) -> tuple[str, bytes]:
+    """Return the entry of a stream under its name, which was made of how Python shows its key."""
+    writer, *rest = entry[_STREAM_KEY]
+    if len(entry[_STREAM_KEY]) == _WITHOUT_SCOPE:
+        entry[_STREAM_KEY] = [writer, None, *rest]
+    return entry_of(entry[_STREAM_KEY]), plain_json(entry)
+
+
+def _from_2(state: State) -> Iterator[tuple[str, bytes]]:
+    """Take the form in which writers had no ledger: what arrived of them is taken to be all they had sent."""
+    for key, data in state.items():
+        kind = key.partition("/")[0]
+        if kind == "run":
+            yield key, plain_json({**json.loads(data), "version": 3, "account": [0, 0, False, False]})
+        elif kind == "writer":
+            yield key, plain_json(_with_ledger(json.loads(data)))
+        else:
+            yield key, data
+
+
+def _with_ledger(entry: list[Any]) -> list[Any]:
+    if entry[_GOODBYE] is not None:
+        entry[_GOODBYE] += [None, None, None]
+    said, nothing = [0, [0, 0, 0, 0]], [0, 0, 0]
+    return [*entry, [*said, nothing, nothing, [], [], entry[_PLAIN][_FLOOR], None, None, True]]
+
+
+def _from_3(state: State) -> Iterator[tuple[str, bytes]]:
+    """Take the form in which nothing was kept of closed steps beyond those in memory, not even what was exported.
+
+    There were no defaults among reductions either, and each track had its own.
+    """
+    chunks = Counter(key.split("/")[1] for key in state if key.startswith("unit/") and key.count("/") == _OF_POINTS)
+    shapes = [int(key.partition("/")[2]) for key in state if key.startswith("shape/")]
+    tracks: list[list[Any]] = []
+    for key, data in state.items():
+        kind, _, rest = key.partition("/")
+        if kind == "unit" and "/" in rest:
+            number, _, chunk = rest.partition("/")
+            yield f"disk/points/{int(number):010d}/{chunk}", _with_defaults(data)
+        elif kind == "unit":
+            yield key, plain_json({**json.loads(data), "forgotten": [], "chunks": chunks[rest]})
+        elif kind == "lane":
+            lane = json.loads(data)
+            yield key, plain_json({**lane, "unknown": lane["horizon"]})
+        elif kind == "track":
+            tracks.append(json.loads(data))
+            yield key, plain_json(tracks[-1][:_REDUCTIONS])
+        elif kind == "run":
+            added = {"version": 4, "next_shape": max(shapes, default=-1) + 1, "closed": [0, 0, 0]}
+            yield key, plain_json({**json.loads(data), **added})
+        else:
+            yield key, data
+    if tracks:
+        yield "reductions", plain_json(_by_role(tracks))
+
+
+def _with_defaults(pieces: bytes) -> bytes:
+    line, _, columns = pieces.partition(b"\n")
+    headers = [{**header, "reduction": [header["reduction"], ""]} for header in json.loads(line)]
+    return json.dumps(headers, separators=(",", ":")).encode() + b"\n" + columns
+
+
+def _by_role(tracks: list[list[Any]]) -> list[object]:
+    """Return what was known of metrics: all of it was taken to be asked for."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for role, _axis, _counts, _published, reductions in tracks:
+        for name, ranks in reductions.items():
+            found.setdefault(role, {}).setdefault(name, {}).update(ranks)
+    return [
+        [role, [[name, [[text, "", rank] for text, rank in ranks.items()]] for name, ranks in known.items()], [], {}]
+        for role, known in found.items()
+    ]
+
+
+_NEXT: Mapping[int, Callable[[State], Iterator[tuple[str, bytes]]]] = {1: _from_1, 2: _from_2, 3: _from_3}

@@ -1,0 +1,69 @@
+"""Where one writer stands on one lane: which of its steps were heard of, and which are known to be complete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from otel_ml_service.aggregation.intervals import IntervalSet
+
+__all__ = ["Progress"]
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where a writer stands on one lane.
+
+    Attributes:
+        first: the lowest step it delivered.
+        previous, current: the last two steps it delivered, as points or manifest.
+        arrived_at: active time of its newest point or manifest here.
+        left: it was quiet for too long; until it delivers two steps in a row it is no member.
+        done_through: the highest step whose manifest arrived with everything the writer sent before it.
+        manifests: (seq, step) of manifests before which something is still missing.
+    """
+
+    first: int | None = None
+    previous: int | None = None
+    current: int | None = None
+    arrived_at: float = 0.0
+    left: bool = False
+    done_through: int = -1
+    manifests: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing was delivered since it left."""
+        return self.left and self.current is None
+
+    def deliver(self, step: int, active: float, known: IntervalSet) -> None:
+        """Note a point or manifest of `step`; the last two are the two highest, in whatever order they arrive.
+
+        Who had left returns once it has delivered two steps in a row, of those `known` on the lane.
+        """
+        self.arrived_at = active
+        if self.first is None or step < self.first:
+            self.first = step
+        if self.current is None or step > self.current:
+            self.previous, self.current = self.current, step
+        elif step < self.current and (self.previous is None or step > self.previous):
+            self.previous = step
+        if self.left and self.previous is not None and self.current is not None:
+            self.left = known.any_between(self.previous, self.current)
+
+    def finish(self, step: int, seq: int, floor: int) -> None:
+        """Note the manifest of a step; it counts once everything up to its running number has arrived."""
+        if seq <= floor:
+            self.done_through = max(self.done_through, step)
+        else:
+            self.manifests.append((seq, step))
+
+    def raise_to(self, floor: int) -> None:
+        """Count the manifests that had to wait for what was sent before them."""
+        reached = [step for seq, step in self.manifests if seq <= floor]
+        if reached:
+            self.manifests = [entry for entry in self.manifests if entry[0] > floor]
+            self.done_through = max(self.done_through, *reached)
+
+    def leave(self) -> None:
+        """Stop counting as a member until two further steps in a row are delivered."""
+        self.left, self.previous, self.current = True, None, None

@@ -1,0 +1,284 @@
+"""Exponential buckets of many writers merged into one distribution: quantiles and histograms (docs/protocol.md §2.8).
+
+At scale 6 a bucket is (b^i, b^(i+1)] with b = 2^(1/64) = 1.0109. Its representative 2·lo·hi/(lo + hi) is at most
+(b − 1)/(b + 1) = 0.54 % from any value in it: the smallest bound a single representative can have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from otel_ml_service.aggregation.observation import Buckets
+
+__all__ = ["FULL_SCALE", "Distribution", "Part", "difference", "merged", "narrowed", "nearest_rank"]
+
+FULL_SCALE = 6
+"""What our own writers send; less means that the data was too wide, and quantiles are coarser."""
+
+_ROUNDING = 1e-12
+"""Of a bound: a sender may have put a value that lies on one into the bucket beside it."""
+
+_TOLERANCE = 1e-9
+"""Of a rank: shares of a bucket with other bounds add up to a whole number but for rounding."""
+
+MAX_BINS = 512
+"""W&B refuses a histogram with more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Merged buckets at one scale.
+
+    Attributes:
+        positive, negative: bucket index → records; index i is (base^i, base^(i+1)] of the absolute value.
+        low, high: smallest and largest value; NaN where unknown.
+        total: sum of all values: says which non-finite ones there are.
+        records: how many, non-finite ones included.
+    """
+
+    scale: int
+    zero: float
+    positive: dict[int, float]
+    negative: dict[int, float]
+    low: float
+    high: float
+    total: float
+    records: int
+
+    def quantile(self, q: float) -> float:
+        """Return the nearest-rank quantile, within 0.6 % at scale 6; exact at both ends and where all values are equal.
+
+        Records that are in no bucket are not finite: the sum tells which.
+        """
+        if math.isnan(self.total):
+            return math.nan
+        finite = self.zero + sum(self.positive.values()) + sum(self.negative.values())
+        lost = self.records - round(finite)
+        rank = nearest_rank(q, self.records)
+        if lost > 0 and math.isinf(self.total):
+            if self.total > 0 and rank > self.records - lost:
+                return math.inf
+            if self.total < 0:
+                if rank <= lost:
+                    return -math.inf
+                rank -= lost
+        elif rank == 1 and math.isfinite(self.low):
+            return self.low
+        elif rank == self.records and math.isfinite(self.high):
+            return self.high
+        return self._clipped(self._at_rank(rank))
+
+    def _at_rank(self, rank: float) -> float:
+        rank -= _TOLERANCE
+        for index in sorted(self.negative, reverse=True):
+            rank -= self.negative[index]
+            if rank <= 0:
+                return -_representative(index, self.scale)
+        rank -= self.zero
+        if rank <= 0:
+            return 0.0
+        last = 0.0
+        for index in sorted(self.positive):
+            rank -= self.positive[index]
+            last = _representative(index, self.scale)
+            if rank <= 0:
+                break
+        return last
+
+    def _clipped(self, value: float) -> float:
+        if math.isfinite(self.low) and value < self.low:
+            return self.low
+        return self.high if math.isfinite(self.high) and value > self.high else value
+
+    def bins(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return (edges, counts), edges ascending and finite, at most 512 bins; empty where nothing is finite."""
+        coarse = self
+        while coarse._bin_count() > MAX_BINS:
+            coarse = coarse.coarser(coarse.scale - 1)
+        edges = coarse.edges()
+        if len(edges) < 2:
+            return (), ()
+        counts = [float(coarse.negative.get(index, 0)) for index in _span(coarse.negative, reverse=True)]
+        if coarse.spans_zero:
+            counts.append(float(coarse.zero))
+        counts += [float(coarse.positive.get(index, 0)) for index in _span(coarse.positive)]
+        return edges, tuple(counts)
+
+    def _bin_count(self) -> int:
+        # Counted, not made: two points may lie 2^32 buckets apart.
+        return len(_span(self.negative)) + len(_span(self.positive)) + self.spans_zero
+
+    @property
+    def spans_zero(self) -> bool:
+        """Whether a bin around zero is needed."""
+        return self.zero > 0 or (bool(self.positive) and bool(self.negative))
+
+    def edges(self) -> tuple[float, ...]:
+        """Return the boundaries of all bins at this scale."""
+        left = [-_boundary(index + 1, self.scale) for index in _span(self.negative, reverse=True)]
+        right = [_boundary(index + 1, self.scale) for index in _span(self.positive)]
+        inner_left = -_boundary(min(self.negative), self.scale) if self.negative else None
+        inner_right = _boundary(min(self.positive), self.scale) if self.positive else None
+        if inner_left is None and inner_right is None:
+            return (-0.5, 0.5) if self.zero else ()
+        if inner_left is None:
+            middle = [0.0, inner_right] if self.zero else [inner_right]
+        elif inner_right is None:
+            middle = [inner_left, 0.0] if self.zero else [inner_left]
+        else:
+            middle = [inner_left, inner_right]
+        return tuple(edge for edge in (*left, *middle, *right) if edge is not None)
+
+    def coarser(self, scale: int) -> Distribution:
+        """Return the same at a lower scale: 2^k neighbouring buckets become one."""
+        shift = self.scale - scale
+        positive, negative = _shifted(self.positive, shift), _shifted(self.negative, shift)
+        return replace(self, scale=scale, positive=positive, negative=negative)
+
+
+def nearest_rank(q: float, count: int) -> int:
+    """Return the 1-based rank of the quantile `q` among `count` values.
+
+    Examples:
+        >>> nearest_rank(0.5, 4), nearest_rank(0.99, 100), nearest_rank(0.0, 3)
+        (2, 99, 1)
+    """
+    # 0.99 × 100 is 99.00000000000001 in binary: without rounding the rank would be 100.
+    return min(count, max(1, math.ceil(round(q * count, 9))))
+
+
+class Part(NamedTuple):
+    """One point's buckets with what else it says."""
+
+    buckets: Buckets
+    records: float
+    total: float
+    low: float
+    high: float
+
+
+def merged(parts: Sequence[Part]) -> Distribution:
+    """Merge several points at the lowest scale among them; what one knows of its extremes narrows its buckets."""
+    parts = [part._replace(buckets=narrowed(part.buckets, part.low, part.high)) for part in parts]
+    scale = min(part.buckets.scale for part in parts)
+    positive: dict[int, float] = {}
+    negative: dict[int, float] = {}
+    zero = 0.0
+    for buckets in (part.buckets for part in parts):
+        shift = buckets.scale - scale
+        zero += buckets.zero_count
+        _pour(positive, buckets.positive_offset, buckets.positive, shift)
+        _pour(negative, buckets.negative_offset, buckets.negative, shift)
+    lows, highs = [part.low for part in parts], [part.high for part in parts]
+    return Distribution(
+        scale=scale,
+        zero=zero,
+        positive=positive,
+        negative=negative,
+        low=math.nan if any(map(math.isnan, lows)) else min(lows),
+        high=math.nan if any(map(math.isnan, highs)) else max(highs),
+        total=sum(part.total for part in parts),
+        records=round(sum(part.records for part in parts)),
+    )
+
+
+def narrowed(buckets: Buckets, low: float, high: float) -> Buckets:
+    """Return the buckets with all that lies beyond the extremes in those of the extremes.
+
+    A bucket of another SDK may be wide (0 to 5 s), and its records are spread over all of it.
+
+    Args:
+        buckets: of a point.
+        low: no record is smaller; NaN where nothing is known.
+        high: no record is larger; NaN where nothing is known.
+
+    Examples:
+        >>> narrowed(Buckets(0, 0, 0, (1, 1, 1), 0, ()), math.nan, 1.5)
+        Buckets(scale=0, zero_count=0.0, positive_offset=0, positive=(3,), negative_offset=0, negative=())
+    """
+    least = _place(low - abs(low) * _ROUNDING, buckets.scale) if math.isfinite(low) else _LEAST
+    largest = _place(high + abs(high) * _ROUNDING, buckets.scale) if math.isfinite(high) else _LARGEST
+    places = _counts(buckets)
+    if not places or (least <= min(places) and max(places) <= largest):
+        return buckets
+    kept: dict[_Place, float] = {}
+    for place, count in places.items():
+        inside = min(max(place, least), largest)
+        kept[inside] = kept.get(inside, 0) + count
+    sides = [{sign * index: count for (of, index), count in kept.items() if of == sign} for sign in (1, -1)]
+    positive, negative = ((min(side, default=0), tuple(side.get(i, 0) for i in _span(side))) for side in sides)
+    return Buckets(buckets.scale, kept.get(_ZERO, 0.0), *positive, *negative)
+
+
+_Place = tuple[int, int]
+"""Sign and index of a bucket, such that buckets ascend with what is in them."""
+_LEAST, _ZERO, _LARGEST = (-2, 0), (0, 0), (2, 0)
+
+
+def _place(value: float, scale: int) -> _Place:
+    if value == 0:
+        return _ZERO
+    index = math.ceil(math.log2(abs(value)) * 2.0**scale) - 1
+    return (1, index) if value > 0 else (-1, -index)
+
+
+def _counts(buckets: Buckets) -> dict[_Place, float]:
+    found: dict[_Place, float] = {_ZERO: buckets.zero_count} if buckets.zero_count else {}
+    for sign, offset, counts in (
+        (1, buckets.positive_offset, buckets.positive),
+        (-1, buckets.negative_offset, buckets.negative),
+    ):
+        found |= {(sign, sign * index): count for index, count in enumerate(counts, offset) if count}
+    return found
+
+
+def difference(whole: Buckets, before: Buckets) -> Buckets:
+    """Return the records in `whole` that were not in `before`, at the lower scale of the two."""
+    scale = min(whole.scale, before.scale)
+    signs: list[tuple[int, tuple[float, ...]]] = []
+    for sign in ("positive", "negative"):
+        now: dict[int, float] = {}
+        then: dict[int, float] = {}
+        for into, buckets in ((now, whole), (then, before)):
+            offset, counts = getattr(buckets, f"{sign}_offset"), getattr(buckets, sign)
+            _pour(into, offset, counts, buckets.scale - scale)
+        left = {index: count - then.get(index, 0) for index, count in now.items() if count > then.get(index, 0)}
+        signs.append((min(left, default=0), tuple(left.get(index, 0) for index in _span(left))))
+    (positive_offset, positive), (negative_offset, negative) = signs
+    zero = max(0, whole.zero_count - before.zero_count)
+    return Buckets(scale, zero, positive_offset, positive, negative_offset, negative)
+
+
+def _pour(into: dict[int, float], offset: int, counts: tuple[float, ...], shift: int) -> None:
+    for index, count in enumerate(counts, offset):
+        if count:
+            key = index >> shift
+            into[key] = into.get(key, 0) + count
+
+
+def _shifted(buckets: dict[int, float], shift: int) -> dict[int, float]:
+    into: dict[int, float] = {}
+    for index, count in buckets.items():
+        into[index >> shift] = into.get(index >> shift, 0) + count
+    return into
+
+
+def _span(buckets: dict[int, float], *, reverse: bool = False) -> range:
+    if not buckets:
+        return range(0)
+    low, high = min(buckets), max(buckets)
+    return range(high, low - 1, -1) if reverse else range(low, high + 1)
+
+
+def _boundary(index: int, scale: int) -> float:
+    """base^index, where base = 2^(2^-scale), kept within the finite doubles."""
+    exponent = index * 2.0**-scale
+    return 2.0**exponent if -1074 <= exponent < 1024 else (math.ulp(0.0) if exponent < 0 else 1.7976931348623157e308)
+
+
+def _representative(index: int, scale: int) -> float:
+    low, high = _boundary(index, scale), _boundary(index + 1, scale)
+    return 2.0 * low * (high / (low + high)) if low + high < math.inf else low

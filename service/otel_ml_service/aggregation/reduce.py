@@ -1,0 +1,249 @@
+"""The values of one metric of all ranks become one value, or several (docs/protocol.md §2.8)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from otel_ml.wire.reduction import Reduction, is_quantile, quantile_of
+from otel_ml_service.aggregation.fold import COUNT, M2, MAX, MIN, SUM, WSUM, Rows, fold_rows, layers, mean_of, weighed
+from otel_ml_service.aggregation.observation import Attributes
+from otel_ml_service.aggregation.piece import Piece
+from otel_ml_service.aggregation.quantiles import FULL_SCALE, Distribution, Part, merged, nearest_rank
+from otel_ml_service.aggregation.table import Table, tabulate
+
+__all__ = ["Bins", "Reduced", "Value", "reduce_units"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Found = Iterator[tuple[int, float]]
+"""(column, value) of the columns that have a value."""
+
+
+class Value(NamedTuple):
+    """One value to publish: `place` is which of the reduction's names it is; `rank` where it is one rank's."""
+
+    name: str
+    attributes: Attributes
+    place: int
+    value: float
+    rank: int | None = None
+
+
+class Bins(NamedTuple):
+    """One histogram to publish."""
+
+    name: str
+    attributes: Attributes
+    place: int
+    edges: tuple[float, ...]
+    counts: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class Reduced:
+    """All values of one reduction at one step; `coarse` quantiles came from buckets wider than 0.6 %."""
+
+    values: list[Value] = field(default_factory=list)
+    histograms: list[Bins] = field(default_factory=list)
+    coarse: int = 0
+
+
+def reduce_units(reduction: Reduction, units: Sequence[Sequence[Piece]]) -> list[Reduced]:
+    """Reduce the pieces of each unit: all of `reduction`, and laid out as `tabulate` asks for."""
+    table = tabulate(reduction, units)
+    if reduction == _DEVIATION:
+        table = table._replace(rows=weighed(table.rows))
+    if reduction.within is not None:
+        table = _combined_within(table, reduction.within)
+    folded = fold_rows(table.rows, {_NEEDS[across] for across in reduction.across if across in _NEEDS})
+    results = [Reduced() for _ in units]
+    for place, across in enumerate(reduction.across):
+        if across == "histogram" or is_quantile(across):
+            _spread(results, table, across, place)
+        elif across == "rank":
+            _each_rank(results, table, place)
+        else:
+            found = _ordered(table, across) if across in {"last", "first"} else _plain(across, folded, table)
+            wanted = table.order if across in {"last", "first"} else table.moments
+            for column, value in found:
+                unit, number = divmod(column, table.width)
+                if wanted[number]:
+                    results[unit].values.append(Value(*table.series[number], place, value))
+    return results
+
+
+def _plain(across: str, folded: Floats, table: Table) -> Found:
+    if across in _EXTREMES:
+        return _extreme_rank(across, table.rows)
+    values, present = _picked(across, folded, table.rows)
+    present &= folded[:, COUNT] > 0
+    chosen = np.flatnonzero(present)
+    return zip(chosen.tolist(), values[chosen].tolist(), strict=True)
+
+
+Picked = tuple[Floats, npt.NDArray[np.bool_]]
+
+
+def _picked(across: str, folded: Floats, rows: Rows) -> Picked:
+    """Return the value of each column, also of values whose sum, or sum of squares, is beyond the largest double."""
+    values, present = _ACROSS[across](folded)
+    if across not in _SCALABLE or np.isfinite(values).all():
+        return values, present
+    again, _ = _ACROSS[across](fold_rows(_smaller(rows), {_NEEDS[across]}))
+    with np.errstate(over="ignore"):
+        return np.where(np.isfinite(values), values, again / _FACTOR), present
+
+
+def _sent(folded: Floats, column: int) -> Picked:
+    """A column of the stats; NaN beside a finite sum means that no writer sent it, so it is absent."""
+    values = folded[:, column]
+    return values, ~(np.isnan(values) & np.isfinite(folded[:, SUM]))
+
+
+def _std(folded: Floats) -> Picked:
+    spread, present = _sent(folded, M2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.sqrt(spread / folded[:, COUNT]), present
+
+
+def _always(column: int) -> Callable[[Floats], Picked]:
+    return lambda folded: (folded[:, column], np.ones(len(folded), dtype=bool))
+
+
+def _smaller(rows: Rows) -> Rows:
+    """Return rows of values that are so much smaller that their squares do not overflow."""
+    with np.errstate(invalid="ignore"):
+        stats = rows.stats * _SMALLER * _SMALLER_SQUARE
+        low, high = stats[:, MIN], stats[:, MAX]
+        # A writer's own sums may be beyond the largest double; of two values the extremes say all.
+        are_two = (stats[:, COUNT] == 2) & np.isfinite(low) & np.isfinite(high)
+        overflowed = are_two & ~(np.isfinite(stats[:, SUM]) & np.isfinite(stats[:, M2]))
+        stats[overflowed, SUM] = (low + high)[overflowed]
+        stats[overflowed, M2] = np.square(high - low)[overflowed] / 2
+    return rows._replace(stats=stats)
+
+
+_ACROSS: dict[str, Callable[[Floats], Picked]] = {
+    "mean": mean_of,
+    "sum": _always(SUM),
+    "min": lambda folded: _sent(folded, MIN),
+    "max": lambda folded: _sent(folded, MAX),
+    "count": _always(COUNT),
+    "std": _std,
+}
+_NEEDS = {"mean": WSUM, "min": MIN, "max": MAX, "std": M2}
+"""The statistic a reduction needs besides count and sum."""
+_DEVIATION = Reduction(("std",))
+"""The one reduction besides a mean that weights have a part in: beside others it is that of all records (ADR 0037)."""
+_SCALABLE = frozenset({"mean", "std"})
+_FACTOR = 2.0**-600
+_SMALLER = np.array([1, *[_FACTOR] * 4, 1, _FACTOR])
+_SMALLER_SQUARE = np.array([1, 1, 1, 1, _FACTOR, 1, 1])
+"""What the seven statistics become where all values are so much smaller; the factor's square is no double."""
+_EXTREMES = {"argmax": (MAX, np.argmax), "argmin": (MIN, np.argmin)}
+
+
+def _extreme_rank(across: str, rows: Rows) -> Found:
+    """The rank that holds the extreme, the lowest of equals; NaN where a rank's value is NaN."""
+    stat, pick = _EXTREMES[across]
+    for columns, index in layers(rows):
+        block = rows.stats[index, stat]
+        ranks = np.take_along_axis(rows.rank[index], pick(block, axis=0)[None, :], axis=0)[0]
+        unknown = np.isnan(block).any(axis=0)
+        unsent = unknown & np.isfinite(rows.stats[index, SUM]).all(axis=0)
+        values = np.where(unknown, np.nan, ranks.astype(np.float64))
+        kept = ~unsent
+        yield from zip(columns[kept].tolist(), values[kept].tolist(), strict=True)
+
+
+def _ordered(table: Table, across: str) -> Found:
+    """last, first: by order within a writer, by time across writers, ties to the lower rank."""
+    rows = table.one_per_writer(across)
+    stat_time = 1 if across == "last" else 0
+    for columns, index in layers(rows):
+        moments = rows.times[index, stat_time]
+        best = (np.argmax if across == "last" else np.argmin)(moments, axis=0)
+        chosen = np.take_along_axis(index, best[None, :], axis=0)[0]
+        lone = rows.stats[chosen, COUNT] == 1
+        yield from zip(columns[lone].tolist(), rows.stats[chosen[lone], SUM].tolist(), strict=True)
+
+
+def _each_rank(results: Sequence[Reduced], table: Table, place: int) -> None:
+    rows, column, rank = table.by_rank()
+    means, present = _picked("mean", folded := fold_rows(rows, {WSUM}), rows)
+    present &= folded[:, COUNT] > 0
+    for row in np.flatnonzero(present).tolist():
+        unit, number = divmod(int(column[row]), table.width)
+        if table.moments[number]:
+            value = Value(*table.series[number], place, float(means[row]), int(rank[row]))
+            results[unit].values.append(value)
+
+
+def _combined_within(table: Table, within: str) -> Table:
+    """Return the table of one row per writer: its records of the step combined."""
+    if within in {"last", "first"}:
+        rows = table.one_per_writer(within)
+        values, present = rows.stats[:, SUM], rows.stats[:, COUNT] == 1
+        return table.of_values(rows, values, present)
+    per_writer = table.by_writer()
+    folded = fold_rows(per_writer.rows, {_NEEDS[within]} if within in _NEEDS else ())
+    values, present = _picked(within, folded, per_writer.rows)
+    present = present & (folded[:, COUNT] > 0)
+    return table.of_values(per_writer.outer, values, present)
+
+
+def _spread(results: Sequence[Reduced], table: Table, across: str, place: int) -> None:
+    """Quantiles and the histogram itself: from exact values after `within`, else from buckets."""
+    for column, rows in enumerate(table.rows_by_column()):
+        unit, number = divmod(column, table.width)
+        if not table.moments[number]:
+            continue
+        value, result = Value(*table.series[number], place, 0.0), results[unit]
+        if table.exact or _are_single_values(table, rows):
+            if len(rows):
+                _spread_exact(result, value, table.rows.stats[rows, SUM], across)
+        elif (distribution := _distribution(table, rows)) is not None:
+            _spread_buckets(result, value, distribution, across)
+
+
+def _are_single_values(table: Table, rows: Ints) -> bool:
+    """Whether nothing has buckets, because there is nothing to share out: gauges of other SDKs."""
+    return not any(table.buckets) and bool((table.rows.stats[rows, COUNT] == 1).all())
+
+
+def _distribution(table: Table, rows: Ints) -> Distribution | None:
+    parts = [
+        Part(buckets, *table.rows.stats[row, [COUNT, SUM, MIN, MAX]].tolist())
+        for row in (rows.tolist() if table.buckets else ())
+        if (buckets := table.buckets[row]) is not None
+    ]
+    return merged(parts) if parts else None
+
+
+def _spread_buckets(result: Reduced, value: Value, distribution: Distribution, across: str) -> None:
+    result.coarse += distribution.scale < FULL_SCALE
+    if across != "histogram":
+        result.values.append(value._replace(value=distribution.quantile(quantile_of(across))))
+    elif (bins := distribution.bins())[0]:
+        result.histograms.append(Bins(value.name, value.attributes, value.place, *bins))
+
+
+def _spread_exact(result: Reduced, value: Value, values: Floats, across: str) -> None:
+    if across == "histogram":
+        finite = values[np.isfinite(values)]
+        if len(finite):
+            counts, edges = np.histogram(finite, bins=min(64, max(1, len(finite))))
+            result.histograms.append(
+                Bins(value.name, value.attributes, value.place, tuple(edges.tolist()), tuple(map(float, counts)))
+            )
+        return
+    number = math.nan
+    if not np.isnan(values).any():
+        number = float(np.sort(values)[nearest_rank(quantile_of(across), len(values)) - 1])
+    result.values.append(value._replace(value=number))

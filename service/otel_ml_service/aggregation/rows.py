@@ -1,0 +1,107 @@
+"""A closed unit's values under their published names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from otel_ml.wire.reduction import Reduction
+from otel_ml_exporters.records import HistogramValue, StepRecord
+from otel_ml_service.aggregation.folded import Folded
+from otel_ml_service.aggregation.lanes import Lane, Track
+from otel_ml_service.aggregation.naming import changed, metric_name, rank_name, reduced_name
+from otel_ml_service.aggregation.output import Output
+from otel_ml_service.aggregation.piece import Piece
+from otel_ml_service.aggregation.reduce import Bins, Reduced
+from otel_ml_service.aggregation.unit import Unit
+
+__all__ = ["Row", "emit_histograms", "emit_values", "row_of"]
+
+
+class Row(NamedTuple):
+    """Published name → value, the histograms, and the time of the newest record in ns."""
+
+    values: dict[str, float]
+    histograms: dict[str, Bins]
+    coarse: int
+    time_ns: int
+
+
+def row_of(folded: Folded, track: Track, output: Output) -> Row:
+    """Give the values of a unit the names that they have in its track by now."""
+    _say_changed_names(folded.pieces, track, output)
+    for piece in folded.pieces:
+        track.reductions.show(piece)
+    with_role = all(piece.source.with_role for piece in folded.pieces)
+    row = Row({}, {}, 0, max((piece.newest_ns for piece in folded.pieces), default=0))
+    for reduction, reduced in folded.results:
+        row = _add(row, track, reduction, reduced, with_role=with_role)
+    return row
+
+
+def _add(row: Row, track: Track, reduction: Reduction, reduced: Reduced, *, with_role: bool) -> Row:
+    reductions, role, axis = track.reductions, track.role, track.axis
+    for name, attributes, place, value, rank in reduced.values:
+        series = metric_name(role, axis, name, attributes, with_role)
+        conflict = reductions.is_contradicted(name)
+        if rank is None:
+            row.values[reduced_name(series, reduction, place, conflict)] = value
+        else:
+            row.values[rank_name(series, reduction, rank, conflict)] = value
+    for bins in reduced.histograms:
+        series = metric_name(role, axis, bins.name, bins.attributes, with_role)
+        row.histograms[reduced_name(series, reduction, bins.place, reductions.is_contradicted(bins.name))] = bins
+    return row._replace(coarse=row.coarse + reduced.coarse)
+
+
+def _say_changed_names(pieces: Sequence[Piece], track: Track, output: Output) -> None:
+    """Say once where a name cannot stay as it was written."""
+    for piece in pieces:
+        if piece.shape.number in track.named:
+            continue
+        track.named.add(piece.shape.number)
+        for key in piece.shape.series:
+            if sentence := changed("/".join((key.name, *chain(*key.attributes)))):
+                output.say_first("name-changed", sentence)
+
+
+def emit_values(
+    output: Output,
+    lane: Lane,
+    unit: Unit,
+    row: Row,
+    values: Mapping[str, float],
+    *,
+    writers_missing: int = 0,
+    amendment: bool = False,
+) -> None:
+    """Emit values of a closed step, at the time of its newest record."""
+    output.emit(
+        StepRecord,
+        role=lane.track.role,
+        axis=lane.track.axis,
+        step=unit.step,
+        attempt=lane.attempt,
+        time=row.time_ns / 1e9,
+        values=values,
+        writers_missing=writers_missing,
+        amendment=amendment,
+    )
+
+
+def emit_histograms(output: Output, track: Track, unit: Unit, row: Row) -> None:
+    """Emit the histograms that hold other records than when they were emitted last."""
+    for name, bins in row.histograms.items():
+        records = sum(bins.counts)
+        if unit.histograms.get(name) != records:
+            unit.histograms[name] = records
+            output.emit(
+                HistogramValue,
+                time=row.time_ns / 1e9,
+                name=name,
+                axis=track.axis,
+                step=unit.step,
+                edges=bins.edges,
+                counts=bins.counts,
+            )

@@ -1,0 +1,169 @@
+"""What the parts of an engine share: everything that is remembered of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from otel_ml_service.aggregation.attempts import Attempts
+from otel_ml_service.aggregation.clock import ActiveClock
+from otel_ml_service.aggregation.lanes import Lane, Lanes
+from otel_ml_service.aggregation.newest_spans import NewestSpans
+from otel_ml_service.aggregation.on_disk import OnDisk
+from otel_ml_service.aggregation.outage import LATE_S, Outage
+from otel_ml_service.aggregation.output import Output
+from otel_ml_service.aggregation.piece import Piece
+from otel_ml_service.aggregation.recent import Recent
+from otel_ml_service.aggregation.settings import EngineSettings
+from otel_ml_service.aggregation.shapes import Shapes
+from otel_ml_service.aggregation.stragglers import Stragglers
+from otel_ml_service.aggregation.training import TrainingClock
+from otel_ml_service.aggregation.unit import Unit
+from otel_ml_service.aggregation.writer_state import WriterState
+from otel_ml_service.aggregation.writers import Writers
+
+__all__ = ["RunState"]
+
+
+_UNHEARD_S = 20.0
+"""Of whom nothing arrives for so long, is taken for dead, whatever is known of others of its machine."""
+
+
+class RunState:
+    """Owned by one engine.
+
+    Attributes:
+        now: seconds since the epoch, of the newest call.
+        beat_at: the same, when a process was heard last that is in no step, and waits.
+        resumed_at: the same, when a service went on with what another one had left; None where none did.
+        started_at: the same, when anything was heard first; None before.
+        origin_ns: where the axis `time` begins: the first point of the first attempt.
+        left_out: reason → points for which there was no room.
+        superseded: values of an older attempt or of an incarnation that was replaced; `too_late`: of steps whose fold
+            state was gone.
+        events: log records taken.
+        rejected: items that the service will never accept, each said and counted: they arrived, and are no gap.
+        native: a writer of ours was heard.
+        is_missing_said: a person was told that something does not arrive.
+        changed_units: units whose header is to be committed.
+        gone_units: numbers of units to be removed from the committed state, and their number of chunks.
+        disk: state entries that are read one by one.
+    """
+
+    def __init__(self, experiment: str, settings: EngineSettings, disk: OnDisk) -> None:
+        self.experiment = experiment
+        self.settings = settings
+        self.disk = disk
+        self.writers = Writers()
+        self.lanes = Lanes()
+        self.shapes = Shapes()
+        self.clock = ActiveClock(settings.quiet_s, settings.restart_wait_s)
+        self.outage = Outage(settings.heartbeat_s)
+        self.attempts = Attempts()
+        self.output = Output()
+        self.newest_spans = NewestSpans()
+        self.stragglers = Stragglers(self.output, self.newest_spans, settings.top_ranks)
+        self.training = TrainingClock()
+        self.recent = Recent(settings.identity_memory_s, settings.identities)
+        self.now = 0.0
+        self.beat_at: float | None = None
+        self.resumed_at: float | None = None
+        self.started_at: float | None = None
+        self.origin_ns: int | None = None
+        self.next_unit = 0
+        self.superseded = 0
+        self.too_late = 0
+        self.events = 0
+        self.rejected = 0
+        self.native = False
+        self.is_missing_said = False
+        self.left_out: dict[str, int] = {}
+        self.changed_units: dict[int, tuple[Lane, Unit]] = {}
+        self.gone_units: dict[int, int] = {}
+
+    @property
+    def active(self) -> float:
+        """Seconds that count for time-outs."""
+        return self.clock.active
+
+    @property
+    def open_bytes(self) -> int:
+        """Memory of units that are not closed."""
+        return sum(lane.open_bytes for lane in self.lanes)
+
+    @property
+    def retained_bytes(self) -> int:
+        """Memory of closed units that are kept for late data."""
+        return sum(lane.retained_bytes for lane in self.lanes)
+
+    def hear(self, now: float) -> None:
+        """Note the time; a clock that was set back changes nothing."""
+        if now > self.now:
+            self.now = now
+
+    def know_as_ours(self, writer: WriterState) -> None:
+        """Note that a writer sends running numbers: it is one of ours, and so is the run."""
+        writer.native = self.native = True
+
+    def begin_time(self, time_ns: int) -> int:
+        """Return where the axis `time` begins: here, where it has not begun."""
+        if self.origin_ns is None:
+            self.origin_ns = time_ns
+        return self.origin_ns
+
+    def new_unit(self, lane: Lane, step: int) -> Unit:
+        """Number a new unit."""
+        unit = Unit(self.next_unit, step, self.active)
+        self.next_unit += 1
+        self.touch(lane, unit)
+        return unit
+
+    def touch(self, lane: Lane, unit: Unit) -> None:
+        """Note that a unit changed."""
+        self.changed_units[unit.number] = (lane, unit)
+
+    def drop(self, unit: Unit) -> None:
+        """Forget a unit for good."""
+        unit.release()
+        self.changed_units.pop(unit.number, None)
+        self.gone_units[unit.number] = unit.chunks
+
+    def supersede(self, lane: Lane, pieces: Sequence[Piece]) -> None:
+        """Count what a later attempt, or a later incarnation, did again."""
+        lane.track.tally.superseded += sum(len(piece.partials.series) for piece in pieces)
+        self.superseded += sum(piece.values for piece in pieces)
+
+    def refuse(self, lane: Lane, pieces: Sequence[Piece]) -> None:
+        """Count what came too late."""
+        lane.track.tally.too_late += sum(len(piece.partials.series) for piece in pieces)
+        self.too_late += sum(piece.values for piece in pieces)
+
+    def leave_out(self, reason: str, points: int) -> bool:
+        """Count points for which there is no room; whether they are the first ones for this reason."""
+        is_first = reason not in self.left_out
+        self.left_out[reason] = self.left_out.get(reason, 0) + points
+        return is_first
+
+    def live(self) -> list[int]:
+        """Return the writers from which more may come."""
+        silent = self.now - self.settings.end_silence_s
+        return [
+            writer.number
+            for writer in self.writers
+            if writer.native and writer.goodbye is None and not writer.child and self._recent(writer, silent)
+        ]
+
+    def is_dead(self, writer: WriterState) -> bool:
+        """Whether an older incarnation is over: a live one would have sent its heartbeat."""
+        return self._is_over(writer) or self.writers.silent_s(writer, self.now) >= self.settings.heartbeat_s
+
+    def may_be_late(self, writer: WriterState, late_s: float) -> bool:
+        """Whether more may come of a writer, at most `late_s` after the outage in which it was not heard."""
+        return writer.goodbye is None and self.outage.hides(writer.heard_at, self.now, late_s)
+
+    def _is_over(self, writer: WriterState) -> bool:
+        unheard = self.now - writer.heard_at >= _UNHEARD_S and not self.may_be_late(writer, LATE_S)
+        return writer.goodbye is not None or unheard
+
+    @staticmethod
+    def _recent(writer: WriterState, silent: float) -> bool:
+        return writer.replaced_at is None and writer.heard_at >= silent

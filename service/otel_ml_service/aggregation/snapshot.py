@@ -1,0 +1,272 @@
+"""An engine's memory as small entries (key → bytes): a commit writes what changed, a start reads all (ADR 0001).
+
+`run` · `said` · `findings` · `reductions` · `params` · `summaries` · `who/<n>` (a writer's resource) · `writer/<n>`
+(where it stands) · `spans/<n>` · `track/<n>` · `lane/<n>` · `shape/<n>` · `stream/<digest>` ·
+`recent/<generation>/<k>` · `unit/<n>` (what is known of it). What begins with `disk/` is read when it is needed:
+`disk/points/<n>/<k>` (points of a unit, written once), and what `closed_steps.py` names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from otel_ml_exporters.json_text import finite_json, plain_json
+from otel_ml_service.aggregation.attempts import Attempts
+from otel_ml_service.aggregation.chunks import bucket_of, decode_pieces, encode_units, points_key
+from otel_ml_service.aggregation.closed_steps import ClosedSteps
+from otel_ml_service.aggregation.ending import Ending
+from otel_ml_service.aggregation.entries import (
+    lane_entry,
+    pairs,
+    reductions_entry,
+    restore_lane,
+    restore_reductions,
+    restore_track,
+    restore_unit,
+    restore_writer,
+    track_entry,
+    unit_entry,
+    who_entry,
+    writer_entry,
+)
+from otel_ml_service.aggregation.intervals import IntervalSet
+from otel_ml_service.aggregation.observation import SeriesKey
+from otel_ml_service.aggregation.older_state import in_this_form
+from otel_ml_service.aggregation.parameters import Owner, Parameters
+from otel_ml_service.aggregation.run_state import RunState
+from otel_ml_service.aggregation.spans import SpanIntake
+from otel_ml_service.aggregation.streams import Stream, StreamKey, Streams, entry_of
+from otel_ml_service.aggregation.summaries import Summaries
+from otel_ml_service.aggregation.training import TrainingClock
+from otel_ml_service.aggregation.unit import Unit
+from otel_ml_service.versions import RUN
+
+__all__ = ["Snapshot"]
+
+_COMPARED = frozenset({"track", "lane", "findings", "reductions", "run"})
+"""Entries that are written where their bytes differ from the last ones."""
+
+
+class Snapshot:
+    """Writes and reads the state of one engine."""
+
+    def __init__(
+        self,
+        run: RunState,
+        ending: Ending,
+        closed: ClosedSteps,
+        streams: Streams,
+        parameters: Parameters,
+        summaries: Summaries,
+        spans: SpanIntake,
+    ) -> None:
+        self._run = run
+        self._ending = ending
+        self._closed = closed
+        self._streams = streams
+        self._parameters = parameters
+        self._summaries = summaries
+        self._spans = spans
+        self._written: dict[str, bytes] = {}
+        self._put_into_form: dict[str, bytes | None] = {}
+        self._recent_chunks: dict[int, int] = {}
+
+    def changes(self) -> dict[str, bytes | None]:
+        """Return the entries that changed since the last call."""
+        run = self._run
+        out, self._put_into_form = self._put_into_form, {}
+        out.update(self._units())
+        self._closed.store()
+        out.update((f"who/{number}", plain_json(who_entry(run.writers[number]))) for number in run.writers.described)
+        out.update((f"writer/{n}", finite_json(writer_entry(run.writers[n]))) for n in run.writers.dirty)
+        run.writers.described.clear()
+        run.writers.dirty.clear()
+        idle = run.shapes.tidy()
+        out.update((f"shape/{shape.number}", plain_json(shape.series)) for shape in run.shapes.fresh)
+        out.update((f"shape/{shape.number}", None) for shape in idle)
+        run.shapes.fresh = []
+        self._closed.forget_shapes(idle)
+        out.update((f"spans/{n}", finite_json(self._spans.seen[n].pairs())) for n in self._spans.changed)
+        self._spans.changed.clear()
+        out.update(self._changed_streams())
+        out.update(self._recent())
+        if self._parameters.changed:
+            self._parameters.changed = False
+            out["params"] = plain_json([[list(path), *owner] for path, owner in self._parameters.owners.items()])
+        if self._summaries.changed:
+            self._summaries.changed = False
+            out["summaries"] = plain_json(self._summaries.state())
+        if run.output.fresh_said:
+            run.output.fresh_said = False
+            out["said"] = plain_json(list(run.output.said))
+        out.update(self._compared())
+        out.update(run.disk.hand_out())
+        return out
+
+    def _compared(self) -> Iterator[tuple[str, bytes]]:
+        """Entries that are few: written where their bytes differ from the last ones."""
+        for number, track in enumerate(self._run.lanes.tracks.values()):
+            yield from self._if_new(f"track/{number}", track_entry(track))
+        for lane in self._run.lanes:
+            yield from self._if_new(f"lane/{lane.number}", lane_entry(lane))
+        if found := self._run.stragglers.state():
+            yield from self._if_new("findings", found)
+        if any(known.changed for known in self._run.lanes.reductions.values()):
+            yield from self._if_new("reductions", reductions_entry(self._run))
+        yield from self._if_new("run", self._run_entry())
+
+    def _if_new(self, key: str, value: object) -> Iterator[tuple[str, bytes]]:
+        data = plain_json(value)
+        if self._written.get(key) != data:
+            self._written[key] = data
+            yield key, data
+
+    def _run_entry(self) -> dict[str, object]:
+        run = self._run
+        return {
+            "version": RUN,
+            "seq": run.output.seq,
+            "clock": run.clock.state(),
+            "now": run.now,
+            "attempts": run.attempts.state(),
+            "training": run.training.state(),
+            "recent": run.recent.state(),
+            "started_at": run.started_at,
+            "origin_ns": run.origin_ns,
+            "next_unit": run.next_unit,
+            "next_shape": run.shapes.next,
+            "closed": self._closed.state(),
+            "state": self._ending.state,
+            "last_goodbye": self._ending.last_goodbye,
+            "spans": [self._spans.delivered, self._spans.duplicates],
+            "events": run.events,
+            "left_out": run.left_out,
+            "account": [run.superseded, run.too_late, run.is_missing_said, run.writers.begins_anew],
+        }
+
+    def _units(self) -> Iterator[tuple[str, bytes | None]]:
+        run = self._run
+        for number, chunks in run.gone_units.items():
+            yield f"unit/{number}", None
+            yield from ((points_key(number, chunk), None) for chunk in range(chunks))
+        run.gone_units.clear()
+        leaving = self._closed.leaving
+        yield from self._points([*(unit for _, unit in run.changed_units.values()), *leaving])
+        for number, (lane, unit) in run.changed_units.items():
+            yield f"unit/{number}", plain_json(unit_entry(lane, unit))
+        yield from ((f"unit/{unit.number}", None) for unit in leaving)
+        run.changed_units.clear()
+
+    @staticmethod
+    def _points(units: Sequence[Unit]) -> Iterator[tuple[str, bytes | None]]:
+        """Write the points that are not yet stored."""
+        for unit in units:
+            if unit.rewritten:
+                yield from ((points_key(unit.number, chunk), None) for chunk in range(unit.unwrite()))
+        fresh = [unit for unit in units if unit.stored < len(unit.pieces)]
+        for unit, data in zip(fresh, encode_units([unit.pieces[unit.stored :] for unit in fresh]), strict=True):
+            yield points_key(unit.number, unit.chunks), data
+            unit.note_stored(len(data))
+
+    def _changed_streams(self) -> Iterator[tuple[str, bytes | None]]:
+        for key in self._streams.changed:
+            stream = self._streams.known.get(key)
+            yield entry_of(key), None if stream is None else plain_json([key, stream])
+        self._streams.changed.clear()
+
+    def _recent(self) -> Iterator[tuple[str, bytes | None]]:
+        recent, chunks = self._run.recent, self._recent_chunks
+        for old in [generation for generation in chunks if generation < recent.generation - 1]:
+            yield from ((f"recent/{old}/{chunk}", None) for chunk in range(chunks.pop(old)))
+        if recent.fresh:
+            chunk = chunks.get(recent.generation, 0)
+            yield f"recent/{recent.generation}/{chunk}", b"".join(recent.fresh)
+            chunks[recent.generation] = chunk + 1
+            recent.fresh = []
+
+    def restore(self, state: Mapping[str, bytes]) -> None:
+        """Read entries that an earlier engine wrote; those of a former version are all written again."""
+        if "run" not in state:
+            return
+        stored, state = state, in_this_form(state)
+        self._put_into_form = _difference(stored, state)
+        entries: dict[str, dict[str, bytes]] = {}
+        for key in sorted(state, key=_natural):
+            kind, _, rest = key.partition("/")
+            entries.setdefault(kind, {})[rest] = state[key]
+        for number, data in entries.get("writer", {}).items():
+            restore_writer(self._run, json.loads(entries["who"][number]), json.loads(data))
+        self._run.writers.described.clear()
+        for number, data in entries.get("shape", {}).items():
+            series = tuple(SeriesKey(name, pairs(attributes), kind) for name, attributes, kind in json.loads(data))
+            self._run.shapes.restore(int(number), series)
+        restore_reductions(self._run, json.loads(entries.get("reductions", {}).get("", b"[]")))
+        for data in entries.get("track", {}).values():
+            restore_track(self._run, json.loads(data))
+        for data in entries.get("lane", {}).values():
+            restore_lane(self._run, json.loads(data))
+        self._restore_units(entries.get("unit", {}), lambda key: state.get(key) or self._run.disk.get(key))
+        self._restore_rest(entries)
+        self._restore_run(json.loads(state["run"]))
+        digests: dict[int, bytes] = {}
+        for key, data in entries.get("recent", {}).items():
+            generation = int(key.partition("/")[0])
+            digests[generation] = digests.get(generation, b"") + data
+            self._recent_chunks[generation] = self._recent_chunks.get(generation, 0) + 1
+        self._run.recent.restore(json.loads(state["run"])["recent"], digests)
+        self._written = {key: state[key] for key in state if key.partition("/")[0] in _COMPARED}
+
+    def _restore_units(self, entries: Mapping[str, bytes], points: Callable[[str], bytes | None]) -> None:
+        run = self._run
+        for number, data in entries.items():
+            unit = restore_unit(run, int(number), json.loads(data))
+            for chunk in range(unit.chunks):
+                stored = points(points_key(unit.number, chunk)) or b""
+                unit.stored_bytes += len(stored)
+                for piece in decode_pieces(stored, run.shapes.known.__getitem__, lambda n: run.writers[n].source):
+                    unit.add(piece)
+            unit.stored = len(unit.pieces)
+
+    def _restore_rest(self, entries: Mapping[str, Mapping[str, bytes]]) -> None:
+        for number, data in entries.get("spans", {}).items():
+            self._spans.seen[int(number)] = IntervalSet(json.loads(data))
+        for data in entries.get("stream", {}).values():
+            (writer, scope, metric, attributes, axis, step), stored = json.loads(data)
+            start, time, stats, buckets, received_at = stored
+            key = StreamKey(writer, scope, metric, pairs(attributes), axis, step)
+            kept = None if buckets is None else bucket_of(buckets)
+            self._streams.restore(key, Stream(start, time, tuple(stats), kept, received_at))
+        for path, *owner in json.loads(entries.get("params", {}).get("", b"[]")):
+            self._parameters.owners[tuple(path)] = Owner(*owner)
+        self._summaries.restore(json.loads(entries.get("summaries", {}).get("", b"[]")))
+        self._run.stragglers.restore(json.loads(entries.get("findings", {}).get("", b"[]")))
+        self._run.output.said = dict.fromkeys(json.loads(entries.get("said", {}).get("", b"[]")))
+
+    def _restore_run(self, entry: dict[str, Any]) -> None:
+        run = self._run
+        run.output.seq = entry["seq"]
+        run.clock.restore(entry["clock"])
+        run.now = entry["now"]
+        run.attempts = Attempts(*entry["attempts"])
+        run.training = TrainingClock(*entry["training"])
+        run.started_at, run.origin_ns = entry["started_at"], entry["origin_ns"]
+        run.next_unit, run.shapes.next = entry["next_unit"], entry["next_shape"]
+        self._closed.restore(entry["closed"])
+        run.events = entry["events"]
+        run.left_out = entry["left_out"]
+        run.superseded, run.too_late, run.is_missing_said, run.writers.begins_anew = entry["account"]
+        self._ending.state, self._ending.last_goodbye = entry["state"], entry["last_goodbye"]
+        self._spans.delivered, self._spans.duplicates = entry["spans"]
+
+
+def _difference(stored: Mapping[str, bytes], wanted: Mapping[str, bytes]) -> dict[str, bytes | None]:
+    """Return what is to be written where `stored` is, so that it becomes `wanted`."""
+    keys = stored.keys() | wanted.keys()
+    return {key: wanted.get(key) for key in keys if stored.get(key) != wanted.get(key)}
+
+
+def _natural(key: str) -> list[tuple[int, int, str]]:
+    """Sort `unit/2/10` after `unit/2/9`."""
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in key.split("/")]

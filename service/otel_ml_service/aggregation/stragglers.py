@@ -1,0 +1,285 @@
+"""Slow and silent ranks, found as steps close and published in the run: series, a table, a picture, sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from otel_ml.wire.attributes import RESERVED_PREFIX, TIME_AXIS
+from otel_ml.wire.names import published_name
+from otel_ml_exporters.records import Image, JsonValue, Table
+from otel_ml_service.aggregation.lanes import Lane, Track
+from otel_ml_service.aggregation.newest_spans import NewestSpans
+from otel_ml_service.aggregation.output import Output
+from otel_ml_service.aggregation.timers import Timers
+from otel_ml_service.aggregation.top_ranks import TopRanks
+from otel_ml_service.aggregation.unit import Unit
+from otel_ml_service.findings.behind import behind, without
+from otel_ml_service.findings.detector import Detector, StepTimers
+from otel_ml_service.findings.evidence import is_shown, linked, where_shown
+from otel_ml_service.findings.finding import COLUMNS, Finding, Level, row_of
+from otel_ml_service.findings.heat import Heat
+
+__all__ = ["Stragglers"]
+
+_EVERY = 10
+"""Closed steps from one table of findings to the next, at least."""
+
+_KEPT = 100
+"""Findings that are over and still shown; older ones are in earlier tables."""
+
+_SAID = 8
+"""Ranks that are named at one step; of more, the table tells."""
+
+_LOOKUPS = 16
+"""Findings without a span of their own that are looked up again for a table; each costs up to a millisecond."""
+
+_LEVELS = {"warning": 1.0, "critical": 2.0}
+
+
+@dataclass(slots=True)
+class _Watch:
+    """One role and axis: the attempt that is looked at, what was found, what is to be told.
+
+    Attributes:
+        over: findings that have ended, at most `_KEPT`.
+        is_published: whether the series in the last row named a slow rank.
+        closes: steps closed since the last table; at first so many that the first finding is published at once.
+        is_news: whether something was found that no table holds yet.
+        told: (rank, phase) → the level that a person was told last.
+        step, time_ns: of the step that closed last.
+        timers: of the last step that somebody had gone on from.
+    """
+
+    attempt: int
+    detector: Detector = field(default_factory=Detector)
+    heat: Heat = field(default_factory=Heat)
+    over: list[Finding] = field(default_factory=list)
+    is_published: bool = False
+    closes: int = _EVERY
+    is_news: bool = False
+    told: dict[tuple[int, str], Level] = field(default_factory=dict)
+    step: int = 0
+    time_ns: int = 0
+    timers: StepTimers | None = None
+
+    @property
+    def findings(self) -> list[Finding]:
+        """All that are remembered, in the order in which they began."""
+        every = [*self.over, *self.detector.open.values()]
+        return sorted(every, key=lambda one: (one.since, one.rank, one.phase))
+
+    @property
+    def is_unlinked(self) -> bool:
+        """Whether something lasts of which no span is known."""
+        return any(not finding.span_id for finding in self.detector.open.values())
+
+    def tells(self, finding: Finding) -> bool:
+        """Whether a person is told: when it begins, when it becomes critical first, and when it is over.
+
+        Who falls silent is named where the step closes.
+        """
+        who = finding.rank, finding.phase
+        before = self.told.pop(who, None)
+        if finding.is_over:
+            return True
+        if before is None or (finding.level == "critical" and before == "warning"):
+            self.told[who] = finding.level
+            return finding.kind == "slow"
+        self.told[who] = before
+        return False
+
+
+class Stragglers:
+    """Owned by one engine. What is found survives a restart of the service, the evidence is gathered anew."""
+
+    def __init__(self, output: Output, spans: NewestSpans, top_ranks: int) -> None:
+        self._output = output
+        self._top_ranks = TopRanks(output, top_ranks)
+        self._spans = spans
+        self._timers = Timers()
+        self._watches: dict[tuple[str, str], _Watch] = {}
+
+    def look(
+        self, lane: Lane, unit: Unit, absent: frozenset[int], held_by: frozenset[int], time_ns: int
+    ) -> dict[str, float]:
+        """Compare the ranks of a unit that closes; return what belongs into its row.
+
+        Args:
+            lane: of the unit.
+            unit: that closes.
+            absent: ranks that are silent.
+            held_by: ranks that are still in the unit, where nobody has gone on from it.
+            time_ns: of its row.
+        """
+        track = lane.track
+        watch = self._watch(lane, unit, absent)
+        if watch is None:
+            return {}
+        watch.step, watch.time_ns = unit.step, time_ns
+        watch.closes += 1
+        timers = self._timers.of(unit, absent)
+        if held_by:
+            timers = self._without_who_hangs(track, watch, timers, held_by)
+        else:
+            watch.timers = timers
+        self._top_ranks.add(track, unit.step, time_ns, timers)
+        found = watch.detector.step(unit.step, timers)
+        changes = [self._linked(track, watch, finding) for finding in found]
+        watch.heat.add(unit.step, watch.detector.slowdowns)
+        self._note(track, watch, changes)
+        return dict(self._values(track, watch))
+
+    def publish(self, track: Track, *, at_end: bool = False) -> None:
+        """Emit the table and the picture where there is news, not more often than every ten steps."""
+        watch = self._watches.get((track.role, track.axis))
+        if watch is None or (watch.closes < _EVERY and not at_end) or not (watch.is_news or watch.is_unlinked):
+            return
+        is_news = self._link_the_rest(track, watch) or watch.is_news
+        watch.is_news, watch.closes = False, 0
+        if not is_news:
+            return
+        place = {"time": watch.time_ns / 1e9, "axis": track.axis, "step": watch.step}
+        rows = tuple(row_of(finding) for finding in watch.findings)
+        self._output.emit(Table, **place, name=_name(track, "findings"), columns=COLUMNS, rows=rows)
+        picture = watch.heat.picture(watch.detector.ranks)
+        if picture is not None:
+            self._output.emit(Image, **place, name=_name(track, "stragglers"), **picture._asdict())
+
+    def finish(self, tracks: Sequence[Track]) -> None:
+        """Publish what was kept back: the run ends."""
+        for track in tracks:
+            watch = self._watches.get((track.role, track.axis))
+            if watch is not None and watch.detector.open:
+                watch.is_news = True  # what they cost in the end
+            self.publish(track, at_end=True)
+            self._top_ranks.publish(track)
+
+    def found(self) -> list[dict[str, JsonValue]]:
+        """Return all findings that are remembered, as plain data."""
+        return [
+            {"role": role, "axis": axis, "attempt": watch.attempt, **plain}
+            for (role, axis), watch in self._watches.items()
+            for plain in _plain(watch)
+        ]
+
+    def state(self) -> list[object]:
+        """Return what survives a restart."""
+        return [
+            [role, axis, watch.attempt, watch.is_news, watch.is_published, watch.step, watch.time_ns, *_plain(watch)]
+            for (role, axis), watch in self._watches.items()
+            if watch.findings
+        ]
+
+    def restore(self, state: Sequence[Any]) -> None:
+        """Take up what was found before."""
+        for role, axis, attempt, is_news, is_published, step, time_ns, *entries in state:
+            found = [Finding(**entry) for entry in entries]
+            detector = Detector(open_findings=tuple(one for one in found if not one.is_over))
+            watch = _Watch(attempt, detector, over=[one for one in found if one.is_over])
+            watch.is_news, watch.is_published, watch.step, watch.time_ns = is_news, is_published, step, time_ns
+            watch.told = {key: finding.level for key, finding in detector.open.items()}
+            self._watches[role, axis] = watch
+
+    def _watch(self, lane: Lane, unit: Unit, absent: frozenset[int]) -> _Watch | None:
+        """Return who looks at the lane; None where nobody needs to: one rank alone, no steps, an older attempt."""
+        key = (lane.track.role, lane.track.axis)
+        watch = self._watches.get(key)
+        if lane.track.axis == TIME_AXIS or (watch is not None and lane.attempt < watch.attempt):
+            return None
+        if watch is None:
+            first = unit.pieces[0].source.rank if unit.pieces else None
+            if not absent and all(piece.source.rank == first for piece in unit.pieces):
+                return None
+            watch = self._watches[key] = _Watch(lane.attempt)
+        elif lane.attempt > watch.attempt:
+            self._note(lane.track, watch, watch.detector.finish())
+            self._top_ranks.publish(lane.track)
+            watch.attempt, watch.detector, watch.heat, watch.timers = lane.attempt, Detector(), Heat(), None
+        return watch
+
+    def _without_who_hangs(
+        self, track: Track, watch: _Watch, timers: StepTimers, held_by: frozenset[int]
+    ) -> StepTimers:
+        """Say who has not finished what most have, and count those as silent: all others wait for them."""
+        if watch.timers is None:
+            return timers
+        phases = {rank: phase for rank, phase in behind(timers, watch.timers).items() if rank in held_by}
+        for rank, phase in list(phases.items())[:_SAID]:
+            self._output.say(
+                "straggler",
+                f"{track.axis} {watch.step} of role {track.role!r} stands still: rank {rank} has not finished "
+                f"{phase!r}, most of {len(timers.ranks)} ranks have.",
+            )
+        return without(timers, frozenset(phases))
+
+    def _linked(self, track: Track, watch: _Watch, finding: Finding) -> Finding:
+        """Return the finding with the span that shows it; the detector goes on with it while it lasts."""
+        if is_shown(finding):
+            return finding
+        found = linked(finding, track.axis, self._spans.of(track.role, finding.rank, watch.attempt))
+        if not finding.is_over:
+            watch.detector.open[finding.rank, finding.phase] = found
+        return found
+
+    def _link_the_rest(self, track: Track, watch: _Watch) -> bool:
+        """Look again for the spans of what lasts: they may have come after the step had closed."""
+        unshown = [finding for finding in watch.detector.open.values() if not is_shown(finding)]
+        asked = unshown[:_LOOKUPS]
+        return [self._linked(track, watch, finding) for finding in asked] != asked
+
+    def _note(self, track: Track, watch: _Watch, changes: Sequence[Finding]) -> None:
+        if not changes:
+            return
+        watch.is_news = True
+        watch.over = [*watch.over, *(finding for finding in changes if finding.is_over)][-_KEPT:]
+        told = [finding for finding in changes if watch.tells(finding)]
+        for finding in told[:_SAID]:
+            self._say(track, finding)
+        if len(told) > _SAID:
+            self._output.say(
+                "straggler",
+                f"{len(told) - _SAID} more ranks of role {track.role!r} became slow or quick again at {track.axis} "
+                f"{watch.step}: they are in the table {_name(track, 'findings')}.",
+            )
+
+    def _say(self, track: Track, finding: Finding) -> None:
+        who = f"Rank {finding.rank} of role {track.role!r}"
+        if finding.kind == "silent":
+            self._output.say(
+                "straggler",
+                f"{who} is heard again at {track.axis} {finding.last}: it was silent since {finding.since}.",
+            )
+        elif finding.is_over:
+            self._output.say(
+                "straggler",
+                f"{who} is no longer slow in {finding.phase!r}: {track.axis} {finding.since} to {finding.last}, "
+                f"{finding.cost_s:.3g} s longer than the usual rank in all.{where_shown(finding)}",
+            )
+        else:
+            self._output.say(
+                "straggler",
+                f"{who} is slow in {finding.phase!r} since {track.axis} {finding.since}: {finding.extra_s:.3g} s "
+                f"longer than the usual rank, {finding.slowdown:+.0%} ({finding.level}).{where_shown(finding)}",
+            )
+
+    def _values(self, track: Track, watch: _Watch) -> Iterator[tuple[str, float]]:
+        """Yield the series while a rank is slow, and once more when none is; a silent one is in `writers_missing`."""
+        worst = watch.detector.slowest
+        if worst is None and not watch.is_published:
+            return
+        watch.is_published = worst is not None
+        yield _name(track, "straggler/cost"), watch.detector.cost_s
+        yield _name(track, "straggler/level"), 0.0 if worst is None else _LEVELS[worst.level]
+        if worst is not None:
+            yield _name(track, "straggler/rank"), float(worst.rank)
+            yield _name(track, "straggler/slowdown"), worst.slowdown
+
+
+def _plain(watch: _Watch) -> list[dict[str, JsonValue]]:
+    return [asdict(finding) for finding in watch.findings]
+
+
+def _name(track: Track, name: str) -> str:
+    return published_name(track.role, track.axis, RESERVED_PREFIX + name)

@@ -1,0 +1,323 @@
+"""One process incarnation that writes: what of it has arrived, and where it stands on each axis."""
+
+from __future__ import annotations
+
+from otel_ml_service.aggregation.intervals import IntervalSet
+from otel_ml_service.aggregation.ledger import Ledger
+from otel_ml_service.aggregation.observation import Goodbye, SeriesKey, Writer
+from otel_ml_service.aggregation.piece import Source
+from otel_ml_service.aggregation.progress import Progress
+
+__all__ = ["MAX_GAPS", "MAX_PARTS", "WriterState"]
+
+MAX_GAPS = 16_384
+"""Gaps in a writer's running numbers that are remembered; of more, the oldest count as filled."""
+
+MAX_PARTS = 1_024
+"""Running numbers of a writer that may be incomplete at a time; of more, the oldest counts as complete."""
+
+_SET_BACK_NS = 60 * 10**9
+"""Times that are so much older than others of a writer say that its clock was set back: nothing is reordered so far."""
+
+_BEAT_S = 1.5
+"""Seconds from its last sign of life up to which a record is another one: its clock may have been set ahead."""
+
+_PHASE_S = 1.5
+"""A heartbeat is taken once a second, and waits as long for the next request; some of a boot wait less than others."""
+
+
+class WriterState:
+    """One process incarnation.
+
+    Attributes:
+        number: its place among all writers of the run, by which the engine's state refers to it.
+        writer: its resource, as it was said last.
+        source: what of that the reduction needs.
+        attempt: which its steps belong to; None before its first step.
+        received: running numbers that arrived whole.
+        parts: running number → series, of those a Collector has split and of which a piece is missing.
+        floor: all running numbers up to here arrived, or are not waited for any more.
+        forgiven: gaps up to here are not waited for any more.
+        gap_since: active time since when something the writer sent is known to be missing.
+        since, heard_at: first and last time it was heard, seconds since the epoch.
+        replaced_at: active time at which a newer incarnation of its (role, rank) delivered its first step, unless
+            this one was alive after that (`replaced_when`, seconds since the epoch): then both are live.
+        born_at, alive_at: when it first and last recorded in a step or sent a heartbeat, by the service's clock: what
+            it left in a spool is heard later than that. From `newest_ns`, the same by its own clock, and `lag`, the
+            least seconds between a time of its own and its arrival; or, where it has heartbeats with the time of its
+            boot, from `writer.born`, `boot_alive` and `boot_lag`, the same of a clock that is never wrong.
+        boot_ns: when the machine was started by its own clock, as the heartbeat says that was heard last.
+        contested: it started where its predecessor had closed, and that may still live (`contest.py`).
+        first_step_seq: the lowest running number that carried a step: where it started.
+        native: it sends running numbers: it is one of ours.
+        newest: it is the newest incarnation of its (role, rank) that delivered a step.
+        before: the number of the incarnation before it.
+        goodbye: its last record, once it was heard.
+        points: of it that were taken, without duplicates.
+        ledger: what it says it sent, beside what arrived.
+        lanes: axis → number of the lane it writes to.
+        progress: number of a lane → where it stands there.
+    """
+
+    __slots__ = (
+        "alive_at",
+        "attempt",
+        "before",
+        "boot_alive",
+        "boot_lag",
+        "boot_ns",
+        "born_at",
+        "contested",
+        "first_step_seq",
+        "floor",
+        "forgiven",
+        "gap_since",
+        "goodbye",
+        "heard_at",
+        "lag",
+        "lanes",
+        "ledger",
+        "native",
+        "newest",
+        "newest_ns",
+        "number",
+        "parts",
+        "points",
+        "progress",
+        "received",
+        "replaced_at",
+        "replaced_when",
+        "since",
+        "source",
+        "writer",
+    )
+
+    def __init__(self, number: int, writer: Writer, pool: str, *, begins_anew: bool = False) -> None:
+        self.number = number
+        self.writer = writer
+        self.source = _source(number, writer, pool)
+        self.attempt: int | None = None
+        self.received = IntervalSet()
+        self.parts: dict[int, set[SeriesKey]] = {}
+        self.floor = 0
+        self.forgiven = 0
+        self.gap_since: float | None = None
+        self.heard_at = 0.0
+        self.since = 0.0
+        self.replaced_at: float | None = None
+        self.replaced_when = 0.0
+        self.first_step_seq: int | None = None
+        self.goodbye: Goodbye | None = None
+        self.native = False
+        self.newest = False
+        self.newest_ns = 0
+        self.lag: float | None = None
+        self.boot_lag: float | None = None
+        self.boot_ns = 0
+        self.boot_alive = 0.0
+        self.born_at = self.alive_at = 0.0
+        self.contested = False
+        self.before: int | None = None
+        self.points = 0
+        self.ledger = Ledger(begins_anew=begins_anew)
+        self.lanes: dict[str, int] = {}
+        self.progress: dict[int, Progress] = {}
+
+    def describe(self, writer: Writer) -> None:
+        """Take over what its resource says now: `init()` again may add a topology or a world size."""
+        if writer != self.writer:
+            self.source = _source(self.number, writer, self.source.pool)
+        self.writer = writer
+
+    def hear(self, now: float) -> None:
+        """Note a sign of life."""
+        self.heard_at = now
+        self.since = self.since or now
+
+    def starts(self, seq: int) -> bool:
+        """Note a running number that carries a step; whether it is the lowest so far: then it may be where it began."""
+        if self.first_step_seq is not None and seq >= self.first_step_seq:
+            return False
+        self.first_step_seq = seq
+        return True
+
+    def enter(self, attempt: int) -> None:
+        """Belong to an attempt; it may turn out later that it is another one."""
+        self.attempt = attempt
+
+    def write_to(self, axis: str, lane: int) -> None:
+        """Note to which lane it writes on an axis, of the attempt that it belongs to."""
+        assert self.attempt is not None, "a writer writes to a lane before it belongs to an attempt"
+        self.lanes[axis] = lane
+
+    def begin(self, lane: int) -> Progress:
+        """Deliver to a lane for the first time."""
+        assert lane not in self.progress, f"writer {self.number} begins twice on lane {lane}"
+        progress = self.progress[lane] = Progress()
+        return progress
+
+    def go_on(self, axis: str, lane: int, progress: Progress) -> None:
+        """Deliver to a lane of another attempt from where it stood in the one that it left."""
+        assert lane not in self.progress, f"writer {self.number} is on lane {lane} already"
+        self.write_to(axis, lane)
+        self.progress[lane] = progress
+
+    def leave(self, axis: str) -> Progress | None:
+        """Leave the lane of an axis, for one of another attempt; return where it stood there, if it delivered."""
+        return self.progress.pop(self.lanes.pop(axis), None)
+
+    def replace(self, active: float, now: float) -> None:
+        """Note that a newer incarnation took its place."""
+        self.replaced_at, self.replaced_when = active, now
+
+    def live_on(self) -> None:
+        """Note that it lives beside its successor after all."""
+        assert self.replaced_at is not None, f"writer {self.number} lives on and was not replaced"
+        self.replaced_at = None
+
+    def contest(self) -> None:
+        """Wait to see whether it is a restart."""
+        self.contested = True
+
+    def settle_contest(self) -> None:
+        """Know whether it is one."""
+        assert self.contested, f"nobody asked whether writer {self.number} is a restart"
+        self.contested = False
+
+    def crown(self) -> None:
+        """Be the newest incarnation of its (role, rank) that delivered a step."""
+        self.newest = True
+
+    def step_down(self) -> None:
+        """Be the newest no more."""
+        self.newest = False
+
+    def follow(self, before: int | None) -> None:
+        """Note which incarnation of its (role, rank) came right before it."""
+        self.before = before
+
+    def say_goodbye(self, goodbye: Goodbye) -> None:
+        """Note its last record; only the first of several running numbers that say so counts as new."""
+        self.goodbye = goodbye
+
+    @property
+    def child(self) -> bool:
+        """Whether it was forked or spawned from another writer: never a member."""
+        return self.writer.parent is not None
+
+    @property
+    def ended(self) -> bool:
+        """It said goodbye, and everything it sent before has arrived."""
+        return self.goodbye is not None and self.goodbye.seq <= self.floor
+
+    def lived(self, time_ns: int, now: float) -> None:
+        """Note that something arrived that it recorded at `time_ns`."""
+        if self.boot_lag is not None:
+            self._lived_since_heartbeat((time_ns - self.boot_ns) / 1e9)
+            return
+        lag = now - time_ns / 1e9
+        was_set_back = time_ns < self.newest_ns - _SET_BACK_NS
+        if self.lag is None or was_set_back:
+            self.lag, self.born_at = lag, self.born_at or now
+        elif lag < self.lag:  # it travelled faster than anything before: that had been recorded earlier than thought
+            self.born_at -= self.lag - lag
+            self.lag = lag
+        self.newest_ns = time_ns if was_set_back else max(self.newest_ns, time_ns)
+        self.born_at = min(self.born_at, time_ns / 1e9 + self.lag)
+        self.alive_at = self.newest_ns / 1e9 + self.lag
+
+    def beat(self, boot_s: float, time_ns: int, lag: float) -> None:
+        """Note a heartbeat that was taken at `boot_s` of the clock of its boot, and arrived `lag` later."""
+        self.boot_lag = lag if self.boot_lag is None else min(lag, self.boot_lag)
+        self.boot_alive = max(self.boot_alive, boot_s)
+        self.boot_ns = time_ns - round(boot_s * 1e9)
+
+    def _lived_since_heartbeat(self, boot_s: float) -> None:
+        """Note that it recorded something at `boot_s`: a heartbeat is taken once a second only."""
+        longer = boot_s - self.boot_alive
+        if 0 < longer <= _BEAT_S:
+            self.boot_alive = boot_s
+            self.alive_at += longer
+
+    def date(self, least_lag: float) -> None:
+        """Say when it lived, by the service's clock.
+
+        Args:
+            least_lag: of all writers of its boot.
+        """
+        assert self.boot_lag is not None
+        lag = min(self.boot_lag, least_lag + _PHASE_S)
+        self.born_at = self.writer.born + lag
+        self.alive_at = self.boot_alive + lag
+
+    def receive(self, seq: int) -> bool:
+        """Note that a running number arrived whole; False where it was known."""
+        if not self.received.add(seq):
+            return False
+        self.received.fill_lowest(MAX_GAPS)
+        if seq == self.floor + 1:
+            self.floor = self.received.prefix_end(seq)
+            self.gap_since = None  # what is missing now has not been missing for long
+        return True
+
+    def take(self, seq: int, total: int, series: tuple[SeriesKey, ...]) -> list[int] | None:
+        """Note that points of running number `seq` arrived; return the rows that are new, None for all.
+
+        Only whole running numbers enter the intervals; a split one is tracked point by point until complete.
+        """
+        have = self.parts.get(seq)
+        if have is None and len(series) >= total:
+            return None if self.receive(seq) else []
+        if have is None and seq in self.received:
+            return []
+        have = self.parts.setdefault(seq, set())
+        if len(self.parts) > MAX_PARTS:
+            oldest = min(self.parts)
+            self.receive(oldest)
+            del self.parts[oldest]
+        fresh = [row for row, key in enumerate(series) if key not in have]
+        have.update(series)
+        if len(have) >= total:
+            self.receive(seq)
+            del self.parts[seq]
+        return None if len(fresh) == len(series) else fresh
+
+    def settle_gaps(self, active: float, patience: float) -> None:
+        """Start, stop or end waiting for what is missing."""
+        highest = self._highest_sent()
+        if self.floor >= highest:
+            self.gap_since = None
+        elif self.gap_since is None:
+            self.gap_since = active
+        elif active - self.gap_since >= patience:
+            self.floor = self.forgiven = highest
+            self.gap_since = None
+
+    def _highest_sent(self) -> int:
+        """Return the highest number up to which what is missing counts as under way, or as lost.
+
+        A goodbye may overtake a whole queue: logs have one of their own in the Collector. What lies before it is
+        missing only after nothing else is.
+        """
+        highest = self.received.highest or 0
+        if self.parts:
+            highest = max(highest, *self.parts)
+        if self.goodbye is not None and self.goodbye.seq == highest:
+            before = max(self.received.highest_below(highest), max(self.parts, default=0))
+            return before if before > self.floor else highest
+        return highest
+
+    def raise_done(self) -> None:
+        """Move every lane's `done_through` up to the manifests before which nothing is missing any more."""
+        for progress in self.progress.values():
+            if progress.manifests:
+                progress.raise_to(self.floor)
+
+    def count(self, points: int) -> None:
+        """Count points of it that were taken."""
+        self.points += points
+
+
+def _source(number: int, writer: Writer, pool: str) -> Source:
+    topology = {dimension: coordinate for dimension, coordinate, _ in writer.topology}
+    return Source(number, writer.rank, writer.instance, pool, topology, writer.with_role)

@@ -1,0 +1,75 @@
+"""The command line `otel-ml`: one file per command, loaded when it is used."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from otel_ml.exceptions import OtelMLError
+from otel_ml.explanation import explained
+from otel_ml.printable import printable
+from otel_ml.redaction import redacted
+from otel_ml_service.cli.group import CommandGroup
+
+__all__ = ["cli", "main"]
+
+COMMANDS = {
+    "demo": "Train on real digits with 4 ranks; see what is recorded.",
+    "serve": "Run the service: OTLP in, one run a backend out.",
+    "replay": "Write a recorded run again, to other exporters.",
+    "recover": "Deliver what a crash left undelivered.",
+    "runs": "List the runs on this machine.",
+    "show": "Plot metrics of a run in the terminal.",
+    "open": "Open a run in TensorBoard or MLflow.",
+    "report": "Write a run, or several, as one HTML file.",
+    "tail": "Follow a run: a line for every closed step.",
+    "gc": "Remove old runs.",
+    "env": "Print every setting and where it came from.",
+    "explain": "Explain a message: what it means, what to do.",
+    "doctor": "Check this machine, and say what to do.",
+    "exporters": "List the exporters and what each guarantees.",
+    "completion": "Print the shell completion script.",
+}
+
+
+@click.group(
+    cls=CommandGroup,
+    commands_of="otel_ml_service.cli",
+    help_of=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Start with `otel-ml demo`. A RUN is an id (or its beginning), a name, a folder, or `latest`.",
+)
+@click.version_option(package_name="otel-ml", message="otel-ml %(version)s")
+def cli() -> None:
+    """Every rank records, one run comes out."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status: 0, 1 (it failed), 2 (wrong use), 130 (interrupted)."""
+    try:
+        status = cli.main(arguments, prog_name="otel-ml", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("otel-ml: interrupted.", err=True)
+        return 130
+    except OtelMLError as error:
+        return _failed(str(error))
+    except BrokenPipeError:
+        # The reader (`head`) has enough; what Python flushes at exit must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:  # of a folder that others use too: whatever the system refuses
+        where = f" {error.filename!r}" if error.filename else ""
+        return _failed(explained(f"Cannot use{where}: {error.strerror or error}.", "run-unreadable"))
+    return status if isinstance(status, int) else 0
+
+
+def _failed(sentence: str) -> int:
+    for line in redacted(f"otel-ml: {sentence}").splitlines():
+        click.echo(printable(line), err=True)
+    return 1

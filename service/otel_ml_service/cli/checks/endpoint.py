@@ -1,0 +1,75 @@
+"""Does an otel_ml service answer behind the configured endpoint?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from otel_ml._internal.transport.link import where_of
+from otel_ml.config import Config
+from otel_ml.wire.rendezvous import rendezvous_of
+from otel_ml_service.cli.checks.check import Check
+from otel_ml_service.cli.checks.probe import probe, rejected_so_far, service_version
+
+__all__ = ["endpoint_checks"]
+
+_RELAY_PATIENCE_S = 15.0
+"""A Collector's queue and batch may hold a probe for some seconds."""
+
+
+def endpoint_checks(service: str | None) -> Iterator[Check]:
+    """Yield how telemetry travels from here, and whether it arrives; `service` is an address behind a Collector."""
+    config = Config.from_env()
+    if not config.is_remote:
+        yield _embedded_check()
+        return
+    endpoint = config.endpoint
+    if not endpoint.shown:
+        yield Check("wrong", "OTEL_ML_MODE is remote, and no endpoint is set", "set OTEL_EXPORTER_OTLP_ENDPOINT")
+        return
+    where = f"{where_of(endpoint)} over {endpoint.protocol}"
+    before = rejected_so_far(service, endpoint) if service else 0.0
+    answer = probe(endpoint)
+    if answer.is_ours:
+        yield Check("ok", f"an otel_ml service answers at {where}")
+    elif not answer.accepted:
+        do = "use that port, or set that variable" if answer.obstacle == "other-protocol" else _START
+        yield Check("wrong", f"{where} does not answer as OTLP does: {answer.detail}", do)
+    elif service is None:
+        yield Check(
+            "wrong",
+            f"{where} takes OTLP, and is not an otel_ml service; it may be a Collector in front of one",
+            "name the service behind it: otel-ml doctor --service http://HOST:4318",
+        )
+    else:
+        yield _relay_check(where, service, config, before)
+
+
+_START = "start the service there (otel-ml serve), or unset the variable to have one started on this host"
+
+
+def _embedded_check() -> Check:
+    rendezvous = rendezvous_of("otel-ml-doctor")
+    try:
+        rendezvous.create()
+    except OSError as error:
+        return Check("wrong", f"embedded mode needs {str(rendezvous.folder.parent)!r}: {error}", "set XDG_RUNTIME_DIR")
+    rendezvous.spool.rmdir()
+    rendezvous.folder.rmdir()
+    return Check("ok", "no endpoint is set: each job starts a service of its own on this host (embedded mode)")
+
+
+def _relay_check(where: str, service: str, config: Config, before: float) -> Check:
+    version = service_version(service, config.endpoint)
+    if version is None:
+        return Check("wrong", f"no otel_ml service answers at {service}", _START)
+    deadline = time.monotonic() + _RELAY_PATIENCE_S
+    while time.monotonic() < deadline:
+        if rejected_so_far(service, config.endpoint) > before:
+            return Check("ok", f"what {where} takes arrives at otel_ml {version}, {service}")
+        time.sleep(0.2)
+    return Check(
+        "wrong",
+        f"{where} took the probe, and it did not arrive at {service} within {_RELAY_PATIENCE_S:.0f} s",
+        "compare the Collector's exporter with collector-config/gateway.yaml, and see its log",
+    )

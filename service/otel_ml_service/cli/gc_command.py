@@ -1,0 +1,111 @@
+"""`otel-ml gc`: removes old runs, after asking."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from otel_ml_service.cli.figures import age, plural, size
+from otel_ml_service.cli.parameters import dir_option
+from otel_ml_service.cli.screen import screen
+from otel_ml_service.env import DIR_MAX
+from otel_ml_service.stored_runs.folders import RunFolder, run_folders
+from otel_ml_service.stored_runs.source import is_live
+
+__all__ = ["command"]
+
+_UNITS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+
+
+class _Age(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only
+    """A duration in hours, days or weeks."""
+
+    name = "age"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return seconds."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([hdw])", value.strip())
+        if match is None:
+            self.fail(f"{value!r} is not an age; expected hours, days or weeks such as 12h, 30d, 4w.", param, ctx)
+        return float(match[1]) * _UNITS[match[2]]
+
+
+@click.command("gc", epilog="Examples: otel-ml gc --older-than 30d · otel-ml gc --keep 20 --yes")
+@dir_option
+@click.option("--keep", type=click.IntRange(0), help="Keep this many of the newest runs, remove the others.")
+@click.option("--older-than", type=_Age(), metavar="AGE", help="Remove runs not written to for 12h, 30d, 4w, …")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+def command(base: Path, keep: int | None, older_than: float | None, yes: bool) -> None:
+    """Remove old runs from this machine's disk.
+
+    Without an option: the oldest, until all runs together are below OTEL_ML_DIR_MAX. A run that is being recorded is
+    never removed. What is in MLflow, in W&B or on another machine stays.
+    """
+    output = screen()
+    found = run_folders(base)
+    runs = [run for run in found if not is_live(run)]
+    sizes = {run.path: run.size() for run in runs}
+    doomed = [run for run in runs if run in _beyond(runs, keep, older_than, sizes)]
+    if not doomed:
+        live = len(found) - len(runs)
+        beside = f", and {plural(live, 'run')} being recorded" if live else ""
+        output.line(
+            f"Nothing to remove: {plural(len(runs), 'run')}, {size(sum(sizes.values()))} in {str(base)!r}{beside}."
+        )
+        return
+    now = time.time()
+    output.table(
+        ["run", "experiment", "last written", "size"],
+        [[run.id, run.experiment, f"{age(now - run.modified)} ago", size(sizes[run.path])] for run in doomed],
+        right=["size"],
+    )
+    total = size(sum(sizes[run.path] for run in doomed))
+    if not yes and not click.confirm(f"Remove {plural(len(doomed), 'run')} ({total})?"):
+        output.line("Nothing was removed.")
+        return
+    failed = [problem for run in doomed if (problem := _removed(run))]
+    for problem in failed:
+        output.note(problem)
+    if failed:
+        output.line(f"Removed {plural(len(doomed) - len(failed), 'run')} of {len(doomed)}.")
+        raise click.exceptions.Exit(1)
+    output.line(f"Removed {plural(len(doomed), 'run')}, {total}.")
+
+
+def _removed(run: RunFolder) -> str:
+    """Remove a run's folder; return why that failed, of one that another user owns for example."""
+    try:
+        shutil.rmtree(run.path)
+    except OSError as error:
+        return f"{run.path} is not removed: {error.strerror} ({error.filename})."
+    with suppress(OSError):
+        run.path.parent.rmdir()  # the experiment's, if that was its last
+    return ""
+
+
+def _beyond(
+    runs: Sequence[RunFolder], keep: int | None, older_than: float | None, sizes: dict[Path, int]
+) -> list[RunFolder]:
+    """Return the runs (given newest first) that the options condemn."""
+    if keep is None and older_than is None:
+        return _beyond_size(runs, sizes, DIR_MAX.read().value)
+    kept = runs[: keep or 0]
+    oldest = time.time() - (older_than or 0.0)
+    return [run for run in runs if run not in kept and (older_than is None or run.modified < oldest)]
+
+
+def _beyond_size(runs: Sequence[RunFolder], sizes: dict[Path, int], most: int) -> list[RunFolder]:
+    doomed, total = [], 0
+    for run in runs:
+        total += sizes[run.path]
+        if total > most:
+            doomed.append(run)
+    return doomed

@@ -1,0 +1,203 @@
+"""`otel-ml open RUN`: starts a viewer on the run, and says where it is."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import subprocess
+import time
+import webbrowser
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from otel_ml._internal.transport.module_command import module_command
+from otel_ml.exceptions import MissingDependencyError, OtelMLError
+from otel_ml_service.cli.mlflow_page import mlflow_page
+from otel_ml_service.cli.packages import installed_version
+from otel_ml_service.cli.parameters import dir_option, run_argument
+from otel_ml_service.cli.screen import screen
+from otel_ml_service.stored_runs.folders import RunFolder, find
+
+__all__ = ["Viewer", "ViewerError", "command", "viewers", "wandb_page"]
+
+_START_PATIENCE_S = 120.0
+"""MLflow imports for more than a minute on a machine that trains on all cores."""
+
+_QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+"""MLflow's server would start a queue of jobs of its own, which a viewer has no use for."""
+
+
+class ViewerError(OtelMLError):
+    """No viewer can show the run, or the viewer did not start."""
+
+    slug = "viewer-failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """A program that shows runs in a browser.
+
+    Attributes:
+        data: what it reads; it can show the run when this exists.
+        command: what is started, given the port.
+        page: the address of the run, given that of the viewer.
+    """
+
+    name: str
+    data: Path
+    command: Callable[[int], Sequence[str]]
+    page: Callable[[str], str]
+
+
+def viewers(run: RunFolder) -> Mapping[str, Viewer]:
+    """Return the viewers of a run, the preferred one first."""
+    tensorboard, database = _event_files(run), run.path.parent.parent / "mlflow.db"
+    found = (
+        Viewer(
+            "tensorboard",
+            tensorboard,
+            lambda port: ["tensorboard.main", "--logdir", str(tensorboard), "--host", "127.0.0.1", "--port", str(port)],
+            lambda address: address,
+        ),
+        Viewer(
+            "mlflow",
+            database,
+            # One worker for one person: each of the four there would be imports for seconds.
+            lambda port: ["mlflow", "ui", "--backend-store-uri", f"sqlite:///{database}", "--host", "127.0.0.1",
+                          "--port", str(port), "--workers", "1"],
+            lambda address: mlflow_page(address, run.id),
+        ),
+    )  # fmt: skip
+    return {viewer.name: viewer for viewer in found}
+
+
+def _event_files(run: RunFolder) -> Path:
+    """Return where TensorBoard finds what its exporter, or several instances of it, wrote."""
+    found = [folder for folder in sorted(run.path.glob("tensorboard*")) if folder.is_dir()]
+    if len(found) > 1:
+        return run.path  # where each is a run of its own, called after its instance
+    return found[0] if found else run.path / "tensorboard"
+
+
+@click.command("open", epilog="Examples: otel-ml open · otel-ml open latest --with mlflow --no-browser")
+@run_argument(required=False)
+@dir_option
+@click.option(
+    "--with", "viewer_name", type=click.Choice(["tensorboard", "mlflow", "wandb"]), help="Instead of the first found."
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="Port on 127.0.0.1.")
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
+def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser: bool) -> None:
+    """Open RUN (the newest, if left out) in TensorBoard or MLflow, until Ctrl-C; or its page in W&B.
+
+    The address is the first line on standard output.
+    """
+    folder = find(run, base)
+    if _is_for_wandb(folder, viewer_name):
+        page = wandb_page(folder)
+        click.echo(page)
+        if not no_browser:
+            webbrowser.open(page)
+        return
+    viewer = _chosen(folder, viewer_name)
+    port = port or _free_port()
+    process = subprocess.Popen(
+        module_command(*viewer.command(port)),
+        env={**_QUIET, "PYTHONSAFEPATH": "1", **os.environ},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        _wait_until_it_answers(process, viewer, port)
+        url = viewer.page(f"http://127.0.0.1:{port}/")
+        click.echo(url)
+        screen().note(f"{viewer.name} shows {folder.experiment}/{folder.id}. Ctrl-C ends it.")
+        if not no_browser:
+            webbrowser.open(url)
+        process.communicate()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _is_for_wandb(run: RunFolder, name: str | None) -> bool:
+    """Whether W&B is asked for, or is the only place where the run is."""
+    return name == "wandb" or (
+        name is None
+        and _noted(run, "mode") is not None
+        and not any(viewer.data.exists() for viewer in viewers(run).values())
+    )
+
+
+def _noted(run: RunFolder, name: str) -> str | None:
+    """Return what the exporter wandb noted about the run: its `mode`, or the `url` of its page."""
+    try:
+        return (run.path / "wandb" / name).read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+
+
+def wandb_page(run: RunFolder) -> str:
+    """Return the address of the run's page.
+
+    Raises:
+        ViewerError: there is none; says how there will be.
+    """
+    mode = _noted(run, "mode")
+    if mode is None:
+        raise ViewerError(_nowhere(run, "wandb"))
+    url = _noted(run, "url")
+    if url is not None:
+        return url
+    root = run.path.parent.parent / "wandb"
+    logs = sorted(root.glob(f"offline-run-*/run-{run.id}.wandb"))
+    folders = " ".join(shlex.quote(str(log.parent)) for log in logs) or f"{shlex.quote(str(root))}/offline-run-*"
+    raise ViewerError(
+        f"Run {run.id} was kept offline by W&B. Upload it, which prints its address: wandb login; wandb sync {folders}"
+    )
+
+
+def _nowhere(run: RunFolder, name: str | None) -> str:
+    return (
+        f"Run {run.id} was not written for {name or 'TensorBoard or MLflow'}. Write it there now: "
+        f"otel-ml replay {shlex.quote(str(run.path))} --to {name or 'tensorboard'}; or look here: otel-ml show {run.id}"
+    )
+
+
+def _chosen(run: RunFolder, name: str | None) -> Viewer:
+    known = viewers(run)
+    with_data = [viewer for viewer in known.values() if viewer.data.exists() and name in {None, viewer.name}]
+    if not with_data:
+        raise ViewerError(_nowhere(run, name))
+    for viewer in with_data:
+        if installed_version(viewer.name) is not None:
+            return viewer
+    first = with_data[0].name
+    raise MissingDependencyError(f"otel-ml open --with {first}", package=first, extra=first)
+
+
+def _free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_it_answers(process: subprocess.Popen[str], viewer: Viewer, port: int) -> None:
+    deadline = time.monotonic() + _START_PATIENCE_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            said = (process.stderr.read() if process.stderr else "").strip().splitlines()[-5:]
+            raise ViewerError("\n".join([f"{viewer.name} ended at once with status {process.returncode}:", *said]))
+        with closing(socket.socket()) as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise ViewerError(
+        f"{viewer.name} does not answer on port {port} after {_START_PATIENCE_S:.0f} s. Try another --port."
+    )

@@ -1,0 +1,95 @@
+"""Arguments and options that several commands share, with their shell completion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from otel_ml.env import DIR
+from otel_ml.exceptions import OtelMLError
+from otel_ml_exporters.registry import registered
+from otel_ml_service.stored_runs.folders import LATEST, find, run_folders
+
+__all__ = ["EXPORTERS", "METRIC", "RUN", "dir_option", "run_argument"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def dir_option(function: F) -> F:
+    """Add `--dir`, the folder of all runs."""
+    return click.option(
+        "--dir",
+        "base",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=lambda: Path(DIR.read().value),
+        show_default="OTEL_ML_DIR, else ./otel-ml-runs",
+        help="Folder of all runs.",
+    )(function)
+
+
+def run_argument(*, required: bool = True) -> Callable[[F], F]:
+    """Add the argument RUN; where it is not required, the newest run is meant."""
+    return click.argument("run", type=RUN, required=required, default=None if required else LATEST)
+
+
+class _RunType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only
+    """A run: an id or its beginning, `experiment/id`, an experiment's name, a folder, `latest`."""
+
+    name = "run"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Complete ids of the runs on this machine."""
+        runs = [run for run in run_folders(_base(ctx)) if run.id.startswith(incomplete)]
+        return [CompletionItem(run.id, help=run.experiment) for run in runs]
+
+
+class _MetricType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only
+    """A published name, or a glob of such names."""
+
+    name = "metric"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Complete the names in the run that was written before."""
+        from otel_ml_service.stored_runs.history import history
+        from otel_ml_service.stored_runs.source import records
+
+        try:
+            series = history(records(find(ctx.params.get("run") or LATEST, _base(ctx)))).series
+        except OtelMLError:
+            return []
+        return [CompletionItem(key.name) for key in series if key.name.startswith(incomplete)]
+
+
+class _ExportersType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only
+    """Exporter names separated by commas."""
+
+    name = "exporters"
+
+    def convert(
+        self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Split the list; whether each name is known is the registry's answer, with its did-you-mean."""
+        if isinstance(value, tuple):
+            return value
+        names = tuple(part.strip() for part in value.split(",") if part.strip())
+        if not names:
+            self.fail(f"{value!r} names no exporter. Write for example: jsonl,tensorboard", param, ctx)
+        return names
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Complete the last name of the list."""
+        before, comma, last = incomplete.rpartition(",")
+        return [CompletionItem(f"{before}{comma}{name}") for name in sorted(registered()) if name.startswith(last)]
+
+
+def _base(ctx: click.Context) -> Path:
+    return Path(ctx.params.get("base") or DIR.read().value)
+
+
+RUN = _RunType()
+METRIC = _MetricType()
+EXPORTERS = _ExportersType()

@@ -1,0 +1,194 @@
+"""`otel-ml recover`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+from otel_ml.config import Config, Endpoint
+from otel_ml.exceptions import ConfigError, VersionError
+from otel_ml.explanation import explained
+from otel_ml.recovery import LOSSES
+from otel_ml.wire.rendezvous import run_folder
+from otel_ml_service.cli.figures import plural, thousands
+from otel_ml_service.cli.parameters import RUN, dir_option
+from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.env import JOURNAL_DIR
+from otel_ml_service.storage.database import StorageError
+from otel_ml_service.stored_runs.folders import find
+from otel_ml_service.stored_runs.recover import Recovered, recover, send
+from otel_ml_service.stored_runs.unfinished import Unfinished, in_no_run, spools_of, unfinished, unread_spools
+
+__all__ = ["command"]
+
+
+LEFT, LOST = 1, 3
+"""Exit codes: something is left to deliver, run it again; nothing is left, and some is lost. 2 is wrong usage."""
+
+
+@click.command("recover", epilog="Example: otel-ml recover --timeout 120")
+@click.argument("runs", type=RUN, nargs=-1, metavar="[RUN]...")
+@dir_option
+@click.option("--all", "everywhere", is_flag=True, help="Also runs of other folders, on this host and of this user.")
+@click.option("--dry-run", is_flag=True, help="Only say which runs are not finished.")
+@click.option(
+    "--timeout", type=click.FloatRange(1), default=300.0, show_default=True, help="Seconds a run may take at most."
+)
+def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, timeout: float) -> None:
+    """Deliver what was recorded on this host and is in no backend yet: after a crash, a full disk, a power cut.
+
+    RUN is an id, experiment/id, or a folder; without one, all unfinished runs of --dir are meant. A run that a job's
+    own service wrote is finished in its folder, with the exporters it had. What else workers left is sent to
+    OTEL_EXPORTER_OTLP_ENDPOINT where that is set, as they would have done; otherwise it goes into a run in --dir. A run
+    of `otel-ml serve` is left to that. Runs that are being recorded are left alone. Running it again does no harm:
+    nothing is written twice.
+
+    Exit code: 0 everything is delivered; 1 something is left, run it again; 2 wrong usage; 3 nothing is left, and some
+    of it is lost, with its reason.
+    """
+    output = screen()
+    base = base.absolute()
+    found = unfinished(base)
+    waiting = 0 if runs else in_no_run(base, JOURNAL_DIR.read().value)
+    chosen = _meant(runs, found, base) if runs else [run for run in found if everywhere or run.belongs_to(base)]
+    unread = unread_spools()
+    for sentence in unread:
+        output.line(sentence)
+    _list(found, chosen, base, output)
+    if not chosen and not waiting and not unread:
+        output.line(_nothing(runs, base))
+        return
+    left = bool(waiting or unread) and not dry_run
+    if waiting:
+        output.line(f"`otel-ml serve` acknowledged {plural(waiting, 'request')} that are in no run yet. {_again(base)}")
+    results = [] if dry_run else [_outcome(run, timeout, output) for run in chosen]
+    if left or LEFT in results:
+        raise click.exceptions.Exit(LEFT)
+    if LOST in results:
+        raise click.exceptions.Exit(LOST)
+
+
+def _meant(runs: tuple[str, ...], found: Sequence[Unfinished], base: Path) -> list[Unfinished]:
+    """Return the unfinished runs that are named, wherever they are.
+
+    Raises:
+        RunNotFoundError: a text names no run at all.
+    """
+    meant: list[Unfinished] = []
+    for text in runs:
+        matching = [run for run in found if run.is_meant_by(text)]
+        if not matching:
+            folder = find(text, base).path.resolve()
+            matching = [run for run in found if run.folder.path.resolve() == folder]
+        meant += [run for run in matching if run not in meant]
+    return meant
+
+
+def _list(found: Sequence[Unfinished], chosen: Sequence[Unfinished], base: Path, output: Screen) -> None:
+    """Say what would be touched, and what is not, before anything is."""
+    for run in found:
+        spools = f", {plural(run.spools, 'spool')} of workers" if run.spools else ""
+        where = (
+            ""
+            if run.belongs_to(base)
+            else f"; it belongs to {run_folder(run.origin or run.base, run.experiment, run.id)}"
+        )
+        left = "" if run in chosen else f". Left alone: otel-ml recover {run.id}, or --all"
+        output.line(f"{run.experiment}/{run.id}: not finished{spools}{where}{left}")
+
+
+def _nothing(runs: tuple[str, ...], base: Path) -> str:
+    """Return the line where no run is left to deliver."""
+    if runs:
+        return f"Nothing to recover: {', '.join(runs)} is delivered, or is being recorded."
+    return f"Nothing to recover: every run of {base} is delivered, or is being recorded."
+
+
+def _outcome(run: Unfinished, timeout: float, output: Screen) -> int:
+    """Deliver a run as far as it can be; return its part of the exit code."""
+    config = Config.from_env()
+    if config.is_remote and run.spools and (run.is_of_serve or not run.has_folder):
+        return _sent(run, config.endpoint, timeout, output)
+    if run.is_of_serve:
+        output.line(f"{run.id}: not done, `otel-ml serve` recorded it, and goes on with it. {_what_to_do(run)}")
+        return LEFT
+    return _finished(run, timeout, output)
+
+
+def _what_to_do(run: Unfinished) -> str:
+    if run.spools:
+        return "Set OTEL_EXPORTER_OTLP_ENDPOINT as it was for the job, and run this again while it is up."
+    return _again(run.base)
+
+
+def _again(base: Path) -> str:
+    return f"Start it again as before: otel-ml serve --dir {base}, with its --to and --config"
+
+
+def _sent(run: Unfinished, endpoint: Endpoint, timeout: float, output: Screen) -> int:
+    """Send the spools of a run whose service is elsewhere; say how it went."""
+    said: set[str] = set()
+
+    def say(slug: str, sentence: str) -> None:
+        said.add(slug)
+        output.line(explained(sentence, slug))
+
+    is_done = send(run, endpoint, timeout, say)
+    where = f"{endpoint.shown} ({endpoint.source})"
+    sent = run.spools - spools_of(run.id)
+    if is_done and sent:
+        output.line(f"{run.id}: {plural(sent, 'spool')} sent to {where}")
+    elif is_done:
+        output.line(f"{run.id}: its processes are alive, and send it themselves")
+    else:
+        output.line(f"{run.id}: not done within {timeout:.0f} s: {where} does not take it; run it again once it does")
+        return LEFT
+    return 0 if said.isdisjoint(LOSSES) else LOST
+
+
+def _finished(run: Unfinished, timeout: float, output: Screen) -> int:
+    """Finish a run on this host; say how it went. One that cannot be served must not keep the others from it."""
+    try:
+        done = _recovered(run, timeout, output)
+    except (ConfigError, StorageError, VersionError, OSError) as error:
+        output.line(f"{run.id}: not done: {error}")
+        return LEFT
+    output.line(f"{run.id}: {_account(done)}")
+    for name, problem in done.lacking.items():
+        output.line(f"  {name} does not have all of it{f': {problem}' if problem else ''}")
+    if not done.is_done:
+        output.line(f"  not done within {timeout:.0f} s; see {run.folder.path}, and run it again")
+    for notice in done.said:
+        output.line(f"  {notice}")
+    if done.lacking or not done.is_done:
+        return LEFT
+    return LOST if done.lost else 0
+
+
+def _recovered(run: Unfinished, timeout: float, output: Screen) -> Recovered:
+    with Progress(
+        TextColumn("{task.description}"), TimeElapsedColumn(),
+        console=output.err, transient=True, disable=not output.is_terminal,
+    ) as bar:  # fmt: skip
+        task = bar.add_task(f"{run.id}: starting", total=None)
+
+        def show(account: Mapping[str, Any]) -> None:
+            delivered, pending = account.get("delivered", 0), account.get("pending", 0)
+            bar.update(task, description=f"{run.id}: {thousands(delivered)} values delivered, {pending} records left")
+
+        return recover(run, timeout, show)
+
+
+def _account(done: Recovered) -> str:
+    """Return what was done in one line."""
+    if not done.exporters and not done.lacking:
+        return "nothing was left of it" if done.is_done else "nothing is delivered yet"
+    sources = f"{plural(done.spools, 'spool')} and the journal" if done.spools else "the journal"
+    where = f"delivered to {', '.join(done.exporters)}" if done.exporters else "delivered to no backend"
+    lost = sum(done.lost.values())
+    missing = f", {thousands(lost)} lost: {', '.join(done.lost)}" if lost else ", 0 lost"
+    return f"{plural(done.values, 'value')} of {sources} {where}{missing}"

@@ -1,0 +1,171 @@
+"""`otel-ml replay SOURCE --to …`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from rich.progress import Progress
+
+from otel_ml.exceptions import ConfigError
+from otel_ml.wire.rendezvous import run_folder
+from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.records import Record, RunInfo, StepRecord
+from otel_ml_service.cli.figures import plural
+from otel_ml_service.cli.parameters import EXPORTERS, RUN, dir_option
+from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.config import ServiceConfig
+from otel_ml_service.exporter_makers import exporter_makers
+from otel_ml_service.stored_runs.folders import RunFolder, find
+from otel_ml_service.stored_runs.late import with_late
+from otel_ml_service.stored_runs.recording import RecordedRun, is_recording, read_recording
+from otel_ml_service.stored_runs.reductions import ExtraReductions
+from otel_ml_service.stored_runs.replay import Replayed, replay, run_info
+from otel_ml_service.stored_runs.source import RunUnreadableError, is_live, is_over_within, records
+
+__all__ = ["command"]
+
+_PATIENCE_S = 10.0
+"""How long the service of a job that has just ended may take to leave: usually 3 s."""
+
+Run = tuple[RunInfo, Sequence[Record]]
+
+
+@click.command("replay", epilog="Example: otel-ml replay latest --to wandb,mlflow")
+@click.argument("source", type=RUN)
+@click.option("--to", "exporters", type=EXPORTERS, required=True, help="Exporters, comma-separated.")
+@dir_option
+@click.option(
+    "--experiment", metavar="NAME", help="Write under another experiment: a W&B project, an MLflow experiment."
+)
+@click.option(
+    "--reduce",
+    "rules",
+    metavar="NAME=REDUCTION",
+    multiple=True,
+    help="Of a recording: reduce NAME (a glob) so too, e.g. loss=rank. May be given several times.",
+)
+@click.option(
+    "--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="otel-ml.yaml with options of exporters."
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1),
+    default=120.0,
+    show_default=True,
+    help="Seconds without progress after which an exporter is given up.",
+)
+def command(
+    source: str,
+    exporters: tuple[str, ...],
+    base: Path,
+    experiment: str | None,
+    rules: tuple[str, ...],
+    file: Path | None,
+    timeout: float,
+) -> None:
+    """Write SOURCE again, to the exporters given by --to.
+
+    SOURCE is a run, its folder, its metrics.jsonl, or a recording of the Collector (collector-config/record.yaml), of
+    which every run is written. Scalars that a backend holds already are not written again: a replay completes it.
+    Values that came too late for the service (late.otlp) are merged in. Nothing of SOURCE is changed.
+    """
+    output = screen()
+    makers, left_out = exporter_makers(ServiceConfig.load(exporters=exporters, file=file).exporters)
+    if left_out.problems:
+        raise ConfigError(*left_out.problems)
+    runs = _runs_of(source, base, ExtraReductions(rules), output)
+    lost = False
+    for info, recorded in runs:
+        if experiment is not None:
+            info = replace(info, experiment=experiment, dir=run_folder(base.absolute(), experiment, info.id))  # noqa: PLW2901
+        results = _delivered(info, recorded, makers, timeout, output)
+        _report(info, recorded, results, output)
+        lost = lost or any(result.lost for result in results)
+    if lost:
+        raise click.exceptions.Exit(1)
+
+
+def _runs_of(source: str, base: Path, extra: ExtraReductions, output: Screen) -> list[Run]:
+    path = Path(source)
+    if is_recording(path):
+        return [_recorded_run(run, base) for run in _recording(path, extra, output)]
+    if extra:
+        raise click.UsageError(
+            f"--reduce needs a recording of the Collector (collector-config/record.yaml); "
+            f"the records of {source!r} are reduced already."
+        )
+    run = find(source, base)
+    _wait_until_over(run, output)
+    merged = with_late(list(records(run)), run.path / "late.otlp")
+    if merged.values:
+        output.line(f"late.otlp: {plural(merged.values, 'value')} merged")
+    if merged.left:
+        output.line(f"late.otlp: not merged, the step's own records would be needed: {', '.join(merged.left)}")
+    if merged.torn:
+        output.note(f"late.otlp: its last {merged.torn} bytes are left out: the service was killed in mid-write.")
+    return [(run_info(run, merged.records), merged.records)]
+
+
+def _wait_until_over(run: RunFolder, output: Screen) -> None:
+    if is_live(run):
+        output.note(f"The service of run {run.id} is still at work: waiting for it.")
+    if not is_over_within(run, _PATIENCE_S):
+        raise RunUnreadableError(
+            f"A service has run {run.id!r} open: it is being recorded, or ended less than a minute ago. "
+            "Replay it when it is over."
+        )
+
+
+def _recording(path: Path, extra: ExtraReductions, output: Screen) -> Sequence[RecordedRun]:
+    with Progress(console=output.err, transient=True, disable=not output.is_terminal) as bar:
+        task = bar.add_task(path.name, total=path.stat().st_size)
+        recording = read_recording(path, extra, lambda read: bar.advance(task, read))
+    if recording.unreadable:
+        output.note(
+            f"{plural(recording.unreadable, 'line')} of {str(path)!r} cannot be read and left out: "
+            "the Collector was killed while it wrote, or the file is damaged."
+        )
+    return recording.runs
+
+
+def _recorded_run(run: RecordedRun, base: Path) -> Run:
+    experiment = run.facts.experiment_name or "default"
+    steps = (record.time for record in run.records if isinstance(record, StepRecord))
+    started_at = min(steps, default=run.facts.started_at)
+    info = RunInfo(
+        id=run.id,
+        experiment=experiment,
+        name=run.facts.run_name or run.id,
+        dir=run_folder(base.absolute(), experiment, run.id),
+        started_at=started_at,
+        tags=run.facts.tags,
+        notes=run.facts.notes,
+    )
+    return info, run.records
+
+
+def _delivered(
+    info: RunInfo,
+    recorded: Sequence[Record],
+    makers: Mapping[str, Callable[[], Exporter]],
+    timeout: float,
+    output: Screen,
+) -> Sequence[Replayed]:
+    with Progress(console=output.err, transient=True, disable=not output.is_terminal) as bar:
+        tasks = {name: bar.add_task(name, total=recorded[-1].seq if recorded else 0) for name in makers}
+
+        def show(delivered: Mapping[str, int]) -> None:
+            for name, seq in delivered.items():
+                bar.update(tasks[name], completed=seq)
+
+        return replay(recorded, info, makers, timeout=timeout, progress=show)
+
+
+def _report(info: RunInfo, recorded: Sequence[Record], results: Sequence[Replayed], output: Screen) -> None:
+    for result in results:
+        lost = sum(result.lost.values())
+        missing = f", without {plural(lost, 'value')} that it does not take: {', '.join(result.lost)}" if lost else ""
+        output.line(f"{result.name}: {plural(len(recorded), 'record')}{missing} → {result.url or info.dir}")

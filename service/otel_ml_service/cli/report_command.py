@@ -1,0 +1,74 @@
+"""`otel-ml report RUN…`: one HTML file of one run, or of several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from otel_ml.exceptions import OtelMLError
+from otel_ml_service.cli.figures import size
+from otel_ml_service.cli.parameters import RUN, dir_option
+from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.report.contents import read_contents
+from otel_ml_service.report.page import page
+from otel_ml_service.stored_runs.folders import LATEST, RunFolder, find
+
+__all__ = ["ReportError", "command"]
+
+
+class ReportError(OtelMLError):
+    """The file cannot be written."""
+
+    slug = "report-not-written"
+
+
+@click.command("report", epilog="Examples: otel-ml report latest · otel-ml report run-4 run-8 --out scaling.html")
+@click.argument("runs", metavar="[RUN]...", type=RUN, nargs=-1)
+@dir_option
+@click.option(
+    "--out",
+    "-o",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File to write; by default report.html in the run's folder, or here for several runs.",
+)
+@click.option(
+    "--attach",
+    is_flag=True,
+    help="Also make the file an artifact, 'report', of each RUN, in the backends it was written to. They must be over.",
+)
+@click.option(
+    "--timeout", type=click.FloatRange(1), default=60.0, show_default=True, help="Seconds --attach may take for a run."
+)
+def command(runs: Sequence[str], base: Path, out: Path | None, attach: bool, timeout: float) -> None:
+    """Write one HTML file that shows RUNs (the newest by default): curves, timers, slow ranks, samples, files.
+
+    It needs no network and no server: send it to somebody, or open it on a phone.
+    """
+    output = screen()
+    folders: list[RunFolder] = []
+    for folder in (find(text, base) for text in (runs or [LATEST])):
+        if folder not in folders:
+            folders.append(folder)
+    content = page([read_contents(folder) for folder in folders])
+    file = out or (folders[0].path / "report.html" if len(folders) == 1 else Path("report.html"))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # What a name holds that is no character (half a surrogate pair) must not cost the page.
+        file.write_text(content, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ReportError(
+            f"The report cannot be written to {str(file)!r}: {error.strerror or error}. Write it elsewhere with --out."
+        ) from error
+    output.note(f"{size(file.stat().st_size)}; open it in any browser")
+    for folder in folders if attach else ():
+        _attach(folder, file, timeout, output)
+    output.line(str(file))
+
+
+def _attach(folder: RunFolder, file: Path, timeout: float, output: Screen) -> None:
+    from otel_ml_service.stored_runs.attach import attach  # a service is not needed to write a file
+
+    exporters = attach(folder, file, name="report", kind="report", timeout=timeout)
+    output.note(f"artifact 'report' of {folder.id}, in {', '.join(exporters)}")

@@ -1,0 +1,102 @@
+"""`otel-ml runs`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from otel_ml_service.cli.figures import age, size, thousands
+from otel_ml_service.cli.parameters import dir_option
+from otel_ml_service.cli.screen import screen
+from otel_ml_service.stored_runs.folders import RunFolder, is_there, run_folders, unreadable_folders
+from otel_ml_service.stored_runs.follow import UnreadableLineError
+from otel_ml_service.stored_runs.history import History, history
+from otel_ml_service.stored_runs.source import RunUnreadableError, is_live, not_taken, records
+from otel_ml_service.stored_runs.unfinished import MARKS, lacking
+
+__all__ = ["command"]
+
+
+@click.command("runs", epilog="Example: otel-ml runs --limit 5")
+@dir_option
+@click.option("--limit", "-n", type=click.IntRange(1), default=20, show_default=True, help="At most this many.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+def command(base: Path, limit: int, as_json: bool) -> None:
+    """List the runs on this machine, the newest first."""
+    output = screen()
+    runs = run_folders(base)
+    unreadable = unreadable_folders(base)
+    if unreadable:
+        output.note(f"Not shown, as this user may not look into them: {', '.join(map(str, unreadable))}")
+    if not runs:
+        output.note(f"There is no run in {str(base)!r}. Try: otel-ml demo")
+        return
+    described = [_described(run) for run in runs[:limit]]
+    if as_json:
+        for row in described:
+            click.echo(json.dumps(row))
+        return
+    output.table(
+        ["run", "experiment", "status", "steps", "last written", "size"],
+        [
+            [
+                str(row["id"]),
+                str(row["experiment"]),
+                _shown(row),
+                thousands(int(row["steps"])),
+                f"{age(time.time() - float(row['modified']))} ago",
+                size(int(row["bytes"])),
+            ]
+            for row in described
+        ],
+        right=["steps", "size"],
+    )
+    if any(row["lacking"] or row["status"] == "not finished" for row in described):
+        output.note("What is not finished, or not in all of its backends: otel-ml recover")
+    if len(runs) > limit:
+        output.note(f"… and {len(runs) - limit} older ones (--limit).")
+
+
+def _shown(row: Mapping[str, Any]) -> str:
+    """Return a run's status, which backends do not have all of it yet, and which never will."""
+    behind = f", not all in {', '.join(row['lacking'])}" if row["lacking"] else ""
+    refused = "".join(f", {thousands(count)} values not in {name}" for name, count in row["not_taken"].items())
+    return f"{row['status']}{behind}{refused}"
+
+
+def _described(run: RunFolder) -> dict[str, Any]:
+    read = _read(run)
+    return {
+        "id": run.id,
+        "experiment": run.experiment,
+        "status": _status(run, read),
+        "lacking": list(lacking(run)),
+        "not_taken": not_taken(run),
+        "steps": read.steps if read is not None else 0,
+        "rows": read.rows if read is not None else 0,
+        "modified": run.modified,
+        "bytes": run.size(),
+        "dir": str(run.path),
+    }
+
+
+def _status(run: RunFolder, read: History | None) -> str:
+    """Return how a run stands; `not finished` where its service is gone, and was not done with it."""
+    if is_live(run):
+        return "live"
+    if read is None:
+        return "unreadable"
+    is_left = any(is_there(run.database.with_name(mark)) for mark in MARKS)
+    return "not finished" if is_left and read.status == "running" else read.status
+
+
+def _read(run: RunFolder) -> History | None:
+    try:
+        return history(records(run))
+    except (RunUnreadableError, UnreadableLineError):
+        return None

@@ -1,0 +1,96 @@
+"""`otel-ml serve`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from otel_ml.env import LOG_LEVEL
+from otel_ml_service.cli.parameters import EXPORTERS
+from otel_ml_service.config import ServiceConfig
+from otel_ml_service.live_runs.log_lines import LogLines
+from otel_ml_service.live_runs.run_log import OutputLog
+from otel_ml_service.service import Service, serve
+
+__all__ = ["command"]
+
+
+@click.command("serve", epilog="Example: otel-ml serve --to jsonl,wandb --http 127.0.0.1:4318")
+@click.option(
+    "--to",
+    "exporters",
+    type=EXPORTERS,
+    default=(),
+    show_default="OTEL_ML_EXPORTERS, else jsonl, and tensorboard if installed",
+    help="Exporters, comma-separated; their options are in --config.",
+)
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="otel-ml.yaml: exporters and their options.",
+)
+@click.option("--dir", "base", type=click.Path(path_type=Path, file_okay=False), help="Folder of all runs.")
+@click.option("--http", metavar="HOST:PORT", help="Address of OTLP/HTTP.", show_default="OTEL_ML_LISTEN_HTTP")
+@click.option("--grpc", metavar="HOST:PORT", help="Address of OTLP/gRPC.", show_default="OTEL_ML_LISTEN_GRPC")
+@click.option("--embedded", is_flag=True, help="Serve the one run of this host's job; `otel_ml.init()` does that.")
+@click.option("--rendezvous", type=click.Path(path_type=Path), help="Folder where the job finds an embedded service.")
+def command(
+    exporters: tuple[str, ...],
+    file: Path | None,
+    base: Path | None,
+    http: str | None,
+    grpc: str | None,
+    embedded: bool,
+    rendezvous: Path | None,
+) -> None:
+    """Run the service until SIGTERM or Ctrl-C: receive OTLP, align by step, reduce, write one run to each backend.
+
+    On another address than loopback it demands OTEL_ML_TOKEN or client certificates.
+    """
+    if embedded != (rendezvous is not None):
+        raise click.UsageError("--embedded and --rendezvous FOLDER belong together; leave both out to serve many runs.")
+    handler = OutputLog(sys.stderr)
+    handler.setFormatter(LogLines())
+    logging.basicConfig(level=_LEVELS[LOG_LEVEL.read().value], handlers=[handler])
+    config = ServiceConfig.load(
+        exporters=exporters, file=file, directory=base, http=http, grpc=grpc, rendezvous=rendezvous
+    )
+    serve(config, _say_where if not embedded else _say_nothing)
+
+
+_LEVELS = {
+    "trace": logging.DEBUG,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    "fatal": logging.CRITICAL,
+}
+"""OpenTelemetry's names of log levels."""
+
+
+def _say_nothing(service: Service) -> None:
+    """Leave the terminal to the job."""
+
+
+def _say_where(service: Service) -> None:
+    """Say where the service listens, and what a job needs to send to it.
+
+    Nothing is imported for it: it may be short of open files by now, and a service does not end for that.
+    """
+    grpc = f" and gRPC on {service.grpc_address[0]}:{service.grpc_address[1]}" if service.grpc_address else ""
+    lines = [
+        f"otel_ml: OTLP/HTTP on {service.endpoint}{grpc} → {', '.join(service.exporters)}",
+        f"  export OTEL_EXPORTER_OTLP_ENDPOINT={service.endpoint}",
+    ]
+    if service.demands_a_token:
+        lines.append('  export OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20$OTEL_ML_TOKEN"')
+    lines.append("Ctrl-C delivers what has arrived, and ends it.")
+    with suppress(OSError, ValueError):  # nobody reads it
+        sys.stderr.write("\n".join([*lines, ""]))
+        sys.stderr.flush()

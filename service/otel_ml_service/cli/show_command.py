@@ -1,0 +1,152 @@
+"""`otel-ml show RUN [METRIC…]`: all series in a table, or some as plots."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from otel_ml.exceptions import ConfigError
+from otel_ml.printable import printable
+from otel_ml_exporters.records import JsonValue
+from otel_ml_service.cli.figures import compact, plural
+from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
+from otel_ml_service.cli.plot import plot, spark
+from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.stored_runs.folders import RunFolder, find
+from otel_ml_service.stored_runs.history import History, Series, SeriesName, history, is_own
+from otel_ml_service.stored_runs.source import records
+from otel_ml_service.stored_runs.unfinished import lacking
+
+__all__ = ["command"]
+
+_COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
+_WIDEST = 120
+"""Columns of the widest plot: a wider one is harder to read, not more exact."""
+
+
+@click.command("show", epilog="Examples: otel-ml show latest · otel-ml show latest loss 'time/*' --log")
+@run_argument(required=False)
+@click.argument("metrics", metavar="[METRIC]...", type=METRIC, nargs=-1)
+@dir_option
+@click.option("--log", is_flag=True, help="Logarithmic y axis; values that are not positive are gaps.")
+@click.option("--height", type=click.IntRange(2, 60), default=10, show_default=True, help="Lines of a plot.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print axis, name, step, value as CSV, for programs.")
+def command(run: str, metrics: Sequence[str], base: Path, log: bool, height: int, as_csv: bool) -> None:
+    """Show what a run recorded: everything in a table, or METRICs (globs too) as plots."""
+    output = screen()
+    folder = find(run, base)
+    read = history(records(folder))
+    chosen = _chosen(read, metrics, folder) if metrics else list(read.matching("*"))
+    if as_csv:
+        _print_csv(chosen)
+    elif metrics:
+        _print_plots(output, chosen, height=height, log=log)
+    else:
+        _print_overview(output, folder, read, chosen)
+
+
+Chosen = list[tuple[SeriesName, Series]]
+
+
+def _chosen(read: History, patterns: Sequence[str], folder: RunFolder) -> Chosen:
+    chosen: dict[SeriesName, Series] = {}
+    for pattern in patterns:
+        found = dict(read.matching(pattern))
+        if not found:
+            names = sorted({key.name for key in read.series})
+            near = difflib.get_close_matches(pattern, names, n=3)
+            hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
+            raise ConfigError(
+                f"Run {folder.id} has no metric {pattern!r}.{hint} It has {len(names)}: otel-ml show {folder.id}",
+                slug="unknown-metric",
+            )
+        chosen |= found
+    return list(chosen.items())
+
+
+def _print_csv(chosen: Chosen) -> None:
+    rows = csv.writer(sys.stdout, lineterminator="\n")
+    rows.writerow(["axis", "name", "step", "value"])
+    for key, series in chosen:
+        rows.writerows([printable(key.axis), key.name, step, repr(value)] for step, value in series.items())
+
+
+def _print_plots(output: Screen, chosen: Chosen, *, height: int, log: bool) -> None:
+    width = min(output.out.width, _WIDEST)
+    for index, (key, series) in enumerate(chosen):
+        values = list(series.values())
+        colour = _COLOURS[index % len(_COLOURS)]
+        output.line(f"{key.name}   {_figures(values)}   over {key.axis}", style=f"bold {colour}")
+        for line in plot(list(series), values, width=width, height=height, log=log):
+            output.line(line, style=colour)
+        output.line()
+
+
+def _figures(values: Sequence[float]) -> str:
+    finite = [value for value in values if math.isfinite(value)]
+    bounds = f"  min {compact(min(finite))}  max {compact(max(finite))}" if finite else ""
+    return f"last {compact(values[-1])}{bounds}  {plural(len(values), 'step')}"
+
+
+def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Chosen) -> None:
+    output.line(f"{folder.experiment}/{folder.id}  {read.status}", style="bold")
+    output.line(f"{folder.path}", style="dim")
+    if names := lacking(folder):
+        output.line(f"not all of it is in {', '.join(names)}: otel-ml recover {folder.id}", style="yellow")
+    output.line()
+    for title, values in (("params", _flat(read.params)), ("summary", read.summary)):
+        ours = {name: value for name, value in values.items() if not name.startswith(("otel_ml/", "otel_ml."))}
+        if ours:
+            output.line(f"{title}  " + "  ".join(f"{name}={_shown(value)}" for name, value in ours.items()))
+    counts = [plural(read.others[kind], noun) for kind, noun in _NOUNS.items() if kind in read.others]
+    output.line(", ".join([plural(read.rows, "row"), *counts, plural(read.amendments, "amended value")]), style="dim")
+    output.line()
+    output.table(
+        ["metric", "axis", "steps", "last", "min", "max", ""],
+        # What a user recorded first, what otel_ml says about itself last.
+        [_row(key, series) for key, series in sorted(chosen, key=lambda entry: is_own(entry[0].name))],
+        right=["steps", "last", "min", "max"],
+    )
+
+
+_NOUNS = {
+    "Artifact": "artifact",
+    "Audio": "audio clip",
+    "HistogramValue": "histogram",
+    "Image": "image",
+    "Table": "table",
+    "Text": "text",
+}
+"""Records that are counted in a line of their own; the others are shown as they are, or are steps."""
+
+_LONGEST = 80
+"""Characters of a parameter: a prompt or a list of files would hide the others."""
+
+
+def _flat(values: Mapping[str, JsonValue], prefix: str = "") -> dict[str, JsonValue]:
+    """Return nested parameters with dotted names."""
+    flat: dict[str, JsonValue] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+def _shown(value: object) -> str:
+    text = compact(value) if isinstance(value, float) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"
+
+
+def _row(key: SeriesName, series: Series) -> list[str]:
+    values = list(series.values())
+    finite = [value for value in values if math.isfinite(value)]
+    bounds = [compact(min(finite)), compact(max(finite))] if finite else ["", ""]
+    return [key.name, key.axis, f"{len(values):,}", compact(values[-1]), *bounds, spark(values)]

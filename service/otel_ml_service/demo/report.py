@@ -1,0 +1,128 @@
+"""How the demo's findings are printed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from otel_ml_service.demo.stragglers import Straggler
+from otel_ml_service.demo.summary import GOOD_ACCURACY, Findings
+from otel_ml_service.demo.verify import Comparison
+from otel_ml_service.stored_runs.folders import RunFolder
+
+__all__ = ["Report"]
+
+_GOOD, _BAD, _NOTE = ("✓", "green"), ("✗", "bold red"), ("·", "dim")
+_LABEL = 12
+
+
+class Report:
+    """Prints sections of labelled lines."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def findings(self, found: Findings) -> None:
+        """Print what the recorded data say about the training."""
+        self._title("What the recorded data say")
+        accuracy = found.accuracy
+        self._line(
+            _GOOD if accuracy is not None and accuracy >= GOOD_ACCURACY else _BAD,
+            "accuracy",
+            f"{accuracy:.1%} on digits it never saw, after {found.steps} steps; {found.evaluations} models evaluated"
+            if accuracy is not None
+            else "no evaluation was recorded",
+        )
+        self._straggler(found.straggler)
+        if found.is_complete:
+            self._line(_GOOD, "lost", f"nothing: every step has the samples of all {found.ranks} ranks")
+        for name, count in found.lost.items():
+            self._line(_BAD, "lost", f"{name} {count:,.0f}")
+        if found.incomplete:
+            self._line(
+                _BAD, "lost", f"samples of some rank in {len(found.incomplete)} steps, first {found.incomplete[0]}"
+            )
+        self._line(_NOTE, "amended", f"{found.amended} values")
+
+    def _straggler(self, found: Straggler | None) -> None:
+        if found is None:
+            self._line(_NOTE, "slow", "nobody stands out")
+            return
+        waited = f", who waited in {found.waited_in}" if found.waited_in else ""
+        self._line(
+            _GOOD,
+            "slow",
+            f"rank {found.rank} in {found.phase}, steps {found.first}–{found.last}: "
+            f"{found.extra_s * 1e3:.1f} ms a step longer than the others{waited}",
+        )
+        self._line(("", ""), "", f"it cost {found.cost_s:.2f} s, {found.share:.0%} of the time of all steps")
+
+    def backends(self, run: RunFolder, compared: Mapping[str, Comparison | str], missing: Sequence[str]) -> None:
+        """Print for each backend whether it holds exactly what was recorded, and where."""
+        self._title("One run in each backend")
+        sentences = {
+            name: result if isinstance(result, str) else _sentence(result) for name, result in compared.items()
+        }
+        width = max(map(len, sentences.values()), default=0)
+        for backend, result in compared.items():
+            mark = _GOOD if isinstance(result, Comparison) and result.is_identical else _BAD
+            self._line(mark, backend, f"{sentences[backend]:<{width}}  {_shown(_place(run, backend))}")
+        for backend in missing:
+            self._line(_NOTE, backend, f"not installed: pip install 'otel-ml[{backend}]'")
+
+    def where(self, run: RunFolder, backends: Sequence[str]) -> None:
+        """Print what to type next."""
+        self._title("Look at it")
+        commands = [(f"otel-ml show {run.id} loss evaluator/eval/accuracy 'time/*'", "plots, here")]
+        viewers = (backend for backend in ("tensorboard", "mlflow") if backend in backends)
+        commands += [(f"otel-ml open {run.id} --with {viewer}", "in the browser") for viewer in viewers]
+        if "wandb" in backends:
+            commands.append((f"wandb sync {_shown(_place(run, 'wandb'))}", "to your W&B account"))
+        width = max(len(line) for line, _ in commands)
+        for line, what in commands:
+            self._print(Text.assemble("  ", (f"{line:<{width}}", "cyan"), (f"  # {what}", "dim")))
+
+    def _title(self, text: str) -> None:
+        self._console.print()
+        self._console.print(Text(text, style="bold"))
+
+    def _line(self, mark: tuple[str, str], label: str, text: str) -> None:
+        sign, style = mark
+        line = Text.assemble((f"  {sign:<1} ", style), (f"{label:<{_LABEL}}", "bold"), text)
+        self._print(line)
+
+    def _print(self, line: Text) -> None:
+        # A path or a command is copied whole, so a terminal may wrap it, and we may not.
+        self._console.print(line, soft_wrap=True)
+
+
+def _sentence(result: Comparison) -> str:
+    stored = " as float32" if result.backend == "tensorboard" else ""
+    extra = f", {result.extra} amended" if result.extra else ""
+    if result.is_identical:
+        return f"{result.points:,} of {result.points:,} values identical{stored}{extra}"
+    if result.different:
+        (axis, name), step = result.different[0]
+        return (
+            f"{len(result.different):,} of {result.points + len(result.different):,} values differ{stored}, "
+            f"first {name!r} at {axis} {step}"
+        )
+    return f"{result.extra} values beyond one a point, {result.expected_extra} were amended"
+
+
+def _place(run: RunFolder, backend: str) -> Path:
+    base = run.path.parent.parent
+    if backend == "mlflow":
+        return base / "mlflow.db"
+    if backend == "wandb":
+        return next(iter(sorted((base / "wandb").glob(f"offline-run-*-{run.id}"))), base / "wandb")
+    return run.path / ("metrics.jsonl" if backend == "jsonl" else backend)
+
+
+def _shown(path: Path) -> str:
+    """Return a path as short as it can be typed here."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -1,0 +1,75 @@
+"""The whole demo: start the job, follow it, read what was recorded, compare the backends, say what was found."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from importlib.util import find_spec
+from pathlib import Path
+
+from rich.console import Console
+
+from otel_ml.exceptions import MissingDependencyError
+from otel_ml_exporters.records import Record
+from otel_ml_service.demo.launch import RANKS, Launch, launch
+from otel_ml_service.demo.progress import progress_bar
+from otel_ml_service.demo.report import Report
+from otel_ml_service.demo.stored import READERS, NotStoredError
+from otel_ml_service.demo.summary import findings
+from otel_ml_service.demo.verify import Comparison, compare
+from otel_ml_service.stored_runs.folders import RunFolder
+from otel_ml_service.stored_runs.source import records
+
+__all__ = ["is_installed", "new_run", "run_demo"]
+
+EXPERIMENT = "digits"
+_NEEDS = {"jsonl": "json", "tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}
+"""Backend → the module it cannot do without."""
+
+
+def is_installed(backend: str) -> bool:
+    """Whether a backend's package is there, without importing it."""
+    return find_spec(_NEEDS[backend]) is not None
+
+
+def run_demo(base: Path, wanted: Sequence[str] | None, steps: int) -> bool:
+    """Run the demo and return whether everything is as it should be.
+
+    Raises:
+        MissingDependencyError: scikit-learn is not installed.
+        DemoFailedError: a process failed.
+    """
+    if find_spec("sklearn") is None:
+        raise MissingDependencyError("The demo", package="scikit-learn", extra="demo")
+    began = time.monotonic()
+    console = Console(highlight=False)
+    backends = tuple(wanted or filter(is_installed, READERS))
+    run = new_run(base.absolute(), datetime.now().astimezone())
+    console.print(f"[bold]otel_ml demo[/]: {RANKS} trainers and an evaluator on 1,797 handwritten digits")
+    with progress_bar(console, run, steps) as (move, say):
+        launch(Launch(run.id, base.absolute(), backends, steps, on_progress=move, on_event=say))
+    recorded = list(records(run))
+    found = findings(recorded)
+    compared = {backend: _compared(backend, run, recorded) for backend in backends if backend in READERS}
+
+    report = Report(console)
+    report.findings(found)
+    report.backends(run, compared, missing=[name for name in READERS if not is_installed(name)])
+    report.where(run, backends)
+    console.print(f"\n{time.monotonic() - began:.0f} s", style="dim")
+    return found.is_good and all(isinstance(result, Comparison) and result.is_identical for result in compared.values())
+
+
+def new_run(base: Path, now: datetime) -> RunFolder:
+    """Return the folder of a run of its own, though another demo begins on this host within the same second."""
+    return RunFolder(base / EXPERIMENT / f"demo-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}")
+
+
+def _compared(backend: str, run: RunFolder, recorded: Sequence[Record]) -> Comparison | str:
+    """Return the comparison, or why there is none."""
+    try:
+        return compare(backend, run, recorded)
+    except NotStoredError as error:
+        return str(error)

@@ -1,0 +1,60 @@
+"""Whose fault a long timer is: not of a rank that waited for another one, and not of the timer around a slow one."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from otel_ml_service.findings.medians import low_median
+
+__all__ = ["own_extra", "without_containers"]
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+_EXPLAINED = 0.7
+"""A shorter phase that lost this share of what a longer one lost is the reason of both: it is inside of it."""
+
+
+def own_extra(seconds: Floats, usual: Floats) -> Floats:
+    """Return how many seconds longer than the usual rank each took, without what may have been waiting.
+
+    Who comes early waits, in a phase that comes later: a rank that is `d` seconds ahead of the last one when a phase
+    begins may take `d` longer in it for no fault of its own. So the time without that head start must be longer than
+    the usual rank's, too. What is longer only then is not counted either: not every phase waits.
+
+    Args:
+        seconds: [ranks, phases], phases in the order in which they are recorded within a step.
+        usual: [phases].
+
+    Examples:
+        Rank 1 is slow in the first phase; rank 0 waits for it in the second one:
+
+        >>> seconds = np.array([[1.0, 0.4], [1.3, 0.1]])
+        >>> own_extra(seconds, low_median(seconds)).round(3).tolist()
+        [[0.0, 0.0], [0.3, 0.0]]
+    """
+    begun = np.zeros_like(seconds)
+    np.cumsum(np.where(np.isnan(seconds), 0.0, seconds)[:, :-1], axis=1, out=begun[:, 1:])
+    alone = seconds - (begun.max(axis=0) - begun)
+    extra: Floats = np.minimum(seconds - usual, alone - low_median(alone, least=2))
+    return extra
+
+
+def without_containers(suspects: Flags, extra: Floats, usual: Floats) -> Flags:
+    """Return the suspects [ranks, phases] without phases that contain the one that is slow.
+
+    Examples:
+        Rank 1 is slow in `forward`, so also in the `step` around it:
+
+        >>> suspects = np.array([[False, False], [True, True]])
+        >>> without_containers(suspects, np.array([[0.0, 0.0], [0.3, 0.32]]), np.array([1.0, 3.0])).tolist()
+        [[False, False], [True, False]]
+    """
+    kept: Flags = suspects.copy()
+    for row in np.flatnonzero(np.count_nonzero(suspects, axis=1) > 1).tolist():
+        columns = np.flatnonzero(suspects[row])
+        for outer in columns.tolist():
+            inside = columns[usual[columns] < usual[outer]]
+            kept[row, outer] = not (extra[row, inside] >= _EXPLAINED * extra[row, outer]).any()
+    return kept

@@ -1,0 +1,263 @@
+"""Finds ranks that are slower than the usual rank in a phase, step after step.
+
+For every phase the lower median over ranks is the usual time; what a rank takes longer, relative to it, is its
+slow-down, unless it waited (`blame.py`). A one-sided CUSUM (Page, 1954) adds up slow-downs beyond half of what is to be
+found; no step may bring more than its share of the evidence that is needed, so one very slow step proves nothing. The
+same sum the other way ends a finding. What is needed grows with the phase's own scatter, which is learned on the way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from otel_ml_service.findings.blame import own_extra, without_containers
+from otel_ml_service.findings.cells import Cells
+from otel_ml_service.findings.finding import Finding, Level
+from otel_ml_service.findings.medians import low_median, median
+from otel_ml_service.findings.thresholds import Thresholds
+
+__all__ = ["Detector", "StepTimers"]
+
+Floats = npt.NDArray[np.float64]
+
+_DEFAULTS = Thresholds()
+
+_SCATTER_AT_FIRST = 0.03
+_SCATTER_STEPS = 24.0
+"""The scatter is learned over about so many steps, from a guess that counts as four."""
+_OF_DIFFERENCES = 0.954
+"""Median of |a − b| of two draws of a normal distribution with deviation 1."""
+_SMOOTHING = 0.3
+_WORST = 10.0
+"""A slow-down beyond it counts as this one: one step in a debugger must not hide the next hundred."""
+
+
+class StepTimers(NamedTuple):
+    """The timers of one closed step.
+
+    Attributes:
+        ranks: those heard in the step.
+        phases: names of timers.
+        seconds: [ranks, phases], each rank's total; NaN where it has none.
+        absent: ranks that were expected and of which nothing had arrived.
+    """
+
+    ranks: tuple[int, ...]
+    phases: tuple[str, ...]
+    seconds: Floats
+    absent: frozenset[int] = frozenset()
+
+
+class Detector:
+    """Looks at the steps of one role, axis and attempt, in their order.
+
+    Attributes:
+        open: (rank, phase) → what is the matter now.
+        slowdowns: each rank's largest slow-down of the newest step, in the order of `ranks`; NaN without timers.
+    """
+
+    def __init__(self, thresholds: Thresholds = _DEFAULTS, open_findings: tuple[Finding, ...] = ()) -> None:
+        self._thresholds = thresholds
+        self._cells = Cells()
+        self._scatter = np.zeros(0)
+        self._looks = np.zeros(0)
+        self._take_scatter(self._scatter)
+        self.open: dict[tuple[int, str], Finding] = {(one.rank, one.phase): one for one in open_findings}
+        self.slowdowns: Floats = np.zeros(0)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Every rank that was ever heard, in the order of first hearing."""
+        return tuple(self._cells.ranks)
+
+    def step(self, step: int, timers: StepTimers) -> list[Finding]:
+        """Take a step; return the findings that began, changed their level, or ended with it."""
+        with np.errstate(invalid="ignore", divide="ignore"):  # NaN is a timer that a rank does not have
+            return self._step(step, timers)
+
+    def _step(self, step: int, timers: StepTimers) -> list[Finding]:
+        self._grow(timers)
+        cells = self._cells
+        seconds = cells.spread(timers.ranks, timers.phases, timers.seconds)
+        changes = self._silence(step, timers)
+        usual = low_median(seconds, least=2) if seconds.size else np.zeros(0)
+        if np.isnan(usual).all():
+            self.slowdowns = np.full(len(cells.ranks), np.nan)
+            return changes
+        extra = own_extra(seconds, usual)
+        limits = self._thresholds
+        least = max(limits.least_share * float(np.fmax.reduce(usual)), limits.least_s)
+        slow = np.minimum(extra / np.maximum(usual, least), _WORST)
+        slow[~np.isfinite(slow)] = np.nan  # a phase that takes nobody any time
+        self._learn_scatter(slow)
+        self._weigh(step, slow, extra)
+        self.slowdowns = _largest(slow)
+        return [*changes, *self._ended(step), *self._changed(step), *self._begun(step, usual)]
+
+    def finish(self) -> list[Finding]:
+        """Forget what is open; return it as over: another attempt begins."""
+        over = [replace(finding, is_over=True) for finding in self.open.values()]
+        self.open.clear()
+        return over
+
+    @property
+    def cost_s(self) -> float:
+        """Seconds a step that the job loses now, where ranks wait for each other: those of the rank that loses most."""
+        lost: dict[int, float] = {}
+        for finding in self.open.values():
+            lost[finding.rank] = lost.get(finding.rank, 0.0) + finding.extra_s
+        return max(lost.values(), default=0.0)
+
+    @property
+    def slowest(self) -> Finding | None:
+        """The slow rank that costs most."""
+        slow = (finding for finding in self.open.values() if finding.kind == "slow")
+        return max(slow, key=lambda one: (one.extra_s, -one.rank), default=None)
+
+    def _grow(self, timers: StepTimers) -> None:
+        cells = self._cells
+        if not cells.grow(timers.ranks, timers.phases):
+            return
+        new = len(cells.phases) - len(self._scatter)
+        self._take_scatter(np.concatenate((self._scatter, np.full(new, _SCATTER_AT_FIRST))))
+        self._looks = np.concatenate((self._looks, np.full(new, 4.0)))
+        for (rank, phase), finding in self.open.items():  # of before a restart of the service, or known anyway
+            place = cells.ranks.get(rank, -1), cells.phases.get(phase, -1)
+            if min(place) >= 0 and not cells.is_open[place]:
+                cells.is_open[place] = True
+                cells.since[place], cells.seconds[place] = finding.since, finding.cost_s
+                cells.recent[place], cells.extra[place] = finding.slowdown, finding.extra_s
+                cells.total[place] = finding.slowdown * (finding.last - finding.since + 1)
+
+    def _learn_scatter(self, slow: Floats) -> None:
+        """A culprit that stays slow does not scatter more, and the median over ranks does not mind one that does."""
+        found = median(np.abs(slow - self._cells.before), least=2) / _OF_DIFFERENCES
+        found = np.minimum(found, 3 * self._scatter + 0.01)
+        known = ~np.isnan(found)
+        self._looks = np.where(known, np.minimum(self._looks + 1, _SCATTER_STEPS), self._looks)
+        self._take_scatter(self._scatter + np.where(known, (found - self._scatter) / self._looks, 0.0))
+        self._cells.before = np.where(np.isnan(slow), self._cells.before, slow)
+
+    def _take_scatter(self, scatter: Floats) -> None:
+        """Set what depends on each phase's scatter: the slow-down that is none, and the evidence that is needed."""
+        self._scatter = scatter
+        self._slack: Floats = np.maximum(self._thresholds.warning / 2, scatter)
+        self._needed: Floats = np.maximum(self._thresholds.steps * self._slack, self._thresholds.sigmas * scatter)
+        self._enough: Floats = self._needed * (1 - 1e-9)
+
+    def _weigh(self, step: int, slow: Floats, extra: Floats) -> None:
+        cells, slack, needed = self._cells, self._slack, self._needed
+        seen = ~np.isnan(slow)
+        begins = (slow > slack) & (cells.evidence == 0) & ~cells.is_open
+        if not (self.open or begins.any() or cells.evidence.any()):
+            return  # what is smoothed and added up begins anew with the next evidence
+        if begins.any():
+            cells.since[begins] = step
+            cells.seconds[begins] = cells.total[begins] = 0.0
+            cells.recent[begins], cells.extra[begins] = slow[begins], extra[begins]
+        share = needed / self._thresholds.steps
+        gain = np.where(seen, np.minimum(np.maximum(slow - slack, -share), share), 0.0)
+        cells.evidence = np.minimum(np.maximum(cells.evidence + gain, 0.0), needed)
+        if self.open:
+            relief = np.minimum(np.maximum(cells.relief - gain, 0.0), needed)
+            cells.relief = np.where(seen & cells.is_open, relief, cells.relief)
+        cells.recent += np.where(seen, _SMOOTHING * (slow - cells.recent), 0.0)
+        cells.extra += np.where(seen, _SMOOTHING * (extra - cells.extra), 0.0)
+        cells.seconds += np.where(seen, np.maximum(extra, 0.0), 0.0)
+        cells.total += np.where(seen, np.maximum(slow, 0.0), 0.0)
+
+    def _ended(self, step: int) -> list[Finding]:
+        if not self.open:
+            return []
+        cells = self._cells
+        relieved = cells.is_open & (cells.relief >= self._enough)
+        found = []
+        for rank, phase in self._names(relieved):
+            place = self._place(rank, phase)
+            cells.is_open[place], cells.evidence[place] = False, 0.0
+            finding = self.open.pop((rank, phase))
+            steps, cost_s = step - finding.since + 1, float(cells.seconds[place])
+            slowdown = float(cells.total[place]) / steps
+            level: Level = "critical" if slowdown >= self._thresholds.critical else "warning"
+            over = replace(finding, level=level, last=step, is_over=True, slowdown=slowdown)
+            found.append(replace(over, extra_s=cost_s / steps, cost_s=cost_s))
+        cells.relief[relieved] = 0.0
+        return found
+
+    def _changed(self, step: int) -> list[Finding]:
+        found = []
+        for (rank, phase), before in list(self.open.items()):
+            place = self._place(rank, phase)
+            if before.kind == "silent" or min(place) < 0:
+                continue
+            now = self._described(before, step, place)
+            self.open[rank, phase] = now
+            if now.level != before.level:
+                found.append(now)
+        return found
+
+    def _begun(self, step: int, usual: Floats) -> list[Finding]:
+        cells = self._cells
+        suspects = cells.evidence >= self._enough
+        if not suspects.any():
+            return []
+        begun = without_containers(suspects, cells.extra, usual) & ~cells.is_open
+        found = []
+        for rank, phase in self._names(begun):
+            place = self._place(rank, phase)
+            cells.is_open[place], cells.relief[place] = True, 0.0
+            blank = Finding("slow", rank, phase, "warning", int(cells.since[place]), step)
+            self.open[rank, phase] = self._described(blank, step, place)
+            found.append(self.open[rank, phase])
+        return found
+
+    def _described(self, finding: Finding, step: int, place: tuple[int, int]) -> Finding:
+        cells, limits = self._cells, self._thresholds
+        slowdown = float(cells.recent[place])
+        limit = limits.critical * (limits.release if finding.level == "critical" else 1.0)
+        level: Level = "critical" if slowdown >= limit else "warning"
+        return replace(
+            finding,
+            level=level,
+            last=step,
+            slowdown=slowdown,
+            extra_s=max(float(cells.extra[place]), 0.0),
+            cost_s=float(cells.seconds[place]),
+        )
+
+    def _silence(self, step: int, timers: StepTimers) -> list[Finding]:
+        found = []
+        for rank in timers.absent:
+            if (rank, "") not in self.open:
+                self.open[rank, ""] = Finding("silent", rank, "", "warning", step, step)
+                found.append(self.open[rank, ""])
+        heard = set(timers.ranks)
+        for key, before in [entry for entry in self.open.items() if entry[1].kind == "silent"]:
+            if before.rank in heard:
+                del self.open[key]
+                found.append(replace(before, last=step, is_over=True))
+                continue
+            is_long = step - before.since + 1 >= self._thresholds.silent_steps
+            self.open[key] = replace(before, last=step, level="critical" if is_long else "warning")
+            if self.open[key].level != before.level:
+                found.append(self.open[key])
+        return found
+
+    def _place(self, rank: int, phase: str) -> tuple[int, int]:
+        return self._cells.ranks.get(rank, -1), self._cells.phases.get(phase, -1)
+
+    def _names(self, chosen: npt.NDArray[np.bool_]) -> list[tuple[int, str]]:
+        if not chosen.any():
+            return []
+        ranks, phases = list(self._cells.ranks), list(self._cells.phases)
+        return [(ranks[row], phases[column]) for row, column in np.argwhere(chosen).tolist()]
+
+
+def _largest(slow: Floats) -> Floats:
+    """Return the largest number of each row; NaN where it has none."""
+    largest: Floats = np.where(np.isnan(slow), -np.inf, slow).max(axis=1, initial=-np.inf)
+    return np.where(np.isinf(largest), np.nan, largest)

@@ -1,0 +1,111 @@
+"""`service.log` in a run's folder: of what a service of many runs logs, that which concerns this one."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from otel_ml_exporters.open_file import has_name
+from otel_ml_service.live_runs.log_lines import LogLines
+
+__all__ = ["LOG_BYTES", "OutputLog", "RunLog"]
+
+if TYPE_CHECKING:
+    _StreamHandler = logging.StreamHandler[TextIO]
+else:
+    _StreamHandler = logging.StreamHandler  # takes no parameter in Python 3.10
+
+LOG_BYTES = 16 * 2**20
+"""Most bytes of `service.log`; the 16 MiB before them are in `service.log.1`."""
+
+_LOGGERS = [logging.getLogger(name) for name in ("otel_ml_service", "otel_ml_exporters")]
+
+_SPEAKING: ContextVar[str] = ContextVar("otel_ml_run")
+"""The run on whose behalf something is logged; an exporter's thread has it from whoever started it."""
+
+
+class RunLog:
+    """Adds to a file what is logged inside `speaking()`, and by threads that were started there.
+
+    Args:
+        experiment: id of the run.
+        path: of the file, made with the first line; None for no file.
+    """
+
+    def __init__(self, experiment: str, path: Path | None) -> None:
+        self._experiment = experiment
+        self._handler: logging.Handler = logging.NullHandler()
+        if path is not None:
+            self._handler = _RunFile(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", delay=True)
+        self._handler.setFormatter(LogLines())
+        self._handler.addFilter(lambda _: _SPEAKING.get(None) == experiment)
+        for logger in _LOGGERS:
+            logger.addHandler(self._handler)
+
+    @contextmanager
+    def speaking(self) -> Iterator[None]:
+        """Log on behalf of the run."""
+        token = _SPEAKING.set(self._experiment)
+        try:
+            yield
+        finally:
+            _SPEAKING.reset(token)
+
+    def close(self) -> None:
+        """Close the file; safe twice."""
+        for logger in _LOGGERS:
+            logger.removeHandler(self._handler)
+        self._handler.close()
+
+
+class _RunFile(RotatingFileHandler):
+    """Follows no link, is its owner's to read, and begins anew where somebody deleted or moved its file."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        path = Path(self.baseFilename)
+        if self.stream is not None and not has_name(self.stream.fileno(), path):
+            self.stream.close()
+            self.stream = None  # it is opened with the next line, as with `delay`
+            path.parent.mkdir(parents=True, exist_ok=True)
+        super().emit(record)
+
+    def _open(self) -> TextIOWrapper:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.fdopen(os.open(self.baseFilename, flags, 0o600), "a", encoding=self.encoding)
+
+
+class OutputLog(_StreamHandler):
+    """Writes to the process' own output; begins anew where that is a file that has become too large."""
+
+    def __init__(self, stream: TextIO, most: int = 2 * LOG_BYTES) -> None:
+        super().__init__(stream)
+        self._most = most
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        with contextlib.suppress(OSError, ValueError):  # no file, or none that can be cut
+            handle = self.stream.fileno()
+            if not os.fstat(handle).st_nlink:
+                _open_again(handle)
+            if os.fstat(handle).st_size > self._most and stat.S_ISREG(os.fstat(handle).st_mode):
+                os.ftruncate(handle, 0)
+        super().emit(record)
+
+
+def _open_again(handle: int) -> None:
+    """Let the handle of a file that was deleted be that of a new file of its name."""
+    path = Path(str(Path(f"/proc/self/fd/{handle}").readlink()).removesuffix(" (deleted)"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.dup2(fresh, handle, inheritable=False)
+    os.close(fresh)

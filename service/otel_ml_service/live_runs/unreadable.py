@@ -1,0 +1,63 @@
+"""Requests that were acknowledged and that no run can take: kept as files, up to a limit, for the next start."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from otel_ml_service.telemetry import Telemetry
+
+__all__ = ["Kept", "UnreadableRequests"]
+
+_log = logging.getLogger(__name__)
+
+_MOST_BYTES = 2**30
+
+
+class Kept(NamedTuple):
+    """A request, and the file in which it is."""
+
+    path: Path
+    signal: str
+    body: bytes
+
+
+class UnreadableRequests:
+    """Keeps requests aside; owned by the engine's thread, and before that by the one that recovers.
+
+    Args:
+        folder: made when the first one comes.
+        telemetry: counts those for which there is no room.
+    """
+
+    def __init__(self, folder: Path, telemetry: Telemetry) -> None:
+        self._folder = folder
+        self._telemetry = telemetry
+        self._bytes: int | None = None
+
+    def keep(self, number: int, signal: str, body: bytes) -> None:
+        """Write one request to a file of its own, or count it as dropped where the folder is full."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._bytes is None:
+            self._bytes = sum(path.stat().st_size for path in self._folder.iterdir())
+        self._bytes += len(body)
+        if self._bytes > _MOST_BYTES:
+            self._telemetry.count("dropped", reason="its run's files cannot be used")
+            _log.error("Request %d is dropped: %s holds %d bytes already.", number, self._folder, _MOST_BYTES)
+            return
+        path = self._folder / f"{number}-{signal}.otlp"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(body)
+
+    def kept(self) -> Iterator[Kept]:
+        """Yield what is there, in the order in which it came; whoever has stored it removes the file."""
+        for path in sorted(self._folder.glob("*.otlp"), key=_number):
+            yield Kept(path, path.stem.partition("-")[2], path.read_bytes())
+
+
+def _number(path: Path) -> int:
+    number = path.stem.partition("-")[0]
+    return int(number) if number.isdecimal() else 0

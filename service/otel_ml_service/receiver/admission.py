@@ -1,0 +1,137 @@
+"""From a transport's bytes to an acknowledgement: decode, bound, store.
+
+Both transports go through here, so that both give the same verdicts. A request is acknowledged when
+it is stored: its bytes are then in the journal, on the disk.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from functools import partial
+
+from otel_ml_service.receiver.decode import NO_ALIASES, Decoded, Decoder, Signal
+from otel_ml_service.receiver.refusals import Refusals
+from otel_ml_service.telemetry import Telemetry
+
+__all__ = ["MAX_REQUEST", "Admission", "OverloadedError", "Stored"]
+
+MAX_REQUEST = 64 * 2**20
+"""Bytes of one request, uncompressed: what the OTLP specification recommends receivers to take."""
+
+RETRY_AFTER_S = 1
+"""What an overloaded service asks for; the engine drains 256 MiB in a few seconds."""
+
+
+class OverloadedError(Exception):
+    """The service holds as much as it may; the sender should come back."""
+
+
+Stored = Callable[[Decoded, Exception | None], None]
+"""Told that a request is in the journal, or why not."""
+
+
+class Admission:
+    """Takes requests while what is acknowledged and not yet decided stays below a limit: in memory and on disk.
+
+    Args:
+        store: appends a request to the journal, and tells when it is on the disk.
+        telemetry: counts what is refused and rejected.
+        has_room: tells whether the runs of a request are known, or there is room for them.
+        held_back: tells why a run of a request is not taken now; "" where all are.
+        limit: bytes of requests that are acknowledged, or about to be, and not decided.
+        aliases: attributes of others that are read as ours.
+        refusals: told whose points of no run are rejected.
+    """
+
+    def __init__(
+        self,
+        store: Callable[[Decoded, Stored], None],
+        telemetry: Telemetry,
+        limit: int = 256 * 2**20,
+        has_room: Callable[[Iterable[str]], bool] = lambda experiments: True,
+        held_back: Callable[[Iterable[str]], str] = lambda experiments: "",
+        refusals: Refusals | None = None,
+        aliases: Mapping[str, str] = NO_ALIASES,
+    ) -> None:
+        self._store = store
+        self._has_room = has_room
+        self._held_back = held_back
+        self._refusals = refusals or Refusals()
+        self._telemetry = telemetry
+        self._limit = limit
+        self._decoder = Decoder(aliases)
+        # Guards _held: transports add, the engine's thread subtracts.
+        self._lock = threading.Lock()
+        self._held = 0
+
+    def take(self, signal: Signal, body: bytes, stored: Stored, *, json: bool = False) -> None:
+        """Decode a request and send it to the journal; `stored` is called once, on any thread, unless this raises.
+
+        Raises:
+            UndecodableError: it is not OTLP.
+            OverloadedError: come back later.
+        """
+        if self._held and self._held + len(body) > self._limit:  # alone, one that is larger would never get in
+            self._telemetry.count("refused", reason="overloaded")
+            raise OverloadedError("The service is behind with its work. Send the same request again later.")
+        decoded = self._decoder.json(signal, body) if json else self._decoder.protobuf(signal, body)
+        if why := self._held_back(decoded.observations):
+            self._telemetry.count("refused", reason="run of another version")
+            raise OverloadedError(why)
+        if not self._has_room(decoded.observations):
+            self._telemetry.count("refused", reason="too many runs")
+            raise OverloadedError("The service has as many open runs as it may. Send again when one of them has ended.")
+        for reason, points in decoded.rejections.reasons.items():
+            self._telemetry.count("rejected", points, reason=reason)
+        for rejected in decoded.rejections.told:
+            if not rejected.experiment:  # of a known one the run tells
+                self._refusals.reject(rejected)
+        if not decoded.observations and not decoded.rejections.experiments:
+            stored(decoded, None)
+            return
+        self._hold(len(decoded.body))
+        self._telemetry.count("requests", signal=decoded.signal)
+        self._store(decoded, partial(self._settle, stored))
+
+    def future(self, signal: Signal, body: bytes) -> Future[Decoded]:
+        """Do as `take` does, for who waits on a thread of its own: the future has what was stored, or why not."""
+        found: Future[Decoded] = Future()
+
+        def stored(decoded: Decoded, error: Exception | None) -> None:
+            if error is None:
+                found.set_result(decoded)
+            else:
+                found.set_exception(error)
+
+        self.take(signal, body, stored)
+        return found
+
+    def again(self, signal: Signal, body: bytes) -> Decoded:
+        """Decode what a predecessor has acknowledged.
+
+        Raises:
+            UndecodableError: it has been damaged since.
+        """
+        decoded = self._decoder.protobuf(signal, body)
+        self._hold(len(body))
+        return decoded
+
+    def digested(self, size: int) -> None:
+        """Note that `size` bytes of requests are decided and committed."""
+        self._hold(-size)
+
+    @property
+    def held(self) -> int:
+        """Bytes acknowledged, or about to be, that are not decided and committed yet."""
+        return self._held
+
+    def _settle(self, stored: Stored, decoded: Decoded, error: Exception | None) -> None:
+        if error is not None:
+            self._hold(-len(decoded.body))
+        stored(decoded, error)
+
+    def _hold(self, size: int) -> None:
+        with self._lock:
+            self._held += size

@@ -1,0 +1,192 @@
+"""OTLP requests → observations. Protobuf stops here.
+
+::
+
+    body ─▶ message (upb) ─▶ resource → Writer ─▶ scope ─┬ metrics → points.py
+                                                         ├ logs    → events.py
+                                                         └ spans   → spans.py
+
+What writers send again and again is taken without decoding it: `unread.py`, `timers.py`.
+
+A `Decoder` keeps the interned writers and shapes, so one belongs to one service. It may be used by several
+threads: its caches are plain dictionaries of equal values, of which a race only makes one more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.logs.v1 import logs_service_pb2 as logs
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metrics
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as traces
+from opentelemetry.proto.metrics.v1.metrics_pb2 import ScopeMetrics
+from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans
+
+from otel_ml_service.aggregation.observation import Observation, Writer
+from otel_ml_service.receiver.aliases import Aliases
+from otel_ml_service.receiver.events import decode_events
+from otel_ml_service.receiver.otlp_json import parse_json
+from otel_ml_service.receiver.parts import Part, parts
+from otel_ml_service.receiver.points import MetricsDecoder, count_points
+from otel_ml_service.receiver.rejection import Rejections, Unacceptable, UndecodableError
+from otel_ml_service.receiver.resource import Writers
+from otel_ml_service.receiver.spans import decode_spans
+from otel_ml_service.receiver.timers import Timers
+from otel_ml_service.receiver.unread import Unread
+
+__all__ = ["NO_ALIASES", "SIGNALS", "Decoded", "Decoder", "Signal", "response"]
+
+_log = logging.getLogger(__name__)
+
+Signal = Literal["metrics", "traces", "logs"]
+NO_ALIASES: Mapping[str, str] = {}
+SIGNALS: tuple[Signal, ...] = ("metrics", "traces", "logs")
+
+
+class Decoded(NamedTuple):
+    """One request, decoded.
+
+    Attributes:
+        body: the request as OTLP protobuf, for the journal.
+        observations: by `ml.experiment.id`.
+        rejections: what will never be accepted.
+    """
+
+    signal: Signal
+    body: bytes
+    observations: dict[str, list[Observation]]
+    rejections: Rejections
+
+
+class Decoder:
+    """Decodes requests of all three signals.
+
+    Args:
+        aliases: attributes of others that are read as ours.
+    """
+
+    def __init__(self, aliases: Mapping[str, str] = NO_ALIASES) -> None:
+        self._aliases = Aliases(aliases)
+        self._writers = Writers(self._aliases)
+        self._metrics = MetricsDecoder()
+        self._messages = Unread(self._metrics_of)
+        self._fast: Mapping[Signal, Callable[[Writer, bytes], Sequence[Observation] | None]] = {
+            "metrics": self._messages.take,
+            "traces": Timers().take,
+        }
+        self._scope: Mapping[Signal, Callable[[Writer, Any, Rejections], list[Any]]] = {
+            "metrics": self._metrics.scope,
+            "traces": decode_spans,
+            "logs": decode_events,
+        }
+
+    def protobuf(self, signal: Signal, body: bytes) -> Decoded:
+        """Decode an OTLP protobuf request.
+
+        Raises:
+            UndecodableError: it is not one.
+        """
+        try:
+            unread = parts(body) if signal in self._fast else None
+            if unread is not None:
+                return self._unread(signal, body, unread)
+            return self._decoded(signal, body, _REQUESTS[signal].FromString(body))
+        except DecodeError as error:
+            raise UndecodableError(f"the body is not an OTLP {signal} request in protobuf: {error}") from error
+
+    def json(self, signal: Signal, body: bytes) -> Decoded:
+        """Decode an OTLP/JSON request.
+
+        Raises:
+            UndecodableError: it is not one.
+        """
+        message = parse_json(body, _REQUESTS[signal]())
+        return self._decoded(signal, message.SerializeToString(), message)
+
+    def _decoded(self, signal: Signal, body: bytes, message: Any) -> Decoded:
+        decoded = Decoded(signal, body, {}, Rejections())
+        resources, scopes, _ = _PARTS[signal]
+        for resource in getattr(message, resources):
+            writer = self._writers.of(resource.resource)
+            for scope in getattr(resource, scopes):
+                self._add(decoded, writer, scope)
+        return decoded
+
+    def _unread(self, signal: Signal, body: bytes, request: list[Part]) -> Decoded:
+        """Decode only what has to be."""
+        decoded = Decoded(signal, body, {}, Rejections())
+        take = self._fast[signal]
+        for resource, scopes in request:
+            writer = self._writers.encoded(resource)
+            for message in scopes:
+                found = take(writer, message) if isinstance(writer, Writer) else None
+                if isinstance(writer, Writer) and found is not None:
+                    decoded.observations.setdefault(writer.experiment, []).extend(found)
+                    continue
+                added = self._add(decoded, writer, _SCOPES[signal].FromString(message))
+                self._messages.learn(message, added)
+        return decoded
+
+    def _metrics_of(self, writer: Writer, message: bytes) -> list[Observation]:
+        scope = ScopeMetrics.FromString(message)
+        self._aliases.rename(scope)
+        return self._metrics.scope(writer, scope, Rejections())
+
+    def _add(self, decoded: Decoded, writer: Writer | Unacceptable, scope: Any) -> list[Observation]:
+        """Decode a scope; return its observations where all of it could be used."""
+        signal, rejections = decoded.signal, decoded.rejections
+        before = rejections.total
+        rejections.sender = writer
+        if isinstance(writer, Unacceptable):
+            rejections.add(writer.reason, _PARTS[signal][2](scope), slug="bad-resource")
+            return []
+        self._aliases.rename(scope)
+        found = self._found(signal, writer, scope, rejections)
+        if found:
+            decoded.observations.setdefault(writer.experiment, []).extend(found)
+        return found if rejections.total == before else []
+
+    def _found(self, signal: Signal, writer: Writer, scope: Any, rejections: Rejections) -> list[Any]:
+        try:
+            return self._scope[signal](writer, scope, rejections)
+        except MemoryError:
+            raise  # may go right later
+        except Exception:  # noqa: BLE001 (a defect of ours; the same bytes would meet it again, however often they come)
+            _log.exception("A scope of %s could not be decoded. Please report it with this log.", signal)
+            rejections.add("the service has an internal error, see its log.", _PARTS[signal][2](scope))
+            return []
+
+
+def response(signal: Signal, rejections: Rejections) -> Any:
+    """Return the `Export…ServiceResponse` message: empty, or with `partial_success`."""
+    answer = _RESPONSES[signal]()
+    if rejections.total:
+        setattr(answer.partial_success, _REJECTED[signal], rejections.total)
+        answer.partial_success.error_message = rejections.message
+    return answer
+
+
+_REQUESTS: Mapping[Signal, Any] = {
+    "metrics": metrics.ExportMetricsServiceRequest,
+    "traces": traces.ExportTraceServiceRequest,
+    "logs": logs.ExportLogsServiceRequest,
+}
+_SCOPES: Mapping[Signal, Any] = {"metrics": ScopeMetrics, "traces": ScopeSpans}
+_RESPONSES: Mapping[Signal, Any] = {
+    "metrics": metrics.ExportMetricsServiceResponse,
+    "traces": traces.ExportTraceServiceResponse,
+    "logs": logs.ExportLogsServiceResponse,
+}
+_REJECTED: Mapping[Signal, str] = {
+    "metrics": "rejected_data_points",
+    "traces": "rejected_spans",
+    "logs": "rejected_log_records",
+}
+_PARTS: Mapping[Signal, tuple[str, str, Callable[[Any], int]]] = {
+    "metrics": ("resource_metrics", "scope_metrics", count_points),
+    "traces": ("resource_spans", "scope_spans", lambda scope: len(scope.spans)),
+    "logs": ("resource_logs", "scope_logs", lambda scope: len(scope.log_records)),
+}

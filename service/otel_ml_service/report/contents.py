@@ -1,0 +1,158 @@
+"""What a report is made of: a run's records, read once, with the newest of everything that is not a scalar."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from otel_ml.wire.attributes import TIME_AXIS
+from otel_ml.wire.reasons import lost_values
+from otel_ml_exporters.records import HistogramValue, Image, Record, Span, SpanBatch, StepRecord, Table, Text
+from otel_ml_service.stored_runs.folders import RunFolder
+from otel_ml_service.stored_runs.history import History, history, is_own
+from otel_ml_service.stored_runs.source import not_taken, records
+
+__all__ = ["Contents", "contents", "read_contents"]
+
+_SPANS = 20_000
+"""Newest spans that are kept: the timeline shows the last steps."""
+
+_TAIL = 16 * 2**20
+"""Bytes of the end of `spans.jsonl` that are read."""
+
+
+@dataclass
+class Contents:
+    """A run.
+
+    Attributes:
+        texts, tables, images, histograms: name → the newest one.
+        spans: the newest ones, oldest first.
+        workers: (role, rank) that sent spans.
+        attempts: lives of the job that closed steps.
+        steps: (role, axis) → step → the last attempt that did it, of those with values of the user.
+        redone: steps that an attempt did again.
+        missing: step records of which a rank was missing.
+        energy: (axis, step, attempt) → what was measured of energy then: a step that was done again used it again.
+        not_taken: exporter → values that its backend does not have, and never will.
+    """
+
+    id: str
+    experiment: str
+    history: History = field(default_factory=History)
+    texts: dict[str, Text] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+    images: dict[str, Image] = field(default_factory=dict)
+    histograms: dict[str, HistogramValue] = field(default_factory=dict)
+    spans: deque[Span] = field(default_factory=lambda: deque(maxlen=_SPANS))
+    workers: set[tuple[str, int]] = field(default_factory=set)
+    attempts: set[int] = field(default_factory=set)
+    steps: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
+    redone: int = 0
+    missing: int = 0
+    energy: dict[tuple[str, int, int], dict[str, float]] = field(default_factory=dict)
+    not_taken: dict[str, int] = field(default_factory=dict)
+
+    def add(self, record: Record) -> None:
+        """Note what `History` does not keep."""
+        if isinstance(record, StepRecord):
+            self._add_step(record)
+        elif isinstance(record, Text):
+            self.texts[record.name] = record
+        elif isinstance(record, Table):
+            self.tables[record.name] = record
+        elif isinstance(record, Image):
+            self.images[record.name] = record
+        elif isinstance(record, HistogramValue):
+            self.histograms[record.name] = record
+        elif isinstance(record, SpanBatch):
+            self.spans.extend(record.spans)
+            self.workers.update((span.role, span.rank) for span in record.spans)
+
+    def _add_step(self, record: StepRecord) -> None:
+        self.attempts.add(record.attempt)
+        self.missing += record.writers_missing > 0
+        energy = {name: value for name, value in record.values.items() if "hw.energy" in name}
+        if energy:
+            self.energy.setdefault((record.axis, record.step, record.attempt), {}).update(energy)
+        if not all(map(is_own, record.values)):
+            done = self.steps.setdefault((record.role, record.axis), {})
+            before = done.setdefault(record.step, record.attempt)
+            if record.attempt > before:
+                self.redone += record.axis != TIME_AXIS
+                done[record.step] = record.attempt
+
+    @property
+    def roles(self) -> dict[str, int]:
+        """How many ranks of each role sent spans."""
+        found = Counter(role for role, _ in self.workers)
+        return dict(sorted(found.items(), key=lambda entry: (entry[0] != "trainer", entry[0])))
+
+    @property
+    def ranks(self) -> int | None:
+        """How many processes trained: those that sent spans, else what a parameter says; None where neither does."""
+        sizes = self.roles
+        if sizes:
+            return sizes.get("trainer", max(sizes.values()))
+        said = (self.history.params.get(name) for name in ("world_size", "ranks", "num_gpus", "gpus"))
+        return next((int(value) for value in said if isinstance(value, (int, float)) and value >= 1), None)
+
+    @property
+    def lost(self) -> int | None:
+        """Values that were recorded and are not in the run, as its end tells; None where nobody has said so yet."""
+        if "otel_ml/recorded" not in self.history.summary:
+            return None
+        said = {name: int(value) for name, value in self.history.summary.items()}
+        dropped = {name.removeprefix(_DROPPED): count for name, count in said.items() if name.startswith(_DROPPED)}
+        return sum(lost_values(dropped).values()) + said.get("otel_ml/too_late", 0)
+
+
+_DROPPED = "otel_ml/dropped/"
+
+
+def contents(run_id: str, experiment: str, found: Iterable[Record]) -> Contents:
+    """Return what records, in the order of `seq`, amount to."""
+    read = Contents(run_id, experiment)
+
+    def noted() -> Iterable[Record]:
+        for record in found:
+            read.add(record)
+            yield record
+
+    read.history = history(noted())
+    return read
+
+
+def read_contents(run: RunFolder) -> Contents:
+    """Return what a run's folder holds.
+
+    Raises:
+        RunUnreadableError: it is being recorded without the exporter `jsonl`, or is damaged.
+    """
+    read = contents(run.id, run.experiment, records(run))
+    if not read.workers:  # while the service has the run open
+        read.add(SpanBatch(0, _newest_spans(run.path / "spans.jsonl")))
+    read.not_taken = not_taken(run)
+    return read
+
+
+def _newest_spans(path: Path) -> list[Span]:
+    """Return the spans at the end of what the exporter `jsonl` wrote; a line that is cut or no span is left out."""
+    if not path.is_file():
+        return []
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL))
+        lines = file.read().splitlines()
+    return [span for line in lines if (span := _span_of(line)) is not None]
+
+
+def _span_of(line: bytes) -> Span | None:
+    try:
+        row = json.loads(line)
+        row.pop("seq", None)
+        return Span(**row)
+    except (ValueError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,168 @@
+"""Curves as SVG: what a person sees, and the numbers behind it for the pointer."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from otel_ml.wire.attributes import TIME_AXIS
+from otel_ml_service.report.markup import Markup, chart_number, joined, tag
+from otel_ml_service.report.units import quantity, unit_of
+from otel_ml_service.stored_runs.history import Series
+
+__all__ = ["COLOURS", "Curve", "chart", "thinned"]
+
+WIDTH, HEIGHT = 340, 150
+_LEFT, _RIGHT, _TOP, _BOTTOM = 54, 8, 8, 20
+_POINTS = 300
+"""Points of a curve that is drawn; of more, the lowest and highest of each stretch are."""
+
+COLOURS = 6
+"""Classes `c0` … `c5` of the style sheet."""
+
+
+class Curve(NamedTuple):
+    """A line of a chart."""
+
+    label: str
+    series: Series
+
+
+def thinned(series: Series, most: int = _POINTS) -> list[tuple[int, float]]:
+    """Return at most about `most` points that look the same: of each stretch the lowest and the highest.
+
+    Examples:
+        >>> thinned({step: float(step == 5) for step in range(1000)}, 10)[1]
+        (5, 1.0)
+    """
+    points = list(series.items())
+    if len(points) <= most:
+        return points
+    stretch = math.ceil(len(points) * 2 / most)
+    kept: list[tuple[int, float]] = []
+    for start in range(0, len(points), stretch):
+        part = points[start : start + stretch]
+        finite = [point for point in part if math.isfinite(point[1])]
+        chosen = {min(finite, key=_value), max(finite, key=_value)} if finite else {part[0]}
+        kept += sorted(chosen)
+    return kept
+
+
+def _value(point: tuple[int, float]) -> float:
+    return point[1]
+
+
+def chart(title: str, axis: str, curves: Sequence[Curve]) -> Markup:
+    """Return a figure with one or several curves over an axis; gaps where a value is NaN or infinite, marked below."""
+    unit = unit_of(title)
+    drawn = [thinned(curve.series) for curve in curves]
+    holes = sorted({step for curve in curves for step, value in curve.series.items() if not math.isfinite(value)})
+    said = [quantity(value, unit) for value in list(curves[0].series.values())[-1:]] if len(curves) == 1 else []
+    said += [f"{len(holes):,} not finite"] if holes else []
+    caption = tag("figcaption", tag("b", title), " ", tag("span", " · ".join(said)))
+    finite = [value for found in drawn for _, value in found if math.isfinite(value)]
+    if not finite:
+        return tag("figure", caption, tag("p", "no finite value", class_="quiet"), class_="chart")
+    steps = [step for curve in curves for step in curve.series]
+    frame = _Frame.of(steps, finite)
+    lines = [line for number, found in enumerate(drawn) for line in frame.lines(found, _look(number))]
+    grid = tag("path", d=f"M{_LEFT} {_TOP}V{HEIGHT - _BOTTOM}H{WIDTH - _RIGHT}", class_="axis")
+    marks = [tag("path", d=frame.marks([step for step, _ in thinned(dict.fromkeys(holes, 0.0))]), class_="hole")]
+    names = [curve.label for curve in curves]
+    shown = {"lines": _numbers(names, drawn), "x": [frame.first, frame.last], "axis": axis, "unit": unit and f" {unit}",
+             "left": _LEFT, "right": _RIGHT}  # fmt: skip
+    picture = tag(
+        "svg", grid, *lines, *(marks if holes else ()), *frame.labels(axis, unit),
+        viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img",
+        aria_label=f"{title} over {axis}", data_curves=json.dumps(shown, separators=(",", ":")),
+    )  # fmt: skip
+    return tag("figure", caption, picture, _legend(names), class_="chart")
+
+
+def _look(number: int) -> str:
+    """Curves beyond the colours are dashed."""
+    return f"c{number % COLOURS}" + (" dashed" if number // COLOURS % 2 else "")
+
+
+def _legend(labels: Sequence[str]) -> Markup:
+    if len(labels) < 2:
+        return Markup("")
+    keys = (tag("span", label, class_=f"key {_look(number)}") for number, label in enumerate(labels))
+    return tag("p", joined(keys), class_="legend")
+
+
+def _numbers(names: Sequence[str], drawn: Sequence[Sequence[tuple[int, float]]]) -> list[dict[str, object]]:
+    """JSON knows no NaN: what is not finite is left out, as in the picture."""
+    return [
+        {"name": label, "points": [[step, float(f"{value:.6g}")] for step, value in found if math.isfinite(value)]}
+        for label, found in zip(names, drawn, strict=True)
+    ]
+
+
+def _edges(low: float, high: float, unit: str) -> tuple[str, str]:
+    """Return two numbers that can be told apart: the second as what it is more, where rounding makes them one."""
+    short = quantity(low, unit), quantity(high, unit)
+    if short[0] != short[1] or low == high:
+        return short
+    return short[0], f"+{high - low:.2g}"
+
+
+def _label(shown: str, x: float, y: float, anchor: str) -> Markup:
+    return tag("text", shown, x=x, y=y, text_anchor=anchor)
+
+
+class _Frame(NamedTuple):
+    """The numbers at the edges of a picture."""
+
+    first: int
+    last: int
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, steps: Sequence[int], values: Sequence[float]) -> _Frame:
+        """Return what holds all of them; what differs by rounding only is flat."""
+        low, high = min(values), max(values)
+        is_flat = math.isclose(low, high, rel_tol=1e-12)
+        return cls(min(steps), max(steps), low, low if is_flat else high)
+
+    def lines(self, points: Sequence[tuple[int, float]], look: str) -> list[Markup]:
+        """Return the line, and the points that stand alone between gaps: a stroke without length is a dot."""
+        parts: list[list[str]] = [[]]
+        for step, value in points:
+            if math.isfinite(value):
+                x, y = self._place(step, value)
+                parts[-1].append(f"{x:.1f} {y:.1f}")
+            elif parts[-1]:
+                parts.append([])
+        line = "".join("M" + "L".join(part) for part in parts if len(part) > 1)
+        dots = "".join(f"M{part[0]}h.01" for part in parts if len(part) == 1)
+        return [tag("path", d=d, class_=kind) for d, kind in ((line, look), (dots, f"{look} dot")) if d]
+
+    def marks(self, steps: Iterable[int]) -> str:
+        """Return a stroke on the axis for each step."""
+        return "".join(f"M{self._place(step, self.low)[0]:.1f} {HEIGHT - _BOTTOM - 4}v8" for step in steps)
+
+    def labels(self, axis: str, unit: str) -> list[Markup]:
+        """Return what stands at the edges, one number where both are the same."""
+        low, high = _edges(self.low, self.high, unit)
+        last = f"{axis} {chart_number(self.last)}" + (" s" if axis == TIME_AXIS else "")
+        values, steps = [(high, _TOP + 8), (low, HEIGHT - _BOTTOM)], [(chart_number(self.first), _LEFT, "start")]
+        if self.low == self.high:
+            values = [(low, (_TOP + HEIGHT - _BOTTOM) // 2 + 4)]
+        if self.first == self.last:
+            steps = [(last, (_LEFT + WIDTH - _RIGHT) // 2, "middle")]
+        else:
+            steps.append((last, WIDTH - _RIGHT, "end"))
+        return [_label(shown, _LEFT - 5, y, "end") for shown, y in values] + [
+            _label(shown, x, HEIGHT - 5, anchor) for shown, x, anchor in steps
+        ]
+
+    def _place(self, step: int, value: float) -> tuple[float, float]:
+        x = (step - self.first) / (self.last - self.first) if self.last > self.first else 0.5
+        # Halves first: the difference of the largest doubles is infinite.
+        height = self.high / 2 - self.low / 2
+        y = (value / 2 - self.low / 2) / height if height > 0 else 0.5
+        return _LEFT + x * (WIDTH - _LEFT - _RIGHT), _TOP + (1 - y) * (HEIGHT - _TOP - _BOTTOM)

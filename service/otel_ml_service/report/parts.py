@@ -1,0 +1,210 @@
+"""The parts of a run's report, each empty where the run has nothing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+
+from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
+from otel_ml_exporters.records import Artifact, Image, JsonValue, Table, Text
+from otel_ml_service.report.contents import Contents
+from otel_ml_service.report.markup import Markup, cell_table, details, joined, picture, section, tag
+from otel_ml_service.report.timeline import timeline
+from otel_ml_service.report.timing import timers
+
+__all__ = ["artifacts", "duration", "facts", "findings", "images", "params", "tables", "texts", "timing", "workers"]
+
+_LEFT_OUT = ("trainer", "unknown_service", DEFAULT_AXIS)
+"""Roles and axis that names do without."""
+_FINDINGS, _HEAT = "otel_ml/findings", "otel_ml/stragglers"
+_ROWS = 100
+"""Newest rows of a table that are shown."""
+_CELL = 2_000
+"""Characters of a cell."""
+_TEXT = 20_000
+_IMAGES = 48
+_IMAGE_BYTES = 16 * 2**20
+"""Of all images together: a page has to open on a phone."""
+
+
+def facts(run: Contents) -> Markup:
+    """Return how the run stands, in words."""
+    read = run.history
+    began = "" if read.began is None else f"{datetime.fromtimestamp(read.began, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    entries: list[tuple[str, str, str]] = [
+        ("status", read.status, read.status),
+        ("began", began, ""),
+        ("duration", duration(read.seconds), ""),
+        ("ranks", _ranks(run), ""),
+        ("attempts", str(len(run.attempts)) if run.attempts else "", ""),
+        *((name, f"{count:,}", "") for name, count in _steps(run)),
+        ("steps done again", f"{run.redone:,}" if run.redone else "", ""),
+        ("rows with a rank missing", f"{run.missing:,}", "warning" if run.missing else ""),
+        (
+            "values lost",
+            "not known" if run.lost is None else f"{run.lost:,}",
+            "failed" if run.lost else "",
+        ),
+        *((f"values not in {name}", f"{count:,}", "failed") for name, count in run.not_taken.items()),
+        ("values amended", f"{read.amendments:,}", ""),
+    ]
+    shown = [
+        tag("div", tag("span", name), tag("b", value, class_=kind or None)) for name, value, kind in entries if value
+    ]
+    return tag("div", *shown, class_="facts")
+
+
+def _ranks(run: Contents) -> str:
+    if len(run.roles) > 1:
+        return ", ".join(f"{count} {role}" for role, count in run.roles.items())
+    return "" if run.ranks is None else str(run.ranks)
+
+
+def _steps(run: Contents) -> Iterable[tuple[str, int]]:
+    """Yield how many steps each role did on each axis; none that are seconds, unless there are no others."""
+    axes = {place: len(done) for place, done in run.steps.items() if place[1] != TIME_AXIS}
+    for (role, axis), count in axes.items():
+        place = "/".join(part for part in (role, axis) if part not in _LEFT_OUT)
+        yield f"steps of {place}" if place else "steps", count
+    if not axes:
+        yield "steps", 0
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time in its two largest units.
+
+    Examples:
+        >>> duration(3.14159), duration(75), duration(7265), duration(200000)
+        ('3.14 s', '1 min 15 s', '2 h 1 min', '2 d 7 h')
+    """
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    for name, length, smaller, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
+        if seconds >= length:
+            return f"{int(seconds // length)} {name} {int(seconds % length // part)} {smaller}"
+    return ""
+
+
+def params(run: Contents) -> Markup:
+    """Return hyper-parameters and final values."""
+    shown = cell_table(("parameter", "value"), ((name, _shown(value)) for name, value in _flat(run.history.params)))
+    finals = {name: value for name, value in run.history.summary.items() if not name.startswith("otel_ml/")}
+    summary = cell_table(("name", "value"), finals.items())
+    return joined([section("Final values", summary), section("Parameters", shown)])
+
+
+def _flat(values: Mapping[str, JsonValue], prefix: str = "") -> Iterable[tuple[str, JsonValue]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _shown(value: object) -> str:
+    """Return a parameter as it was given, not rounded."""
+    return _shortened(str(value))
+
+
+def timing(run: Contents) -> Markup:
+    """Return the timers, the longest first, with their share of the step."""
+    found = timers(run.history)
+    columns = ["timer", "s per step", "longest s", "s in all"]
+    rows: list[list[object]] = [[timer.name, timer.mean_s, timer.longest_s, timer.total_s] for timer in found]
+    if any(timer.share is not None for timer in found):
+        columns += ["of the step", ""]
+        for row, timer in zip(rows, found, strict=True):
+            row.extend(["", ""] if timer.share is None else [f"{timer.share:.1%}", _bar(timer.share)])
+    if any(timer.slowest is not None for timer in found):
+        columns.append("mostly slowest rank")
+        for row, timer in zip(rows, found, strict=True):
+            row.append(timer.slowest)
+    return section("Where the time goes", cell_table(columns, rows))
+
+
+def _bar(share: float) -> Markup:
+    return tag("meter", value=f"{min(share, 1.0):.4f}", aria_hidden="true")
+
+
+def findings(run: Contents) -> Markup:
+    """Return slow and silent ranks, and the picture of all ranks."""
+    parts: list[str] = []
+    for name, table in run.tables.items():
+        if _is_own(name, _FINDINGS):
+            rows = [(tag("b", str(row[0]), class_=str(row[0])), *row[1:]) for row in table.rows]
+            parts += [tag("p", name.removesuffix(_FINDINGS)), cell_table(table.columns, rows)]
+    for name, image in run.images.items():
+        if _is_own(name, _HEAT):
+            parts.append(_image(image))
+    return section("Slow and silent ranks", *parts)
+
+
+def _is_own(name: str, own: str) -> bool:
+    return name == own or name.endswith(f"/{own}")
+
+
+def workers(run: Contents) -> Markup:
+    """Return the timeline of the last steps."""
+    return section("What every worker did in the last steps", timeline(run.spans))
+
+
+def tables(run: Contents) -> Markup:
+    """Return the newest table of each name: samples, confusions, …."""
+    own = (entry for entry in run.tables.items() if not _is_own(entry[0], _FINDINGS))
+    return section("Tables", *(_table(name, table) for name, table in own))
+
+
+def _table(name: str, table: Table) -> Markup:
+    rows = [[_cut(cell) for cell in row] for row in table.rows[-_ROWS:]]
+    left_out = len(table.rows) - len(rows)
+    note = f", the last {_ROWS} of {len(table.rows)} rows" if left_out else ""
+    return tag("div", tag("h3", f"{name}{_at(table)}{note}"), cell_table(table.columns, rows))
+
+
+def _cut(cell: JsonValue) -> object:
+    if cell is None or (isinstance(cell, (int, float)) and not isinstance(cell, bool)):
+        return cell
+    return _shortened(str(cell))
+
+
+def _shortened(shown: str) -> str:
+    return shown if len(shown) <= _CELL else f"{shown[:_CELL]}…"
+
+
+def _at(item: Table | Text | Image) -> str:
+    return "" if item.step is None else f", {item.axis} {item.step}"
+
+
+def texts(run: Contents) -> Markup:
+    """Return the newest text of each name."""
+    found = (details(f"{name}{_at(item)}", tag("pre", item.text[:_TEXT])) for name, item in run.texts.items())
+    return section("Texts", *found)
+
+
+def images(run: Contents) -> Markup:
+    """Return the newest image of each name, as many as a page can hold."""
+    shown, left = [], _IMAGE_BYTES
+    own = [image for name, image in run.images.items() if not _is_own(name, _HEAT)]
+    for image in own[:_IMAGES]:
+        if len(image.png) <= left:
+            left -= len(image.png)
+            shown.append(_image(image))
+    missing = len(own) - len(shown)
+    note = tag("p", f"{missing} more are in the run: too large, or too many for a page.", class_="quiet")
+    return section("Images", tag("div", *shown, class_="pictures") if shown else "", note if missing else "")
+
+
+def _image(image: Image) -> Markup:
+    caption = f": {image.caption}" if image.caption else ""
+    return picture(image.png, image.width, image.height, f"{image.name}{_at(image)}{caption}")
+
+
+def artifacts(run: Contents) -> Markup:
+    """Return the files of the run."""
+    rows = [_artifact(item) for item in run.history.artifacts.values()]
+    return section("Artifacts", cell_table(("name", "type", "file", "bytes", "step", "aliases", "SHA-256"), rows))
+
+
+def _artifact(item: Artifact) -> Sequence[object]:
+    aliases = ", ".join(item.aliases)
+    return (item.name, item.type, item.path_in, item.size, item.step, aliases, (item.sha256 or "")[:12])

@@ -1,0 +1,76 @@
+"""What every worker did in the last steps, a row a worker, from the spans of its timers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from otel_ml_exporters.records import Span
+from otel_ml_service.report.curves import COLOURS
+from otel_ml_service.report.markup import Markup, joined, tag
+from otel_ml_service.report.units import quantity
+
+__all__ = ["timeline"]
+
+_STEPS = 4
+_WORKERS = 32
+_SPANS = 3000
+_WIDTH, _LABEL, _ROW, _DEEPEST = 900, 110, 26, 3
+
+
+def timeline(spans: Iterable[Span]) -> Markup:
+    """Return a picture for each axis of its last four steps that most workers were in; nothing without steps."""
+    axes: dict[str, list[Span]] = {}
+    for span in spans:
+        if span.step is not None and span.axis is not None:
+            axes.setdefault(span.axis, []).append(span)
+    ordered = sorted(axes.items(), key=lambda entry: -len(entry[1]))
+    titled = (joined([tag("h3", f"Axis {axis}"), _picture(found)]) for axis, found in ordered)
+    return joined(titled) if len(ordered) > 1 else joined(map(_picture, axes.values()))
+
+
+def _picture(timed: Sequence[Span]) -> Markup:
+    shown = _last_steps(timed)[:_SPANS]
+    workers = sorted({(span.role, span.rank) for span in shown})[:_WORKERS]
+    begin, end = min(span.start_ns for span in shown), max(span.end_ns for span in shown)
+    names = [name for name, _ in Counter(span.name for span in shown).most_common()]
+    rows = [
+        _row(number, role, rank, [span for span in shown if (span.role, span.rank) == (role, rank)], names, begin, end)
+        for number, (role, rank) in enumerate(workers)
+    ]
+    height = _ROW * len(workers) + 18
+    scale = tag("text", quantity((end - begin) / 1e9, "s"), x=_WIDTH, y=height - 3, text_anchor="end")
+    picture = tag("svg", *rows, scale, viewBox=f"0 0 {_WIDTH} {height}", role="img", aria_label="workers over time")
+    keys = (tag("span", name, class_=f"key c{number % COLOURS}") for number, name in enumerate(names[: 2 * COLOURS]))
+    return tag("div", tag("div", picture, class_="wide timeline"), tag("p", joined(keys), class_="legend"))
+
+
+def _last_steps(spans: Sequence[Span]) -> list[Span]:
+    workers: dict[int, set[tuple[str, int]]] = {}
+    for span in spans:
+        if span.step is not None:
+            workers.setdefault(span.step, set()).add((span.role, span.rank))
+    most = max(map(len, workers.values()))
+    steps = sorted(step for step, found in workers.items() if len(found) == most)[-_STEPS:]
+    return [span for span in spans if span.step in steps]
+
+
+def _row(
+    number: int, role: str, rank: int, spans: Sequence[Span], names: Sequence[str], begin: int, end: int
+) -> Markup:
+    top = number * _ROW
+    label = tag("text", f"{role[:10]} {rank}", x=_LABEL - 6, y=top + 17, text_anchor="end")
+    ordered = sorted(spans, key=lambda span: (span.start_ns, -span.end_ns))
+    boxes, open_until = [], list[int]()
+    pixel_ns = (end - begin) / (_WIDTH - _LABEL)  # what overlaps by less follows, it is not inside
+    for span in ordered:
+        open_until = [until for until in open_until if until - span.start_ns > pixel_ns]
+        depth = min(len(open_until), _DEEPEST)
+        open_until.append(span.end_ns)
+        left = _LABEL + (span.start_ns - begin) / max(end - begin, 1) * (_WIDTH - _LABEL)
+        width = max((span.end_ns - span.start_ns) / max(end - begin, 1) * (_WIDTH - _LABEL), 0.6)
+        said = f"{span.name}: {quantity((span.end_ns - span.start_ns) / 1e9, 's')}, step {span.step}, rank {rank}"
+        place = {"x": f"{left:.1f}", "y": top + 3 + 5 * depth, "width": f"{width:.1f}"}
+        height, colour = max(_ROW - 6 - 5 * depth, 4), names.index(span.name) % COLOURS
+        boxes.append(tag("rect", tag("title", said), **place, height=height, class_=f"c{colour}"))
+    return joined([label, *boxes])

@@ -1,0 +1,90 @@
+"""Timers of a run, the longest first, each with its share of the step."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from otel_ml.wire.reduction import ACROSS
+from otel_ml_service.stored_runs.history import History, SeriesName
+
+__all__ = ["Timer", "timers"]
+
+_TIMER = re.compile(r"^(?P<place>(?:.*/)?)time/(?P<name>.+)$")
+
+_ESTIMATES = frozenset({"remaining", "remaining_estimate"})
+"""Below `time/`, and yet no time that was spent: `Progress` and Megatron estimate them anew in each step."""
+
+_SO_FAR = frozenset({"total", "batches", "samples", "tokens"})
+"""What Megatron counts below `time/` since the job began: alone, each may be the name of a user's timer."""
+
+
+class Timer(NamedTuple):
+    """A timer over all steps.
+
+    Attributes:
+        name: as published, without `time/`.
+        mean_s, longest_s: of a step, by the first reduction of the timer (the slowest rank, unless the user chose).
+        total_s: over all steps that have it.
+        share: of the time of all steps of its role and axis; None where `time/step` is not there.
+        slowest: the rank that was the slowest most often; None without `argmax`.
+    """
+
+    name: str
+    steps: int
+    mean_s: float
+    longest_s: float
+    total_s: float
+    share: float | None
+    slowest: int | None
+
+
+def timers(history: History) -> list[Timer]:
+    """Return all timers, the one with the largest total first."""
+    found = [_timer(history, key, place, name) for key, place, name in _named(history)]
+    return sorted(found, key=lambda timer: -timer.total_s)
+
+
+def _named(history: History) -> Iterator[tuple[SeriesName, str, str]]:
+    for key in history.series:
+        match = _TIMER.match(key.name)
+        if match is None or match["name"] in _ESTIMATES:
+            continue
+        if match["name"] in _SO_FAR and _is_counted(history, key.axis, match["place"]):
+            continue
+        base, _, last = key.name.rpartition("/")
+        is_further = SeriesName(key.axis, base) in history.series and (last in ACROSS or _is_further(last))
+        if not is_further and history.series[key]:
+            yield key, match["place"], match["name"]
+
+
+def _is_counted(history: History, axis: str, place: str) -> bool:
+    """Whether the time so far stands beside the number of batches, as Megatron has them."""
+    return all(SeriesName(axis, f"{place}time/{name}") in history.series for name in ("total", "batches"))
+
+
+def _is_further(last: str) -> bool:
+    """Whether a name's last part is a quantile or a rank."""
+    return re.fullmatch(r"p\d+(\.\d+)?|rank_\d+", last) is not None
+
+
+def _timer(history: History, key: SeriesName, place: str, name: str) -> Timer:
+    series = history.series[key]
+    values: Sequence[float] = [value for value in series.values() if value >= 0]
+    whole = history.series.get(SeriesName(key.axis, f"{place}time/step"), {})
+    all_steps = sum(value for value in whole.values() if value >= 0)
+    ranks = history.series.get(SeriesName(key.axis, f"{key.name}/argmax"), {})
+    often = Counter(int(rank) for rank in ranks.values() if rank >= 0).most_common(1)
+    total = sum(values)
+    return Timer(
+        name=place + name,
+        steps=len(values),
+        mean_s=fmean(values) if values else 0.0,
+        longest_s=max(values, default=0.0),
+        total_s=total,
+        share=total / all_steps if all_steps > 0 else None,
+        slowest=often[0][0] if often else None,
+    )

@@ -1,0 +1,74 @@
+"""The units of what otel_ml itself records, by name: the service keeps no others."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from otel_ml_service.report.markup import chart_number
+
+__all__ = ["UNITS", "quantity", "unit_of"]
+
+UNITS: Mapping[str, str] = {
+    "hw.gpu.memory.usage": "By",
+    "hw.gpu.memory.limit": "By",
+    "hw.gpu.power.limit": "W",
+    "hw.gpu.clock": "MHz",
+    "hw.power": "W",
+    "hw.power.step": "W",
+    "hw.energy": "J",
+    "hw.energy.step": "J",
+    "hw.temperature": "Cel",
+    "hw.errors": "{error}",
+    "system.memory.usage": "By",
+    "system.memory.limit": "By",
+    "process.count": "{process}",
+    "process.memory.usage": "By",
+    "process.memory.virtual": "By",
+}
+"""Name → unit in UCUM; what has none is left out."""
+
+_SHOWN = {"By": "B", "Cel": "°C"}
+_NAMED = re.compile(r"(?:.*/)?(" + "|".join(map(re.escape, sorted(UNITS, key=len, reverse=True))) + r")(?:/.*)?")
+_TIMER = re.compile(r"(?:.*/)?time/.+")
+_OTHER_UNIT = re.compile(r".*/(argmax|argmin|count)|(?:.*/)?time/(batches|samples|tokens)")
+"""Reductions that are a rank or a number, and what Megatron counts below `time/`."""
+_PREFIXES = {"s": "mµn", "B": "kMGTP", "J": "kMGT", "W": "kM"}
+
+
+def unit_of(name: str) -> str:
+    """Return the unit of a published name as people write it; empty where it has none, or nobody knows.
+
+    Examples:
+        >>> unit_of("generator/time/forward/mean"), unit_of("time/forward/argmax"), unit_of("loss")
+        ('s', '', '')
+        >>> unit_of("time/tokens"), unit_of("time/tokens/pack")
+        ('', 's')
+        >>> unit_of("system/hw.temperature/host.name/n1/hw.id/gpu0"), unit_of("process.count/host.name/n1")
+        ('°C', 'process')
+    """
+    if _OTHER_UNIT.fullmatch(name):
+        return ""
+    if _TIMER.fullmatch(name):
+        return "s"
+    found = _NAMED.fullmatch(name)
+    unit = UNITS[found[1]] if found else ""
+    return _SHOWN.get(unit, unit.strip("{}"))
+
+
+def quantity(value: float, unit: str) -> str:
+    """Return a value with its unit.
+
+    Examples:
+        >>> quantity(0.00312, "s"), quantity(3.4e10, "B"), quantity(65.0, "°C"), quantity(0.5, "")
+        ('3.12 ms', '34 GB', '65 °C', '0.5')
+    """
+    prefixes = _PREFIXES.get(unit, "")
+    magnitude = math.floor(math.log10(abs(value)) / 3) if value and math.isfinite(value) else 0
+    place = -magnitude if unit == "s" else magnitude
+    if not prefixes or place < 1:
+        return f"{chart_number(value)} {unit}".rstrip()
+    place = min(place, len(prefixes))
+    power = -3 * place if unit == "s" else 3 * place
+    return f"{chart_number(value / 10.0**power)} {prefixes[place - 1]}{unit}"

@@ -1,0 +1,452 @@
+"""The service: the only place that knows receivers, journal, engine, outbox and exporters together.
+
+::
+
+    receivers ─▶ admission ─▶ journal ─▶ engine loop ─▶ run.db ─▶ one pipeline an exporter
+                    (decode)    (acknowledge)  (one thread)   (commit)    (one thread each)
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from otel_ml.exceptions import ConfigError
+from otel_ml.explanation import explained
+from otel_ml.wire.rendezvous import Rendezvous, path_part, run_folder
+from otel_ml.wire.rendezvous import Service as Announcement
+from otel_ml.wire.versions import own_version
+from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.registry import is_registered
+from otel_ml_service.aggregation.observation import Writer
+from otel_ml_service.aggregation.settings import EngineSettings
+from otel_ml_service.config import EmbeddedRun, ServiceConfig
+from otel_ml_service.delivery.retry import RetryPolicy
+from otel_ml_service.exporter_makers import exporter_makers
+from otel_ml_service.live_runs.account import account
+from otel_ml_service.live_runs.book import RunBook
+from otel_ml_service.live_runs.embedded_life import EmbeddedLife
+from otel_ml_service.live_runs.loop import EngineLoop
+from otel_ml_service.live_runs.run import RunSettings
+from otel_ml_service.live_runs.self_telemetry import run_measures
+from otel_ml_service.live_runs.served import Served, served_as
+from otel_ml_service.live_runs.trouble import Trouble
+from otel_ml_service.live_runs.unreadable import UnreadableRequests
+from otel_ml_service.own_process import (
+    allow_open_files,
+    keep_freed_memory,
+    let_training_go_first,
+    look_for_garbage_rarely,
+)
+from otel_ml_service.receiver.admission import Admission, OverloadedError, Stored
+from otel_ml_service.receiver.decode import Decoded, Signal
+from otel_ml_service.receiver.grpc import GrpcReceiver, ServerCertificate
+from otel_ml_service.receiver.http import HttpReceiver
+from otel_ml_service.receiver.refusals import Refusals
+from otel_ml_service.receiver.rejection import UndecodableError
+from otel_ml_service.receiver.routes import Routes
+from otel_ml_service.receiver.tls import server_context
+from otel_ml_service.receiver.tokens import Tokens
+from otel_ml_service.storage.database import StorageError
+from otel_ml_service.storage.filesystem import network_file_system
+from otel_ml_service.storage.journal import Journal
+from otel_ml_service.telemetry import Measure, Telemetry
+
+__all__ = ["Service", "serve"]
+
+_log = logging.getLogger(__name__)
+
+FALLBACK = "jsonl"
+"""The exporter of a job's own service where none that was asked for can be used: it needs no package, and no server."""
+
+_CLOSED_SHARE = 8
+"""Of all that a service may keep on the disk, a run's closed steps take one part of so many: records come first."""
+
+_STOP_S = 30.0
+"""Seconds a stopping service gives its exporters."""
+
+_PREDECESSOR_S = 40.0
+"""How long an embedded service waits for the one before it to finish delivering; a run has one at a time."""
+
+
+class Service:
+    """Receives, reduces and delivers until it is stopped.
+
+    Args:
+        config: what to do.
+        makers: name → builds the exporter, in addition to those `config` names: for programs that bring their own.
+        served: what is kept of it in the folders of its runs; None keeps what is there.
+        retry: of the exporters; tests make it quick.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        config: ServiceConfig,
+        *,
+        makers: Mapping[str, Callable[[], Exporter]] | None = None,
+        served: Served | None = None,
+        retry: RetryPolicy | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        configured, left_out = exporter_makers(config.exporters)
+        if left_out.problems and config.embedded is None:
+            raise ConfigError(*left_out.problems)
+        makers = {**configured, **(makers or {})}
+        if left_out.problems and not makers:
+            makers, _ = exporter_makers({FALLBACK: {}})
+        unavailable = left_out.unavailable(() if served is None else served.exporters)
+        self._config = config
+        self._exporters = tuple(makers)
+        self._problems = left_out.problems
+        self._clock = clock
+        # Nobody types an embedded service's token; whoever can read the rendezvous folder has it.
+        self._token = config.token or (secrets.token_urlsafe(32) if config.embedded else "")
+        given = [token for token in (self._token, *config.tokens) if token]
+        self._tokens = Tokens(given, config.token_file)
+        self._telemetry = Telemetry()
+        self._trouble = Trouble("What arrives")
+        self._stopped = threading.Event()
+        self._ended = threading.Event()
+        self._http_address = ("", 0)
+        self._grpc_address: tuple[str, int] | None = None
+        settings = RunSettings(
+            makers,
+            EngineSettings(
+                allowed_lateness_s=config.allowed_lateness_s,
+                end_silence_s=config.end_silence_s,
+                resume_wait_s=_RESUME_WAIT_S if config.embedded is None else 0.0,
+                scraped_series=config.scraped.max_series,
+                scraped_allow=config.scraped.allow,
+                scraped_deny=config.scraped.deny,
+                open_bytes=config.limits.open,
+                retained_bytes=config.limits.retained,
+                closed_bytes=min(config.limits.closed, config.dir_max // _CLOSED_SHARE),
+                closed_s=config.limits.closed_hours * 3600.0,
+                series=config.limits.series,
+                top_ranks=config.top_ranks,
+            ),
+            retry or RetryPolicy(),
+            late_max=config.limits.late,
+            served=served,
+            unavailable={name: problem for name, problem in unavailable.items() if name not in makers},
+        )
+        if config.embedded is not None:
+            names = config.embedded
+            settings = replace(settings, experiment_name=names.experiment_name, run_name=names.run_name, log="")
+        self._refusals = Refusals()
+        self._admission = Admission(
+            self._store,
+            self._telemetry,
+            config.limits.queue,
+            self._has_room,
+            self._held_back,
+            refusals=self._refusals,
+            aliases=config.aliases,
+        )
+        is_known = self._tokens.are_demanded or bool(config.tls and config.tls.client_ca)
+        self._routes = Routes(
+            self._admission, self, self._telemetry, tokens=self._tokens, version=own_version(), any_host=is_known
+        )
+        files = config.tls
+        tls = None if files is None else server_context(files.certificate, files.key, files.client_ca)
+        self._http = HttpReceiver(
+            self._routes, *config.http, self._telemetry, self._refusals, tls, arriving=config.limits.queue
+        )
+        self._grpc = self._grpc_receiver()
+        self._unreadable = UnreadableRequests(self._state_folder() / "unreadable", self._telemetry)
+        # The files come last: nothing after this can fail and leave them locked.
+        self._journal: Journal[Decoded] = Journal(
+            self._journal_folder() / "journal.db",
+            self._committed,
+            patience_s=_PREDECESSOR_S if config.embedded else 0.0,
+        )
+        self._runs = RunBook(config.dir, settings, self._telemetry, journal=self._journal.identity)
+        self._loop = EngineLoop(
+            self._runs,
+            self._telemetry,
+            self._refusals,
+            digested=self._admission.digested,
+            drop=self._journal.drop,
+            dir_max=config.dir_max,
+            unreadable=lambda number, decoded: self._unreadable.keep(number, decoded.signal, decoded.body),
+            damaged=self._damaged,
+            clock=clock,
+        )
+        self._life = self._embedded_life()
+
+    def start(self) -> str:
+        """Recover what a predecessor left, start to serve, and return the base URL of OTLP/HTTP.
+
+        Raises:
+            ConfigError: an address cannot be bound, or an exporter's options are wrong.
+            StorageError: a file of the service cannot be used.
+        """
+        try:
+            self._recover()
+            self._http_address = self._http.start()
+            self._grpc_address = None if self._grpc is None else self._grpc.start()
+            if self._life is not None and self._config.embedded is not None:
+                self._announce(self._life, self._config.embedded)
+        except BaseException:
+            self.stop(0)
+            raise
+        self._say_network()
+        self._loop.start()
+        self._journal.start()
+        self._take_up_kept()
+        return self.endpoint
+
+    @property
+    def endpoint(self) -> str:
+        """Base URL of OTLP/HTTP."""
+        host, port = self._http_address
+        shown = f"[{host}]" if ":" in host else host
+        return f"{'https' if self._config.tls else 'http'}://{shown}:{port}"
+
+    @property
+    def grpc_address(self) -> tuple[str, int] | None:
+        """Where OTLP/gRPC is taken, or None."""
+        return self._grpc_address
+
+    @property
+    def token(self) -> str:
+        """A bearer token that requests may carry, or ""."""
+        return self._token
+
+    @property
+    def demands_a_token(self) -> bool:
+        """Whether requests must carry a bearer token."""
+        return self._tokens.are_demanded
+
+    @property
+    def exporters(self) -> tuple[str, ...]:
+        """Names of the exporters of every run."""
+        return self._exporters
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the service has been stopped or, embedded, its run is over; False on time-out."""
+        return self._ended.wait(timeout)
+
+    def stop(self, timeout: float = _STOP_S) -> None:
+        """Take no new requests, decide and commit what was acknowledged, deliver what can be in time; safe twice."""
+        if self._stopped.is_set():
+            return
+        self._stopped.set()
+        if self._life is not None:
+            self._life.withdraw()
+        self._http.stop(timeout=5.0)
+        if self._grpc is not None:
+            self._grpc.stop(timeout=5.0)
+        self._routes.close()
+        self._loop.stop()
+        for run in self._runs:
+            run.ask_to_stop(timeout)
+        for run in self._runs:
+            self._runs.put_away(run)
+        self._journal.close()
+        if self._life is not None:
+            self._life.leave()
+        self._ended.set()
+
+    # What routes ask (RunsView); on the receiver's thread
+
+    def runs(self) -> list[Mapping[str, Any]]:
+        """Return the account of every open run."""
+        return self._runs.accounts(self._loop.undecided)
+
+    def run(self, experiment: str, writer: str | None, *, speaker: bool) -> Mapping[str, Any] | None:
+        """Return the account of one run; to a writer, also whether it has `left`, as the `last`."""
+        run = self._runs.get(experiment)
+        if run is None:
+            return None
+        said = account(run, self._loop.undecided)
+        if speaker:
+            run.told = len(said["notices"])
+        if writer is None:
+            return said
+        return {**said, "left": writer in run.status.left, "last": run.status.last_writer == writer}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the accounts include everything that was acknowledged."""
+        return self._loop.undecided == 0
+
+    def measures(self) -> Iterable[Measure]:
+        """Return the self-telemetry of the runs, and of what waits for them."""
+        found = [measure for run in self._runs for measure in run_measures(run)]
+        return [*found, ("journal_bytes", (), self._admission.held)]
+
+    def notices(self, experiments: Iterable[str]) -> int:
+        """Return how many notices these runs have."""
+        runs = (self._runs.get(experiment) for experiment in experiments)
+        return sum(len(run.outbox.notices) for run in runs if run is not None)
+
+    # Inside
+
+    def _store(self, decoded: Decoded, stored: Stored) -> None:
+        self._journal.append(decoded.signal, decoded.body, decoded, partial(self._settle, decoded, stored))
+
+    def _settle(self, decoded: Decoded, stored: Stored, done: int | StorageError) -> None:
+        error = done if isinstance(done, StorageError) else None
+        if error is not None:
+            self._runs.withdraw(decoded.observations)
+        if error is not None and not self._stopped.is_set():
+            self._telemetry.count("refused", reason="not stored")
+            self._trouble.note(error)
+        stored(decoded, error)
+
+    def _has_room(self, experiments: Iterable[str]) -> bool:
+        return self._runs.has_room(experiments)
+
+    def _held_back(self, experiments: Iterable[str]) -> str:
+        return self._runs.held_back(experiments)
+
+    def _tell_all(self, slug: str, sentence: str | None) -> None:
+        if sentence is not None:
+            for run in self._runs:
+                run.say(slug, sentence)
+
+    def _committed(self, entries: Iterable[tuple[int, Decoded]]) -> None:
+        self._tell_all("storage", self._trouble.over())
+        self._loop.offer(list(entries))
+
+    def _recover(self) -> None:
+        self._runs.reopen(None if self._config.embedded is None else [self._state_folder().parent])
+        leftover = self._journal.leftover()
+        if leftover:
+            _log.info("Taking up %d requests that were acknowledged before the last stop.", len(leftover))
+        for entry in leftover:
+            try:
+                decoded = self._admission.again(cast("Signal", entry.signal), entry.body)
+            except UndecodableError as error:  # the disk changed it: it was readable when it was acknowledged
+                self._unreadable.keep(entry.id, entry.signal, entry.body)
+                _log.error("%s", explained(f"Entry {entry.id} of the journal is set aside: {error}", "damaged-file"))
+                continue
+            self._loop.offer([(entry.id, decoded)])
+        if self._journal.damage:
+            _log.error("%s", explained(self._journal.damage, "damaged-file"))
+            self._tell_all("damaged-file", self._journal.damage)
+
+    def _take_up_kept(self) -> None:
+        """Send what a predecessor could not put into its run on the way of all requests: now it may be possible."""
+        for kept in self._unreadable.kept():
+
+            def stored(decoded: Decoded, error: Exception | None, path: Path = kept.path) -> None:
+                if error is None:
+                    path.unlink(missing_ok=True)
+
+            try:
+                self._admission.take(cast("Signal", kept.signal), kept.body, stored)
+            except (UndecodableError, OverloadedError):
+                continue  # it stays
+
+    def _announce(self, life: EmbeddedLife, names: EmbeddedRun) -> None:
+        run = self._runs.of(Writer(names.experiment, role="", instance="", experiment_name=names.experiment_name))
+        for problem in self._config.problems:
+            run.say("wrong-setting", problem)
+        for problem in self._problems:
+            run.say("wrong-setting", f"{problem} The run goes on with: {', '.join(self._exporters) or 'no exporter'}.")
+        life.announce(Announcement(self.endpoint, self._token, os.getpid(), str(run.folder), self.exporters))
+
+    def _embedded_life(self) -> EmbeddedLife | None:
+        if self._config.embedded is None:
+            return None
+        rendezvous = Rendezvous(self._config.embedded.rendezvous)
+        return EmbeddedLife(rendezvous, self._runs, self._admission, over=self._ended.set, clock=self._clock)
+
+    def _state_folder(self) -> Path:
+        embedded = self._config.embedded
+        if embedded is None:
+            return self._config.dir / ".service"
+        return run_folder(self._config.dir, embedded.experiment_name, embedded.experiment) / "state"
+
+    def _journal_folder(self) -> Path:
+        embedded, chosen = self._config.embedded, self._config.journal_dir
+        if chosen is None:
+            return self._state_folder()
+        return chosen / ("service" if embedded is None else path_part(embedded.experiment))
+
+    def _damaged(self) -> None:
+        """A run's file is damaged. Embedded, the next service of the job puts it right: the workers start one."""
+        if self._config.embedded is not None:
+            self._ended.set()
+
+    def _say_network(self) -> None:
+        kind = network_file_system(self._journal_folder())
+        if kind is None:
+            return
+        sentence = (
+            f"The journal is on a network file system ({kind}): locks and syncs are only as good as the server's. "
+            "Put it on a disk of this host with OTEL_ML_JOURNAL_DIR=FOLDER."
+        )
+        _log.warning("%s", explained(sentence, "network-disk"))
+        self._tell_all("network-disk", sentence)
+
+    def _grpc_receiver(self) -> GrpcReceiver | None:
+        if self._config.grpc is None:
+            return None
+        tls = self._config.tls
+        certificate = None
+        if tls is not None:
+            client_ca = tls.client_ca.read_bytes() if tls.client_ca else None
+            certificate = ServerCertificate(tls.certificate.read_bytes(), tls.key.read_bytes(), client_ca)
+        address = self._config.grpc
+        return GrpcReceiver(
+            self._admission, self._telemetry, *address, self._refusals, tokens=self._tokens, tls=certificate
+        )
+
+
+def serve(
+    config: ServiceConfig,
+    started: Callable[[Service], None] = lambda service: None,
+    *,
+    makers: Mapping[str, Callable[[], Exporter]] | None = None,
+) -> None:
+    """Run a service until SIGTERM or, unless embedded, SIGINT; call from the main thread.
+
+    Args:
+        config: what to do.
+        started: called once the service listens.
+        makers: exporters the program brings itself.
+    """
+    allow_open_files()
+    keep_freed_memory()
+    written = {name: options for name, options in config.written.items() if is_registered(name)}
+    served = served_as(written, os.environ, config.file, is_of_serve=config.embedded is None)
+    service = Service(config, makers=makers, served=served)
+    asked = threading.Event()
+
+    def ask(*_: object) -> None:
+        asked.set()
+
+    signal.signal(signal.SIGTERM, ask)
+    # Ctrl-C in the terminal of a job reaches every process; the embedded service still has to deliver.
+    signal.signal(signal.SIGINT, signal.SIG_IGN if config.embedded else ask)
+    service.start()
+    started(service)
+    look_for_garbage_rarely()
+    if config.embedded:
+        let_training_go_first()  # not before: a start is waited for
+    try:
+        while not asked.is_set() and not service.wait(_POLL_S):
+            pass
+    finally:
+        service.stop()
+
+
+_RESUME_WAIT_S = 60.0
+"""Seconds that `otel-ml serve`, which may have been down for long, waits for those who are still there: workers try
+again every 5 s, a Collector may take a minute. A job's own service is started by those who are there."""
+
+_POLL_S = 0.2
+"""A signal handler cannot wake a wait on another event; this is how long it takes to be seen."""

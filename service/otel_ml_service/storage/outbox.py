@@ -1,0 +1,390 @@
+"""One run on disk: closed records, the engine's state, and how far everybody is.
+
+One thread writes (the engine's), in one transaction per commit; each exporter's thread reads.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from otel_ml_exporters.open_file import identity
+from otel_ml_exporters.records import Record
+from otel_ml_service.storage.anew import written_anew
+from otel_ml_service.storage.codec import Row, decode, encode
+from otel_ml_service.storage.database import (
+    DamagedError,
+    Form,
+    StorageError,
+    delete,
+    insert,
+    is_signed,
+    open_database,
+    require_known,
+    sign,
+    storage_errors,
+)
+from otel_ml_service.storage.remains import BASE, Remains, number_anew, take_over
+from otel_ml_service.storage.salvage import is_suspect, newest_aside, rebuilt, suspect
+from otel_ml_service.storage.seal import ONE_BY_ONE, sealed, unsealed
+from otel_ml_service.versions import RUN
+
+__all__ = ["FORM", "Commit", "Mark", "Outbox"]
+
+_log = logging.getLogger(__name__)
+
+FORM = Form(
+    RUN,
+    """
+CREATE TABLE IF NOT EXISTS records (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, record TEXT NOT NULL, media BLOB);
+CREATE TABLE IF NOT EXISTS engine (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS exporters (name TEXT PRIMARY KEY, seq INTEGER NOT NULL, lost TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS notices (id INTEGER PRIMARY KEY, sentence TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)
+""",
+)
+
+_BEHIND = "disk0"
+"""The first key that is behind those."""
+
+_STATE = "SELECT key, value FROM engine WHERE key < ? UNION ALL SELECT key, value FROM engine WHERE key >= ?"
+
+MAX_NOTICES = 10_000
+"""Sentences kept of a run; what more is said is in the log."""
+
+_READ_BYTES = 64 * 2**20
+"""Records handed to an exporter at once, unless one alone is larger."""
+
+_RECENT_BYTES = 8 * 2**20
+"""Encoded records kept in memory for exporters that keep up: half an hour of an ordinary run, in three times as much as
+objects. 1,024 ranks bring 5 MB of spans a second: where 2 MiB were kept, every exporter read them from the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far an exporter is: `seq` stored in its backend, and values that will never be, by reason."""
+
+    seq: int = 0
+    lost: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What becomes durable together.
+
+    Attributes:
+        records: closed records, `seq` ascending.
+        changes: engine state; None deletes an entry.
+        consumed: (identity of the journal, id of its last entry this run has seen), or None.
+        notices: sentences; one already there is not repeated.
+        facts: what a restart needs to know about the run itself.
+    """
+
+    records: Sequence[Record] = ()
+    changes: Mapping[str, bytes | None] = field(default_factory=dict)
+    consumed: tuple[str, int] | None = None
+    notices: Sequence[str] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+class Outbox:
+    """`run.db` of one run.
+
+    Raises:
+        VersionError: newer code has written it.
+        StorageError: it cannot be used.
+
+    Attributes:
+        damage: what to tell a person about a file that could not be read as a whole, or "".
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.damage = ""
+        # Guards the connection: the engine's thread writes through it, exporters' threads read through it
+        # (the file is locked exclusively, so there is only one).
+        self._lock = threading.Lock()
+        self._recent: deque[tuple[Record, int]] = deque()
+        self._recent_bytes = 0
+        self._listeners: dict[str, Callable[[], None]] = {}
+        require_known(path, FORM)
+        is_damaged = is_suspect(path)
+        remains = rebuilt(path, FORM, take_over) if is_damaged else None
+        try:
+            self._open()
+        except DamagedError:
+            is_damaged = True
+            remains = rebuilt(path, FORM, take_over)
+            self._open()
+        if is_damaged:
+            self._note_damage(remains)
+
+    def _open(self) -> None:
+        self._connection = open_database(self.path, FORM)
+        self._file = identity(self.path)
+        try:
+            with storage_errors(self.path):
+                self._load()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _note_damage(self, remains: Remains | None) -> None:
+        records = "what could be read is taken over" if remains is None else f"{remains.records} records could be read"
+        if remains is not None and remains.missing:
+            records += f", {remains.missing} that an exporter had not written could not"
+        aside = newest_aside(self.path)
+        self.damage = f"{self.path.name} was damaged: {records}. The damaged file is kept: {aside}."
+        if not self.state():
+            self._note_lost_state()
+
+    @property
+    def base(self) -> int:
+        """The `seq` after which a run without engine state goes on: 0, or above all that ever was."""
+        return int(self.facts.get(BASE, "0"))
+
+    def forget_state(self) -> None:
+        """Give up the engine's state: it cannot be read. Records are numbered above all that ever was from now on."""
+        with self._using() as connection, _transaction(connection):
+            number_anew(connection, self.last_seq)
+        with self._using():
+            self._load()
+        self._note_lost_state()
+
+    def _note_lost_state(self) -> None:
+        found = self.damage or f"{self.path.name} was damaged."
+        self.damage = (
+            f"{found} What was open and what had arrived is not known any more: "
+            f"open steps begin anew with what comes, and records are numbered from {self.base + 1} on."
+        )
+
+    def _load(self) -> None:
+        query = self._connection.execute
+        self._is_signed = is_signed(self._connection, FORM)
+        self.last_seq = int(query("SELECT COALESCE(MAX(seq), 0) FROM records").fetchone()[0])
+        self.first_seq = int(query("SELECT COALESCE(MIN(seq), 1) FROM records").fetchone()[0])
+        self.notices: list[str] = [row[0] for row in query("SELECT sentence FROM notices ORDER BY id")]
+        self.facts: dict[str, str] = dict(query("SELECT name, value FROM facts").fetchall())
+        self._marks = {
+            name: Mark(seq, _lost(lost)) for name, seq, lost in query("SELECT name, seq, lost FROM exporters")
+        }
+        # Guards the two below: exporters' threads set marks while the engine's thread commits them.
+        self._marks_lock = threading.Lock()
+        self._dirty_marks: set[str] = set()
+
+    @property
+    def consumed(self) -> tuple[str, int] | None:
+        """Identity of the journal and the id of its last entry that this run has committed."""
+        if "journal" not in self.facts:
+            return None
+        identity, _, number = self.facts["journal"].partition(" ")
+        return identity, int(number)
+
+    def state(self) -> dict[str, bytes]:
+        """Return the engine's state as last committed, without what is read entry by entry."""
+        with self._using() as connection:
+            rows = connection.execute(_STATE, (ONE_BY_ONE, _BEHIND)).fetchall()
+            return {key: _opened(value) for key, value in rows}
+
+    def entry(self, key: str) -> bytes | None:
+        """Return one entry of the engine's state as last committed; None where there is none, or it cannot be read."""
+        try:
+            with self._using() as connection:
+                row = connection.execute("SELECT value FROM engine WHERE key = ?", (key,)).fetchone()
+                return None if row is None else _opened(row[0])
+        except StorageError as error:
+            _log.error("What is kept of a closed step cannot be read: %s", error)
+            return None
+
+    def subscribe(self, name: str, listener: Callable[[], None]) -> None:
+        """Call `listener` after each commit that brings records, instead of the one that had this name before."""
+        self._listeners[name] = listener
+
+    def mark(self, exporter: str) -> Mark:
+        """Return how far `exporter` is."""
+        return self._marks.get(exporter, Mark())
+
+    def set_mark(self, exporter: str, mark: Mark) -> None:
+        """Note how far `exporter` is; durable with the next commit."""
+        with self._marks_lock:
+            self._marks[exporter] = mark
+            self._dirty_marks.add(exporter)
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether a mark waits for a commit."""
+        return bool(self._dirty_marks)
+
+    def commit(self, commit: Commit) -> None:
+        """Make `commit` and all marks durable, then let the exporters have its records.
+
+        Raises:
+            StorageError: nothing of it was stored; the same commit may be tried again.
+        """
+        rows = [(record.seq, *encode(record)) for record in commit.records]
+        said = set(self.notices)
+        notices = [sentence for sentence in dict.fromkeys(commit.notices) if sentence not in said]
+        notices = notices[: max(0, MAX_NOTICES - len(said))]
+        facts = dict(commit.facts)
+        if commit.records:
+            facts["seq"] = str(commit.records[-1].seq)
+        if commit.consumed is not None:
+            facts["journal"] = "{} {}".format(*commit.consumed)
+        with self._taken_marks() as marks, self._using() as connection, _transaction(connection):
+            insert(connection, "INSERT INTO records", rows)
+            self._write_state(commit.changes)
+            connection.executemany("INSERT OR REPLACE INTO exporters VALUES (?, ?, ?)", marks)
+            connection.executemany("INSERT INTO notices (sentence) VALUES (?)", [(text,) for text in notices])
+            connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", list(facts.items()))
+            if not self._is_signed:
+                sign(connection, FORM)
+        self._is_signed = True
+        self.notices.extend(notices)
+        self.facts.update(facts)
+        self._publish(commit.records, rows)
+
+    def read(self, after: int, limit: int) -> Sequence[Record]:
+        """Return up to `limit` records with `seq > after`, ascending."""
+        with self._using():
+            if self._recent and self._recent[0][0].seq <= after + 1:
+                start = after + 1 - self._recent[0][0].seq
+                return [record for record, _ in islice(self._recent, start, start + limit)]
+            rows = self._connection.execute(
+                "SELECT kind, record, media FROM records WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
+            )
+            return self._decoded(rows)
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the file still has its name: others may delete or move it."""
+        try:
+            return identity(self.path) == self._file
+        except OSError:
+            return True  # nobody can tell now
+
+    def write_anew(self) -> None:
+        """Write the file again under its name, with all that it holds.
+
+        Raises:
+            StorageError: it cannot be written now; nothing has changed.
+        """
+        with self._lock:
+            self._connection = written_anew(self._connection, self.path, FORM)
+            self._file = identity(self.path)
+
+    def size(self) -> int:
+        """Bytes of the database's pages in use."""
+        with self._using():
+            pages, free, page = (
+                int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+                for name in ("page_count", "freelist_count", "page_size")
+            )
+        return (pages - free) * page
+
+    def forget(self, up_to: int) -> None:
+        """Delete records up to this `seq`: the disk is full of them."""
+        with self._using() as connection, _transaction(connection):
+            connection.execute("DELETE FROM records WHERE seq <= ?", (up_to,))
+            while self._recent and self._recent[0][0].seq <= up_to:
+                self._recent_bytes -= self._recent.popleft()[1]
+            self.first_seq = max(self.first_seq, up_to + 1)
+
+    def close(self) -> None:
+        """Close the file; marks not yet committed are committed. Safe twice."""
+        if self._dirty_marks:
+            try:
+                self.commit(Commit())
+            except StorageError as error:  # a backend that cannot tell its position gets some records again
+                _log.warning("The exporters' positions are not stored: %s", error)
+        with self._lock:
+            self._connection.close()
+
+    def _write_state(self, changes: Mapping[str, bytes | None]) -> None:
+        kept = [(key, sealed(value)) for key, value in changes.items() if value is not None]
+        gone = [key for key, value in changes.items() if value is None]
+        insert(self._connection, "INSERT OR REPLACE INTO engine", kept)
+        delete(self._connection, "DELETE FROM engine WHERE key", gone)
+
+    def _publish(self, records: Sequence[Record], rows: Sequence[tuple[int, str, str, bytes | None]]) -> None:
+        if not records:
+            return
+        with self._lock:
+            for record, (_, _, text, media) in zip(records, rows, strict=True):
+                size = len(text) + len(media or b"")
+                self._recent.append((record, size))
+                self._recent_bytes += size
+            while self._recent_bytes > _RECENT_BYTES and len(self._recent) > 1:
+                self._recent_bytes -= self._recent.popleft()[1]
+            self.last_seq = records[-1].seq
+        for listener in self._listeners.values():
+            listener()
+
+    @contextmanager
+    def _taken_marks(self) -> Iterator[Sequence[tuple[str, int, str]]]:
+        with self._marks_lock:
+            taken, self._dirty_marks = self._dirty_marks, set()
+            rows = [(name, self._marks[name].seq, json.dumps(dict(self._marks[name].lost))) for name in taken]
+        try:
+            yield rows
+        except BaseException:
+            with self._marks_lock:
+                self._dirty_marks |= taken
+            raise
+
+    def _decoded(self, rows: Iterable[Row]) -> list[Record]:
+        """Decode rows until they are enough for one batch."""
+        found: list[Record] = []
+        size = 0
+        for row in rows:
+            size += len(row[1]) + len(row[2] or b"")
+            if found and size > _READ_BYTES:
+                break
+            try:
+                found.append(decode(row))
+            except Exception as error:
+                raise sqlite3.DatabaseError(f"a record cannot be read: {error!r}") from error
+        return found
+
+    @contextmanager
+    def _using(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with self._lock, storage_errors(self.path):
+                yield self._connection
+        except DamagedError:
+            suspect(self.path)
+            raise
+
+
+def _opened(value: bytes) -> bytes:
+    """Return an entry of the engine's state without its seal."""
+    found = unsealed(value)
+    if found is None:
+        raise sqlite3.DatabaseError("an entry of the engine's state is not what was written")
+    return found
+
+
+def _lost(text: str) -> dict[str, int]:
+    try:
+        return dict(json.loads(text))
+    except (TypeError, ValueError) as error:
+        raise sqlite3.DatabaseError(f"an exporter's losses cannot be read: {error}") from error
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    connection.execute("BEGIN")
+    try:
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,136 @@
+"""A new file from what can be read of a damaged one. Killed at any moment, the next start finishes it.
+
+::
+
+    mark ─▶ copy into `….rebuilt` ─▶ the damaged one aside ─▶ the new one in its place ─▶ unmark
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from otel_ml_service.storage.database import Form, open_database, storage_errors
+
+__all__ = ["highest", "is_suspect", "newest_aside", "readable", "rebuilt", "suspect"]
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+_TRIES = 1000
+"""Damaged places that are jumped over, at most."""
+
+_BESIDE = ("-wal", "-shm")
+
+
+def suspect(path: Path) -> None:
+    """Mark a file as damaged; the next start looks what is left of it."""
+    with suppress(OSError):
+        _mark(path).touch()
+
+
+def is_suspect(path: Path) -> bool:
+    """Whether the file was found damaged, or is being rebuilt."""
+    return _mark(path).exists()
+
+
+def rebuilt(path: Path, form: Form, copy: Callable[[sqlite3.Connection | None, sqlite3.Connection], T]) -> T | None:
+    """Put a new database in the place of a damaged one, which is kept beside it as `….damaged-<n>`.
+
+    Args:
+        path: of the database.
+        form: of the new one.
+        copy: fills the new connection from the damaged one, None where that is no database at all.
+
+    Returns:
+        What `copy` returned; None where a predecessor had copied already.
+
+    Raises:
+        StorageError: there is no room for the new one; nothing has changed.
+    """
+    fresh = path.with_name(f"{path.name}.rebuilt")
+    result: T | None = None
+    with storage_errors(path):
+        _mark(path).touch()
+        if path.exists():
+            for leftover in _files(fresh):
+                leftover.unlink(missing_ok=True)
+            with closing(open_database(fresh, form)) as new, closing(sqlite3.connect(path)) as old:
+                new.execute("BEGIN")
+                result = copy(old if _is_database(old) else None, new)
+                new.execute("COMMIT")
+            path.rename(_aside(path))
+        for suffix in _BESIDE:
+            log = path.with_name(path.name + suffix)
+            if log.exists():
+                newest = _aside(path, taken=True)
+                log.rename(newest.with_name(newest.name + suffix))
+        if fresh.exists():
+            fresh.rename(path)
+        _mark(path).unlink()
+    return result
+
+
+def readable(connection: sqlite3.Connection, table: str, columns: str, up_to: int = 2**62) -> Iterator[Row]:
+    """Yield the rows of `table` that can be read: forward to each damaged place, and on behind it.
+
+    Args:
+        connection: of the damaged database.
+        table: with a whole number as its key.
+        columns: to read, the key first.
+        up_to: the highest key there may be.
+    """
+    key = columns.partition(",")[0]
+    after, step = 0, 1
+    for _ in range(_TRIES):
+        try:
+            for row in connection.execute(f"SELECT {columns} FROM {table} WHERE {key} > ? ORDER BY {key}", (after,)):
+                if row[0] > after:  # a damaged tree may lead back
+                    after, step = row[0], 1
+                    yield row
+        except (sqlite3.DatabaseError, MemoryError):  # a damaged length may be more than there is memory
+            after, step = after + step, 2 * step  # a lost page of the tree hides many entries
+        else:
+            return
+        if after >= up_to:
+            return
+
+
+def highest(connection: sqlite3.Connection, table: str) -> int:
+    """Return the highest key an AUTOINCREMENT table ever had; 2⁶² where that cannot be read."""
+    with suppress(sqlite3.Error, TypeError):
+        found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
+        return int(found[0])
+    return 2**62
+
+
+def newest_aside(path: Path) -> Path:
+    """Return where the file that was damaged last is kept."""
+    return _aside(path, taken=True)
+
+
+def _mark(path: Path) -> Path:
+    return path.with_name(f"{path.name}.suspect")
+
+
+def _files(path: Path) -> list[Path]:
+    return [path.with_name(path.name + suffix) for suffix in ("", *_BESIDE)]
+
+
+def _aside(path: Path, *, taken: bool = False) -> Path:
+    """Return the first free name for a damaged file, or the last one that is taken."""
+    number = 1
+    while path.with_name(f"{path.name}.damaged-{number}").exists():
+        number += 1
+    return path.with_name(f"{path.name}.damaged-{max(1, number - taken)}")
+
+
+def _is_database(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error:
+        return False
+    return True

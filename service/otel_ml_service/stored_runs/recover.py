@@ -1,0 +1,146 @@
+"""Finish runs that nobody is working on any more: what their services and workers left behind is delivered."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from otel_ml.config import Endpoint
+from otel_ml.recovery import send_leftovers
+from otel_ml.wire.rendezvous import Rendezvous
+from otel_ml_service.service import Service
+from otel_ml_service.stored_runs.again import service_again
+from otel_ml_service.stored_runs.source import facts
+from otel_ml_service.stored_runs.unfinished import MARKS, Unfinished, spools_of
+
+__all__ = ["Recovered", "alone", "recover", "send"]
+
+_LOOK_S = 0.2
+"""How often the run is looked at while it is finished."""
+
+_LOOKS = 5
+"""Looks in a row that find nothing in the run before it is taken for empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What `recover` did.
+
+    Attributes:
+        is_done: whether the run is over and delivered.
+        values: how many values were recorded in the run, these and earlier ones; 0 where nothing was left of it.
+        spools: of workers, taken in.
+        exporters: who has everything.
+        lacking: exporter → why it does not, "" where there is no reason but time.
+        lost: reason → what was recorded and will never be in every backend.
+        said: what the service had to say meanwhile, such as of a damaged file.
+    """
+
+    is_done: bool
+    values: int = 0
+    spools: int = 0
+    exporters: tuple[str, ...] = ()
+    lacking: Mapping[str, str] = field(default_factory=dict)
+    lost: Mapping[str, int] = field(default_factory=dict)
+    said: tuple[str, ...] = ()
+
+
+def recover(run: Unfinished, timeout: float, progress: Callable[[Mapping[str, Any]], None]) -> Recovered:
+    """Serve a run until it is over: its journal, its outbox and the spools of its dead workers are delivered.
+
+    Args:
+        run: of `unfinished`.
+        timeout: seconds it may take.
+        progress: called often with the account of the run (`GET /otel_ml/runs/<id>`).
+
+    Raises:
+        ConfigError, StorageError: the service cannot start; the message says why.
+    """
+    try:
+        with alone(run.rendezvous) as is_alone:
+            if not is_alone:
+                return Recovered(is_done=False)
+            with service_again(run) as service:
+                _take_up(run)
+                return _delivered(run, service, timeout, progress)
+    finally:
+        run.rendezvous.remove()
+
+
+def send(run: Unfinished, endpoint: Endpoint, timeout: float, say: Callable[[str, str], None]) -> bool:
+    """Send what the run's dead workers left to where its workers send; return whether nothing is left.
+
+    Args:
+        run: of `unfinished`, whose service is elsewhere or `otel-ml serve`.
+        endpoint: of the worker's configuration.
+        timeout: seconds it may take.
+        say: told what the receiver refuses, with the slug of its explanation first.
+    """
+    is_done = send_leftovers(run.id, endpoint, timeout, say)
+    if is_done:
+        run.rendezvous.remove()
+    return is_done
+
+
+def _delivered(
+    run: Unfinished, service: Service, timeout: float, progress: Callable[[Mapping[str, Any]], None]
+) -> Recovered:
+    known = facts(run.folder)
+    service.start()
+    account: Mapping[str, Any] = {}
+    deadline = time.monotonic() + timeout
+    looks = 0
+    try:
+        while not (is_done := service.wait(_LOOK_S)) and looks < _LOOKS and time.monotonic() < deadline:
+            account = service.run(run.id, None, speaker=False) or account
+            looks = looks + 1 if _is_empty(run, service, account) else 0
+            progress(account)
+        account = service.run(run.id, None, speaker=False) or account
+    finally:
+        service.stop()
+    before = () if known is None else known.notices
+    said = tuple(notice for notice in account.get("notices", ()) if notice not in before)
+    if looks == _LOOKS:  # and no service has to go on with it
+        for mark in MARKS:
+            run.folder.database.with_name(mark).unlink(missing_ok=True)
+        return Recovered(is_done=True, spools=run.spools - spools_of(run.id), said=said)
+    exporters: Mapping[str, Mapping[str, Any]] = account.get("exporters", {})
+    return Recovered(
+        is_done=is_done,
+        values=account.get("recorded", 0),
+        spools=run.spools - spools_of(run.id),
+        exporters=tuple(name for name, found in exporters.items() if not found["pending"]),
+        lacking={name: found["problem"] or "" for name, found in exporters.items() if found["pending"]},
+        lost=account.get("lost", {}),
+        said=said,
+    )
+
+
+def _take_up(run: Unfinished) -> None:
+    """Let the service open a run that is over, and lacks a backend: it then looks at what each of them has."""
+    opened, lacking = map(run.folder.database.with_name, MARKS)
+    if lacking.exists() and not opened.exists():
+        opened.write_text(run.id, encoding="utf-8")
+
+
+def _is_empty(run: Unfinished, service: Service, account: Mapping[str, Any]) -> bool:
+    """Whether nobody was ever heard in the run, and nobody is left who could be."""
+    is_taken_in = service.is_settled and run.rendezvous.service_file.exists()
+    return is_taken_in and not (account.get("writers") or account.get("last_seq") or spools_of(run.id))
+
+
+@contextmanager
+def alone(rendezvous: Rendezvous) -> Iterator[bool]:
+    """Hold the right to serve the run; False where another process has it."""
+    handle = rendezvous.acquire()
+    if handle is None:
+        yield False
+        return
+    try:
+        yield not rendezvous.is_served()
+    finally:
+        os.close(handle)

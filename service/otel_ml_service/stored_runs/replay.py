@@ -1,0 +1,141 @@
+"""Write a recorded run again: its records go through the same pipelines to exporters that may be new to it."""
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from otel_ml.exceptions import OtelMLError
+from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.records import Record, RunInfo, StepRecord
+from otel_ml_service.aggregation.engine import Engine
+from otel_ml_service.aggregation.settings import EngineSettings
+from otel_ml_service.delivery.pipeline import Pipeline, PipelineStatus
+from otel_ml_service.delivery.retry import RetryPolicy
+from otel_ml_service.storage.outbox import Outbox
+from otel_ml_service.stored_runs.folders import RunFolder
+
+__all__ = ["ReplayError", "Replayed", "replay", "run_info"]
+
+_POLL_S = 0.05
+_CLOSE_S = 60.0
+"""Seconds an exporter gets to close; W&B uploads then."""
+
+
+class ReplayError(OtelMLError):
+    """An exporter did not take the run; the others may have."""
+
+    slug = "replay-unfinished"
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What became of one exporter."""
+
+    name: str
+    url: str | None
+    lost: Mapping[str, int] = field(default_factory=dict)
+
+
+class _Recorded:
+    """Records in memory, as a pipeline reads an outbox."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+        self._seqs = [record.seq for record in records]
+
+    @property
+    def last_seq(self) -> int:
+        return self._seqs[-1] if self._seqs else 0
+
+    @property
+    def first_seq(self) -> int:
+        return self._seqs[0] if self._seqs else 1
+
+    def read(self, after: int, limit: int) -> Sequence[Record]:
+        start = bisect_right(self._seqs, after)
+        return self._records[start : start + limit]
+
+    def subscribe(self, name: str, listener: Callable[[], None]) -> None:
+        """Do nothing: no record comes later."""
+
+
+def run_info(run: RunFolder, records: Sequence[Record]) -> RunInfo:
+    """Return what the exporters of a run were started for, as far as its folder tells."""
+    started_at = next((record.time for record in records if isinstance(record, StepRecord)), time.time())
+    if not os.access(run.database, os.R_OK | os.W_OK):  # none, or of another user, who lets us read metrics.jsonl
+        return RunInfo(id=run.id, experiment=run.experiment, name=run.id, dir=run.path, started_at=started_at)
+    with closing(Outbox(run.database)) as outbox:
+        facts = Engine(run.id, EngineSettings(), outbox.state(), kept=outbox.entry).facts
+    return RunInfo(
+        id=run.id,
+        experiment=facts.experiment_name or run.experiment,
+        name=facts.run_name or run.id,
+        dir=run.path,
+        started_at=facts.started_at or started_at,
+        tags=facts.tags,
+        notes=facts.notes,
+    )
+
+
+def replay(
+    records: Sequence[Record],
+    info: RunInfo,
+    exporters: Mapping[str, Callable[[], Exporter]],
+    *,
+    timeout: float,
+    progress: Callable[[Mapping[str, int]], None],
+) -> Sequence[Replayed]:
+    """Deliver `records` to every exporter. What an exporter's backend holds already is not written again.
+
+    Args:
+        records: of the run, in the order of `seq`.
+        info: what the exporters are started for.
+        exporters: name → builds it.
+        timeout: seconds without progress after which an exporter is given up.
+        progress: called often with exporter → `seq` delivered.
+
+    Raises:
+        ReplayError: an exporter cannot start, or makes no progress; names it and its last problem.
+    """
+    source = _Recorded(records)
+    pipelines = [
+        Pipeline(name, make, info, source, mark=_nothing, say=_nothing, retry=RetryPolicy())
+        for name, make in exporters.items()
+    ]
+    for pipeline in pipelines:
+        pipeline.start()
+    try:
+        _wait(pipelines, timeout, progress)
+    finally:
+        for pipeline in pipelines:
+            pipeline.ask_to_stop(_CLOSE_S if pipeline.behind == 0 else 0.0)
+        for pipeline in pipelines:
+            pipeline.join()
+    return [Replayed(pipeline.name, pipeline.status.url, pipeline.status.lost) for pipeline in pipelines]
+
+
+def _nothing(*_: object) -> None:
+    """Take what a service would keep."""
+
+
+def _wait(pipelines: Sequence[Pipeline], timeout: float, progress: Callable[[Mapping[str, int]], None]) -> None:
+    delivered: Mapping[str, int] = {}
+    deadline = time.monotonic() + timeout
+    while any(pipeline.behind for pipeline in pipelines):
+        now = {pipeline.name: pipeline.status.delivered for pipeline in pipelines}
+        if now != delivered:
+            delivered, deadline = now, time.monotonic() + timeout
+            progress(delivered)
+        for pipeline in pipelines:
+            if pipeline.status.state == "failed" or (pipeline.behind and time.monotonic() > deadline):
+                raise ReplayError(_problem(pipeline.name, pipeline.status))
+        time.sleep(_POLL_S)
+
+
+def _problem(name: str, status: PipelineStatus) -> str:
+    return f"Exporter {name!r}: {status.problem or 'no progress'} Put it right and replay again: nothing is doubled."

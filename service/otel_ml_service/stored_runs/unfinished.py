@@ -1,0 +1,232 @@
+"""Runs that nobody is working on any more, of which not everything is delivered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from otel_ml.exceptions import VersionError, WireError
+from otel_ml.explanation import explained
+from otel_ml.wire.attributes import EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME
+from otel_ml.wire.rendezvous import Home, Rendezvous, rendezvous_of, run_folder
+from otel_ml.wire.spool import SUFFIX, read_spool
+from otel_ml_service.live_runs.served import Served
+from otel_ml_service.stored_runs.folders import RunFolder, is_there, run_folders
+from otel_ml_service.stored_runs.source import facts, identity_of, is_live, requests_after
+
+__all__ = ["MARKS", "Unfinished", "in_no_run", "lacking", "spools_of", "unfinished", "unread_spools"]
+
+_log = logging.getLogger(__name__)
+
+MARKS = ("open", "undelivered")
+"""Files beside `run.db` that a service leaves where it was not done, or one of the exporters could not be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A run that was left before everything was delivered.
+
+    Attributes:
+        base: folder of all runs, in which it is finished: where its service wrote it.
+        spools: files that its workers left.
+        has_folder: a service of this host recorded it; else only workers' spools are here.
+        exporters: those of its service, as far as it is known.
+        is_of_serve: a service of many runs recorded it (`otel-ml serve`), which alone goes on with it: it has in its
+            journal what it acknowledged.
+        origin: folder of all runs to which its job wrote; another one than `base` where its folder is gone.
+    """
+
+    id: str
+    experiment: str
+    name: str
+    base: Path
+    spools: int
+    has_folder: bool
+    exporters: tuple[str, ...] = ()
+    is_of_serve: bool = False
+    origin: Path | None = None
+
+    def belongs_to(self, base: Path) -> bool:
+        """Whether its job wrote to this folder of all runs."""
+        return (self.origin or self.base).resolve() == base.resolve()
+
+    def is_meant_by(self, text: str) -> bool:
+        """Whether a person who writes `text` means it: its id, `experiment/id`, or its folder."""
+        return text in {self.id, f"{self.experiment}/{self.id}"} or Path(text).resolve() == self.folder.path.resolve()
+
+    @property
+    def folder(self) -> RunFolder:
+        """Its folder."""
+        return RunFolder(run_folder(self.base, self.experiment, self.id))
+
+    @property
+    def rendezvous(self) -> Rendezvous:
+        """Where its workers and services meet on this host."""
+        return rendezvous_of(self.id)
+
+
+def unfinished(base: Path) -> list[Unfinished]:
+    """Return the runs under `base` whose service was not done, and those of which workers' spools are on this host.
+
+    A run of which a service was asked for is finished where that writes it, whatever `base` is. One of which there is
+    no more than spools, or whose folder is gone, is finished under `base`. Of a run that `otel-ml serve` has open only
+    spools are left.
+    """
+    found = {run.folder.path.resolve(): run for run in (*_of_spools(base), *_of_folders(base))}
+    return [run for run in found.values() if not _is_served(run) or (run.is_of_serve and run.spools)]
+
+
+def in_no_run(base: Path, journal_dir: str) -> int:
+    """Return how many requests `otel-ml serve` acknowledged, and was killed before any run had them.
+
+    Args:
+        base: folder of all runs.
+        journal_dir: where journals are, if not there.
+    """
+    journal = (Path(journal_dir) / "service" if journal_dir else base / ".service") / "journal.db"
+    if not requests_after(journal, 0):
+        return 0
+    identity = identity_of(journal)
+    known = [found for found in map(facts, run_folders(base)) if found is not None and found.journal == identity]
+    return requests_after(journal, max((found.taken for found in known), default=0))
+
+
+def lacking(run: RunFolder) -> tuple[str, ...]:
+    """Return the exporters that a run was asked for and that do not have all of it; none while it is open."""
+    known = facts(run)
+    if known is None or not any(is_there(run.database.with_name(mark)) for mark in MARKS):
+        return ()
+    served = _served(run)
+    marks = {mark.name: mark.seq for mark in known.exporters}
+    names = dict.fromkeys((*(served.exporters if served is not None else ()), *marks))
+    return tuple(name for name in names if marks.get(name, 0) < known.last_seq)
+
+
+def spools_of(run_id: str) -> int:
+    """Return how many spools of a run lie on this host, those of live workers too."""
+    return len(list(rendezvous_of(run_id).spool.glob(f"*{SUFFIX}")))
+
+
+def unread_spools() -> list[str]:
+    """Return a sentence for each spool on this host that this otel_ml cannot read, of whatever run."""
+    said = []
+    for spool in sorted(_rendezvous_of_all().glob(f"*/spool/*{SUFFIX}")):
+        try:
+            read_spool(spool)
+        except (VersionError, WireError) as error:
+            said.append(str(error))
+        except FileNotFoundError:
+            continue  # its writer was quicker
+    return said
+
+
+def _of_folders(base: Path) -> Iterator[Unfinished]:
+    for folder in run_folders(base):
+        run_id = _marked(folder)
+        if run_id is not None:
+            yield Unfinished(
+                run_id,
+                folder.experiment,
+                run_id,
+                base,
+                spools_of(run_id),
+                has_folder=True,
+                is_of_serve=_is_of_serve(folder, base, rendezvous_of(run_id)),
+            )
+
+
+def _marked(folder: RunFolder) -> str | None:
+    """Return the id of a run that a service was not done with; None where it was, or where nobody lets us look."""
+    mark = next((mark for mark in map(folder.database.with_name, MARKS) if is_there(mark)), None)
+    if mark is None:
+        return None
+    try:
+        return mark.read_bytes().decode("utf-8") or folder.id
+    except UnicodeDecodeError:
+        return folder.id
+    except OSError as error:
+        _log.warning("%s", explained(f"{folder.path} is left alone: {error.strerror}.", "run-unreadable"))
+        return None
+
+
+def _of_spools(base: Path) -> Iterator[Unfinished]:
+    for folder in _rendezvous_of_all().glob("*/spool"):
+        spools = sorted(folder.glob(f"*{SUFFIX}"))
+        if not spools:
+            continue
+        resource = _attributes(_resource(spools))
+        if EXPERIMENT_ID in resource:
+            yield _left_by_workers(Rendezvous(folder.parent), len(spools), resource, base)
+
+
+def _rendezvous_of_all() -> Path:
+    return rendezvous_of("").folder.parent
+
+
+def _resource(spools: Sequence[Path]) -> bytes:
+    """Return what one of the spools says of its writer; empty where none can be read."""
+    for spool in spools:
+        with suppress(VersionError, WireError, FileNotFoundError):
+            return read_spool(spool).resource
+    return b""
+
+
+def _left_by_workers(rendezvous: Rendezvous, spools: int, resource: Mapping[str, str], base: Path) -> Unfinished:
+    run_id, experiment = resource[EXPERIMENT_ID], resource.get(EXPERIMENT_NAME, "default")
+    said = _said_home(rendezvous)
+    has_home = said is not None and Path(said.run_dir).is_dir()
+    origin = base if said is None else Path(said.run_dir).parent.parent
+    where = origin if has_home else base
+    there = RunFolder(run_folder(where, experiment, run_id))
+    return Unfinished(
+        run_id,
+        experiment,
+        resource.get(RUN_NAME, run_id),
+        where,
+        spools,
+        has_folder=has_home or there.is_run(),
+        exporters=() if said is None else said.exporters,
+        is_of_serve=_is_of_serve(there, where, rendezvous),
+        origin=origin,
+    )
+
+
+def _is_of_serve(run: RunFolder, base: Path, rendezvous: Rendezvous) -> bool:
+    """Whether `otel-ml serve` recorded a run, by what it has open, and else by whose journal the run knows last."""
+    if _said_home(rendezvous) is not None or not (base / ".service").is_dir() or not run.is_run():
+        return False
+    if is_live(run):
+        return True
+    known, own = facts(run), identity_of(run.database.with_name("journal.db"))
+    if own and known is not None and known.journal:
+        return known.journal != own
+    # A job's own service makes its journal first; where that is elsewhere, it has kept how it serves the run.
+    served = _served(run)
+    return not own and (served is None or served.is_of_serve)
+
+
+def _served(run: RunFolder) -> Served | None:
+    with suppress(VersionError):
+        return Served.read(run.database.parent)
+    return None
+
+
+def _said_home(rendezvous: Rendezvous) -> Home | None:
+    with suppress(VersionError):
+        return rendezvous.read_home()
+    return None
+
+
+def _attributes(resource: bytes) -> Mapping[str, str]:
+    from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
+    message = Resource()
+    message.ParseFromString(resource)
+    return {pair.key: pair.value.string_value for pair in message.attributes}
+
+
+def _is_served(run: Unfinished) -> bool:
+    return run.rendezvous.is_served() or is_live(run.folder)

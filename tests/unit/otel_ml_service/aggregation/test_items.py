@@ -1,0 +1,220 @@
+"""Log records and spans: not reduced, each once, under names that tell the rank."""
+
+from __future__ import annotations
+
+import pytest
+
+from otel_ml_exporters.records import Artifact, Image, Params, Span, SpanBatch, Summary, Table, Text
+from otel_ml_service.aggregation.observation import Spans
+from tests.strategies import Rank, Service
+from tests.unit.otel_ml_service.aggregation.lives import life, live_on
+
+
+def test_rank_0_keeps_the_name_and_others_append_theirs() -> None:
+    service, ranks = Service(), [Rank(rank) for rank in range(2)]
+
+    service.take(*[rank.event("ml.text", "hello", 3, name="sample") for rank in ranks])
+
+    texts = [record for record in service.records if isinstance(record, Text)]
+    assert [(text.name, text.step, text.text) for text in texts] == [
+        ("sample", 3, "hello"),
+        ("sample/rank_1", 3, "hello"),
+    ]
+
+
+def test_the_same_event_again_changes_nothing_even_after_a_restart() -> None:
+    service, rank = Service(), Rank(0)
+    event = rank.event("ml.text", "hello", 3, name="sample")
+
+    service.take(event, event)
+    service.restart()
+    service.take(event)
+
+    assert len(service.records) == 1
+
+
+def test_nested_parameters_that_come_one_after_the_other_are_sent_with_those_before() -> None:
+    """A backend replaces a mapping by the next one of its name, as `wandb.config.update()` does."""
+    service, rank = Service(), Rank(0)
+    service.take(rank.event("ml.params", {"model": {"layers": 2, "norm": {"eps": 1e-5}}, "seed": 1}))
+    service.take(rank.event("ml.params", {"model": {"norm": {"bias": True}}}))
+    service.restart()
+    service.take(rank.event("ml.params", {"model": {"layers": 4}, "lr": 0.1}))
+
+    sent = [record.params for record in service.records if isinstance(record, Params)]
+    norm = {"eps": 1e-5, "bias": True}
+    assert sent[1:] == [
+        {"model": {"layers": 2, "norm": norm}},
+        {"model": {"layers": 4, "norm": norm}, "lr": 0.1},
+    ]
+
+
+def test_of_conflicting_parameters_the_lowest_rank_wins_in_any_order_and_it_is_said_once() -> None:
+    service, ranks = Service(), [Rank(rank) for rank in range(3)]
+
+    for rank, seed in ((ranks[1], 1), (ranks[0], 0), (ranks[2], 2), (ranks[0], 0)):
+        service.take(rank.event("ml.params", {"optimizer": {"lr": 0.1, "seed": seed}}))
+
+    params = [record.params for record in service.records if isinstance(record, Params)]
+    assert params == [{"optimizer": {"lr": 0.1, "seed": 1}}, {"optimizer": {"lr": 0.1, "seed": 0}}]
+    assert len(service.notices) == 2
+    assert "'optimizer.seed' is 0 on rank 0" in service.notices[0]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("ended", [True, False])
+def test_parameters_that_a_restart_changes_are_no_conflict_between_ranks(order: tuple[int, int], ended: bool) -> None:
+    service, first = Service(), life("a", boot="b")
+    for rank in first:
+        service.take(rank.event("ml.params", {"lr": 0.1, "seed": 1}))
+    live_on(service, first, 0)
+    if ended:
+        service.take(*[rank.bye() for rank in first])
+    service.restart()
+    second = life("b", start=service.now + 1, boot="b")
+
+    for rank in order:
+        service.take(second[rank].event("ml.params", {"lr": 0.2, "seed": 10 + rank}))
+
+    params = [record.params for record in service.records if isinstance(record, Params)]
+    assert params[1]["lr"] == 0.2
+    assert params[-1]["seed"] == 10
+    assert [sentence for sentence in service.notices if "'lr'" in sentence] == []
+    (conflict,) = [sentence for sentence in service.notices if "'seed'" in sentence]
+    assert "is 10 on rank 0 of role 'trainer' and 11 on rank 1" in conflict
+
+
+def test_an_inline_artifact_hands_its_content_over() -> None:
+    service, rank = Service(), Rank(0)
+
+    service.take(rank.event("ml.artifact", b"weights", 3, name="model", **{"artifact.path_in": "model.pt"}))
+
+    (artifact,) = service.records
+    assert isinstance(artifact, Artifact)
+    assert (artifact.name, artifact.path_in, artifact.size, artifact.local) == ("model", "model.pt", 7, None)
+    assert service.outcomes[-1].files == {artifact.seq: b"weights"}
+
+
+def test_an_artifact_keeps_what_its_author_says_of_it() -> None:
+    service, rank = Service(), Rank(0)
+    said = {"artifact.sha256": "ab12", "artifact.aliases": ["best", "v2"], "artifact.type": "model"}
+
+    service.take(rank.event("ml.artifact", b"weights", 3, name="model", **said))
+    service.take(rank.event("ml.artifact", b"weights", 4, name="other"))
+
+    full, bare = [record for record in service.records if isinstance(record, Artifact)]
+    assert (full.sha256, full.aliases, full.type) == ("ab12", ("best", "v2"), "model")
+    assert (bare.sha256, bare.aliases, bare.type) == (None, (), "file")
+
+
+def test_an_empty_file_is_a_file_and_a_large_one_is_a_record_once_it_was_looked_for() -> None:
+    service, rank = Service(), Rank(0)
+
+    for size in (0, 5 * 2**20):
+        service.take(rank.event("ml.artifact", b"", 3, name="model", **{"artifact.size": size}))
+    [empty] = service.records
+    [named] = [file for outcome in service.outcomes for file in outcome.named]
+    service.engine.found(named.artifact)
+    service.settle()
+
+    large = service.records[-1]
+    assert isinstance(empty, Artifact)
+    assert isinstance(large, Artifact)
+    assert (empty.size, large.size) == (0, 5 * 2**20)
+    assert (empty.seq, large.seq) == (1, 2)
+    files = {seq: content for outcome in service.outcomes for seq, content in outcome.files.items()}
+    assert files == {empty.seq: b""}
+
+
+def test_tables_images_and_summaries_become_records() -> None:
+    service, rank = Service(), Rank(0)
+
+    service.take(
+        rank.event("ml.table", {"columns": ["a", "b"], "rows": [[1, "x"]]}, 1, name="t"),
+        rank.event("ml.image", b"png", 1, name="i", width=2, height=3),
+        rank.event("ml.summary", {"test/accuracy": 0.5}),
+    )
+
+    table, image, summary = service.records
+    assert isinstance(table, Table)
+    assert (table.columns, table.rows) == (("a", "b"), ((1, "x"),))
+    assert isinstance(image, Image)
+    assert (image.png, image.width, image.height) == (b"png", 2, 3)
+    assert isinstance(summary, Summary)
+    assert summary.values == {"test/accuracy": 0.5}
+
+
+def test_an_event_that_cannot_be_read_is_said_and_the_next_one_is_taken() -> None:
+    service, rank = Service(), Rank(0)
+
+    service.take(rank.event("ml.table", "no table", 1, name="t"), rank.event("ml.text", "fine", 1, name="s"))
+
+    assert [type(record) for record in service.records] == [Text]
+    assert "ml.table" in service.notices[0]
+
+
+def test_a_notice_is_said_once_for_the_job() -> None:
+    service = Service()
+
+    service.take(*[Rank(rank).event("ml.notice", "loss was None") for rank in range(8)])
+
+    assert service.notices == ["loss was None"]
+
+
+def test_a_users_own_event_is_kept_as_text() -> None:
+    service, rank = Service(), Rank(0)
+
+    service.take(rank.event("checkpoint saved", {"path": "a.pt"}, 4))
+
+    (text,) = service.records
+    assert isinstance(text, Text)
+    assert (text.name.startswith("checkpoint"), text.text, text.step) == (True, '{"path": "a.pt"}', 4)
+
+
+def span(number: int, **attributes: object) -> Span:
+    return Span("a" * 32, f"{number:016x}", None, "forward", 0, 1, "trainer", 0, "step", 1, attributes)  # type: ignore[arg-type]
+
+
+def test_spans_are_delivered_once_ours_and_others() -> None:
+    service, rank = Service(), Rank(0)
+    ours = [span(number, **{"ml.timer.level": 1}) for number in range(100, 110)]
+    others = [span(number) for number in (7, 7000, 7)]
+
+    service.take([Spans(rank.writer, tuple(ours)), Spans(rank.writer, tuple(others))])
+    service.restart()
+    service.take([Spans(rank.writer, tuple(ours)), Spans(rank.writer, tuple(others))])
+
+    batches = [record for record in service.records if isinstance(record, SpanBatch)]
+    assert sum(len(batch.spans) for batch in batches) == 12
+
+
+def test_two_ranks_that_disagree_on_a_reduction_are_published_apart_and_it_is_said_with_both() -> None:
+    service, ranks = Service(), [Rank(rank, world_size=2) for rank in range(2)]
+
+    for step in range(2):
+        service.take(
+            ranks[0].record(step, {"loss": 1.0}, "mean"),
+            ranks[0].done(step),
+            ranks[1].record(step, {"loss": 3.0}, "max"),
+            ranks[1].done(step),
+        )
+
+    assert service.rows() == {step: {"loss/mean": 1.0, "loss/max": 3.0} for step in range(2)}
+    (notice,) = service.notices
+    assert "'mean' on rank 0" in notice
+    assert "'max' on rank 1" in notice
+
+
+def test_names_carry_role_axis_attributes_and_further_reductions() -> None:
+    service, rank = Service(), Rank(0, role="generator")
+
+    service.take(
+        rank.record(3, {"reward": [1.0, 3.0]}, "mean,max,rank", axis="rollout", attributes=(("task", "math"),)),
+        rank.done(3, axis="rollout"),
+    )
+
+    assert service.rows(axis="rollout", role="generator")[3] == {
+        "generator/rollout/reward/task/math": 2.0,
+        "generator/rollout/reward/task/math/max": 3.0,
+        "generator/rollout/reward/task/math/rank_0": 2.0,
+    }

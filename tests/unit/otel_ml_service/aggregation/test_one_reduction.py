@@ -1,0 +1,139 @@
+"""What one writer says of a metric holds for what others record, before and after, also over a restart (ADR 0036)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from otel_ml.wire.reduction import Reduction
+from otel_ml_service.aggregation.observation import Fragment, Observation, Position
+from tests.strategies import Rank, Service
+
+BARE = Reduction(unsaid=("across",))
+
+
+def bare(rank: Rank, step: int | None, values: Mapping[str, float]) -> list[Observation]:
+    """Record values of which nobody says how they are reduced."""
+    return [one._replace(reduction=BARE) for one in rank.record(step, values) if isinstance(one, Fragment)]
+
+
+def defined(rank: Rank, pattern: str, reduction: str) -> list[Observation]:
+    return [
+        one._replace(declared=((pattern, Reduction.parse(reduction)),))
+        for one in rank.waits()
+        if isinstance(one, Position)
+    ]
+
+
+@pytest.fixture
+def ranks() -> tuple[Rank, Rank]:
+    return Rank(0, world_size=2), Rank(1, world_size=2)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_rank_that_says_it_last_decides_for_what_an_open_step_holds(ranks: tuple[Rank, Rank], restarts: bool) -> None:
+    service = Service()
+    service.take(bare(ranks[0], 0, {"tokens": 1.0}), bare(ranks[0], 0, {"tokens": 3.0}), ranks[0].done(0))
+    if restarts:
+        service.restart()
+    service.take(ranks[1].record(0, {"tokens": 5.0}, "sum"), ranks[1].done(0))
+
+    assert service.rows() == {0: {"tokens": 9.0}}
+    assert not service.notices
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_definition_of_a_rank_that_records_nothing_of_the_metric_decides(
+    ranks: tuple[Rank, Rank], restarts: bool
+) -> None:
+    service = Service()
+    service.take(defined(ranks[1], "tok*", "sum"))
+    if restarts:
+        service.restart()
+    service.take(bare(ranks[0], 0, {"tokens": 1.0}), bare(ranks[0], 0, {"tokens": 3.0}), ranks[0].done(0))
+    service.take(ranks[1].record(0, {"loss": 5.0}), ranks[1].done(0))
+
+    assert service.rows() == {0: {"tokens": 4.0, "loss": 5.0}}
+
+
+def test_parts_that_two_ranks_say_add_up() -> None:
+    ranks = [Rank(number, world_size=2, topology=(("dp", 0, 1),)) for number in range(2)]
+    over_dp = Reduction(("mean",), over="dp", unsaid=("across",))
+    service = Service()
+    service.take(ranks[0].record(0, {"tokens": 3.0}, "sum"), ranks[0].done(0))
+    (said,) = bare(ranks[1], 0, {"tokens": 5.0})
+    assert isinstance(said, Fragment)
+    service.take([said._replace(reduction=over_dp)], ranks[1].done(0))
+
+    assert service.rows() == {0: {"tokens": 3.0}}
+    assert not service.notices
+
+
+def test_two_different_reductions_contradict_and_a_call_without_one_does_not() -> None:
+    ranks = [Rank(number, world_size=3) for number in range(3)]
+    service = Service()
+    service.take(bare(ranks[0], 0, {"x": 1.0}), ranks[1].record(0, {"x": 2.0}, "sum"))
+    assert not service.notices
+    service.take(ranks[2].record(0, {"x": 4.0}, "max"), *(rank.done(0) for rank in ranks))
+
+    assert service.rows() == {0: {"x/sum": 2.0, "x/max": 4.0}}
+    (said,) = service.notices
+    assert "'sum' on rank 1 and by 'max' on rank 2" in said
+
+
+def test_a_step_that_closed_before_keeps_its_mean_and_that_is_said_once(ranks: tuple[Rank, Rank]) -> None:
+    service = Service()
+    for rank in ranks:
+        service.take(bare(rank, 0, {"tokens": 1.0}), bare(rank, 0, {"tokens": 3.0}), rank.done(0))
+    service.restart()
+    for rank in ranks:
+        service.take(rank.record(1, {"tokens": 5.0}, "sum"), rank.done(1))
+
+    assert service.rows() == {0: {"tokens": 2.0}, 1: {"tokens": 10.0}}
+    (said,) = service.notices
+    assert "when step 0 closed" in said
+    assert "'mean' up to there, and 'sum' from then on" in said
+
+
+def test_what_was_folded_ahead_of_time_follows_what_is_said_meanwhile(ranks: tuple[Rank, Rank]) -> None:
+    service = Service()
+    for step in range(4):
+        service.take(bare(ranks[0], step, {"x": 1.0}), bare(ranks[0], step, {"x": 3.0}))
+        service.take(bare(ranks[1], step, {"x": 5.0}))
+    service.take(ranks[0].done(0), ranks[1].done(0))  # looks at those that come next
+    service.take(ranks[0].record(3, {"x": 7.0}, "sum"), *(rank.done(step) for step in (1, 2, 3) for rank in ranks))
+
+    assert service.rows() == {0: {"x": 3.0}, 1: {"x": 9.0}, 2: {"x": 9.0}, 3: {"x": 16.0}}
+
+
+def test_the_name_is_reduced_so_on_every_axis_of_a_role_and_not_in_another_role() -> None:
+    trainer, generator = Rank(0), Rank(0, role="generator")
+    service = Service()
+    service.take(trainer.record(0, {"x": 1.0}, "sum"), trainer.done(0))
+    service.take(bare(trainer, 0, {"y": 1.0}))
+    for value in (1.0, 3.0):
+        service.take(bare(generator, 0, {"x": value}))
+        service.take(
+            [
+                one._replace(reduction=BARE)
+                for one in trainer.record(0, {"x": value}, axis="eval")
+                if isinstance(one, Fragment)
+            ]
+        )
+    service.take(trainer.done(0, axis="eval"), generator.done(0))
+    service.wait(70)
+
+    assert service.rows(axis="eval")[0] == {"eval/x": 4.0}
+    assert service.rows(role="generator")[0] == {"generator/x": 2.0}
+
+
+def test_what_a_rank_cannot_tell_is_left_out_and_said(ranks: tuple[Rank, Rank]) -> None:
+    service = Service()
+    (many,) = ranks[0].record(0, {"x": [1.0, 2.0, 3.0]})  # as a program does that folds by itself
+    assert isinstance(many, Fragment)
+    service.take([many._replace(reduction=BARE)], ranks[1].record(0, {"x": [4.0, 5.0]}, "p50"))
+    service.take(*(rank.done(0) for rank in ranks))
+
+    assert service.rows()[0] == {"x": pytest.approx(4.0, rel=0.006)}
+    assert any("rank 0 does not tell the distribution" in said for said in service.notices)

@@ -1,0 +1,349 @@
+"""docs/protocol.md §4.11: streams of the real OpenTelemetry SDK, exported several times within a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+from opentelemetry import metrics
+from opentelemetry.metrics import Meter
+from opentelemetry.sdk.metrics import Histogram
+from opentelemetry.sdk.metrics.export import AggregationTemporality
+from opentelemetry.sdk.metrics.view import Aggregation, ExponentialBucketHistogramAggregation
+
+from otel_ml_service.aggregation.settings import EngineSettings
+from otel_ml_service.aggregation.streams import MAX_METERS
+from tests.sdk import CUMULATIVE, DELTA, Sdk, at
+from tests.strategies import Service
+
+
+def _counter(meter: Meter) -> metrics.Counter:
+    return meter.create_counter("tokens")
+
+
+def _histogram(meter: Meter) -> metrics.Histogram:
+    return meter.create_histogram("loss")
+
+
+def _up_down_counter(meter: Meter) -> metrics.UpDownCounter:
+    return meter.create_up_down_counter("queue")
+
+
+def _gauge(meter: Meter) -> metrics._Gauge:
+    return meter.create_gauge("rate")
+
+
+def ended(service: Service) -> dict[int, dict[str, float]]:
+    """Return the rows of the run, when nobody was heard any more."""
+    service.wait(400)
+    return service.rows()
+
+
+SCOPES: Mapping[str, Callable[[Sdk], tuple[Meter, Meter]]] = {
+    "name": lambda sdk: (sdk.meter("a"), sdk.meter("b")),
+    "version": lambda sdk: (sdk.meter("a", "1"), sdk.meter("a", "2")),
+    "attributes": lambda sdk: (sdk.meter("a"), sdk.meter("a", attributes={"of": "b"})),
+}
+
+
+@pytest.mark.parametrize("temporality", [CUMULATIVE, DELTA])
+@pytest.mark.parametrize("apart", SCOPES)
+def test_meters_of_one_process_that_use_one_name_are_streams_of_their_own(
+    apart: str, temporality: AggregationTemporality
+) -> None:
+    service, sdk = Service(), Sdk(temporality=temporality)
+    many, few = (meter.create_counter("tokens") for meter in SCOPES[apart](sdk))
+
+    for _ in range(3):
+        many.add(100, at(0, "sum"))
+        few.add(1, at(0, "sum"))
+        sdk.export(service)
+        service.restart()
+
+    assert ended(service) == {0: {"tokens": 303.0}}
+
+
+def test_points_of_two_meters_are_no_duplicates_where_messages_are_taken_without_decoding_them() -> None:
+    service, sdk = Service(), Sdk(temporality=DELTA)
+    counters = [sdk.meter(name).create_counter("tokens") for name in ("a", "b")]
+
+    for step in range(5):  # from the third on
+        for counter in counters:
+            counter.add(1, at(step, "sum"))
+        sdk.export(service)
+
+    assert ended(service) == {step: {"tokens": 2.0} for step in range(5)}
+    assert service.engine.status.counts.duplicate == 0
+
+
+@pytest.mark.parametrize("reduction", ["sum", "sum,max"])
+def test_an_up_down_counter_is_a_level_also_where_its_sum_is_asked_for(reduction: str) -> None:
+    service, ranks = Service(), [Sdk(0), Sdk(1)]
+    queues = [rank.meter("a").create_up_down_counter("queue") for rank in ranks]
+
+    for change in (5, -2, 1):
+        for queue, rank in zip(queues, ranks, strict=True):
+            queue.add(change, at(0, reduction))
+            rank.export(service)
+
+    assert ended(service)[0]["queue"] == 8.0
+    assert service.amendments == 0
+
+
+def test_a_level_that_is_exported_again_after_its_step_has_closed_changes_nothing() -> None:
+    service, sdk = Service(), Sdk()
+    queue = sdk.meter("a").create_up_down_counter("queue")
+
+    for step in range(4):  # an SDK sends the points of all steps with each export
+        queue.add(5 + step, at(step, "sum"))
+        sdk.export(service)
+
+    assert ended(service) == {step: {"queue": 5.0 + step} for step in range(4)}
+    assert service.amendments == 0
+
+
+@pytest.mark.parametrize("retained_steps", [1024, 2])
+def test_what_an_sdk_sends_again_of_closed_steps_is_no_news(retained_steps: int) -> None:
+    service, ranks = Service(EngineSettings(retained_steps=retained_steps)), [Sdk(0), Sdk(1), Sdk(2)]
+    meters = [rank.meter("a") for rank in ranks]
+    tokens, losses = ([make(meter) for meter in meters] for make in (_counter, _histogram))
+    queues, rates = ([make(meter) for meter in meters] for make in (_up_down_counter, _gauge))
+    levels = [meter.create_up_down_counter("level") for meter in meters]
+
+    for step in range(12):
+        for rank, sdk in enumerate(ranks):
+            tokens[rank].add(100, at(step, "sum"))
+            losses[rank].record(0.1 * rank + step, at(step, "mean"))
+            queues[rank].add(rank + step, at(step, "sum"))
+            levels[rank].add(rank, at(step, "mean"))
+            rates[rank].set(0.1 * step, at(step, "mean"))
+            sdk.export(service)
+    service.wait(400)
+
+    counts = service.engine.status.counts
+    assert (service.amendments, counts.amended, counts.too_late) == (0, 0, 0)
+    assert [row["tokens"] for row in service.rows().values()] == [300.0] * 12
+    assert [row["loss"] for row in service.rows().values()] == pytest.approx([0.1 + step for step in range(12)])
+    assert [row["queue"] for row in service.rows().values()] == [3.0 + 3 * step for step in range(12)]
+    assert [row["level"] for row in service.rows().values()] == [1.0] * 12
+    assert [row["rate"] for row in service.rows().values()] == pytest.approx([0.1 * step for step in range(12)])
+
+
+def test_what_an_sdk_adds_to_a_closed_step_is_late_and_counts_once() -> None:
+    service, sdk = Service(), Sdk()
+    tokens, rate = _counter(sdk.meter("a")), _gauge(sdk.meter("a"))
+
+    for step in range(4):
+        tokens.add(100, at(step, "sum"))
+        rate.set(0.5, at(step, "max"))
+        sdk.export(service)
+    tokens.add(7, at(0, "sum"))
+    rate.set(0.75, at(0, "max"))
+    for _ in range(3):
+        sdk.export(service)
+        service.wait(20)
+
+    assert ended(service)[0] == {"tokens": 107.0, "rate": 0.75}
+    assert service.amendments == 1
+
+
+def test_a_stream_that_an_sdk_keeps_sending_is_never_taken_for_a_new_one() -> None:
+    service, sdk = Service(EngineSettings(identity_memory_s=40.0)), Sdk()
+    tokens = _counter(sdk.meter("a"))
+
+    for step in range(2):
+        tokens.add(100, at(step, "sum"))
+        sdk.export(service)
+    for _ in range(150):
+        sdk.export(service)
+        service.restart()
+
+    assert ended(service) == {0: {"tokens": 100.0}, 1: {"tokens": 100.0}}
+    assert service.amendments == 0
+
+
+def test_that_an_sdk_has_no_room_for_more_steps_is_said_once() -> None:
+    service, ranks = Service(), [Sdk(0), Sdk(1)]
+    meters = [rank.meter("a") for rank in ranks]
+    counters = [make(meter) for meter in meters for make in (_counter, _up_down_counter)]
+
+    for step in range(2_010):  # opentelemetry-python keeps 2,000 sets of attributes
+        for counter in counters:
+            counter.add(100, at(step, "sum"))
+    for rank in ranks * 2:
+        rank.export(service)
+
+    rows = ended(service)
+    assert set(rows) == set(range(2_000))
+    said = [notice for notice in service.notices if "otel.metric.overflow" in notice]
+    assert len(said) == 1
+    assert "'trainer' has more steps than it keeps (2,000" in said[0]
+    assert "delta temporality" in said[0]
+
+
+@pytest.mark.parametrize("exports", [1, 3])
+def test_the_sum_of_a_gauge_is_over_processes_not_over_exports(exports: int) -> None:
+    service, ranks = Service(), [Sdk(0), Sdk(1)]
+    free = [_gauge(rank.meter("a")) for rank in ranks]
+
+    for export in range(exports):
+        for rank, sdk in enumerate(ranks):
+            free[rank].set(10.0 * rank + export - exports, at(0, "sum"))
+            sdk.export(service)
+
+    assert ended(service) == {0: {"rate": 8.0}}
+
+
+@pytest.mark.parametrize("steps", [2, 40])
+def test_gauges_of_two_meters_add_up_where_their_sum_is_asked_for(steps: int) -> None:
+    service, sdk = Service(), Sdk()
+    first, second = (_gauge(sdk.meter(name)) for name in ("a", "b"))
+
+    for step in range(steps):
+        for value in (5, 2):
+            first.set(value, at(step, "sum,max"))
+            second.set(value + 10, at(step, "sum,max"))
+            sdk.export(service)
+
+    assert ended(service) == {step: {"rate": 14.0, "rate/max": 14.0} for step in range(steps)}
+    assert service.amendments == 0
+
+
+def test_levels_of_two_meters_add_up() -> None:
+    service, sdk = Service(), Sdk()
+    first, second = (sdk.meter(name).create_up_down_counter("queue") for name in ("a", "b"))
+
+    for step in range(2):
+        for change in (5, -2):
+            first.add(change, at(step, "sum"))
+            second.add(change + 10, at(step, "sum"))
+            sdk.export(service)
+            service.restart()
+
+    assert ended(service) == {0: {"queue": 26.0}, 1: {"queue": 26.0}}
+
+
+def test_levels_of_more_meters_than_are_added_up_do_not_slow_the_others_down() -> None:
+    service, sdk = Service(), Sdk()
+
+    for number in range(MAX_METERS + 8):
+        sdk.meter(f"meter-{number}").create_up_down_counter("queue").add(1, at(0, "sum"))
+    sdk.export(service)
+
+    assert ended(service) == {0: {"queue": MAX_METERS + 1.0}}
+
+
+def test_levels_of_two_meters_without_a_step_add_up_as_long_as_both_are_sent() -> None:
+    service, programs = Service(), [Sdk(), Sdk()]  # one process: the second stands for a meter that goes away
+    for level, (name, sdk) in zip((3, 40), zip("ab", programs, strict=True), strict=True):
+        sdk.meter(name).create_up_down_counter("queue").add(level)
+
+    for _ in range(20):
+        for sdk in programs:
+            sdk.export(service)
+    for _ in range(30):
+        programs[0].export(service)
+    service.wait(400)
+
+    levels = [row["queue"] for row in service.rows(axis="time").values()]
+    assert levels[:3] == [43.0, 43.0, 43.0]
+    assert levels[-2:] == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("aggregation", [None, {Histogram: ExponentialBucketHistogramAggregation()}])
+def test_the_extremes_of_a_step_are_known_where_it_spans_several_exports(
+    aggregation: Mapping[type, Aggregation] | None,
+) -> None:
+    service, sdk = Service(), Sdk(aggregation=aggregation)
+    latency = sdk.meter("a").create_histogram("latency")
+
+    for values in ((3.0, 900.0), (4.0, 5.0, 2.0), (6.0, 7.0)):
+        for value in values:
+            latency.record(value, at(0, "mean,min,max"))
+        sdk.export(service)
+    latency.record(1.0, at(1, "mean,min,max"))
+    sdk.export(service)
+
+    mean = (3 + 900 + 4 + 5 + 2 + 6 + 7) / 7
+    assert ended(service) == {
+        0: {"latency": pytest.approx(mean), "latency/min": 2.0, "latency/max": 900.0},
+        1: {"latency": 1.0, "latency/min": 1.0, "latency/max": 1.0},
+    }
+
+
+def test_the_extremes_of_a_window_are_known_where_they_are_those_of_the_streams_life() -> None:
+    service, sdk = Service(), Sdk()
+    latency = sdk.meter("a").create_histogram("latency")
+
+    windows = ((3.0, 900.0), (4.0, 5.0, 2.0), (6.0, 7.0))
+    for values in windows:
+        for value in values:
+            latency.record(value, {"ml.reduction": "mean,min,max"})
+        sdk.export(service)
+        service.wait(9)
+    service.wait(400)
+
+    assert list(service.rows(axis="time").values()) == [
+        {"latency": 451.5, "latency/min": 3.0, "latency/max": 900.0},
+        {"latency": pytest.approx(11 / 3), "latency/min": 2.0},
+        {"latency": 6.5},
+    ]
+
+
+@pytest.mark.parametrize("exports", [1, 9])
+@pytest.mark.parametrize("temporality", [CUMULATIVE, DELTA])
+def test_the_mean_of_gauges_is_over_ranks_not_over_exports(temporality: AggregationTemporality, exports: int) -> None:
+    service, ranks = Service(), [Sdk(0, temporality=temporality), Sdk(1, temporality=temporality)]
+    rates = [_gauge(rank.meter("a")) for rank in ranks]
+
+    for _ in range(exports):
+        rates[0].set(2.0, {"ml.step": 0})
+        ranks[0].export(service)
+    rates[1].set(5.0, {"ml.step": 0})
+    ranks[1].export(service)
+
+    assert ended(service) == {0: {"rate": 3.5}}
+
+
+@pytest.mark.parametrize("exports", [1, 5])
+def test_what_is_observed_in_a_window_is_what_each_process_said_last(exports: int) -> None:
+    service, ranks = Service(), [Sdk(0), Sdk(1)]
+    for rank, sdk in enumerate(ranks):
+        sdk.meter("a").create_observable_gauge("load", [lambda _, load=float(rank): [metrics.Observation(load)]])
+
+    for _ in range(exports):
+        ranks[0].export(service)
+    ranks[1].export(service)
+
+    assert set(map(tuple, (row.items() for row in _windows(service)))) == {(("load", 0.5),)}
+
+
+def test_quantiles_of_gauges_are_those_of_what_each_rank_said_last() -> None:
+    service, ranks = Service(), [Sdk(rank) for rank in range(5)]
+
+    for rank, sdk in enumerate(ranks):
+        rate = _gauge(sdk.meter("a"))
+        for value in (100.0, float(rank)):
+            rate.set(value, at(0, "p50,max"))
+            sdk.export(service)
+
+    assert ended(service) == {0: {"rate": 2.0, "rate/max": 4.0}}
+
+
+def test_a_gauge_that_is_sent_again_of_closed_steps_is_no_news_to_a_service_that_was_started_again() -> None:
+    service, sdk = Service(), Sdk()
+    rate = _gauge(sdk.meter("a"))
+
+    for step in range(6):
+        rate.set(0.5 * step, at(step, "mean"))
+        sdk.export(service)
+        service.restart()
+
+    assert ended(service) == {step: {"rate": 0.5 * step} for step in range(6)}
+    assert service.engine.status.counts.ignored == 10  # all but the value itself, and once more while its step is open
+    assert service.amendments == 0
+
+
+def _windows(service: Service) -> list[dict[str, float]]:
+    service.wait(400)
+    return list(service.rows(axis="time").values())

@@ -1,0 +1,396 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from otel_ml_exporters.records import Audio, HistogramValue, Params, Record, RunStatus, StepRecord, Text
+from otel_ml_service.cli import main
+from otel_ml_service.storage.outbox import Commit, Mark, Outbox
+from otel_ml_service.stored_runs.folders import RunFolder
+from tests.recorded_run import digits_records, write_run
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def otel_ml(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command in a folder of the test, and return (status, standard output, standard error)."""
+    monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = main(arguments)
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def live_run(tmp_path: Path) -> Iterator[RunFolder]:
+    """Return a run that a service has open."""
+    run = write_run(tmp_path, "01live", digits_records(steps=3), exporters=[])
+    with closing(Outbox(run.database)):
+        yield run
+
+
+def test_runs_lists_what_is_there_newest_first(otel_ml: Run, tmp_path: Path) -> None:
+    old = write_run(tmp_path, "01old", digits_records(steps=5))
+    write_run(tmp_path, "02new", digits_records(steps=7))
+    for path in (old.database, old.jsonl):
+        os.utime(path, (1, 1))
+
+    status, out, _ = otel_ml("runs")
+
+    assert status == 0
+    assert out.index("02new") < out.index("01old")
+    assert "finished" in out
+
+
+@pytest.mark.parametrize("left", ["run.db", "metrics.jsonl"])
+def test_a_run_that_cannot_be_read_keeps_no_command_from_the_others(otel_ml: Run, tmp_path: Path, left: str) -> None:
+    bad = write_run(tmp_path, "01bad", digits_records(steps=5), exporters=[] if left == "run.db" else ["jsonl"])
+    write_run(tmp_path, "02good", digits_records(steps=7))
+    if left == "run.db":
+        bad.database.write_bytes(b"not a database" * 1000)
+        bad.database.with_name("run.db-wal").write_bytes(b"torn" * 1000)
+    else:
+        bad.database.unlink()
+        bad.jsonl.write_text('{"what": "is this"}\n')
+
+    status, listed, _ = otel_ml("runs")
+    asked = {command: otel_ml(command, "01bad") for command in ("show", "report")}
+    removed, _, _ = otel_ml("gc", "--keep", "0", "--yes")
+
+    assert status == 0
+    assert "unreadable" in next(line for line in listed.splitlines() if "01bad" in line)
+    assert "finished" in next(line for line in listed.splitlines() if "02good" in line)
+    assert {code for code, _, _ in asked.values()} == {1}
+    assert all(str(bad.path / ("state/run.db" if left == "run.db" else left)) in said for _, _, said in asked.values())
+    assert removed == 0
+    assert not bad.path.exists()
+
+
+def test_runs_counts_steps_of_the_user_not_rows(otel_ml: Run, tmp_path: Path) -> None:
+    steps: list[Record] = [StepRecord(at + 1, "trainer", "step", at, 0, 1.0 + at, {"loss": 1.0}) for at in range(5)]
+    again = StepRecord(6, "trainer", "step", 4, 0, 9.0, {"loss": 2.0}, amendment=True)
+    own = StepRecord(7, "trainer", "step", 5, 0, 9.0, {"otel_ml/lag/jsonl": 0.0})
+    other = StepRecord(8, "trainer", "time", 3, 0, 9.0, {"load": 0.5})
+    write_run(tmp_path, "01abc", [*steps, again, own, other])
+    rollouts = [StepRecord(at + 1, "trainer", "rollout", at, 0, 1.0, {"reward": 1.0}) for at in range(3)]
+    write_run(tmp_path, "02rl", rollouts)
+    write_run(tmp_path, "03text", [Text(1, 1.0, "t", "step", 0, "no step at all")])
+
+    _, out, _ = otel_ml("runs", "--json")
+    _, shown, _ = otel_ml("runs")
+
+    found = {row["id"]: (row["steps"], row["rows"]) for row in map(json.loads, out.splitlines())}
+    assert found == {"01abc": (5, 8), "02rl": (3, 3), "03text": (0, 0)}
+    [line] = [line for line in shown.splitlines() if line.startswith("01abc")]
+    assert line.split()[3] == "5"
+
+
+def test_runs_and_the_report_say_how_much_a_backend_did_not_take(otel_ml: Run, tmp_path: Path) -> None:
+    run, page = write_run(tmp_path, "01abc", digits_records(steps=5)), tmp_path / "page.html"
+    with closing(Outbox(run.database)) as outbox:
+        outbox.set_mark("mlflow", Mark(5, {"a metric's name": 3, "a key": 1}))
+        outbox.set_mark("jsonl", Mark(5, {}))
+        outbox.commit(Commit())
+
+    _, shown, _ = otel_ml("runs", "--json")
+    _, listed, _ = otel_ml("runs")
+    otel_ml("report", "01abc", "-o", str(page))
+
+    assert json.loads(shown)["not_taken"] == {"mlflow": 4}
+    assert "4 values not in mlflow" in listed
+    assert '<span>values not in mlflow</span><b class="failed">4</b>' in page.read_text()
+
+
+def test_runs_says_what_to_try_where_there_is_none(otel_ml: Run) -> None:
+    status, out, err = otel_ml("runs")
+
+    assert (status, out) == (0, "")
+    assert "otel-ml demo" in err
+
+
+def test_show_prints_every_series_with_its_last_value(otel_ml: Run, tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=10))
+
+    status, out, _ = otel_ml("show", "01a")
+
+    assert status == 0
+    row = next(line for line in out.splitlines() if line.startswith("loss"))
+    assert row.split()[:4] == ["loss", "step", "10", "0.2"]
+    assert "ranks=4" in out
+
+
+def test_show_counts_what_is_no_scalar_in_words_and_amended_values_of_the_user_only(
+    otel_ml: Run, tmp_path: Path
+) -> None:
+    place: dict[str, Any] = {"time": 1.0, "axis": "step", "step": 0}
+    recorded: list[Record] = [
+        StepRecord(1, "trainer", "step", 0, 0, 1.0, {"loss": 1.0}),
+        StepRecord(2, "trainer", "step", 0, 0, 2.0, {"otel_ml/lag/jsonl": 1.0, "loss": 2.0}, amendment=True),
+        HistogramValue(3, name="a", edges=(0.0, 1.0), counts=(1.0,), **place),
+        HistogramValue(4, name="b", edges=(0.0, 1.0), counts=(1.0,), **place),
+        Audio(5, name="c", wav=b"", sample_rate=8000, **place),
+    ]
+    write_run(tmp_path, "01abc", recorded, exporters=[])
+
+    _, out, _ = otel_ml("show", "01abc")
+
+    assert "2 rows, 1 audio clip, 2 histograms, 1 amended value" in out.splitlines()
+
+
+def test_show_shortens_a_long_parameter_and_says_how_long_it_is(otel_ml: Run, tmp_path: Path) -> None:
+    params = {"lr": 0.1, "prompt": "x" * 9_000, "seed": 3}
+    write_run(tmp_path, "01abc", [Params(1, 1.0, params)])
+
+    _, out, _ = otel_ml("show", "01abc")
+
+    shown = " ".join(out.split())
+    assert "x… (9,000 characters) seed=3" in shown
+    assert shown.count("x") < 100
+
+
+def test_show_plots_several_metrics_by_glob(otel_ml: Run, tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records())
+
+    status, out, _ = otel_ml("show", "01abc", "loss", "time/forward*", "--height", "4")
+
+    assert status == 0
+    titles = [line.split()[0] for line in out.splitlines() if "over step" in line]
+    assert titles == [
+        "loss",
+        "time/forward",
+        "time/forward/argmax",
+        "time/forward/mean",
+    ]
+    assert any("\u2800" < character <= "\u28ff" for character in out)
+
+
+NAMED = ["acc[top-1]", "acct", "损失/训练 (%)", "mfu___-8ae227af"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ("acc[top-1]", ["acc[top-1]"]),
+        ("acc*", ["acc[top-1]", "acct"]),
+        ("损失/训练 (%)", ["损失/训练 (%)"]),
+        ("mfu(%)", ["mfu___-8ae227af"]),
+    ],
+    ids=["brackets", "glob", "any letters", "a run of before names stayed as they were written"],
+)
+def test_show_finds_a_metric_by_the_name_that_was_written(
+    otel_ml: Run, tmp_path: Path, asked: str, shown: list[str]
+) -> None:
+    write_run(tmp_path, "01abc", [StepRecord(1, "trainer", "step", 1, 0, 1.0, dict.fromkeys(NAMED, 1.0))])
+
+    status, out, _ = otel_ml("show", "01abc", asked, "--csv")
+
+    assert status == 0
+    assert out.splitlines()[1:] == [f"step,{name},1,1.0" for name in shown]
+
+
+def test_show_csv_gives_exact_values(otel_ml: Run, tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=3))
+
+    _, out, _ = otel_ml("show", "latest", "loss", "--csv")
+
+    assert out.splitlines() == ["axis,name,step,value", *(f"step,loss,{i},{2.0 / (i + 1)!r}" for i in range(3))]
+
+
+@pytest.mark.parametrize("mark", ["", "metrics.jsonl", "state/run.db"])
+def test_a_run_is_found_by_its_folder_or_a_file_in_it(otel_ml: Run, tmp_path: Path, mark: str) -> None:
+    run = write_run(tmp_path / "elsewhere", "01abc", digits_records(steps=3))
+
+    status, out, _ = otel_ml("show", str(run.path / mark))
+
+    assert status == 0
+    assert "loss" in out
+
+
+def test_a_run_that_has_only_jsonl_is_read_too(otel_ml: Run, tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=3))
+    run.database.unlink()
+
+    status, out, _ = otel_ml("show", "01abc", "--csv")
+
+    assert status == 0
+    assert "step,loss,2," in out
+
+
+def test_an_unknown_metric_is_an_error_with_the_nearest_name(otel_ml: Run, tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=3))
+
+    status, out, err = otel_ml("show", "01abc", "lost")
+
+    assert (status, out) == (1, "")
+    assert "no metric 'lost'. Did you mean 'loss'?" in err
+
+
+def test_an_ambiguous_run_is_an_error_that_names_the_candidates(otel_ml: Run, tmp_path: Path) -> None:
+    for run_id in ("01a", "01b"):
+        write_run(tmp_path, run_id, digits_records(steps=1), experiment=run_id)
+
+    status, _, err = otel_ml("show", "01")
+
+    assert status == 1
+    assert "01a" in err
+    assert "01b" in err
+
+
+def test_tail_prints_the_last_steps_of_a_finished_run_and_ends(otel_ml: Run, tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=12))
+
+    status, out, _ = otel_ml("tail", "01abc", "loss", "--lines", "3")
+
+    assert status == 0
+    assert [line.split()[:2] for line in out.splitlines()] == [["step", "10"], ["step", "11"], ["status", "finished"]]
+
+
+def test_tail_takes_globs(otel_ml: Run, tmp_path: Path) -> None:
+    values = {"eval/acc": 0.5, "eval/loss": 1.0, "loss": 2.0}
+    write_run(tmp_path, "01abc", [StepRecord(1, "trainer", "step", 0, 0, 0.0, values), RunStatus(2, 0.0, "finished")])
+
+    _, out, _ = otel_ml("tail", "01abc", "eval/*")
+
+    assert out.splitlines()[0].split() == ["step", "0", "eval/acc", "0.5", "eval/loss", "1"]
+
+
+def test_gc_removes_only_what_was_asked_for_and_only_with_consent(
+    otel_ml: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = write_run(tmp_path, "02new", digits_records(steps=2))
+    old = write_run(tmp_path, "01old", digits_records(steps=2), experiment="old")
+    for path in (old.database, old.jsonl):
+        os.utime(path, (1, 1))
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    _, refused, _ = otel_ml("gc", "--keep", "1")
+    still_there = old.path.exists()
+    status, out, _ = otel_ml("gc", "--keep", "1", "--yes")
+
+    assert "Nothing was removed" in refused
+    assert still_there
+    assert status == 0
+    assert "Removed 1 run" in out
+    assert kept.path.exists()
+    assert not old.path.parent.exists()
+
+
+def test_gc_says_that_a_run_is_being_recorded(otel_ml: Run, live_run: RunFolder, tmp_path: Path) -> None:
+    write_run(tmp_path, "01old", digits_records(steps=2))
+
+    _, out, _ = otel_ml("gc")
+
+    said = " ".join(out.split())
+    assert said.startswith("Nothing to remove: 1 run, ")
+    assert said.endswith(", and 1 run being recorded.")
+    assert live_run.path.exists()
+
+
+def test_gc_understands_ages_and_says_what_an_age_is(otel_ml: Run, tmp_path: Path) -> None:
+    write_run(tmp_path, "02new", digits_records(steps=2))
+
+    nothing, out, _ = otel_ml("gc", "--older-than", "30d", "--yes")
+    wrong, _, err = otel_ml("gc", "--older-than", "soon")
+
+    assert (nothing, wrong) == (0, 2)
+    assert "Nothing to remove" in out
+    assert "12h, 30d, 4w" in err
+
+
+def test_exporters_lists_every_registered_one(otel_ml: Run) -> None:
+    status, out, _ = otel_ml("exporters", "--json")
+
+    rows = {row["name"]: row for row in map(json.loads, out.splitlines())}
+    assert status == 0
+    assert {"console", "jsonl", "mlflow", "tensorboard", "wandb"} <= set(rows)
+    assert "once" in rows["jsonl"]["guarantee"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(otel_ml: Run, shell: str) -> None:
+    status, out, _ = otel_ml("completion", shell)
+
+    assert status == 0
+    assert "_OTEL_ML_COMPLETE" in out
+
+
+def test_the_shell_completes_runs_and_metrics(tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=2))
+
+    assert "01abc" in completions(tmp_path, "otel-ml show 01")
+    assert "loss" in completions(tmp_path, "otel-ml show 01abc lo")
+    assert "exporters" in completions(tmp_path, "otel-ml exp")
+
+
+def completions(base: Path, line: str) -> str:
+    words = line.split()
+    env = {**os.environ, "OTEL_ML_DIR": str(base), "_OTEL_ML_COMPLETE": "bash_complete",
+           "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}  # fmt: skip
+    program = "from otel_ml_service.cli import main; main()"
+    return subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True).stdout
+
+
+def test_an_unknown_command_is_a_wrong_use_with_the_nearest_one(otel_ml: Run) -> None:
+    status, _, err = otel_ml("sho")
+
+    assert status == 2
+    assert "Did you mean 'show'?" in err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "demo",
+        "serve",
+        "replay",
+        "recover",
+        "runs",
+        "show",
+        "open",
+        "tail",
+        "gc",
+        "env",
+        "doctor",
+        "exporters",
+        "completion",
+    ],
+)
+def test_every_command_has_help_with_an_example(otel_ml: Run, command: str) -> None:
+    status, out, _ = otel_ml(command, "--help")
+
+    assert status == 0
+    assert "Example" in out
+    assert f"otel-ml {command}" in " ".join(out.split())
+
+
+def test_replay_of_a_run_that_is_being_recorded_says_so(
+    otel_ml: Run, live_run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("otel_ml_service.cli.replay_command._PATIENCE_S", 0.0)
+
+    status, _, err = otel_ml("replay", live_run.id, "--to", "jsonl")
+
+    assert status == 1
+    assert "A service has run '01live' open" in err
+    assert "Replay it when it is over" in err
+
+
+def test_replay_names_an_unknown_exporter_before_it_waits(otel_ml: Run, live_run: RunFolder) -> None:
+    status, _, err = otel_ml("replay", live_run.id, "--to", "jsonll")
+
+    assert status == 1
+    assert "Did you mean 'jsonl'?" in err
+    assert "still at work" not in err

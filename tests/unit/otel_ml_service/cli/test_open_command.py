@@ -1,0 +1,79 @@
+"""`otel-ml open`: a real viewer on a run."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.otlp_server import eventually
+from tests.recorded_run import digits_records, write_run
+from tests.unit.otel_ml_service.cli.program import PROGRAM, environment, otel_ml
+
+pytestmark = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    ("exporters", "shown"),
+    [
+        (["tensorboard"], {"."}),
+        (["tensorboard/a"], {"."}),
+        (["tensorboard/a", "tensorboard/b"], {"tensorboard-a", "tensorboard-b"}),
+    ],
+)
+def test_open_starts_tensorboard_on_the_run_and_says_where(
+    tmp_path: Path, exporters: list[str], shown: set[str]
+) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=3), exporters=exporters)
+    command = [*PROGRAM, "open", "01abc", "--no-browser"]
+    with subprocess.Popen(command, env=environment(tmp_path), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        with urllib.request.urlopen(f"{url}data/plugins_listing", timeout=20) as answer:
+            found = json.load(answer)
+        eventually(lambda: shown <= set(_json(f"{url}data/runs")), within=60)  # it finds one after the other
+        process.send_signal(signal.SIGINT)
+
+    assert "scalars" in found
+    assert process.returncode == 130
+
+
+def _json(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        return json.load(answer)
+
+
+def test_open_says_how_to_get_there_where_the_run_is_in_no_viewer(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=3))
+
+    done = otel_ml(tmp_path, "open", "01abc", "--no-browser")
+
+    assert done.returncode == 1
+    assert f"otel-ml replay {run.path} --to tensorboard" in done.stderr
+
+
+def test_open_says_how_a_run_that_w_and_b_kept_offline_is_uploaded(tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=3), exporters=["wandb"])
+
+    done = otel_ml(tmp_path, "open", "01abc", "--no-browser")
+
+    [log] = tmp_path.glob("wandb/offline-run-*/run-01abc.wandb")
+    assert done.returncode == 1
+    assert f"wandb sync {log.parent}" in done.stderr
+
+
+def test_open_finds_the_page_of_a_run_in_w_and_b(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=3))
+    (run.path / "wandb").mkdir()
+    (run.path / "wandb" / "mode").write_text("online")
+    (run.path / "wandb" / "url").write_text("https://wandb.example/team/digits/runs/01abc")
+
+    done = otel_ml(tmp_path, "open", "01abc", "--no-browser")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "https://wandb.example/team/digits/runs/01abc\n"

@@ -1,0 +1,455 @@
+"""Commands that talk to a service or start a program: real processes, real sockets."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import grpc
+import pytest
+
+from otel_ml.wire.rendezvous import Service as Announcement
+from otel_ml.wire.rendezvous import rendezvous_of
+from otel_ml_service.storage.outbox import Outbox
+from otel_ml_service.stored_runs.folders import RunFolder
+from otel_ml_service.stored_runs.history import history
+from otel_ml_service.stored_runs.source import records
+from tests.otlp import FakeWriter, write_spool
+from tests.otlp_server import Reply, otlp_server
+from tests.ports import free_port
+from tests.recorded_run import digits_records, write_run
+from tests.unit.otel_ml_service.cli.program import PROGRAM, environment, otel_ml
+
+pytestmark = pytest.mark.long
+
+
+@contextmanager
+def served(base: Path, *arguments: str, **settings: str) -> Iterator[str]:
+    """Run `otel-ml serve` and yield the URL that it says."""
+    command = [*PROGRAM, "serve", "--to", "jsonl", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", *arguments]
+    process = subprocess.Popen(command, env=environment(base, **settings), stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        said = next(line for line in process.stderr if "OTLP/HTTP on" in line)
+        yield re.findall(r"http://\S+", said)[0]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+
+
+@contextmanager
+def stranger() -> Iterator[str]:
+    """Serve OTLP as a Collector does: everything is accepted, nothing is said."""
+
+    class Accepting(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Accepting)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_serve_answers_and_ends_on_sigterm(tmp_path: Path) -> None:
+    with served(tmp_path) as url, urllib.request.urlopen(f"{url}/healthz", timeout=5) as answer:
+        assert json.load(answer)["service"] == "otel_ml"
+
+
+def test_serve_says_a_wrong_exporter_and_a_wrong_setting_at_once(tmp_path: Path) -> None:
+    done = otel_ml(tmp_path, "serve", "--to", "jsonl,tensorbord", OTEL_ML_DIR_MAX="much")
+
+    assert done.returncode != 0
+    assert "2 settings are wrong" in done.stderr
+    assert "OTEL_ML_DIR_MAX: expected a size" in done.stderr
+    assert "'tensorbord'" in done.stderr
+
+
+def test_serve_refuses_an_open_address_without_a_token(tmp_path: Path) -> None:
+    done = otel_ml(tmp_path, "serve", "--http", "0.0.0.0:0")
+
+    assert done.returncode == 1
+    assert "OTEL_ML_TOKEN" in done.stderr
+
+
+def test_doctor_is_content_where_a_service_answers(tmp_path: Path) -> None:
+    with served(tmp_path) as url:
+        done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=url)
+
+    assert done.returncode == 0, done.stdout
+    assert f"an otel_ml service answers at {url}" in done.stdout
+    assert list(tmp_path.glob("*/*/metrics.jsonl")) == []
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 run takes "), (2, "2 runs take ")])
+def test_doctor_says_how_much_runs_take(tmp_path: Path, count: int, said: str) -> None:
+    for number in range(count):
+        write_run(tmp_path, f"0{number}abc", digits_records(steps=2))
+
+    assert said in otel_ml(tmp_path, "doctor").stdout
+
+
+def test_doctor_fails_where_something_else_takes_otlp(tmp_path: Path) -> None:
+    with stranger() as url:
+        done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=url)
+
+    assert done.returncode == 1
+    assert "is not an otel_ml service" in done.stdout
+    assert "otel-ml doctor --service" in done.stdout
+
+
+def test_doctor_takes_no_web_page_for_a_receiver(tmp_path: Path) -> None:
+    with otlp_server() as server:
+        server.replies.append(Reply(200, {"content-type": "text/html"}, b"<html>Please log in</html>"))
+        done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=server.url)
+
+    assert done.returncode == 1
+    assert "does not answer as OTLP does: HTTP 200 text/html: <html>Please log in</html>" in done.stdout
+
+
+def test_doctor_tells_a_port_for_grpc_from_one_for_http(tmp_path: Path) -> None:
+    listening = grpc.server(ThreadPoolExecutor(1))
+    port = listening.add_insecure_port("127.0.0.1:0")
+    listening.start()
+    with otlp_server() as server:
+        over_http = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{port}")
+        over_grpc = otel_ml(
+            tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=server.url, OTEL_EXPORTER_OTLP_PROTOCOL="grpc"
+        )
+    listening.stop(0).wait()
+
+    assert (over_http.returncode, over_grpc.returncode) == (1, 1)
+    assert f"127.0.0.1:{port} speaks gRPC. Set OTEL_EXPORTER_OTLP_PROTOCOL=grpc" in over_http.stdout
+    assert f"127.0.0.1:{server.port} speaks HTTP/1.1, not gRPC" in over_grpc.stdout
+
+
+def test_doctor_fails_where_nobody_listens(tmp_path: Path) -> None:
+    done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
+
+    assert done.returncode == 1
+    assert "otel-ml serve" in done.stdout
+
+
+def test_doctor_fails_on_a_setting_that_cannot_be_read(tmp_path: Path) -> None:
+    done = otel_ml(tmp_path, "doctor", OTEL_ML_FLUSH_INTERVAL="5s")
+
+    assert done.returncode == 1
+    assert "OTEL_ML_FLUSH_INTERVAL" in done.stdout
+    assert "'5s'" in done.stdout
+
+
+def test_doctor_fails_on_a_misspelt_setting_and_names_the_right_one(tmp_path: Path) -> None:
+    done = otel_ml(tmp_path, "doctor", OTEL_ML_EXPORTER="jsonl")
+
+    assert done.returncode == 1
+    assert "OTEL_ML_EXPORTER is no setting" in done.stdout
+    assert "set OTEL_ML_EXPORTERS, if that is meant" in done.stdout
+
+
+def test_doctor_lets_a_plug_in_have_variables_of_its_own_and_a_collector_those_it_reads(tmp_path: Path) -> None:
+    done = otel_ml(tmp_path, "doctor", OTEL_ML_ACME_URL="http://acme.example", OTEL_ML_SERVICE="service:4317")
+
+    assert done.returncode == 0, done.stdout
+    assert "OTEL_ML_ACME_URL is no setting of otel_ml: a plug-in may read it" in done.stdout
+    assert "OTEL_ML_SERVICE" not in done.stdout
+
+
+def test_env_says_where_each_value_comes_from_and_masks_secrets(tmp_path: Path) -> None:
+    done = otel_ml(tmp_path, "env", OTEL_ML_TOKEN="hush", OTEL_ML_EXPORTERS="jsonl,wandb")
+
+    rows = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line.startswith("OTEL")}
+    assert done.returncode == 0, done.stderr
+    assert rows["OTEL_ML_TOKEN"] == ["***", "environment"]
+    assert rows["OTEL_ML_EXPORTERS"] == ["jsonl,wandb", "environment"]
+    assert rows["OTEL_ML_FLUSH_INTERVAL"] == ["1000", "ms", "default"]
+    assert "hush" not in done.stdout + done.stderr
+
+
+def test_env_fails_on_a_misspelt_setting_and_names_the_right_one(tmp_path: Path) -> None:
+    done = otel_ml(tmp_path, "env", OTEL_ML_EXPORTER="jsonl")
+
+    assert done.returncode == 1
+    assert "OTEL_ML_EXPORTER: there is no such setting. Did you mean OTEL_ML_EXPORTERS?" in done.stderr
+
+
+def test_replay_writes_a_run_to_another_exporter_with_every_value(tmp_path: Path) -> None:
+    recorded = digits_records(steps=20)
+    run = write_run(tmp_path, "01abc", recorded, exporters=[])
+
+    done = otel_ml(tmp_path, "replay", "01abc", "--to", "jsonl")
+
+    assert done.returncode == 0, done.stderr
+    assert "jsonl: 25 records" in done.stdout
+    run.database.unlink()  # what is left is what the exporter wrote
+    assert history(records(run)).series == history(recorded).series
+
+
+def test_replaying_twice_doubles_nothing(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=20), exporters=["jsonl"])
+    before = run.jsonl.read_bytes()
+
+    done = otel_ml(tmp_path, "replay", "01abc", "--to", "jsonl")
+
+    assert done.returncode == 0, done.stderr
+    assert run.jsonl.read_bytes() == before
+
+
+def test_replay_into_another_experiment_leaves_the_source_alone(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=20))
+
+    done = otel_ml(tmp_path, "replay", str(run.jsonl), "--to", "jsonl", "--experiment", "copies")
+
+    copy = RunFolder(tmp_path / "copies" / "01abc")
+    assert done.returncode == 0, done.stderr
+    assert copy.jsonl.read_bytes() == run.jsonl.read_bytes()
+
+
+def test_replay_merges_what_came_too_late_and_says_so(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=5))
+    writer = FakeWriter(experiment="01abc", rank=3)
+    for name, reduction in (("samples", "sum"), ("loss", "mean"), ("new", "mean")):
+        body = writer.step(2, {name: 32.0}, reduction=reduction).SerializeToString()
+        with (run.path / "late.otlp").open("ab") as file:
+            file.write(len(body).to_bytes(4, "big") + body)
+
+    done = otel_ml(tmp_path, "replay", "01abc", "--to", "jsonl", "--experiment", "copies")
+
+    copy = history(records(RunFolder(tmp_path / "copies" / "01abc")))
+    assert done.returncode == 0, done.stderr
+    assert "late.otlp: 2 values merged" in done.stdout
+    assert "late.otlp: not merged, the step's own records would be needed: loss" in done.stdout
+    assert (copy.get("samples")[2], copy.get("new"), copy.get("loss")[2]) == (160.0, {2: 32.0}, 2.0 / 3)
+
+
+def test_replay_names_an_unknown_exporter(tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=2))
+
+    done = otel_ml(tmp_path, "replay", "01abc", "--to", "jsonll")
+
+    assert done.returncode == 1
+    assert "Did you mean 'jsonl'?" in done.stderr
+
+
+def test_replay_waits_for_the_service_of_a_job_that_has_just_ended(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=20), exporters=[])
+    command = [*PROGRAM, "replay", "latest", "--to", "jsonl"]
+    service = Outbox(run.database)
+    with subprocess.Popen(command, env=environment(tmp_path), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        service.close()
+
+    assert "The service of run 01abc is still at work" in said
+    assert process.returncode == 0
+    assert len(history(records(run)).get("loss")) == 20
+    assert run.jsonl.exists()
+
+
+def test_recover_finds_nothing_where_nothing_is_left(tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=2))
+
+    done = otel_ml(tmp_path, "recover")
+
+    assert done.returncode == 0, done.stderr
+    assert "Nothing to recover" in done.stdout
+
+
+def test_recover_delivers_the_spools_of_a_dead_job_and_says_what_it_did(tmp_path: Path) -> None:
+    rendezvous = rendezvous_of("01dead", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    rendezvous.create()
+    for rank in range(2):
+        writer = FakeWriter(experiment="01dead", rank=rank, world_size=2, extra={"ml.experiment.name": "digits"})
+        write_spool(rendezvous.spool / f"rank{rank}-000000.spool", writer, range(10))
+
+    listed = otel_ml(tmp_path, "recover", "--dry-run")
+    done = otel_ml(tmp_path, "recover", OTEL_ML_EXPORTERS="jsonl", OTEL_ML_END_SILENCE="1000")
+    again = otel_ml(tmp_path, "recover")
+
+    assert "digits/01dead: not finished, 2 spools of workers" in listed.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "20 values of 2 spools and the journal delivered to jsonl" in done.stdout
+    found = history(records(RunFolder(tmp_path / "digits" / "01dead"))).get("loss")
+    assert found == dict.fromkeys(range(10), 0.25)
+    assert "Nothing to recover" in again.stdout
+    assert not rendezvous.folder.exists()
+
+
+def left_by_a_dead_service(base: Path, run_id: str) -> RunFolder:
+    """Leave what is there after `kill -9` of a job in another folder and of its service."""
+    folder = RunFolder(base / "elsewhere" / "digits" / run_id)
+    folder.path.mkdir(parents=True)
+    rendezvous = rendezvous_of(run_id, {"XDG_RUNTIME_DIR": str(base)})
+    rendezvous.create()
+    writer = FakeWriter(experiment=run_id, extra={"ml.experiment.name": "digits"})
+    write_spool(rendezvous.spool / "rank0-000000.spool", writer, range(10))
+    # Its pid is that of a process that lives: it may have been given out again, or count in another namespace.
+    os.close(rendezvous.publish(Announcement("http://127.0.0.1:9", "", os.getpid(), str(folder.path), ("jsonl",))))
+    return folder
+
+
+@pytest.mark.parametrize("is_withdrawn", [False, True], ids=["killed", "stopped"])
+def test_recover_finishes_a_run_in_its_own_folder_with_its_own_exporters(tmp_path: Path, is_withdrawn: bool) -> None:
+    folder = left_by_a_dead_service(tmp_path, "01dead")
+    rendezvous = rendezvous_of("01dead", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    if is_withdrawn:
+        rendezvous.service_file.unlink()
+    here = {"OTEL_ML_DIR": str(tmp_path / "here"), "OTEL_ML_EXPORTERS": "tensorboard", "OTEL_ML_END_SILENCE": "1000"}
+
+    done = otel_ml(tmp_path, "recover", "--all", **here)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"it belongs to {folder.path}" in done.stdout
+    assert "10 values of 1 spool and the journal delivered to jsonl, 0 lost" in done.stdout
+    assert history(records(folder)).get("loss") == dict.fromkeys(range(10), 0.25)
+    assert not (tmp_path / "here").exists()
+    assert not list(folder.path.glob("tensorboard"))
+    assert not rendezvous.folder.exists()
+
+
+ANNOUNCE = """
+import sys
+from pathlib import Path
+from otel_ml.wire.rendezvous import Rendezvous, Service
+service = Service("http://127.0.0.1:9", "", int(sys.argv[2]), sys.argv[3], ("jsonl",))
+held = Rendezvous(Path(sys.argv[1])).publish(service)
+print("announced", flush=True)
+input()
+"""
+
+
+@pytest.mark.parametrize("pid", [1, 2**22 + 1], ids=["of another process", "of none that is seen here"])
+def test_recover_takes_a_service_for_alive_as_long_as_it_holds_its_lock_whatever_its_pid_is(
+    tmp_path: Path, pid: int
+) -> None:
+    folder = left_by_a_dead_service(tmp_path, "01dead")
+    rendezvous = rendezvous_of("01dead", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    command = [sys.executable, "-c", ANNOUNCE, str(rendezvous.folder), str(pid), str(folder.path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as service:
+        assert service.stdout is not None
+        service.stdout.readline()
+        alive = otel_ml(tmp_path, "recover", "--dry-run", "--all")
+        service.kill()
+        os.waitid(os.P_PID, service.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays a zombie
+        dead = otel_ml(tmp_path, "recover", "--dry-run", "--all")
+
+    assert "Nothing to recover" in alive.stdout
+    assert "digits/01dead: not finished" in dead.stdout
+
+
+def test_recover_adopts_no_run_whose_folder_cannot_be_used_and_goes_on_with_the_others(tmp_path: Path) -> None:
+    folder = left_by_a_dead_service(tmp_path, "01dead")
+    (folder.path / "state").write_text("a file where a folder has to be")
+    other = left_by_a_dead_service(tmp_path, "02dead")
+
+    done = otel_ml(tmp_path, "recover", "--all", OTEL_ML_DIR=str(tmp_path / "here"), OTEL_ML_END_SILENCE="1000")
+
+    [spool] = rendezvous_of("01dead", {"XDG_RUNTIME_DIR": str(tmp_path)}).spool.glob("*.spool")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert str(folder.path / "state") in done.stdout
+    assert spool.stat().st_size
+    assert len(history(records(other)).get("loss")) == 10
+    assert not (tmp_path / "here").exists()
+
+
+def test_recover_leaves_runs_of_other_folders_alone_unless_they_are_named(tmp_path: Path) -> None:
+    first, second = (left_by_a_dead_service(tmp_path, run_id) for run_id in ("01dead", "02dead"))
+    here = {"OTEL_ML_DIR": str(tmp_path / "here"), "OTEL_ML_END_SILENCE": "1000"}
+
+    unnamed = otel_ml(tmp_path, "recover", **here)
+    unknown = otel_ml(tmp_path, "recover", "03dead", **here)
+    untouched = [folder.database.exists() for folder in (first, second)]
+    named = otel_ml(tmp_path, "recover", "01dead", **here)
+    by_folder = otel_ml(tmp_path, "recover", "--dir", str(tmp_path / "elsewhere"), **here)
+
+    assert (unnamed.returncode, unknown.returncode, named.returncode, by_folder.returncode) == (0, 1, 0, 0)
+    assert f"it belongs to {first.path}. Left alone: otel-ml recover 01dead, or --all" in unnamed.stdout
+    assert "There is no run in" in unknown.stderr
+    assert untouched == [False, False]
+    assert "02dead: not finished, 1 spool of workers; it belongs to" in named.stdout.partition("delivered to")[0]
+    assert not named.stdout.count("02dead: 10 values")
+    assert [len(history(records(folder)).get("loss")) for folder in (first, second)] == [10, 10]
+
+
+def test_recover_takes_a_run_whose_folder_is_gone_into_the_folder_of_all_runs(tmp_path: Path) -> None:
+    left_by_a_dead_service(tmp_path, "01dead").path.rmdir()
+    here = {"OTEL_ML_DIR": str(tmp_path / "here"), "OTEL_ML_EXPORTERS": "jsonl", "OTEL_ML_END_SILENCE": "1000"}
+
+    done = otel_ml(tmp_path, "recover", "--all", **here)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(history(records(RunFolder(tmp_path / "here" / "digits" / "01dead"))).get("loss")) == 10
+
+
+def test_recover_sends_what_a_job_with_a_service_elsewhere_left_to_its_endpoint(tmp_path: Path) -> None:
+    rendezvous = rendezvous_of("01away", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    rendezvous.create()
+    write_spool(rendezvous.spool / "rank0-000000.spool", FakeWriter(experiment="01away"), range(10))
+    port = free_port()
+    endpoint = f"http://127.0.0.1:{port}"
+
+    away = otel_ml(tmp_path, "recover", "--timeout", "2", OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
+    with otlp_server(port=port) as server:
+        done = otel_ml(tmp_path, "recover", OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
+
+    assert away.returncode == 1
+    assert "not done within 2 s" in away.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"1 spool sent to {endpoint}" in done.stdout
+    assert [point.step for point in server.points("loss")] == list(range(10))
+    assert not rendezvous.folder.exists()
+    assert not list(tmp_path.glob("*/01away"))
+
+
+def test_recover_leaves_a_live_rank_alone_whose_service_is_elsewhere(tmp_path: Path) -> None:
+    rendezvous = rendezvous_of("01alive", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    rendezvous.create()
+    spool = rendezvous.spool / "rank0-000000.spool"
+    write_spool(spool, FakeWriter(experiment="01alive"), range(2))
+    with otlp_server() as server, spool.open("rb") as rank:
+        fcntl.flock(rank, fcntl.LOCK_EX)
+        done = otel_ml(tmp_path, "recover", OTEL_EXPORTER_OTLP_ENDPOINT=server.url)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "its processes are alive, and send it themselves" in done.stdout
+    assert spool.exists()
+    assert server.requests == []
+
+
+def test_recover_leaves_a_job_alone_that_has_a_service(tmp_path: Path) -> None:
+    rendezvous = rendezvous_of("01live", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    rendezvous.create()
+    write_spool(rendezvous.spool / "rank0-000000.spool", FakeWriter(experiment="01live"), range(2))
+    held = rendezvous.publish(Announcement("http://127.0.0.1:9", "", os.getpid(), "elsewhere"))
+    try:
+        assert "Nothing to recover" in otel_ml(tmp_path, "recover", "--all").stdout
+    finally:
+        os.close(held)
+
+
+@pytest.mark.parametrize("command", ["show", "tail", "open", "replay"])
+def test_a_run_that_does_not_exist_is_said_with_what_there_is(tmp_path: Path, command: str) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=2))
+    arguments = ["--to", "jsonl"] if command == "replay" else []
+
+    done = otel_ml(tmp_path, command, "02xyz", *arguments)
+
+    assert done.returncode == 1
+    assert "01abc" in done.stderr

@@ -1,0 +1,161 @@
+"""What is called slow, since when, how much, and when it is over."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from otel_ml_service.findings.detector import Detector, StepTimers
+from otel_ml_service.findings.finding import Finding
+
+NAN = float("nan")
+
+
+def run(detector: Detector, steps: range, **phases: list[float]) -> list[Finding]:
+    """Feed the same times at every step; return all changes."""
+    seconds = np.array(list(phases.values())).T
+    timers = StepTimers(tuple(range(len(seconds))), tuple(phases), seconds)
+    return [change for step in steps for change in detector.step(step, timers)]
+
+
+def test_a_slow_rank_is_named_with_its_phase_its_first_step_and_its_price() -> None:
+    detector = Detector()
+    assert run(detector, range(20), forward=[1.0] * 4, backward=[2.0] * 4) == []
+
+    [found] = run(detector, range(20, 30), forward=[1.0, 1.0, 1.3, 1.0], backward=[2.0] * 4)
+
+    assert (found.kind, found.rank, found.phase, found.level, found.since) == ("slow", 2, "forward", "warning", 20)
+    [now] = detector.open.values()
+    assert now.slowdown == pytest.approx(0.3)
+    assert now.extra_s == pytest.approx(0.3)
+    assert now.cost_s == pytest.approx(10 * 0.3)
+    assert detector.cost_s == pytest.approx(0.3)
+
+
+def test_three_slow_steps_are_a_burst_and_four_are_a_finding() -> None:
+    detector = Detector()
+    run(detector, range(20), forward=[1.0] * 4)
+
+    assert run(detector, range(20, 23), forward=[1.0, 1.0, 9.0, 1.0]) == []
+    assert [found.since for found in run(detector, range(23, 24), forward=[1.0, 1.0, 9.0, 1.0])] == [20]
+
+
+def test_a_finding_is_over_when_the_rank_keeps_up_again_and_tells_what_it_cost() -> None:
+    detector = Detector()
+    run(detector, range(30), forward=[1.0, 1.0, 1.5])
+
+    changes = run(detector, range(30, 40), forward=[1.0] * 3)
+
+    over = changes[-1]
+    assert over.is_over
+    assert 33 <= over.last <= 36
+    assert over.cost_s == pytest.approx(30 * 0.5)
+    assert over.extra_s == pytest.approx(15 / (over.last + 1))
+    assert not detector.open
+
+
+def test_one_good_step_does_not_end_a_finding() -> None:
+    detector = Detector()
+    run(detector, range(30), forward=[1.0, 1.0, 1.2])
+
+    assert run(detector, range(30, 31), forward=[1.0] * 3) == []
+    assert detector.open
+
+
+def test_half_as_slow_again_is_critical_and_a_warning_only_clearly_below() -> None:
+    detector = Detector()
+    run(detector, range(20), forward=[1.0, 1.0, 1.3])
+
+    assert [found.level for found in run(detector, range(20, 40), forward=[1.0, 1.0, 1.6])] == ["critical"]
+    assert run(detector, range(40, 60), forward=[1.0, 1.0, 1.45]) == []
+    assert [found.level for found in run(detector, range(60, 80), forward=[1.0, 1.0, 1.3])] == ["warning"]
+
+
+@pytest.mark.feature("F22", "better", "the rank that is waited for is told from those that wait, step by step")
+def test_those_who_wait_for_a_slow_rank_are_not_slow() -> None:
+    for slow in ([1.3, 1.0], [1.3, 1.0, 1.0], [1.3, 1.2, 1.0, 1.0, 1.0]):
+        waits = [0.1 + max(slow) - own for own in slow]
+        detector = Detector()
+
+        found = run(detector, range(30), forward=slow, all_reduce=waits)
+
+        assert {(one.rank, one.phase) for one in found} == {
+            (rank, "forward") for rank, own in enumerate(slow) if own > 1.0
+        }
+
+
+def test_the_timer_around_a_slow_one_is_not_blamed_too() -> None:
+    found = run(Detector(), range(30), forward=[1.0, 1.0, 1.5], step=[2.0, 2.0, 2.5])
+
+    assert {one.phase for one in found} == {"forward"}
+
+
+def test_a_gpu_that_is_slow_in_everything_is_slow_in_every_phase() -> None:
+    found = run(Detector(), range(30), forward=[1.0, 1.0, 1.3], backward=[2.0, 2.0, 2.6])
+
+    assert {one.phase for one in found} == {"forward", "backward"}
+
+
+def test_twice_as_long_for_next_to_nothing_is_no_finding() -> None:
+    assert run(Detector(), range(40), tick=[1e-4, 1e-4, 2e-4], forward=[1.0] * 3) == []
+    assert run(Detector(), range(40), tick=[1e-4, 1e-4, 5e-4]) == []
+
+
+def test_a_timer_of_one_rank_alone_is_compared_with_nobody() -> None:
+    assert run(Detector(), range(40), checkpoint=[5.0, NAN, NAN], forward=[1.0] * 3) == []
+
+
+def test_a_rank_without_a_timer_at_some_steps_is_judged_by_the_others() -> None:
+    detector = Detector()
+    for step in range(40):
+        times = [[1.0], [1.0], [NAN if step % 2 else 1.5]]
+        detector.step(step, StepTimers((0, 1, 2), ("evaluate",), np.array(times)))
+
+    assert list(detector.open) == [(2, "evaluate")]
+
+
+@pytest.mark.parametrize("broken", [float("inf"), float("-inf"), NAN, 0.0, 1.7e308, -1.7e308])
+def test_times_that_are_no_times_find_nothing_and_break_nothing(broken: float) -> None:
+    found = run(Detector(), range(20), forward=[1.0, 1.0, 1.0], nothing=[broken] * 3, other=[1.0, 1.0, broken])
+
+    assert found == []
+
+
+def test_a_step_of_nobody_is_no_mistake() -> None:
+    nobody = StepTimers((), (), np.zeros((0, 0)), frozenset({3}))
+
+    assert [one.kind for one in Detector().step(0, nobody)] == ["silent"]
+
+
+def test_a_silent_rank_is_found_at_once_critical_when_it_lasts_and_over_when_heard() -> None:
+    detector = Detector()
+    timers = StepTimers((0, 1), ("forward",), np.ones((2, 1)))
+    without = StepTimers((0,), ("forward",), np.ones((1, 1)), frozenset({1}))
+
+    found = [change for step in range(3) for change in detector.step(step, timers)]
+    found += [change for step in range(3, 8) for change in detector.step(step, without)]
+    found += detector.step(8, timers)
+
+    assert [(one.kind, one.rank, one.level, one.since, one.is_over) for one in found] == [
+        ("silent", 1, "warning", 3, False),
+        ("silent", 1, "critical", 3, False),
+        ("silent", 1, "critical", 3, True),
+    ]
+
+
+def test_what_was_open_before_a_restart_of_the_service_goes_on_and_ends() -> None:
+    before = Finding("slow", 1, "forward", "warning", 7, 20, slowdown=0.3, extra_s=0.3, cost_s=4.2)
+    detector = Detector(open_findings=(before,))
+
+    assert run(detector, range(21, 25), forward=[1.0, 1.3, 1.0]) == []
+    assert detector.open[1, "forward"].since == 7
+    assert detector.open[1, "forward"].cost_s == pytest.approx(4.2 + 4 * 0.3)
+    [over] = run(detector, range(25, 40), forward=[1.0] * 3)
+    assert over.is_over
+
+
+def test_ranks_that_join_later_are_looked_at_too() -> None:
+    detector = Detector()
+    run(detector, range(10), forward=[1.0] * 2)
+
+    assert [one.rank for one in run(detector, range(10, 20), forward=[1.0, 1.0, 1.0, 1.4])] == [3]

@@ -1,0 +1,60 @@
+"""Spools that no service can take in now."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from otel_ml.wire.spool import HEADER
+from otel_ml_service.live_runs.leftovers import LeftoverSpools
+from otel_ml_service.receiver.decode import Decoded, Decoder, Signal
+from tests.otlp import FakeWriter, write_spool
+
+
+class Journal:
+    """Has everything at once."""
+
+    def __init__(self) -> None:
+        self.taken: list[Decoded] = []
+
+    def take(self, signal: Signal, body: bytes) -> Future[Decoded]:
+        self.taken.append(Decoder().protobuf(signal, body))
+        done: Future[Decoded] = Future()
+        done.set_result(self.taken[-1])
+        return done
+
+
+def spool(path: Path, header: bytes) -> Path:
+    write_spool(path, FakeWriter(instance=path.stem), range(2))
+    path.write_bytes(header + path.read_bytes().removeprefix(HEADER))
+    return path
+
+
+def test_a_spool_of_a_newer_version_stays_for_who_can_read_it_and_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    newer, other = spool(tmp_path / "a.spool", b"otel_ml spool 2 9.1.0\n"), spool(tmp_path / "b.spool", HEADER)
+    before = newer.read_bytes()
+    journal = Journal()
+    spools = LeftoverSpools(tmp_path, journal.take, lambda: None)
+
+    with caplog.at_level(logging.ERROR):
+        assert [spools.sweep(), spools.sweep()] == [1, 0]
+
+    assert newer.read_bytes() == before
+    assert not other.exists()
+    assert len(journal.taken) == 1
+    assert [record.getMessage() for record in caplog.records if "written by otel_ml 9.1.0" in record.getMessage()]
+    assert len(caplog.records) == 1
+
+
+def test_a_spool_with_a_damaged_beginning_is_kept_aside_and_not_deleted_as_an_empty_one(tmp_path: Path) -> None:
+    damaged = spool(tmp_path / "a.spool", b"otel-ml spool 1\n")
+    content = damaged.read_bytes()
+
+    assert LeftoverSpools(tmp_path, Journal().take, lambda: None).sweep() == 0
+
+    assert (tmp_path / "a.unreadable").read_bytes() == content

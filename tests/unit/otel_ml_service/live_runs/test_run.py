@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from otel_ml.wire.rendezvous import kept_folder
+from otel_ml_exporters.records import Artifact, StepRecord
+from otel_ml_exporters.testing import RecordingExporter
+from otel_ml_service.live_runs.run import ExperimentRun, RunSettings
+from otel_ml_service.telemetry import Telemetry
+from tests.full_disk import no_file_larger_than
+from tests.strategies import START, Rank
+from tests.waiting import eventually
+
+
+def test_an_exporter_at_work_is_told_the_tags_of_a_later_launch(tmp_path: Path) -> None:
+    exporter = RecordingExporter()
+    run = ExperimentRun("exp", tmp_path, RunSettings({"recording": lambda: exporter}), Telemetry(), journal="j")
+    for entry, rank in enumerate([Rank(0, instance="a", tags=("one",)), Rank(0, instance="b", tags=("two",))], 1):
+        run.observe(entry, rank.step(entry, {"x": 1.0}), START + entry)
+        run.advance(START + entry)
+        run.commit()
+        eventually(lambda: exporter.run is not None and exporter.records)
+
+    eventually(lambda: exporter.run is not None and exporter.run.tags == ("one", "two"))
+    run.ask_to_stop(10)
+    run.close()
+
+
+def test_a_file_that_finds_no_space_is_tried_again_with_all_that_was_decided_with_it(tmp_path: Path) -> None:
+    run = ExperimentRun("exp", tmp_path, RunSettings({}), Telemetry(), journal="j")
+    rank = Rank(0)
+    content = b"x" * 3_000_000
+    facts = {"name": "model", "artifact.type": "model", "artifact.path_in": "model.bin", "artifact.size": len(content)}
+    run.observe(1, [*rank.event("ml.artifact", content, **facts), *rank.step(0, {"x": 1.0})], START)
+    run.advance(START)
+
+    with no_file_larger_than(2_000_000), pytest.raises(OSError, match="File too large"):
+        run.commit()
+    run.commit()
+
+    [artifact] = [record for record in run.outbox.read(0, 10) if isinstance(record, Artifact)]
+    assert artifact.local is not None
+    assert artifact.local.read_bytes() == content
+    assert [record.seq for record in run.outbox.read(0, 10)] == list(range(1, run.outbox.last_seq + 1))
+    run.close()
+
+
+def test_steps_are_delivered_while_a_large_file_is_hashed_and_a_stop_does_not_wait_for_it(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "large.ckpt"
+    with checkpoint.open("wb") as file:
+        file.truncate(2**40)  # takes an hour to hash, and no room
+    run, rank = begun(tmp_path), Rank(0)
+    facts = {"name": "model", "artifact.size": 2**40, "artifact.sha256": "0" * 64, "artifact.uri": checkpoint.as_uri()}
+    run.observe(1, rank.event("ml.artifact", b"", **facts), START)
+    for step in range(3):
+        run.observe(2 + step, rank.step(step, {"x": 1.0}), START + step)
+        run.advance(START + step)
+        run.commit()
+
+    assert [record.step for record in run.outbox.read(0, 10) if isinstance(record, StepRecord)] == [0, 1, 2]
+    assert run.files.waiting == 1
+    run.close()
+
+    again = begun(tmp_path)
+    assert again.files.waiting == 1
+    again.close()
+
+
+def test_a_file_that_was_looked_for_is_in_the_run_after_a_restart_too(tmp_path: Path) -> None:
+    run, rank = begun(tmp_path), Rank(0)
+    kept = kept_folder(tmp_path) / ("0" * 32)
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"x" * 5_000_000)
+    facts = {"name": "model", "artifact.path_in": "model.bin", "artifact.size": 5_000_000, "artifact.kept": kept.name}
+    modified = {"artifact.modified": kept.stat().st_mtime_ns}
+    run.observe(1, rank.event("ml.artifact", b"", **facts, **modified), START)
+    run.commit()
+    run.close()
+
+    again = begun(tmp_path)
+    assert again.next_deadline() is not None
+    eventually(lambda: again.advance(START) or again.files.waiting == 0)
+    again.commit()
+
+    [artifact] = [record for record in again.outbox.read(0, 10) if isinstance(record, Artifact)]
+    assert artifact.local == tmp_path / "artifacts" / "model" / "model.bin"
+    assert artifact.local.read_bytes() == b"x" * 5_000_000
+    assert artifact.sha256 == hashlib.sha256(b"x" * 5_000_000).hexdigest()
+    again.close()
+
+
+def begun(folder: Path) -> ExperimentRun:
+    return ExperimentRun("exp", folder, RunSettings({}), Telemetry(), journal="j")

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel_ml_exporters import (
+    Artifact,
+    Audio,
+    HistogramValue,
+    Image,
+    Params,
+    Record,
+    RunStatus,
+    Span,
+    SpanBatch,
+    StepRecord,
+    Summary,
+    Table,
+    Text,
+)
+from otel_ml_service.storage.codec import decode, encode
+
+SPAN = Span("t" * 32, "s" * 16, None, "forward", 1, 2, "trainer", 3, "step", 4, {"k": [1, "a", None]}, "ok")
+
+RECORDS: list[Record] = [
+    StepRecord(1, "trainer", "step", 7, 0, 1.5, {"loss": 0.1 + 0.2}, writers_missing=2, amendment=True),
+    Params(2, 0.1, {"lr": 1e-3, "nested": {"deep": [1, 2.5, None, True, "ü"]}}),
+    Summary(3, 0.1, {"accuracy": 0.9}),
+    Text(4, 0.1, "sample", "step", None, "\ud800 half a surrogate"),
+    Table(5, 0.1, "t", "step", 1, ("a", "b"), ((1, "x"), (2.5, None))),
+    Image(6, 0.1, "i", "step", 1, b"\x89PNG\x00\xff", 3, 4, "caption"),
+    Audio(7, 0.1, "a", "step", 1, b"RIFF\x00", 16000),
+    HistogramValue(8, 0.1, "h", "step", 1, (0.0, 1.0, 2.0), (3.0, 4.0)),
+    Artifact(9, 0.1, "model", "model", "a/b.pt", Path("/x/b.pt"), "file:///x/b.pt", 3, "ab" * 32, 5, ("best",)),
+    SpanBatch(10, (SPAN, SPAN)),
+    RunStatus(11, 0.1, "finished"),
+]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
+def test_every_kind_of_record_comes_back_as_it_went(record: Record) -> None:
+    assert decode(encode(record)) == record
+
+
+@given(st.floats(allow_nan=False))
+def test_a_value_comes_back_to_the_last_bit(value: float) -> None:
+    back = decode(encode(Summary(1, value, {"x": value})))
+
+    assert isinstance(back, Summary)
+    assert back.values["x"].hex() == value.hex()
+    assert back.time.hex() == value.hex()
+
+
+def test_nan_and_infinities_stay_what_they_are() -> None:
+    back = decode(encode(StepRecord(1, "", "step", 0, 0, 0.0, {"a": math.nan, "b": math.inf, "c": -math.inf})))
+
+    assert isinstance(back, StepRecord)
+    assert math.isnan(back.values["a"])
+    assert (back.values["b"], back.values["c"]) == (math.inf, -math.inf)
+
+
+@given(st.lists(st.builds(replace, st.just(SPAN), name=st.text(), attributes=st.dictionaries(st.text(), st.text()))))
+def test_spans_of_any_text_come_back_as_they_went(spans: list[Span]) -> None:
+    assert decode(encode(SpanBatch(1, spans))) == SpanBatch(1, tuple(spans))
+
+
+def test_spans_that_an_older_service_wrote_in_one_line_are_read() -> None:
+    kind, text, media = encode(SpanBatch(1, (SPAN, SPAN)))
+
+    assert decode((kind, text.replace("\n", ""), media)) == SpanBatch(1, (SPAN, SPAN))
+
+
+def test_spans_that_were_damaged_are_not_taken_for_spans() -> None:
+    kind, text, media = encode(SpanBatch(1, (SPAN, SPAN)))
+
+    with pytest.raises(ValueError, match="Expecting"):
+        decode((kind, text.replace("},\n{", "},\n"), media))

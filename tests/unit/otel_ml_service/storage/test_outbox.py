@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from otel_ml_exporters import Summary
+from otel_ml_service.storage.database import StorageError
+from otel_ml_service.storage.outbox import Commit, Mark, Outbox
+
+
+def records(first: int, last: int) -> list[Summary]:
+    return [Summary(seq, float(seq), {"x": seq / 3}) for seq in range(first, last + 1)]
+
+
+def test_everything_of_a_commit_is_there_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "run.db"
+    outbox = Outbox(path)
+    outbox.commit(Commit(records(1, 3), {"a": b"1", "b": b"2"}, ("journal-1", 7), ["Rank 3 is quiet."]))
+    outbox.set_mark("jsonl", Mark(2, {"too large": 1}))
+    outbox.commit(Commit(records(4, 4), {"a": None, "c": b"3"}, ("journal-1", 9), ["Rank 3 is quiet.", "It is back."]))
+    outbox.close()
+
+    again = Outbox(path)
+
+    assert again.read(0, 10) == records(1, 4)
+    assert again.state() == {"b": b"2", "c": b"3"}
+    assert again.consumed == ("journal-1", 9)
+    assert again.notices == ["Rank 3 is quiet.", "It is back."]
+    assert again.mark("jsonl") == Mark(2, {"too large": 1})
+    assert again.mark("wandb") == Mark()
+    again.close()
+
+
+def test_a_commit_that_fails_leaves_nothing_and_can_be_tried_again(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "run.db")
+    outbox.commit(Commit(records(1, 1)))
+    outbox.set_mark("jsonl", Mark(1))
+    outbox._connection.execute("PRAGMA max_page_count=12")
+    large = Commit(records(2, 2), {"state": b"x" * 1_000_000})
+
+    with pytest.raises(StorageError, match="No space left"):
+        outbox.commit(large)
+
+    assert (outbox.last_seq, outbox.unsaved, outbox.state()) == (1, True, {})
+    outbox._connection.execute("PRAGMA max_page_count=100000")
+    outbox.commit(large)
+    assert (outbox.last_seq, outbox.unsaved) == (2, False)
+    outbox.close()
+
+
+@pytest.mark.parametrize("after", [0, 1, 3, 5, 9, 10, 11])
+def test_records_are_the_same_from_memory_and_from_disk(tmp_path: Path, after: int) -> None:
+    outbox = Outbox(tmp_path / "run.db")
+    for first in (1, 4, 7, 10):
+        outbox.commit(Commit(records(first, min(first + 2, 10))))
+    from_memory = outbox.read(after, 4)
+    outbox.close()
+
+    reopened = Outbox(tmp_path / "run.db")
+
+    assert from_memory == reopened.read(after, 4) == records(after + 1, min(after + 4, 10))
+    reopened.close()
+
+
+def test_listeners_hear_of_records_and_of_nothing_else(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "run.db")
+    heard: list[int] = []
+    outbox.subscribe("jsonl", lambda: heard.append(outbox.last_seq))
+
+    outbox.commit(Commit(records(1, 2)))
+    outbox.commit(Commit(changes={"a": b"1"}))
+    outbox.close()
+
+    assert heard == [2]
+
+
+def test_forgotten_records_are_gone_and_the_rest_is_still_found(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "run.db")
+    outbox.commit(Commit(records(1, 10)))
+
+    outbox.forget(4)
+
+    assert outbox.first_seq == 5
+    assert outbox.read(0, 3) == records(5, 7)
+    assert outbox.read(6, 3) == records(7, 9)
+    outbox.close()
+
+
+def test_the_run_cannot_be_opened_twice(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "run.db")
+
+    with pytest.raises(StorageError, match="in use by another otel_ml service"):
+        Outbox(tmp_path / "run.db")
+    outbox.close()
+
+
+def test_what_lies_right_before_the_records_in_memory_is_read_from_the_disk(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    outbox = Outbox(path)
+    outbox.commit(Commit(records(1, 3)))
+    outbox.close()
+
+    again = Outbox(path)
+    again.commit(Commit(records(4, 6)))
+
+    assert [again.read(after, 10) for after in range(6)] == [records(after + 1, 6) for after in range(6)]
+    again.close()

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from otel_ml_service.stored_runs.folders import RunFolder, RunNotFoundError, find
+from tests.recorded_run import digits_records, write_run
+
+
+def run_at(base: Path, run_id: str, modified: float, experiment: str = "digits") -> RunFolder:
+    run = write_run(base, run_id, digits_records(steps=1), experiment=experiment)
+    for path in (run.database, run.jsonl):
+        os.utime(path, (modified, modified))
+    return run
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    run_at(tmp_path, "01aaa", 1_000.0)
+    run_at(tmp_path, "01abb", 3_000.0)
+    run_at(tmp_path, "02ccc", 2_000.0, experiment="letters")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "run_id"),
+    [
+        ("01aaa", "01aaa"),
+        ("01ab", "01abb"),
+        ("02", "02ccc"),
+        ("letters/02ccc", "02ccc"),
+        ("latest", "01abb"),
+        ("digits", "01abb"),  # an experiment's newest
+    ],
+)
+def test_a_run_is_meant_by(base: Path, text: str, run_id: str) -> None:
+    assert find(text, base).id == run_id
+
+
+def test_several_runs_are_meant_by_a_short_beginning(base: Path) -> None:
+    with pytest.raises(RunNotFoundError, match="the beginning of 2 runs: 01abb, 01aaa"):
+        find("01", base)
+
+
+def test_an_unknown_run_comes_with_the_nearest_one(base: Path) -> None:
+    with pytest.raises(RunNotFoundError, match="Did you mean '02ccc'"):
+        find("02cc-", base)
+
+
+def test_an_empty_folder_comes_with_what_to_try(tmp_path: Path) -> None:
+    with pytest.raises(RunNotFoundError, match="otel-ml demo"):
+        find("latest", tmp_path)
