@@ -15,6 +15,7 @@ from otel_ml_exporters.errors import (
     UnknownExporterError,
 )
 from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.former_names import keep_former_names
 from otel_ml_exporters.records import (
     Artifact,
     Audio,
@@ -56,3 +57,5 @@ __all__ = [
     "Text",
     "UnknownExporterError",
 ]
+
+keep_former_names()
