@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from otel_ml_service.findings.medians import low_median
+from otel_ml_service.findings.peers import Groups, usual_of
 
 __all__ = ["own_extra", "without_containers"]
 
@@ -16,7 +16,7 @@ _EXPLAINED = 0.7
 """A shorter phase that lost this share of what a longer one lost is the reason of both: it is inside of it."""
 
 
-def own_extra(seconds: Floats, usual: Floats) -> Floats:
+def own_extra(seconds: Floats, usual: Floats, groups: Groups) -> Floats:
     """Return how many seconds longer than the usual rank each took, without what may have been waiting.
 
     Who comes early waits, in a phase that comes later: a rank that is `d` seconds ahead of the last one when a phase
@@ -25,19 +25,20 @@ def own_extra(seconds: Floats, usual: Floats) -> Floats:
 
     Args:
         seconds: [ranks, phases], phases in the order in which they are recorded within a step.
-        usual: [phases].
+        usual: of each rank, [ranks, phases].
+        groups: rows of ranks that do the same work.
 
     Examples:
         Rank 1 is slow in the first phase; rank 0 waits for it in the second one:
 
         >>> seconds = np.array([[1.0, 0.4], [1.3, 0.1]])
-        >>> own_extra(seconds, low_median(seconds)).round(3).tolist()
+        >>> own_extra(seconds, np.array([[1.0, 0.1]] * 2), (np.array([0, 1]),)).round(3).tolist()
         [[0.0, 0.0], [0.3, 0.0]]
     """
     begun = np.zeros_like(seconds)
     np.cumsum(np.where(np.isnan(seconds), 0.0, seconds)[:, :-1], axis=1, out=begun[:, 1:])
     alone = seconds - (begun.max(axis=0) - begun)
-    extra: Floats = np.minimum(seconds - usual, alone - low_median(alone, least=2))
+    extra: Floats = np.minimum(seconds - usual, alone - usual_of(alone, groups))
     return extra
 
 
@@ -48,13 +49,13 @@ def without_containers(suspects: Flags, extra: Floats, usual: Floats) -> Flags:
         Rank 1 is slow in `forward`, so also in the `step` around it:
 
         >>> suspects = np.array([[False, False], [True, True]])
-        >>> without_containers(suspects, np.array([[0.0, 0.0], [0.3, 0.32]]), np.array([1.0, 3.0])).tolist()
+        >>> without_containers(suspects, np.array([[0.0, 0.0], [0.3, 0.32]]), np.array([[1.0, 3.0]] * 2)).tolist()
         [[False, False], [True, False]]
     """
     kept: Flags = suspects.copy()
     for row in np.flatnonzero(np.count_nonzero(suspects, axis=1) > 1).tolist():
         columns = np.flatnonzero(suspects[row])
         for outer in columns.tolist():
-            inside = columns[usual[columns] < usual[outer]]
+            inside = columns[usual[row, columns] < usual[row, outer]]
             kept[row, outer] = not (extra[row, inside] >= _EXPLAINED * extra[row, outer]).any()
     return kept

@@ -23,21 +23,27 @@ MAX_CELLS = 1 << 20
 LONGEST_S = 1e9
 """Thirty years: what says it took longer, or less than nothing, is no time."""
 
-_FIELDS = {"evidence": 0.0, "relief": 0.0, "before": np.nan, "recent": 0.0, "extra": 0.0, "seconds": 0.0, "total": 0.0}
+_FIELDS = {
+    "evidence": 0.0, "relief": 0.0, "before": np.nan, "recent": 0.0, "extra": 0.0, "seconds": 0.0, "total": 0.0,
+    "looks": 0.0, "high": 0.0, "seconds_before": 0.0, "total_before": 0.0,
+}  # fmt: skip
 
 
 class Cells:
     """Matrices [ranks, phases], in the order in which these were first heard.
 
     Attributes:
-        evidence: that the rank is slow (a CUSUM).
+        evidence: that the rank is slow (a CUSUM of log-likelihoods).
         relief: that it is slow no more.
+        looks, high: in how many of the last steps it was looked at, and in how many of these it was long.
         before: its slow-down in the step before.
         recent: its slow-down, smoothed over a few steps.
         extra: the same in seconds.
         seconds: lost since `since`.
         total: its slow-downs since `since`, added.
+        seconds_before, total_before: the same when the relief began.
         since: step at which the evidence began.
+        until: the last step before the relief began.
         is_open: there is a finding.
     """
 
@@ -47,6 +53,7 @@ class Cells:
         for name in _FIELDS:
             setattr(self, name, np.zeros((0, 0)))
         self.since: npt.NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
+        self.until: npt.NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
         self.is_open: npt.NDArray[np.bool_] = np.zeros((0, 0), dtype=bool)
         self._known: tuple[Sequence[int], Sequence[str]] | None = None
         self._places: tuple[Places, Places] = (), ()
@@ -58,6 +65,10 @@ class Cells:
     extra: Floats
     seconds: Floats
     total: Floats
+    looks: Floats
+    high: Floats
+    seconds_before: Floats
+    total_before: Floats
 
     def grow(self, ranks: Iterable[int], phases: Iterable[str]) -> bool:
         """Make room for ranks and phases, as far as there is any; return whether something is new."""
@@ -73,7 +84,8 @@ class Cells:
         self._known = None  # a phase that had no room may have found one
         for name, empty in _FIELDS.items():
             setattr(self, name, self._larger(getattr(self, name), empty))
-        self.since, self.is_open = self._larger(self.since, 0), self._larger(self.is_open, 0)
+        self.since, self.until = self._larger(self.since, 0), self._larger(self.until, 0)
+        self.is_open = self._larger(self.is_open, 0)
         return True
 
     def _larger(self, matrix: npt.NDArray[T], empty: float) -> npt.NDArray[T]:

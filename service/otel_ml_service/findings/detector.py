@@ -1,9 +1,11 @@
-"""Finds ranks that are slower than the usual rank in a phase, step after step.
+"""Finds ranks that are slower than their peers in a phase, step after step.
 
-For every phase the lower median over ranks is the usual time; what a rank takes longer, relative to it, is its
-slow-down, unless it waited (`blame.py`). A one-sided CUSUM (Page, 1954) adds up slow-downs beyond half of what is to be
-found; no step may bring more than its share of the evidence that is needed, so one very slow step proves nothing. The
-same sum the other way ends a finding. What is needed grows with the phase's own scatter, which is learned on the way.
+For every phase the lower median over the ranks that do the same work is the usual time; what a rank takes longer,
+relative to it, is its slow-down, unless it waited (`blame.py`, `phases.py`). A step in which it is long (beyond half of
+what is to be found, or the phase's scatter) is evidence as far as the other ranks are seldom long: a CUSUM (Page, 1954)
+of the likelihoods that it is long in most steps, and that it is as often long as they are. So where everybody is long
+now and then, by sequence lengths or pauses, much more is needed, whatever the distribution. The same sum the other way
+ends a finding.
 """
 
 from __future__ import annotations
@@ -17,12 +19,15 @@ import numpy.typing as npt
 from otel_ml_service.findings.blame import own_extra, without_containers
 from otel_ml_service.findings.cells import Cells
 from otel_ml_service.findings.finding import Finding, Level
-from otel_ml_service.findings.medians import low_median, median
+from otel_ml_service.findings.medians import median
+from otel_ml_service.findings.peers import Groups, groups_of, is_pipeline, usual_of
+from otel_ml_service.findings.phases import is_waiting
 from otel_ml_service.findings.thresholds import Thresholds
 
 __all__ = ["Detector", "StepTimers"]
 
 Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 _DEFAULTS = Thresholds()
 
@@ -32,6 +37,14 @@ _SCATTER_STEPS = 24.0
 _OF_DIFFERENCES = 0.954
 """Median of |a − b| of two draws of a normal distribution with deviation 1."""
 _SMOOTHING = 0.3
+_OFTEN = 0.9
+"""The share of steps in which a rank that is slow is long."""
+_SELDOM, _SELDOM_LOOKS = 0.05, 40.0
+"""The share of steps in which a rank that is not slow is long: a guess that counts as so many looks."""
+_REMEMBERED = 0.995
+"""Of looks, from step to step: some 200 steps."""
+_LEAST = 0.9
+"""Of a slow-down that is to be found: what is measured scatters around what is so."""
 _WORST = 10.0
 """A slow-down beyond it counts as this one: one step in a debugger must not hide the next hundred."""
 
@@ -44,12 +57,14 @@ class StepTimers(NamedTuple):
         phases: names of timers.
         seconds: [ranks, phases], each rank's total; NaN where it has none.
         absent: ranks that were expected and of which nothing had arrived.
+        stages: the pipeline stage of each rank, None where it did not say one; empty where nobody did.
     """
 
     ranks: tuple[int, ...]
     phases: tuple[str, ...]
     seconds: Floats
     absent: frozenset[int] = frozenset()
+    stages: tuple[int | None, ...] = ()
 
 
 class Detector:
@@ -66,6 +81,11 @@ class Detector:
         self._scatter = np.zeros(0)
         self._looks = np.zeros(0)
         self._take_scatter(self._scatter)
+        self._stages: dict[int, int | None] = {}
+        self._groups: Groups = ()
+        self._needed = np.inf
+        self._relieved: Flags = np.zeros((0, 0), dtype=bool)
+        self._has: Flags = np.zeros((0, 0), dtype=bool)
         self.open: dict[tuple[int, str], Finding] = {(one.rank, one.phase): one for one in open_findings}
         self.slowdowns: Floats = np.zeros(0)
 
@@ -84,19 +104,41 @@ class Detector:
         cells = self._cells
         seconds = cells.spread(timers.ranks, timers.phases, timers.seconds)
         changes = self._silence(step, timers)
-        usual = low_median(seconds, least=2) if seconds.size else np.zeros(0)
+        usual = usual_of(seconds, self._peers(timers, seconds))
         if np.isnan(usual).all():
             self.slowdowns = np.full(len(cells.ranks), np.nan)
             return changes
-        extra = own_extra(seconds, usual)
+        extra = self._extra(seconds, usual)
         limits = self._thresholds
-        least = max(limits.least_share * float(np.fmax.reduce(usual)), limits.least_s)
+        step_s = np.fmax.reduce(usual, axis=1, keepdims=True)
+        least = np.maximum(limits.least_share * step_s, limits.least_s)
         slow = np.minimum(extra / np.maximum(usual, least), _WORST)
         slow[~np.isfinite(slow)] = np.nan  # a phase that takes nobody any time
         self._learn_scatter(slow)
         self._weigh(step, slow, extra)
         self.slowdowns = _largest(slow)
         return [*changes, *self._ended(step), *self._changed(step), *self._begun(step, usual)]
+
+    def _peers(self, timers: StepTimers, seconds: Floats) -> Groups:
+        """Return which rows of the cells are ranks that do the same work: nearly always as in the step before."""
+        has = ~np.isnan(seconds)
+        if has.shape == self._has.shape:
+            has |= self._has
+        stages = dict(zip(timers.ranks, timers.stages, strict=False))
+        is_news = any(self._stages.get(rank) != stage for rank, stage in stages.items())
+        if is_news or has.shape != self._has.shape or (has != self._has).any():
+            self._stages.update(stages)
+            self._has = has
+            of_rows = [self._stages.get(rank) for rank in self._cells.ranks]
+            self._groups = groups_of(of_rows, tuple(self._cells.phases), has)
+        return self._groups
+
+    def _extra(self, seconds: Floats, usual: Floats) -> Floats:
+        """Return how many seconds longer than its peers each rank worked; NaN where it waited, or has none."""
+        phases = tuple(self._cells.phases)
+        extra = seconds - usual if is_pipeline(phases) else own_extra(seconds, usual, self._groups)
+        extra[:, [is_waiting(phase) for phase in phases]] = np.nan
+        return extra
 
     def finish(self) -> list[Finding]:
         """Forget what is open; return it as over: another attempt begins."""
@@ -143,28 +185,50 @@ class Detector:
         self._cells.before = np.where(np.isnan(slow), self._cells.before, slow)
 
     def _take_scatter(self, scatter: Floats) -> None:
-        """Set what depends on each phase's scatter: the slow-down that is none, and the evidence that is needed."""
+        """Set what depends on each phase's scatter: beyond which slow-down a rank is long."""
         self._scatter = scatter
         self._slack: Floats = np.maximum(self._thresholds.warning / 2, scatter)
-        self._needed: Floats = np.maximum(self._thresholds.steps * self._slack, self._thresholds.sigmas * scatter)
-        self._enough: Floats = self._needed * (1 - 1e-9)
+
+    def _seldom(self) -> Floats:
+        """Return how often ranks are long that are not slow: of each cell, as the other ranks of its phase are."""
+        cells = self._cells
+        high, looks = np.where(cells.is_open, 0.0, cells.high), np.where(cells.is_open, 0.0, cells.looks)
+        of_others = _SELDOM * _SELDOM_LOOKS + high.sum(axis=0) - high
+        seldom: Floats = of_others / (_SELDOM_LOOKS + looks.sum(axis=0) - looks)
+        return np.minimum(seldom, _OFTEN - 0.05)
 
     def _weigh(self, step: int, slow: Floats, extra: Floats) -> None:
-        cells, slack, needed = self._cells, self._slack, self._needed
+        cells = self._cells
         seen = ~np.isnan(slow)
-        begins = (slow > slack) & (cells.evidence == 0) & ~cells.is_open
-        if not (self.open or begins.any() or cells.evidence.any()):
-            return  # what is smoothed and added up begins anew with the next evidence
+        high = slow > self._slack
+        begins = high & (cells.evidence == 0) & ~cells.is_open
         if begins.any():
             cells.since[begins] = step
             cells.seconds[begins] = cells.total[begins] = 0.0
             cells.recent[begins], cells.extra[begins] = slow[begins], extra[begins]
-        share = needed / self._thresholds.steps
-        gain = np.where(seen, np.minimum(np.maximum(slow - slack, -share), share), 0.0)
-        cells.evidence = np.minimum(np.maximum(cells.evidence + gain, 0.0), needed)
+        if self.open or begins.any() or cells.evidence.any():
+            self._add_up(step, slow, extra, seen, high)
+        cells.looks *= np.where(seen, _REMEMBERED, 1.0)
+        cells.high *= np.where(seen, _REMEMBERED, 1.0)
+        cells.looks += seen
+        cells.high += high
+
+    def _add_up(self, step: int, slow: Floats, extra: Floats, seen: Flags, high: Flags) -> None:
+        """Add the step to what speaks for and against each rank; without any, that begins anew with the next."""
+        cells, limits = self._cells, self._thresholds
+        seldom = self._seldom()
+        self._needed = np.log(max(np.count_nonzero(seen), 1) / limits.wrongly)
+        least = self._needed / limits.steps
+        against, for_it = np.log(_OFTEN / seldom), np.log((1 - _OFTEN) / (1 - seldom))
+        gain = np.where(seen, np.where(high, np.minimum(against, least), for_it), 0.0)
+        cells.evidence = np.minimum(np.maximum(cells.evidence + gain, 0.0), self._needed)
         if self.open:
-            relief = np.minimum(np.maximum(cells.relief - gain, 0.0), needed)
+            relieved = seen & cells.is_open & (cells.relief == 0) & (gain < 0)
+            cells.until[relieved] = step - 1
+            cells.seconds_before[relieved], cells.total_before[relieved] = cells.seconds[relieved], cells.total[relieved]
+            relief = np.maximum(cells.relief - gain, 0.0)
             cells.relief = np.where(seen & cells.is_open, relief, cells.relief)
+            self._relieved = cells.is_open & (cells.relief >= -limits.steps * for_it * (1 - 1e-9))
         cells.recent += np.where(seen, _SMOOTHING * (slow - cells.recent), 0.0)
         cells.extra += np.where(seen, _SMOOTHING * (extra - cells.extra), 0.0)
         cells.seconds += np.where(seen, np.maximum(extra, 0.0), 0.0)
@@ -174,16 +238,17 @@ class Detector:
         if not self.open:
             return []
         cells = self._cells
-        relieved = cells.is_open & (cells.relief >= self._enough)
+        relieved = self._relieved
         found = []
         for rank, phase in self._names(relieved):
             place = self._place(rank, phase)
             cells.is_open[place], cells.evidence[place] = False, 0.0
             finding = self.open.pop((rank, phase))
-            steps, cost_s = step - finding.since + 1, float(cells.seconds[place])
-            slowdown = float(cells.total[place]) / steps
+            last = max(int(cells.until[place]), finding.since)
+            steps, cost_s = last - finding.since + 1, float(cells.seconds_before[place])
+            slowdown = float(cells.total_before[place]) / steps
             level: Level = "critical" if slowdown >= self._thresholds.critical else "warning"
-            over = replace(finding, level=level, last=step, is_over=True, slowdown=slowdown)
+            over = replace(finding, level=level, last=last, is_over=True, slowdown=slowdown)
             found.append(replace(over, extra_s=cost_s / steps, cost_s=cost_s))
         cells.relief[relieved] = 0.0
         return found
@@ -202,9 +267,11 @@ class Detector:
 
     def _begun(self, step: int, usual: Floats) -> list[Finding]:
         cells = self._cells
-        suspects = cells.evidence >= self._enough
+        suspects = cells.evidence >= self._needed * (1 - 1e-9)
         if not suspects.any():
             return []
+        steps = np.maximum(step - cells.since + 1, 1)
+        suspects &= cells.is_open | (cells.total >= _LEAST * self._thresholds.warning * steps)
         begun = without_containers(suspects, cells.extra, usual) & ~cells.is_open
         found = []
         for rank, phase in self._names(begun):

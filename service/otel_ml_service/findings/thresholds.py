@@ -20,7 +20,7 @@ class Thresholds:
         critical: slow-down from which a finding is critical.
         release: a critical finding is a warning again below this share of `critical`.
         steps: evidence of at least so many steps is needed, to begin and to end: a burst of fewer is no finding.
-        sigmas: evidence beyond this many times the usual scatter of the phase is needed.
+        wrongly: findings in a step of a job in which nobody is slow, at most.
         least_share: of the step.
         least_s: seconds.
         silent_steps: a rank that is silent for so many steps is critical.
@@ -30,7 +30,7 @@ class Thresholds:
     critical: float = 0.50
     release: float = 0.7
     steps: int = 4
-    sigmas: float = 6.0
+    wrongly: float = 2e-5
     least_share: float = 0.1
     least_s: float = 0.01
     silent_steps: int = 3
