@@ -217,7 +217,7 @@ class Detector:
         """Add the step to what speaks for and against each rank; without any, that begins anew with the next."""
         cells, limits = self._cells, self._thresholds
         seldom = self._seldom()
-        self._needed = np.log(max(np.count_nonzero(seen), 1) / limits.wrongly)
+        self._needed = np.log(max(int(seen.sum()), 1) / limits.wrongly)
         least = self._needed / limits.steps
         against, for_it = np.log(_OFTEN / seldom), np.log((1 - _OFTEN) / (1 - seldom))
         gain = np.where(seen, np.where(high, np.minimum(against, least), for_it), 0.0)
@@ -225,7 +225,10 @@ class Detector:
         if self.open:
             relieved = seen & cells.is_open & (cells.relief == 0) & (gain < 0)
             cells.until[relieved] = step - 1
-            cells.seconds_before[relieved], cells.total_before[relieved] = cells.seconds[relieved], cells.total[relieved]
+            cells.seconds_before[relieved], cells.total_before[relieved] = (
+                cells.seconds[relieved],
+                cells.total[relieved],
+            )
             relief = np.maximum(cells.relief - gain, 0.0)
             cells.relief = np.where(seen & cells.is_open, relief, cells.relief)
             self._relieved = cells.is_open & (cells.relief >= -limits.steps * for_it * (1 - 1e-9))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-__all__ = ["UNTIMED", "is_between_stages", "is_waiting"]
+__all__ = ["STEP", "UNTIMED", "in_order", "is_between_stages", "is_waiting"]
+
+STEP = "step"
+"""The phase around all others, where `steps()` or an integration times whole steps."""
 
 UNTIMED = "untimed"
 """The phase of what a step takes outside of its timers."""
@@ -16,7 +20,7 @@ _WAITING = re.compile(
     rf"(^| )({_BETWEEN_STAGES}|wait|waiting|barrier|sync|synchronize|idle|bubble|blocked|broadcast|bcast|nccl[a-z]*|"
     r"collective|comm|communication|all ?reduce|all ?gather|all ?to ?all|reduce ?scatter|rendezvous|clip)( |$)"
 )
-"""Words that torch, NCCL, Megatron and RL frameworks use for communication; to clip gradients takes a norm over ranks."""
+"""Words of torch, NCCL, Megatron and RL frameworks for communication; to clip gradients takes a norm over ranks."""
 
 _STAGES = re.compile(rf"(^| )({_BETWEEN_STAGES})( |$)")
 
@@ -26,7 +30,7 @@ def is_waiting(phase: str) -> bool:
     """Whether a timer's name says that it measures communication, or waiting.
 
     Examples:
-        >>> [is_waiting(name) for name in ("backward-recv", "grads-reduce-scatter", "allReduce", "ncclKernel_AllGather")]
+        >>> [is_waiting(name) for name in ("backward-recv", "grads-reduce-scatter", "allReduce", "ncclKernel")]
         [True, True, True, True]
         >>> [is_waiting(name) for name in ("forward-compute", "optimizer", "receiver_setup", "asynchronous")]
         [False, False, False, False]
@@ -38,6 +42,30 @@ def is_waiting(phase: str) -> bool:
 def is_between_stages(phase: str) -> bool:
     """Whether a timer's name says that one pipeline stage sends to another, or receives from it."""
     return _STAGES.search(_words(phase)) is not None
+
+
+def in_order(sequences: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """Return the phases of all ranks in an order that each rank's own agrees with, as far as there is one.
+
+    Args:
+        sequences: of each rank, its phases in the order in which they begin.
+
+    Examples:
+        The first stage of a pipeline receives nothing, and the others receive before they compute:
+
+        >>> in_order([("compute", "reduce"), ("recv", "compute", "reduce")])
+        ('recv', 'compute', 'reduce')
+    """
+    before: dict[str, set[str]] = {}
+    for sequence in sequences:
+        for place, phase in enumerate(sequence):
+            before.setdefault(phase, set()).update(sequence[max(place - 1, 0) : place])
+    ordered: dict[str, None] = {}
+    while len(ordered) < len(before):
+        waiting = [phase for phase in before if phase not in ordered]
+        # Where two ranks have two phases in opposite orders, the one that was heard of first comes first.
+        ordered[next((phase for phase in waiting if before[phase] <= ordered.keys()), waiting[0])] = None
+    return tuple(ordered)
 
 
 def _words(name: str) -> str:
