@@ -25,7 +25,7 @@ LONGEST_S = 1e9
 
 _FIELDS = {
     "evidence": 0.0, "relief": 0.0, "before": np.nan, "recent": 0.0, "extra": 0.0, "seconds": 0.0, "total": 0.0,
-    "looks": 0.0, "high": 0.0, "seconds_before": 0.0, "total_before": 0.0,
+    "looks": 0.0, "high": 0.0, "looks_again": 0.0, "high_again": 0.0, "seconds_before": 0.0, "total_before": 0.0,
 }  # fmt: skip
 
 
@@ -35,7 +35,9 @@ class Cells:
     Attributes:
         evidence: that the rank is slow (a CUSUM of log-likelihoods).
         relief: that it is slow no more.
-        looks, high: in how many of the last steps it was looked at, and in how many of these it was long.
+        looks, high: in how many of the last steps it was looked at after one in which it was not long, and in how
+            many of these it was long; `looks_again`, `high_again`: the same after one in which it was.
+        was_high: it was long when it was looked at last.
         before: its slow-down in the step before.
         recent: its slow-down, smoothed over a few steps.
         extra: the same in seconds.
@@ -55,6 +57,7 @@ class Cells:
         self.since: npt.NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
         self.until: npt.NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
         self.is_open: npt.NDArray[np.bool_] = np.zeros((0, 0), dtype=bool)
+        self.was_high: npt.NDArray[np.bool_] = np.zeros((0, 0), dtype=bool)
         self._known: tuple[Sequence[int], Sequence[str]] | None = None
         self._places: tuple[Places, Places] = (), ()
 
@@ -67,6 +70,8 @@ class Cells:
     total: Floats
     looks: Floats
     high: Floats
+    looks_again: Floats
+    high_again: Floats
     seconds_before: Floats
     total_before: Floats
 
@@ -85,7 +90,7 @@ class Cells:
         for name, empty in _FIELDS.items():
             setattr(self, name, self._larger(getattr(self, name), empty))
         self.since, self.until = self._larger(self.since, 0), self._larger(self.until, 0)
-        self.is_open = self._larger(self.is_open, 0)
+        self.is_open, self.was_high = self._larger(self.is_open, 0), self._larger(self.was_high, 0)
         return True
 
     def _larger(self, matrix: npt.NDArray[T], empty: float) -> npt.NDArray[T]:

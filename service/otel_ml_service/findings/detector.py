@@ -21,7 +21,7 @@ from otel_ml_service.findings.cells import Cells
 from otel_ml_service.findings.finding import Finding, Level
 from otel_ml_service.findings.medians import median
 from otel_ml_service.findings.peers import Groups, groups_of, is_pipeline, usual_of
-from otel_ml_service.findings.phases import is_waiting
+from otel_ml_service.findings.phases import is_routed, is_waiting
 from otel_ml_service.findings.thresholds import Thresholds
 
 __all__ = ["Detector", "StepTimers"]
@@ -39,7 +39,7 @@ _OF_DIFFERENCES = 0.954
 _SMOOTHING = 0.3
 _OFTEN = 0.9
 """The share of steps in which a rank that is slow is long."""
-_SELDOM, _SELDOM_LOOKS = 0.05, 40.0
+_SELDOM, _SELDOM_LOOKS = 0.05, 20.0
 """The share of steps in which a rank that is not slow is long: a guess that counts as so many looks."""
 _REMEMBERED = 0.995
 """Of looks, from step to step: some 200 steps."""
@@ -137,7 +137,7 @@ class Detector:
         """Return how many seconds longer than its peers each rank worked; NaN where it waited, or has none."""
         phases = tuple(self._cells.phases)
         extra = seconds - usual if is_pipeline(phases) else own_extra(seconds, usual, self._groups)
-        extra[:, [is_waiting(phase) for phase in phases]] = np.nan
+        extra[:, [is_waiting(phase) or is_routed(phase) for phase in phases]] = np.nan
         return extra
 
     def finish(self) -> list[Finding]:
@@ -190,12 +190,14 @@ class Detector:
         self._slack: Floats = np.maximum(self._thresholds.warning / 2, scatter)
 
     def _seldom(self) -> Floats:
-        """Return how often ranks are long that are not slow: of each cell, as the other ranks of its phase are."""
+        """Return how often ranks are long that are not slow: of each cell, as the other ranks of its phase are.
+
+        Who was long in the step before is compared with others who were: what makes a step long may last for some.
+        """
         cells = self._cells
-        high, looks = np.where(cells.is_open, 0.0, cells.high), np.where(cells.is_open, 0.0, cells.looks)
-        of_others = _SELDOM * _SELDOM_LOOKS + high.sum(axis=0) - high
-        seldom: Floats = of_others / (_SELDOM_LOOKS + looks.sum(axis=0) - looks)
-        return np.minimum(seldom, _OFTEN - 0.05)
+        first = _share_of_others(cells.high, cells.looks, cells.is_open)
+        again = _share_of_others(cells.high_again, cells.looks_again, cells.is_open)
+        return np.minimum(np.where(cells.was_high, again, first), _OFTEN - 0.05)
 
     def _weigh(self, step: int, slow: Floats, extra: Floats) -> None:
         cells = self._cells
@@ -208,10 +210,13 @@ class Detector:
             cells.recent[begins], cells.extra[begins] = slow[begins], extra[begins]
         if self.open or begins.any() or cells.evidence.any():
             self._add_up(step, slow, extra, seen, high)
-        cells.looks *= np.where(seen, _REMEMBERED, 1.0)
-        cells.high *= np.where(seen, _REMEMBERED, 1.0)
-        cells.looks += seen
-        cells.high += high
+        for looks, highs, is_like in (
+            (cells.looks, cells.high, seen & ~cells.was_high),
+            (cells.looks_again, cells.high_again, seen & cells.was_high),
+        ):
+            looks[is_like] = looks[is_like] * _REMEMBERED + 1
+            highs[is_like] = highs[is_like] * _REMEMBERED + high[is_like]
+        cells.was_high = np.where(seen, high, cells.was_high)
 
     def _add_up(self, step: int, slow: Floats, extra: Floats, seen: Flags, high: Flags) -> None:
         """Add the step to what speaks for and against each rank; without any, that begins anew with the next."""
@@ -325,6 +330,12 @@ class Detector:
             return []
         ranks, phases = list(self._cells.ranks), list(self._cells.phases)
         return [(ranks[row], phases[column]) for row, column in np.argwhere(chosen).tolist()]
+
+
+def _share_of_others(high: Floats, looks: Floats, is_open: Flags) -> Floats:
+    high, looks = np.where(is_open, 0.0, high), np.where(is_open, 0.0, looks)
+    share: Floats = (_SELDOM * _SELDOM_LOOKS + high.sum(axis=0) - high) / (_SELDOM_LOOKS + looks.sum(axis=0) - looks)
+    return share
 
 
 def _largest(slow: Floats) -> Floats:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-__all__ = ["STEP", "UNTIMED", "in_order", "is_between_stages", "is_waiting"]
+__all__ = ["STEP", "UNTIMED", "in_order", "is_between_stages", "is_routed", "is_waiting"]
 
 STEP = "step"
 """The phase around all others, where `steps()` or an integration times whole steps."""
@@ -22,6 +22,8 @@ _WAITING = re.compile(
 )
 """Words of torch, NCCL, Megatron and RL frameworks for communication; to clip gradients takes a norm over ranks."""
 
+_ROUTED = re.compile(r"(^| )(experts?|moe)( |$)")
+
 _STAGES = re.compile(rf"(^| )({_BETWEEN_STAGES})( |$)")
 
 
@@ -36,6 +38,15 @@ def is_waiting(phase: str) -> bool:
         [False, False, False, False]
     """
     return _WAITING.search(_words(phase)) is not None
+
+
+@lru_cache(maxsize=4096)
+def is_routed(phase: str) -> bool:
+    """Whether a timer's name says that how much there is to do depends on where a router sends tokens.
+
+    A rank that is long in it has popular experts, for as long as they are popular: it is not slow.
+    """
+    return _ROUTED.search(_words(phase)) is not None
 
 
 @lru_cache(maxsize=4096)
