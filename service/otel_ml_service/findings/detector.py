@@ -39,7 +39,7 @@ _OF_DIFFERENCES = 0.954
 _SMOOTHING = 0.3
 _OFTEN = 0.9
 """The share of steps in which a rank that is slow is long."""
-_SELDOM, _SELDOM_LOOKS = 0.05, 20.0
+_SELDOM, _SELDOM_LOOKS = 0.04, 20.0
 """The share of steps in which a rank that is not slow is long: a guess that counts as so many looks."""
 _REMEMBERED = 0.995
 """Of looks, from step to step: some 200 steps."""
@@ -195,8 +195,8 @@ class Detector:
         Who was long in the step before is compared with others who were: what makes a step long may last for some.
         """
         cells = self._cells
-        first = _share_of_others(cells.high, cells.looks, cells.is_open)
-        again = _share_of_others(cells.high_again, cells.looks_again, cells.is_open)
+        first = _share_of_others(cells.high, cells.looks, _SELDOM)
+        again = _share_of_others(cells.high_again, cells.looks_again, first)
         return np.minimum(np.where(cells.was_high, again, first), _OFTEN - 0.05)
 
     def _weigh(self, step: int, slow: Floats, extra: Floats) -> None:
@@ -211,8 +211,8 @@ class Detector:
         if self.open or begins.any() or cells.evidence.any():
             self._add_up(step, slow, extra, seen, high)
         for looks, highs, is_like in (
-            (cells.looks, cells.high, seen & ~cells.was_high),
-            (cells.looks_again, cells.high_again, seen & cells.was_high),
+            (cells.looks, cells.high, seen & ~cells.is_open & ~cells.was_high),
+            (cells.looks_again, cells.high_again, seen & ~cells.is_open & cells.was_high),
         ):
             looks[is_like] = looks[is_like] * _REMEMBERED + 1
             highs[is_like] = highs[is_like] * _REMEMBERED + high[is_like]
@@ -285,6 +285,8 @@ class Detector:
         for rank, phase in self._names(begun):
             place = self._place(rank, phase)
             cells.is_open[place], cells.relief[place] = True, 0.0
+            for counts in (cells.looks, cells.high, cells.looks_again, cells.high_again):
+                counts[place] = 0.0  # of a rank that was slow already, and says nothing about those that are not
             blank = Finding("slow", rank, phase, "warning", int(cells.since[place]), step)
             self.open[rank, phase] = self._described(blank, step, place)
             found.append(self.open[rank, phase])
@@ -332,9 +334,8 @@ class Detector:
         return [(ranks[row], phases[column]) for row, column in np.argwhere(chosen).tolist()]
 
 
-def _share_of_others(high: Floats, looks: Floats, is_open: Flags) -> Floats:
-    high, looks = np.where(is_open, 0.0, high), np.where(is_open, 0.0, looks)
-    share: Floats = (_SELDOM * _SELDOM_LOOKS + high.sum(axis=0) - high) / (_SELDOM_LOOKS + looks.sum(axis=0) - looks)
+def _share_of_others(high: Floats, looks: Floats, guess: Floats | float) -> Floats:
+    share: Floats = (guess * _SELDOM_LOOKS + high.sum(axis=0) - high) / (_SELDOM_LOOKS + looks.sum(axis=0) - looks)
     return share
 
 
