@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from otel_ml_service.findings.detector import Detector, StepTimers
 from otel_ml_service.findings.finding import Finding
 from tests.quality.jobs import STEPS, Job
 
-__all__ = ["Score", "score"]
-
-TOLD_WITHIN = 12
-"""Steps after its end, or after a change elsewhere, within which a finding still belongs to what was slow."""
+__all__ = ["Score", "score", "table"]
 
 
 @dataclass
@@ -36,6 +34,20 @@ class Score:
         return Score(**{name: getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__})
 
 
+def table(scores: Iterable[tuple[str, Score]]) -> str:
+    """Return a row for each kind of job, in Markdown."""
+    lines = [
+        "| job | ranks that are slow | named first | among the first three | first and last step within 2 | "
+        "steps in which nobody is slow | accused wrongly |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {kind} | {one.culprits} | {one.first} | {one.among_three} | {one.exact} | {one.healthy:,} | {one.wrong} |"
+        for kind, one in scores
+    ]
+    return "\n".join(lines)
+
+
 def score(job: Job) -> Score:
     detector = Detector()
     ranks = tuple(range(len(next(iter(job.seconds())))))
@@ -49,7 +61,9 @@ def score(job: Job) -> Score:
                 every.append(finding)
         stands[step] = sorted(detector.open.values(), key=lambda one: -one.extra_s)
     every += detector.open.values()
-    result = Score(culprits=len(job.slow), healthy=sum(not any(one.at(step) for one in job.slow) for step in range(STEPS)))
+    result = Score(
+        culprits=len(job.slow), healthy=sum(not any(one.at(step) for one in job.slow) for step in range(STEPS))
+    )
     true = {one.rank for one in job.slow}
     for one in job.slow:
         order = list(dict.fromkeys(finding.rank for finding in stands[min(one.end, STEPS) - 1]))

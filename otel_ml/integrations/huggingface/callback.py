@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import otel_ml
@@ -53,11 +54,12 @@ def _published(name: str, stage: str) -> str:
 class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' types are not looked at
     """The Trainer's callback for otel_ml; `report_to="none"` keeps the Trainer from also starting other trackers.
 
-    What the Trainer logs it has reduced already: it is published from rank 0 only. The timers `train_step` and
-    `optimizer`, and what `otel_ml.log()` is given in the model or the loss, count on all ranks. A step is the one that
-    the Trainer counts when it is done: the first is 1. While the Trainer evaluates or predicts, what `otel_ml.log()` is
-    given is `eval/…` or `test/…`. The run ends with the process, or at `otel_ml.shutdown()`: the training after that
-    begins a new one. Each trial of `hyperparameter_search()` is a run, named as the search names it.
+    What the Trainer logs it has reduced already: it is published from rank 0 only. The timers `train_step`,
+    `optimizer`, and `step`, which lasts until the next step begins, count on all ranks, as does what `otel_ml.log()` is
+    given in the model or the loss. A step is the one that the Trainer counts when it is done: the first is 1. While the
+    Trainer evaluates or predicts, what `otel_ml.log()` is given is `eval/…` or `test/…`. The run ends with the process,
+    or at `otel_ml.shutdown()`: the training after that begins a new one. Each trial of `hyperparameter_search()` is a
+    run, named as the search names it.
 
     Args:
         experiment: as for `otel_ml.init()`, whose other arguments may follow.
@@ -71,6 +73,7 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         self._run: otel_ml.Run | None = None
         self._is_owner = False
         self._timings: list[Any] = []
+        self._step_began: float | None = None
         self._trial: str | None = None
         self._trials = 0
         self._stage = "train"
@@ -106,6 +109,7 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         """What is recorded from here on belongs to the step that is done at its end."""
         del args, control, more
         self._stop()
+        self._end_step(perf_counter())
         otel_ml.set_step(state.global_step + 1)
         self._start("train_step")
 
@@ -161,6 +165,7 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         """Send what is left."""
         del args, state, control, more
         self._stop()
+        self._end_step(None)
         otel_ml.flush()
 
     def _begin(self, args: Any) -> otel_ml.Run:
@@ -187,6 +192,12 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         self._trials += 1
         if self._run is not None and self._is_owner:
             self._run.shutdown()
+
+    def _end_step(self, next_begins: float | None) -> None:
+        """Record how long the step took with all that was done between it and the next one."""
+        if self._step_began is not None:
+            otel_ml.record("time/step", perf_counter() - self._step_began, within="sum", reduce="max")
+        self._step_began = next_begins
 
     def _start(self, name: str) -> None:
         timing = otel_ml.timed(name)

@@ -20,6 +20,7 @@ from otel_ml_service.findings.detector import Detector, StepTimers
 from otel_ml_service.findings.evidence import is_shown, linked, where_shown
 from otel_ml_service.findings.finding import COLUMNS, Finding, Level, row_of
 from otel_ml_service.findings.heat import Heat
+from otel_ml_service.findings.phases import UNTIMED
 
 __all__ = ["Stragglers"]
 
@@ -254,13 +255,13 @@ class Stragglers:
         elif finding.is_over:
             self._output.say(
                 "straggler",
-                f"{who} is no longer slow in {finding.phase!r}: {track.axis} {finding.since} to {finding.last}, "
+                f"{who} is no longer slow {_where(finding)}: {track.axis} {finding.since} to {finding.last}, "
                 f"{finding.cost_s:.3g} s longer than the usual rank in all.{where_shown(finding)}",
             )
         else:
             self._output.say(
                 "straggler",
-                f"{who} is slow in {finding.phase!r} since {track.axis} {finding.since}: {finding.extra_s:.3g} s "
+                f"{who} is slow {_where(finding)} since {track.axis} {finding.since}: {finding.extra_s:.3g} s "
                 f"longer than the usual rank, {finding.slowdown:+.0%} ({finding.level}).{where_shown(finding)}",
             )
 
@@ -283,3 +284,7 @@ def _plain(watch: _Watch) -> list[dict[str, JsonValue]]:
 
 def _name(track: Track, name: str) -> str:
     return published_name(track.role, track.axis, RESERVED_PREFIX + name)
+
+
+def _where(finding: Finding) -> str:
+    return "outside of its timers" if finding.phase == UNTIMED else f"in {finding.phase!r}"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,6 +81,25 @@ def test_each_step_and_its_optimizer_are_timed(otel_ml_capture: Capture, tmp_pat
     assert sorted((point.name, point.step, point.count) for point in points) == [
         (name, step, 1) for name in ("time/optimizer", "time/train_step") for step in range(1, STEPS + 1)
     ]
+
+
+def test_a_step_lasts_until_the_next_one_begins(otel_ml_capture: Capture, tmp_path: Path) -> None:
+    from transformers import TrainerCallback
+
+    class Late(TrainerCallback):  # type: ignore[misc] # transformers' types are not looked at
+        def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            begun = perf_counter()
+            while perf_counter() < begun + 0.02:  # between two steps, in no other timer
+                pass
+
+    training = trainer(tmp_path / "out", OtelMLCallback())
+    training.add_callback(Late())
+    training.train()
+
+    whole = {point.step: point.value for point in otel_ml_capture.points if point.name == "time/step"}
+    inside = {point.step: point.value for point in otel_ml_capture.points if point.name == "time/train_step"}
+    assert list(whole) == list(range(1, STEPS + 1))
+    assert all(whole[step] >= inside[step] + 0.02 for step in whole)
 
 
 def test_what_the_loss_records_is_at_the_step_that_the_trainer_counts(otel_ml_capture: Capture, tmp_path: Path) -> None:

@@ -1,0 +1,35 @@
+"""How good findings are: `python -m tests.quality [SEEDS] [--from SEED]` prints a table, see
+docs/diagnostics/stragglers.md."""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Mapping
+
+from tests.quality.jobs import job
+from tests.quality.score import Score, score, table
+
+__all__ = ["by_kind"]
+
+
+def by_kind(seeds: range) -> Mapping[str, Score]:
+    """Return the score of each kind of job, over the jobs of these seeds, and of all together."""
+    scores: dict[str, Score] = defaultdict(Score)
+    for seed in seeds:
+        one = job(seed)
+        scores[one.kind] += score(one)
+    scores["all"] = sum(scores.values(), Score())
+    return scores
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.quality")
+    parser.add_argument("seeds", type=int, nargs="?", default=560)
+    parser.add_argument("--from", dest="first", type=int, default=0)
+    arguments = parser.parse_args()
+    print(table(by_kind(range(arguments.first, arguments.first + arguments.seeds)).items()))
+
+
+if __name__ == "__main__":
+    main()
