@@ -1,11 +1,11 @@
-"""Whether a file that is kept open still has its name: others may delete, move, replace or cut it meanwhile."""
+"""A file that is kept open and appended to; others may delete, move, replace or cut it meanwhile."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-__all__ = ["has_name", "identity"]
+__all__ = ["OpenFile", "has_name", "identity"]
 
 
 def identity(path: Path) -> tuple[int, int] | None:
@@ -34,3 +34,64 @@ def has_name(handle: int, path: Path, size: int = 0) -> bool:
         return identity(path) == (opened.st_dev, opened.st_ino) and opened.st_size >= size
     except OSError:
         return True
+
+
+class OpenFile:
+    """A file that one exporter appends whole writes to; not for several threads.
+
+    Attributes:
+        size: bytes of whole writes.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+        self.size = 0
+
+    def _open(self) -> int:
+        """Open the file, which is made where there is none, and return its descriptor.
+
+        Raises:
+            OSError: it cannot be made, read or written.
+        """
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o664)
+        return self._file
+
+    def write(self, data: bytes) -> None:
+        """Append all of `data` or none; the operating system has it when this returns.
+
+        Raises:
+            OSError: nothing was written.
+        """
+        assert self._file is not None, "it is open"
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self._file, data[written:] if written else data)
+        except OSError:
+            self.cut(self.size)
+            raise
+        self.size += len(data)
+
+    def cut(self, size: int) -> None:
+        """Drop everything after `size` bytes."""
+        assert self._file is not None, "it is open"
+        os.ftruncate(self._file, size)
+        self.size = size
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the file has its name, and all that was appended."""
+        return self._file is None or has_name(self._file, self._path, self.size)
+
+    def sync(self) -> None:
+        """Wait until the disk has what was appended."""
+        if self._file is not None:
+            os.fsync(self._file)
+
+    def close(self) -> None:
+        """Close the file; again is fine."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

@@ -1,4 +1,9 @@
-"""A thread that works while another one waits for it, and may stop waiting."""
+"""A thread that works while another one waits for it, and may stop waiting.
+
+Not `concurrent.futures`: who waits for a `Future` holds the lock of its `Condition` for moments, and the thread needs
+that lock to say that it is done. A signal handler that records in one of these moments waits for the same thread, so
+both wait for ever: within seconds where signals come every 0.3 ms. Besides, importing it takes 12 ms.
+"""
 
 from __future__ import annotations
 

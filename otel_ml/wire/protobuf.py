@@ -1,7 +1,8 @@
 """Protobuf wire bytes by hand: what the SDK's encoder needs 7.5 µs a point for takes 0.2 µs so.
 
-Field numbers are those of opentelemetry-proto v1; fields are written in ascending order.
-`opentelemetry.proto` costs 23 ms and 15 MB to import: a worker that only records never loads it.
+The numbers of attributes and values are those of opentelemetry-proto v1; fields are written in ascending order.
+`opentelemetry.proto` costs 23 ms and 15 MB to import: a worker that only records never loads it. An event of
+TensorBoard is written eight times faster than by building messages, and needs no package.
 """
 
 from __future__ import annotations
@@ -9,13 +10,41 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 from otel_ml.exceptions import WireError
 
-__all__ = ["any_value", "encoded_fields", "field", "fields", "key_value", "key_values", "text", "varint"]
+__all__ = [
+    "FIXED64",
+    "LENGTH",
+    "VARINT",
+    "Place",
+    "any_value",
+    "double",
+    "encoded_fields",
+    "field",
+    "fields",
+    "integer",
+    "key_value",
+    "key_values",
+    "places",
+    "text",
+    "varint",
+]
+
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+"""Protobuf's wire types."""
 
 _DOUBLE = struct.Struct("<d").pack
 _SMALL = tuple(bytes((n,)) for n in range(128))
+
+
+class Place(NamedTuple):
+    """A field: number and wire type as its tag, and where its value begins and ends."""
+
+    tag: int
+    start: int
+    end: int
 
 
 def varint(number: int) -> bytes:
@@ -43,6 +72,16 @@ def varint(number: int) -> bytes:
 def field(number: int, payload: bytes) -> bytes:
     """Encode a length-delimited field: a message, a string or bytes."""
     return varint(number << 3 | 2) + varint(len(payload)) + payload
+
+
+def integer(number: int, value: int) -> bytes:
+    """Encode an int, enum or bool field."""
+    return varint(number << 3) + varint(value)
+
+
+def double(number: int, value: float) -> bytes:
+    """Encode a double field."""
+    return varint(number << 3 | 1) + _DOUBLE(value)
 
 
 def text(number: int, value: str) -> bytes:
@@ -106,40 +145,48 @@ def encoded_fields(body: bytes) -> Iterator[tuple[int, bytes, int | bytes]]:
     Raises:
         WireError: `body` is not a protobuf message.
     """
-    position = 0
-    try:
-        while position < len(body):
-            begin = position
-            tag, position = _read_varint(body, position)
-            if tag < 8:
-                raise WireError("0 is no field of a protobuf message. Expected an OTLP message.")
-            value, position = _read_value(body, position, tag & 7)
-            yield tag >> 3, body[begin:position], value
-    except IndexError:
-        raise WireError("A protobuf message ends inside a number. Expected a whole OTLP message.") from None
+    begin = 0
+    for tag, start, end in places(body):
+        value = _read_varint(body, start, end)[0] if tag & 7 == VARINT else body[start:end]
+        yield tag >> 3, body[begin:end], value
+        begin = end
 
 
-def _read_value(body: bytes, position: int, kind: int) -> tuple[int | bytes, int]:
-    if kind == 0:
-        return _read_varint(body, position)
-    length = {1: 8, 5: 4}.get(kind)
-    if length is None:
-        if kind != 2:
+def places(body: bytes, start: int = 0, end: int | None = None) -> Iterator[Place]:
+    """Yield the fields of the message that lies between `start` and `end` of `body`.
+
+    Raises:
+        WireError: it is not a protobuf message.
+    """
+    end = len(body) if end is None else end
+    while start < end:
+        tag, start = _read_varint(body, start, end)
+        kind = tag & 7
+        if tag < 8:
+            raise WireError("0 is no field of a protobuf message. Expected an OTLP message.")
+        if kind == LENGTH:
+            length, start = _read_varint(body, start, end)
+            stop = start + length
+        elif kind == VARINT:
+            _, stop = _read_varint(body, start, end)
+        elif kind in {FIXED64, FIXED32}:
+            stop = start + (8 if kind == FIXED64 else 4)
+        else:
             raise WireError(f"{kind} is not one of protobuf's wire types. Expected an OTLP message.")
-        length, position = _read_varint(body, position)
-    if position + length > len(body):
-        raise WireError("A protobuf message ends inside a field. Expected a whole OTLP message.")
-    return body[position : position + length], position + length
+        if stop > end:
+            raise WireError("A protobuf message ends inside a field. Expected a whole OTLP message.")
+        yield Place(tag, start, stop)
+        start = stop
 
 
-def _read_varint(body: bytes, position: int) -> tuple[int, int]:
+def _read_varint(body: bytes, start: int, end: int) -> tuple[int, int]:
     shift = value = 0
-    while True:
-        byte = body[position]
-        position += 1
+    for place in range(start, min(end, start + 10)):
+        byte = body[place]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, position
+            return value, place + 1
         shift += 7
-        if shift > 63:
-            raise WireError("A protobuf number has more than 64 bits. Expected an OTLP message.")
+    if end - start >= 10:
+        raise WireError("A protobuf number has more than 64 bits. Expected an OTLP message.")
+    raise WireError("A protobuf message ends inside a number. Expected a whole OTLP message.")

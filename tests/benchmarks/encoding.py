@@ -72,13 +72,14 @@ def sdk_names() -> dict[str, Any]:
 def whole_steps(pairs: int) -> tuple[list[float], list[float]]:
     """Return µs of CPU to collect a step of `METRICS` and `TIMERS`, and a span of it."""
     from otel_ml._internal.messages.recorder import recorder
+    from otel_ml._internal.steps.axes import STEPS
     from otel_ml._internal.timers import spans
 
     steps, span = [], []
     for index in range(1, 10 * pairs):
         record_step(index, timers=TIMERS)
         begin = time.thread_time()  # it gives way to training in between
-        spans.collect()
+        spans.collect(STEPS.generation)
         between = time.thread_time()
         recorder.collect(time.time_ns() + 20_000_000)
         end = time.thread_time()

@@ -32,7 +32,7 @@ CARRIED: Mapping[str, str] = {
     "otel_ml/_internal/record/append.py": "bad-value",  # or bad-weight: the reason of what was raised
     "otel_ml/_internal/transport/http.py": "not-acknowledged",
     "otel_ml/_internal/events/media.py": "bad-event",
-    "otel_ml/_internal/events/png.py": "bad-event",
+    "otel_ml/wire/png.py": "bad-event",
     "otel_ml/_internal/transport/spool.py": "spool-not-written",
     "otel_ml/wire/rendezvous.py": "rendezvous-folder",
     "otel_ml_service/delivery/pipeline.py": "exporter-failing",  # or what the exception names

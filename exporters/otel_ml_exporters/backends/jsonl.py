@@ -15,7 +15,7 @@ from otel_ml.wire.readable import as_path
 from otel_ml_exporters.errors import ExporterClosedError, RetryableExportError, on_disk
 from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.json_text import json_text
-from otel_ml_exporters.open_file import has_name
+from otel_ml_exporters.open_file import OpenFile
 from otel_ml_exporters.records import (
     Artifact,
     Audio,
@@ -75,13 +75,13 @@ class JsonlExporter(Exporter):
         self.every = every
         self._dir: Path | None = None
         self._closed = False
-        self._metrics = _Lines("metrics.jsonl")
-        self._spans = _Lines("spans.jsonl")
+        self._metrics = _Lines()
+        self._spans = _Lines()
 
     @property
     def url(self) -> str | None:
         """The path of `metrics.jsonl`."""
-        return str(self._dir / self._metrics.name) if self._dir else None
+        return str(self._dir / "metrics.jsonl") if self._dir else None
 
     def start(self, run: RunInfo) -> None:
         """Open both files and cut off what a killed predecessor left torn.
@@ -91,8 +91,8 @@ class JsonlExporter(Exporter):
         """
         self._dir = run.folder("jsonl") if run.instance else run.dir
         with on_disk(self._dir):
-            self._metrics.open(self._dir)
-            self._spans.open(self._dir, up_to=self._metrics.last_seq)
+            self._metrics.open(self._dir / "metrics.jsonl")
+            self._spans.open(self._dir / "spans.jsonl", up_to=self._metrics.last_seq)
 
     def position(self) -> int | None:
         """Return the `seq` of the last line of `metrics.jsonl`; 0 where `spans.jsonl` was not there."""
@@ -113,8 +113,8 @@ class JsonlExporter(Exporter):
             record for record in records if not isinstance(record, SpanBatch) and record.seq > self._metrics.last_seq
         ]
         try:
-            self._spans.append([_spans(record) for record in spans])
-            self._metrics.append([json_text(self._row(record), default=dict) + b"\n" for record in others])
+            self._spans.write(b"".join(map(_spans, spans)))
+            self._metrics.write(b"".join([json_text(self._row(record), default=dict) + b"\n" for record in others]))
         except OSError as error:
             self._spans.cut(spans_before)
             raise RetryableExportError(f"{self._dir} cannot be written to: {error}.") from error
@@ -180,60 +180,20 @@ def _spans(batch: SpanBatch) -> bytes:
     return SpanLines.of(batch.spans).written(f'{{"seq":{batch.seq},').encode() + b"\n"
 
 
-class _Lines:
-    """A file of JSON lines that is appended to whole writes at a time."""
+class _Lines(OpenFile):
+    """A file of JSON lines."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.size = 0
+    def __init__(self) -> None:
+        super().__init__(Path())
         self.last_seq = 0
         self.is_new = False
-        self._path = Path()
-        self._file: int | None = None
 
-    def open(self, folder: Path, up_to: int | None = None) -> None:
+    def open(self, path: Path, up_to: int | None = None) -> None:
         """Open the file and drop, from its end, what is torn or has a `seq` above `up_to`."""
-        folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / self.name
-        self.is_new = not self._path.exists()
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o664)
-        self.last_seq, size = _last_line(self._file, up_to)
+        self._path = path
+        self.is_new = not path.exists()
+        self.last_seq, size = _last_line(self._open(), up_to)
         self.cut(size)
-
-    def append(self, lines: Sequence[bytes]) -> None:
-        """Append all lines or none."""
-        assert self._file is not None, "start() comes first"
-        data = b"".join(lines)
-        written = 0
-        try:
-            while written < len(data):
-                written += os.write(self._file, data[written:] if written else data)
-        except OSError:
-            self.cut(self.size)
-            raise
-        self.size += len(data)
-
-    def cut(self, size: int) -> None:
-        """Drop everything after `size` bytes."""
-        assert self._file is not None, "start() comes first"
-        os.ftruncate(self._file, size)
-        self.size = size
-
-    @property
-    def is_intact(self) -> bool:
-        """Whether the file has its name, and all that was appended."""
-        return self._file is None or has_name(self._file, self._path, self.size)
-
-    def sync(self) -> None:
-        """Wait until the disk has what was appended."""
-        if self._file is not None:
-            os.fsync(self._file)
-
-    def close(self) -> None:
-        """Close the file; again is fine."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
 
 
 def _last_line(file: int, up_to: int | None) -> tuple[int, int]:

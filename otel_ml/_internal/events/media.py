@@ -11,7 +11,7 @@ from typing import Any
 
 from otel_ml._internal.devices.arrays import ArrayLike, copied
 from otel_ml._internal.events.plain import plain
-from otel_ml._internal.events.png import encode_png, image_array, png_size
+from otel_ml.wire.png import CHANNELS, encode_png, png_size
 
 __all__ = ["Made", "audio", "figure", "histogram", "image", "table"]
 
@@ -30,10 +30,10 @@ def image(value: ArrayLike, caption: str | None) -> Callable[[], Made]:
     read = copied(value)
 
     def make() -> Made:
-        array = image_array(read())
-        return _limited(encode_png(array)), _captioned(
-            {"ml.width": array.shape[1], "ml.height": array.shape[0]}, caption
-        )
+        pixels = _pixels(read())
+        height, width, channels = pixels.shape
+        content = encode_png(pixels.tobytes(), width, height, channels)
+        return _limited(content), _captioned({"ml.width": width, "ml.height": height}, caption)
 
     return make
 
@@ -79,6 +79,34 @@ def table(data: Any, columns: Sequence[str] | None) -> Callable[[], Made]:
 def _png(content: bytes, caption: str | None) -> Made:
     width, height = png_size(content)
     return _limited(content), _captioned({"ml.width": width, "ml.height": height}, caption)
+
+
+def _pixels(array: Any) -> Any:
+    """Return `array` as uint8 of shape (height, width, channels).
+
+    Accepted: (h, w), (h, w, c), (c, h, w) with 1–4 channels; integers 0–255, floats 0–1, booleans.
+
+    Raises:
+        ValueError: saying which shape was given and which are expected.
+    """
+    import numpy as np
+
+    if array.ndim == 2:
+        array = array[:, :, None]
+    elif array.ndim == 3 and array.shape[2] not in CHANNELS and array.shape[0] in CHANNELS:
+        array = np.moveaxis(array, 0, 2)
+    if array.ndim != 3 or array.shape[2] not in CHANNELS or 0 in array.shape:
+        raise ValueError(
+            f"an image of shape {array.shape} was given. "
+            "Expected (height, width), (height, width, channels) or (channels, height, width), 1 to 4 channels."
+        )
+    if array.dtype == np.bool_:
+        array = array.astype(np.uint8) * 255
+    elif np.issubdtype(array.dtype, np.floating):
+        array = np.rint(np.clip(np.nan_to_num(array), 0.0, 1.0) * 255)
+    elif not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"an image of type {array.dtype} was given. Expected integers 0–255, floats 0–1 or booleans.")
+    return np.ascontiguousarray(np.clip(array, 0, 255).astype(np.uint8))
 
 
 def _captioned(attributes: dict[str, object], caption: str | None) -> Mapping[str, object]:

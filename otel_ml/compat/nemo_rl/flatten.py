@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from otel_ml.nested import leaves
+
 __all__ = ["flatten_dict"]
 
 
@@ -24,19 +26,15 @@ def flatten_dict(d: Mapping[str, Any], sep: str = ".", expand_lists: bool = True
         >>> flatten_dict({"a": {"b": [1, 2]}}, expand_lists=False)
         {'a.b': [1, 2]}
     """
-    return dict(_leaves(d, "", sep, expand_lists))
+    found = _with_lists(d, sep) if expand_lists else leaves(d, sep)
+    return {name: value for name, value in found if not isinstance(value, Mapping)}
 
 
-def _leaves(d: Mapping[str, Any], above: str, sep: str, expand_lists: bool) -> Iterator[tuple[str, Any]]:
-    for key, value in d.items():
-        name = f"{above}{sep}{key}" if above else str(key)
-        if isinstance(value, Mapping):
-            yield from _leaves(value, name, sep, expand_lists)
-        elif isinstance(value, list) and expand_lists:
-            for number, item in enumerate(value):
-                if isinstance(item, Mapping):
-                    yield from _leaves(item, f"{name}{sep}{number}", sep, expand_lists)
-                else:
-                    yield f"{name}{sep}{number}", item
-        else:
+def _with_lists(d: Mapping[str, Any], sep: str, before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in leaves(d, sep, before):
+        if not isinstance(value, list):
             yield name, value
+            continue
+        for number, item in enumerate(value):
+            below = f"{name}{sep}{number}"
+            yield from _with_lists(item, sep, f"{below}{sep}") if isinstance(item, Mapping) else [(below, item)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -18,6 +18,7 @@ from otel_ml.compat.roll.tags import published, reduction_of
 from otel_ml.compat.tracking.counts import WITHIN
 from otel_ml.compat.tracking.said import never_raises
 from otel_ml.exceptions import ConfigError
+from otel_ml.nested import leaves
 from otel_ml.once import say
 
 __all__ = ["BaseTracker", "create_tracker"]
@@ -82,11 +83,13 @@ class Tracker(BaseTracker):
     def log(self, values: Mapping[str, Any], step: int, **keywords: Any) -> None:
         by_reduction: dict[Reduction, dict[str, Any]] = {}
         numbers: dict[str, Any] = {}
-        for key, value in _flat(values):
+        for key, value in leaves(values, "/"):
             if type(value) in (float, int):  # nearly all: nothing of it has to be looked at
                 name, reduction = _of_one_number(key)
                 by_reduction.setdefault(reduction, {})[name] = numbers[key] = value
                 continue
+            if isinstance(value, Mapping):
+                continue  # an empty one
             if _is_plain(value):
                 numbers[key] = value
             if isinstance(value, str):
@@ -145,14 +148,6 @@ def create_tracker(tracker_name: str | Sequence[str], config: Any, **kwargs: Any
     exporters = list(dict.fromkeys(["jsonl", *(name for name in wanted if name != "stdout")]))
     otel_ml.init(**arguments, params=config, exporters=exporters)
     return Tracker(prints="stdout" in wanted)
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}/")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _records(value: Any) -> Any | None:

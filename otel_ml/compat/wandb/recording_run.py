@@ -21,7 +21,7 @@ from otel_ml.compat.wandb.definitions import Definitions, Metric
 from otel_ml.compat.wandb.final_values import Summary
 from otel_ml.compat.wandb.media import keep
 from otel_ml.compat.wandb.parameters import Config
-from otel_ml.compat.wandb.values import are_numbers, flattened, parted, plain_numbers
+from otel_ml.compat.wandb.values import are_numbers, parted, plain_numbers
 from otel_ml.once import guard
 
 __all__ = ["Asked", "DisabledRun", "Run"]
@@ -366,7 +366,7 @@ class Run:
         if scalars:
             self._run.summary(scalars)
         if others:
-            otel_ml.log_params(dict(flattened(others)), prefix="summary")
+            otel_ml.log_params(others, prefix="summary")
 
     def _folder(self) -> Path:
         if self._run.dir is None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["are_numbers", "flattened", "parted", "plain_numbers"]
+from otel_ml.nested import leaves
+
+__all__ = ["are_numbers", "parted", "plain_numbers"]
 
 _NUMBERS: set[type] = {float, int, bool}
 """Types whose values are numbers; those of numpy are added when they are first seen."""
@@ -17,30 +19,21 @@ def are_numbers(values: Iterable[Any]) -> bool:
     return _NUMBERS.issuperset(map(type, values))
 
 
-def flattened(data: Mapping[Any, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (name, value); names inside a dictionary are joined with a dot, as W&B does.
+def parted(data: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return (numbers, the rest), by name; names inside a dictionary are joined with a dot, as W&B does.
 
     Examples:
-        >>> dict(flattened({"train": {"loss": 0.5}, "lr": 0.1}))
-        {'train.loss': 0.5, 'lr': 0.1}
+        >>> parted({"train": {"loss": 0.5}, "lr": 0.1, "note": "warm"})
+        ({'train.loss': 0.5, 'lr': 0.1}, {'note': 'warm'})
     """
-    for key, value in data.items():
-        if isinstance(value, Mapping):
-            yield from flattened(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", value
-
-
-def parted(data: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return (numbers, the rest), by name."""
     scalars: dict[str, Any] = {}
     others: dict[str, Any] = {}
-    for name, value in flattened(data):
+    for name, value in leaves(data):
         scalar = _scalar(value)
-        if scalar is None:
-            others[name] = value
-        else:
+        if scalar is not None:
             scalars[name] = scalar
+        elif not isinstance(value, Mapping):  # an empty one
+            others[name] = value
     return scalars, others
 
 

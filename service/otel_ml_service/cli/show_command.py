@@ -6,14 +6,14 @@ import csv
 import difflib
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from otel_ml.exceptions import ConfigError
+from otel_ml.nested import leaves
 from otel_ml.printable import printable
-from otel_ml_exporters.records import JsonValue
 from otel_ml_service.cli.figures import compact, plural
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.plot import plot, spark
@@ -100,7 +100,8 @@ def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Ch
     if names := lacking(folder):
         output.line(f"not all of it is in {', '.join(names)}: otel-ml recover {folder.id}", style="yellow")
     output.line()
-    for title, values in (("params", _flat(read.params)), ("summary", read.summary)):
+    params = {name: value for name, value in leaves(read.params) if value != {}}
+    for title, values in (("params", params), ("summary", read.summary)):
         ours = {name: value for name, value in values.items() if not name.startswith(("otel_ml/", "otel_ml."))}
         if ours:
             output.line(f"{title}  " + "  ".join(f"{name}={_shown(value)}" for name, value in ours.items()))
@@ -127,17 +128,6 @@ _NOUNS = {
 
 _LONGEST = 80
 """Characters of a parameter: a prompt or a list of files would hide the others."""
-
-
-def _flat(values: Mapping[str, JsonValue], prefix: str = "") -> dict[str, JsonValue]:
-    """Return nested parameters with dotted names."""
-    flat: dict[str, JsonValue] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = value
-    return flat
 
 
 def _shown(value: object) -> str:

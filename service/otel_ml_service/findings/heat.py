@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otel_ml_service.findings.png import rgb_png
+from otel_ml.wire.png import encode_png
 
 __all__ = ["Heat", "Picture"]
 
@@ -60,7 +60,8 @@ class Heat:
             f"steps {first} to {last} from left to right; dark as the others, red twice their time or more, "
             "grey without a timer."
         )
-        return Picture(rgb_png(pixels), pixels.shape[1], pixels.shape[0], caption)
+        height, width, channels = pixels.shape
+        return Picture(encode_png(pixels.tobytes(), width, height, channels), width, height, caption)
 
 
 def _thinned(matrix: Floats) -> Floats:

@@ -14,10 +14,11 @@ from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 
 from otel_ml.exceptions import WireError
 from otel_ml.wire import attributes as wire
+from otel_ml.wire.protobuf import places
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.records import JsonValue
 from otel_ml_service.receiver.coordinates import coordinates, reduction_of
-from otel_ml_service.receiver.places import key_and_value, places
+from otel_ml_service.receiver.parts import key_and_value
 from otel_ml_service.receiver.values import attributes
 
 __all__ = ["Head", "Heads"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from otel_ml_service.receiver.places import LENGTH
+from otel_ml.wire.protobuf import LENGTH, Place, places
 
-__all__ = ["Part", "fields_of", "head_and_rest", "parts"]
+__all__ = ["Part", "fields_of", "head_and_rest", "key_and_value", "parts"]
 
 _FIRST, _SECOND, _THIRD = (number << 3 | LENGTH for number in (1, 2, 3))
-"""Tags: resource, scope_metrics and schema_url of ResourceMetrics, and so on: the other signals number them alike."""
+"""Tags: resource, scope_metrics and schema_url of ResourceMetrics, and so on: the other signals number them alike; key
+and value of KeyValue."""
 
 
 class Part(NamedTuple):
@@ -85,3 +86,18 @@ def head_and_rest(message: bytes) -> tuple[bytes, bytes] | None:
     except (IndexError, ValueError):
         pass
     return None
+
+
+def key_and_value(body: bytes, attribute: Place) -> tuple[bytes, Place | None]:
+    """Return the key of a KeyValue, and where its AnyValue lies; None where it has none.
+
+    Raises:
+        WireError: it is not a protobuf message.
+    """
+    key, value = b"", None
+    for part in places(body, attribute.start, attribute.end):
+        if part.tag == _FIRST:
+            key = body[part.start : part.end]
+        elif part.tag == _SECOND:
+            value = part
+    return key, value

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from otel_ml.exceptions import WireError
 from otel_ml.wire import attributes as wire
+from otel_ml.wire.protobuf import FIXED64, LENGTH, VARINT, Place, places
 from otel_ml_service.aggregation.fold import COUNT, M2, MAX, MIN, SUM, WSUM, WXSUM
-from otel_ml_service.receiver.places import FIXED64, LENGTH, VARINT, Place, key_and_value, places
+from otel_ml_service.receiver.parts import key_and_value
 
 __all__ = ["PointPlaces", "UnknownError", "point_places"]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 
+from otel_ml.nested import leaves
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml_exporters.records import Artifact, Image, JsonValue, Table, Text
 from otel_ml_service.report.contents import Contents
@@ -87,18 +88,10 @@ def duration(seconds: float) -> str:
 
 def params(run: Contents) -> Markup:
     """Return hyper-parameters and final values."""
-    shown = cell_table(("parameter", "value"), ((name, _shown(value)) for name, value in _flat(run.history.params)))
+    shown = cell_table(("parameter", "value"), ((name, _shown(value)) for name, value in leaves(run.history.params)))
     finals = {name: value for name, value in run.history.summary.items() if not name.startswith("otel_ml/")}
     summary = cell_table(("name", "value"), finals.items())
     return joined([section("Final values", summary), section("Parameters", shown)])
-
-
-def _flat(values: Mapping[str, JsonValue], prefix: str = "") -> Iterable[tuple[str, JsonValue]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _shown(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 import otel_ml
+from otel_ml._internal.aside import Aside
+from otel_ml._internal.latch import Latch
 from otel_ml.compat.roll.durations import DurationTracker
 from otel_ml.diagnostics.goodput import Goodput
 from otel_ml.testing import Capture
@@ -76,3 +79,29 @@ def test_a_handler_that_measures_on_the_device_while_that_is_measured(
 
     assert times > 10
     assert sum(point.count for point in otel_ml_capture.points if point.name == "time/kernel") == times + 2
+
+
+@pytest.mark.timeout(30)
+def test_a_handler_that_waits_for_the_thread_that_is_waited_for() -> None:
+    """What waits by a lock of Python's, as a future of `concurrent.futures` does, never ends here."""
+    aside = Aside()
+
+    def waited(interrupted_at: int) -> bool:
+        lines = itertools.count()
+
+        def trace(frame: FrameType, kind: str, _: Any) -> Any:
+            if kind == "line" and next(lines) == interrupted_at:
+                sys.settrace(None)
+                aside.begin(lambda: None).outcome()
+            return trace
+
+        errand = aside.begin(lambda: Latch().wait(0.02))  # under way while it is waited for
+        sys.settrace(trace)
+        try:
+            errand.outcome()
+        finally:
+            sys.settrace(None)
+        return next(lines) <= interrupted_at
+
+    assert next(line for line in itertools.count() if waited(line)) > 5
+    aside.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 
+from otel_ml.nested import leaves
 from otel_ml_exporters.records import JsonValue
 
 __all__ = ["MAX_PARAM_VALUE", "flattened", "reconciled"]
@@ -14,22 +15,13 @@ MAX_PARAM_VALUE = 6000
 
 
 def flattened(params: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
-    """Yield key and value of every leaf, nested keys joined by dots.
+    """Return key and value of every leaf, nested keys joined by dots.
 
     Examples:
         >>> dict(flattened({"optimizer": {"lr": 0.1, "betas": [0.9, 0.99]}, "seed": 1}))
         {'optimizer.lr': '0.1', 'optimizer.betas': '[0.9, 0.99]', 'seed': '1'}
     """
-    yield from _leaves("", params)
-
-
-def _leaves(prefix: str, params: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
-    for name, value in params.items():
-        key = f"{prefix}.{name}" if prefix else str(name)
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(key, value)
-        else:
-            yield key, _text(value)
+    return ((name, _text(value)) for name, value in leaves(params))
 
 
 def _text(value: JsonValue) -> str:

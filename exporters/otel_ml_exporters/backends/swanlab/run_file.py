@@ -1,8 +1,7 @@
 """The log of an offline run, appended to so that it can be gone on with.
 
 SwanLab's own writer begins a new file in every process, keeps what it has in memory, and allows one run a process.
-The framing is LevelDB's log format (blocks of 32 KiB) with a CRC-32 that begins with the type of the record, after a
-header of 7 bytes; `swanlab sync` checks both.
+`swanlab sync` checks the header and the checksums.
 """
 
 from __future__ import annotations
@@ -10,21 +9,15 @@ from __future__ import annotations
 import json
 import os
 import struct
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from otel_ml.wire.versions import require
-from otel_ml_exporters.open_file import has_name
+from otel_ml_exporters.leveldb_log import framed
+from otel_ml_exporters.open_file import OpenFile
 
-__all__ = ["Mark", "RunFile", "framed"]
-
-_BLOCK = 32_768
-_FRAME = struct.Struct("<IHB")  # checksum, length, type
-_FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
-_TYPES = {(True, True): _FULL, (True, False): _FIRST, (False, False): _MIDDLE, (False, True): _LAST}
-_SEED = {kind: zlib.crc32(bytes([kind])) for kind in _TYPES.values()}
+__all__ = ["HEADER", "Mark", "RunFile"]
 
 _FORM = 1
 """Of the mark beside the file; another one is to be written to it as `form`."""
@@ -51,32 +44,29 @@ class Mark:
     params: Mapping[str, object] = field(default_factory=dict)
 
 
-class RunFile:
+class RunFile(OpenFile):
     """One `run-<id>.swanlab`, and beside it the mark up to which it is good."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        super().__init__(path)
         self._mark_path = path.with_name("otel_ml.json")
-        self._file: int | None = None
         self.mark = Mark()
 
     def open(self) -> None:
         """Open the file and cut off what comes after the mark; without a usable mark it begins anew."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         self.mark = self._read_mark()
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o664)
-        if os.fstat(self._file).st_size < self.mark.size or not self.mark.size:
+        file = self._open()
+        if os.fstat(file).st_size < self.mark.size or not self.mark.size:
             self.mark = Mark()  # lost with the machine's power: the pipeline has all of it, and gives it again
-        os.ftruncate(self._file, self.mark.size)
+        self.cut(self.mark.size)
         if not self.mark.size:
-            self._write(HEADER, 0)
-            self.mark = Mark(size=len(HEADER))
+            self.write(HEADER)
+            self.mark = Mark(size=self.size)
 
     def append(self, messages: Iterable[bytes], mark: Mark) -> None:
         """Append serialized messages, then note `mark`; its size is filled in here."""
-        data = framed(messages, self.mark.size)
-        self._write(data, self.mark.size)
-        mark = replace(mark, size=self.mark.size + len(data))
+        self._write_behind_mark(messages)
+        mark = replace(mark, size=self.size)
         unfinished = self._mark_path.with_suffix(".unfinished")
         unfinished.write_text(json.dumps(asdict(mark)), encoding="utf-8")
         unfinished.replace(self._mark_path)
@@ -84,30 +74,11 @@ class RunFile:
 
     def end(self, message: bytes) -> None:
         """Append the run's end, behind the mark: the next start takes it away again."""
-        self._write(framed([message], self.mark.size), self.mark.size)
+        self._write_behind_mark([message])
 
-    @property
-    def is_intact(self) -> bool:
-        """Whether the file has its name, and all that was appended."""
-        return self._file is None or has_name(self._file, self._path, self.mark.size)
-
-    def sync(self) -> None:
-        """Wait until the disk has everything."""
-        if self._file is not None:
-            os.fsync(self._file)
-
-    def close(self) -> None:
-        """Close the file; again is fine."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-
-    def _write(self, data: bytes, at: int) -> None:
-        assert self._file is not None, "open() comes first"
-        os.ftruncate(self._file, at)  # what a failed write before this one left
-        written = 0
-        while written < len(data):
-            written += os.pwrite(self._file, data[written:], at + written)
+    def _write_behind_mark(self, messages: Iterable[bytes]) -> None:
+        self.cut(self.mark.size)  # what is behind it was not noted
+        self.write(framed(messages, self.size))
 
     def _read_mark(self) -> Mark:
         try:
@@ -116,24 +87,3 @@ class RunFile:
             return Mark(**saved)
         except (FileNotFoundError, ValueError, TypeError):
             return Mark()
-
-
-def framed(messages: Iterable[bytes], at: int) -> bytes:
-    """Return `messages` as they stand in a file that has `at` bytes so far.
-
-    What is left of a block is filled at once where no message can begin in it: SwanLab's reader expects the filling
-    also where nothing follows.
-    """
-    out = bytearray()
-    for message in messages:
-        left, first = message, True
-        while left or first:
-            room = _BLOCK - (at + len(out)) % _BLOCK
-            part, left = left[: room - _FRAME.size], left[room - _FRAME.size :]
-            kind = _TYPES[first, not left]
-            out += _FRAME.pack(zlib.crc32(part, _SEED[kind]), len(part), kind) + part
-            first = False
-        room = _BLOCK - (at + len(out)) % _BLOCK
-        if room < _FRAME.size:
-            out += bytes(room)
-    return bytes(out)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from otel_ml_exporters.backends.tensorboard.checksum import masked_crc
 from otel_ml_exporters.backends.tensorboard.summary import version_event
-from otel_ml_exporters.open_file import has_name
+from otel_ml_exporters.open_file import OpenFile
 
 __all__ = ["SEQ_PREFIX", "EventFile", "frame", "marked"]
 
@@ -43,14 +43,12 @@ def frame(event: bytes) -> bytes:
     return b"".join((length, _CRC.pack(masked_crc(length)), event, _CRC.pack(masked_crc(event))))
 
 
-class EventFile:
-    """One event file, opened for appending; not for several threads."""
+class EventFile(OpenFile):
+    """One event file, opened for appending."""
 
     def __init__(self, path: Path, *, created: float) -> None:
-        self._path = path
+        super().__init__(path)
         self._created = created
-        self._file: int | None = None
-        self._size = 0
         self.last_seq = 0
         """`seq` of the last record in the file; 0 while it has none."""
 
@@ -60,11 +58,9 @@ class EventFile:
         Raises:
             OSError: the file cannot be created, read or written.
         """
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o664)
-        self.last_seq, self._size = _last_record(self._file)
-        os.ftruncate(self._file, self._size)
-        if not self._size:
+        self.last_seq, size = _last_record(self._open())
+        self.cut(size)
+        if not size:
             self.append([version_event(self._created)], seq=0)
 
     def append(self, events: Iterable[bytes], *, seq: int) -> None:
@@ -75,37 +71,8 @@ class EventFile:
         Raises:
             OSError: nothing was written.
         """
-        assert self._file is not None, "open() comes first"
-        data = b"".join(map(frame, events))
-        try:
-            _write_all(self._file, data)
-        except OSError:
-            os.ftruncate(self._file, self._size)
-            raise
-        self._size += len(data)
+        self.write(b"".join(map(frame, events)))
         self.last_seq = max(self.last_seq, seq)
-
-    @property
-    def is_intact(self) -> bool:
-        """Whether the file has its name, and all that was appended."""
-        return self._file is None or has_name(self._file, self._path, self._size)
-
-    def sync(self) -> None:
-        """Wait until the disk has what was appended."""
-        if self._file is not None:
-            os.fsync(self._file)
-
-    def close(self) -> None:
-        """Close the file; again is fine."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-
-
-def _write_all(file: int, data: bytes) -> None:
-    written = os.write(file, data)
-    while written < len(data):
-        written += os.write(file, data[written:])
 
 
 def _last_record(file: int) -> tuple[int, int]:

@@ -12,9 +12,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from otel_ml.nested import leaves
+from otel_ml.wire.protobuf import double, field, integer, text
 from otel_ml_exporters.backends.tensorboard.event_file import frame
 from otel_ml_exporters.backends.tensorboard.notes import Notes
-from otel_ml_exporters.backends.tensorboard.protobuf import double, field, integer, text
 from otel_ml_exporters.backends.tensorboard.summary import event, plugin_value, version_event
 from otel_ml_exporters.records import JsonValue, RunInfo
 
@@ -29,20 +30,14 @@ _EMPTY_TENSOR = integer(1, 1) + field(2, field(2, integer(1, 0)))  # float, shap
 _FILE = "events.out.tfevents.0.hparams"  # sorts before the run's own file: loaders that leave a file go on to that one
 
 
-def flat_params(params: Mapping[str, JsonValue], prefix: str = "") -> dict[str, bool | float | str]:
+def flat_params(params: Mapping[str, JsonValue]) -> dict[str, bool | float | str]:
     """Return nested parameters under dotted keys, as numbers, truth values or text.
 
     Examples:
         >>> flat_params({"optimizer": {"lr": 0.1, "betas": [0.9, 0.99]}, "amp": True, "seed": None})
         {'optimizer.lr': 0.1, 'optimizer.betas': '[0.9, 0.99]', 'amp': True, 'seed': 'None'}
     """
-    flat: dict[str, bool | float | str] = {}
-    for key, value in params.items():
-        if isinstance(value, Mapping) and value:
-            flat.update(flat_params(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = _plain(value)
-    return flat
+    return {name: _plain(value) for name, value in leaves(params)}
 
 
 def _plain(value: JsonValue) -> bool | float | str:
@@ -87,7 +82,9 @@ def _protobuf_value(value: bool | float | str) -> bytes:
     """Return a google.protobuf.Value."""
     if isinstance(value, bool):
         return integer(4, value)
-    return text(3, value) if isinstance(value, str) else double(2, value)
+    if isinstance(value, str):
+        return field(3, value.encode("utf-8", "replace"))  # an empty one, too: it says which kind the value is of
+    return double(2, value)
 
 
 def _experiment(params: Mapping[str, bool | float | str], metrics: Iterable[str]) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
-from otel_ml_exporters.backends.tensorboard.protobuf import field, integer, text
+from otel_ml.wire.protobuf import field, integer, text
 from otel_ml_exporters.backends.tensorboard.summary import plugin_value, string_tensor
 
 __all__ = ["MOST_CHARTS", "bands", "layout_value"]

@@ -8,12 +8,13 @@ import wave
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 
-from otel_ml_exporters.backends.tensorboard.protobuf import double, field, float32, integer, text, varint
+from otel_ml.wire.protobuf import double, field, integer, text, varint
 
 __all__ = [
     "ScalarEncoder",
     "audio_value",
     "event",
+    "float32",
     "histogram_value",
     "image_value",
     "plugin_value",
@@ -34,6 +35,19 @@ _FLOAT_BYTES = 4
 # TensorProto and its DataType
 _DTYPE, _SHAPE, _CONTENT, _STRINGS = 1, 2, 4, 8
 _DT_DOUBLE, _DT_STRING = 2, 7
+
+
+def float32(value: float) -> bytes:
+    """Return `value` as a little-endian float, ±Inf where it is too large for one.
+
+    Examples:
+        >>> float32(1e300) == float32(float("inf"))
+        True
+    """
+    try:
+        return _FLOAT.pack(value)
+    except OverflowError:
+        return _FLOAT.pack(float("inf") if value > 0 else float("-inf"))
 
 
 def version_event(time: float) -> bytes:

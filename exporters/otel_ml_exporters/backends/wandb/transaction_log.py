@@ -1,26 +1,21 @@
 """W&B's transaction log (`run-<id>.wandb`): read it while it grows, and repair its end after a crash.
 
-The file is a LevelDB log: a 7-byte header, then 32 KiB blocks of chunks; a chunk is CRC-32 (of type and data), length,
-type, data, and one to many chunks make a record, which is a `wandb_internal_pb2.Record`. The package `wandb` has no
-reader in Python.
+The file is a LevelDB log whose records are each a `wandb_internal_pb2.Record`. The package `wandb` has no reader in
+Python.
 """
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from otel_ml_exporters import leveldb_log
 from otel_ml_exporters.open_file import identity
 
 __all__ = ["LogTail", "last_row", "records", "repair"]
 
 _FILE_HEADER = b":W&B\xe1\xbe\x00"
-_BLOCK = 32 * 1024
-_CHUNK_HEADER = struct.Struct("<IHB")
-_FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 
 
 def records(path: Path, start: int = 0) -> Iterator[tuple[int, bytes]]:
@@ -28,28 +23,7 @@ def records(path: Path, start: int = 0) -> Iterator[tuple[int, bytes]]:
     with path.open("rb") as file:
         if file.read(len(_FILE_HEADER)) != _FILE_HEADER:
             return
-        position = max(start, len(_FILE_HEADER))
-        file.seek(position)
-        parts: list[bytes] = []
-        while True:
-            room = _BLOCK - position % _BLOCK
-            if room < _CHUNK_HEADER.size:  # the rest of a block that no header fits in is padding
-                position += room
-                file.seek(position)
-                continue
-            head = file.read(_CHUNK_HEADER.size)
-            if len(head) < _CHUNK_HEADER.size:
-                return
-            checksum, length, kind = _CHUNK_HEADER.unpack(head)
-            data = file.read(length)
-            if len(data) < length or zlib.crc32(data, zlib.crc32(head[-1:])) != checksum:
-                return
-            position += _CHUNK_HEADER.size + length
-            if kind in {_FULL, _FIRST}:
-                parts = []
-            parts.append(data)
-            if kind in {_FULL, _LAST}:
-                yield position, b"".join(parts)
+        yield from leveldb_log.records(file, max(start, len(_FILE_HEADER)))
 
 
 def repair(path: Path) -> bool:

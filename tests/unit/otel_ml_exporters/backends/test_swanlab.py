@@ -11,7 +11,8 @@ from swanlab.proto.swanlab.record.v1.record_pb2 import Record
 from swanlab.sdk.internal.core_python.store import DataStoreReader
 
 from otel_ml_exporters.backends.swanlab import SwanlabExporter
-from otel_ml_exporters.backends.swanlab.run_file import HEADER, framed
+from otel_ml_exporters.backends.swanlab.run_file import HEADER
+from otel_ml_exporters.leveldb_log import framed
 from otel_ml_exporters.records import Params, RunStatus
 from tests.contract.stream import AT, run_info, step
 

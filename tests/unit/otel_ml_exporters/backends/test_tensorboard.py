@@ -10,9 +10,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from otel_ml_exporters.backends.tensorboard import TensorBoardExporter
 from otel_ml_exporters.backends.tensorboard.hparams import flat_params
 from otel_ml_exporters.backends.tensorboard.markdown import MOST_ROWS, markdown_table
-from otel_ml_exporters.backends.tensorboard.protobuf import float32, varint
+from otel_ml_exporters.backends.tensorboard.summary import float32
 from otel_ml_exporters.errors import RetryableExportError
 from otel_ml_exporters.records import Params, RunInfo, RunStatus, SpanBatch, StepRecord
+from tests.contract.readers.tensorboard import opened, params_and_status
 
 
 def row(seq: int, step: int, values: dict[str, float], *, axis: str = "step", amendment: bool = False) -> StepRecord:
@@ -107,5 +108,11 @@ def test_values_beyond_a_float_are_infinite() -> None:
     assert float32(-1e39) == float32(float("-inf"))
 
 
-def test_negative_integers_are_64_bit() -> None:
-    assert varint(-1) == b"\xff" * 9 + b"\x01"
+def test_a_parameter_that_is_an_empty_text_is_a_text(tmp_path: Path) -> None:
+    exporter = started(tmp_path)
+    exporter.export([Params(1, 1.7e9, {"note": ""})])
+    exporter.shutdown(1.0, RunStatus(1, 1.7e9, "finished"))
+
+    run = opened(tmp_path / "tensorboard")
+    assert run is not None
+    assert params_and_status(run) == ({"note": ""}, "finished")
