@@ -49,7 +49,7 @@ PyObject *named_tuple(PyTypeObject *type, PyObject **fields, Py_ssize_t n);
 PyObject *call_slow(PyObject *function, PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *names);
 
 /* The definition of a method or function, with the text of its twin; and the function, of the twin's module. */
-PyMethodDef *definition_of(PyObject *twin, const char *name, const char *signature, _PyCFunctionFastWithKeywords f);
+PyMethodDef *definition_of(PyObject *twin, const char *name, _PyCFunctionFastWithKeywords f);
 PyObject *function_of(PyObject *twin, PyMethodDef *definition);
 
 /* record.c */

@@ -17,6 +17,7 @@ from otel_ml._internal.record.instruments import Counter, Gauge, Histogram, UpDo
 from otel_ml._internal.record.values import BeingTracedError
 from otel_ml._internal.series.buffer import LIMIT, RECORDS
 from otel_ml._internal.series.definition import DEFINITIONS, Definition, Reduce, Series, identity, reduction_from
+from otel_ml._internal.signature import publish
 from otel_ml._internal.steps.axes import current_step
 from otel_ml._internal.steps.step import step_for
 
@@ -44,6 +45,7 @@ class Metric:
         self._series = DEFINITIONS.series(self.name) or self._series
         self._by_attributes.clear()
 
+    @publish("self", "value", "attributes")
     def record(
         self,
         value: Any,

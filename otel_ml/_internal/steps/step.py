@@ -12,6 +12,7 @@ from otel_ml._internal.guard import guard
 from otel_ml._internal.here import NOW
 from otel_ml._internal.native import native
 from otel_ml._internal.shown import shown
+from otel_ml._internal.signature import public, publish
 from otel_ml._internal.steps.axes import STEPS, Axis, Step, Steps, current_step, in_stage, steps_here
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
@@ -121,6 +122,8 @@ def _accepted(index: object, axis: object, call: str) -> int | None:
     return found
 
 
+@public
+@publish("index", "axis")
 def set_step(index: int, axis: str = DEFAULT_AXIS) -> None:
     """Make `index` the current step of this process on `axis`.
 
@@ -145,6 +148,7 @@ if native is not None:
     set_step = native.set_step_function(set_step, STEPS, NOW, Step, Axis, DEFAULT_AXIS, time_ns, STEPS.KEPT)
 
 
+@public
 def step(index: int, axis: str = DEFAULT_AXIS) -> StepBlock | _NoBlock:
     """Make `index` the current step inside a `with` block, for this context only.
 

@@ -18,6 +18,7 @@ from otel_ml._internal.record.fold import relieve
 from otel_ml._internal.series.buffer import LIMIT, RECORDS
 from otel_ml._internal.series.definition import DEFINITIONS, SPANS_OVER_BUDGET, Reduce, reduction_from
 from otel_ml._internal.shown import shown
+from otel_ml._internal.signature import public, publish
 from otel_ml._internal.steps.axes import STEPS, Step, current_step
 from otel_ml._internal.timers.spans import MAX_WAITING, SPANS, STATE, Recording, Watch, keep, leave
 from otel_ml._internal.timers.timed_calls import timed_calls
@@ -260,12 +261,15 @@ def timed(name: F, /) -> F: ...
 def timed(
     name: str | None = None,
     /,
+    *,
     level: int = 1,
     reduce: Reduce = None,
     within: str | None = None,
     span: bool = True,
     device: str | None = None,
 ) -> Timing: ...
+@public
+@publish("name")
 def timed(
     name: Any = None,
     /,
@@ -426,6 +430,8 @@ _STARTED: ContextVar[tuple[tuple[Timer, Timing | _Unmeasured], ...]] = ContextVa
 _TIMERS: dict[str, Timer] = {}
 
 
+@public
+@publish("name")
 def timer(
     name: str,
     level: int = 1,
