@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import wraps
+from inspect import Parameter, Signature, signature
 from typing import ParamSpec
 
 from otel_ml._internal.here import NOW, PROCESS, here
@@ -119,13 +120,36 @@ guard = Guard(PROCESS.dropped)
 
 
 def never_raises(call: Callable[P, None]) -> Callable[P, None]:
-    """Return `call`, of which every failure is counted and said, also that its arguments are other ones."""
+    """Return `call`, of which every failure is counted and said; and what to type where its arguments are others."""
+    name = call.__name__
 
     @wraps(call)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             call(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the boundary to the user's program
-            guard.failed(f"{call.__name__}()", error)
+            wrong = _what_does_not_fit(call, args, kwargs) if isinstance(error, TypeError) else ""
+            if not wrong:
+                guard.failed(f"{name}()", error)
+                return
+            takes = _without_types(signature(call))
+            guard.drop(
+                "bad_event",
+                f"{name}(): {wrong}. Call {name}{takes}, with what follows the star by name.",
+                kind=f"arguments of {name}()",
+            )
 
     return guarded
+
+
+def _what_does_not_fit(call: Callable[..., None], args: tuple[object, ...], kwargs: dict[str, object]) -> str:
+    try:
+        signature(call).bind(*args, **kwargs)
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+def _without_types(takes: Signature) -> Signature:
+    bare = [one.replace(annotation=Parameter.empty) for one in takes.parameters.values()]
+    return Signature(bare)

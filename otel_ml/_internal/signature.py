@@ -10,18 +10,25 @@ from collections.abc import Callable
 from inspect import Parameter, Signature, signature
 from typing import Any, TypeVar
 
-__all__ = ["public", "publish"]
+__all__ = ["public", "public_type", "publish", "publish_method"]
 
 _PLACE = {"step": 0, "axis": 1}
 """Options that come first, in this order."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
 
 
 def public(call: F) -> F:
     """Have a function or class say that it is in `otel_ml`, where users find it, and not where it is written."""
     call.__module__ = "otel_ml"
     return call
+
+
+def public_type(kind: C) -> C:
+    """Have the class of what a call returns say that it is in `otel_ml.types`."""
+    kind.__module__ = "otel_ml.types"
+    return kind
 
 
 def publish(*by_position: str, required: int = 0) -> Callable[[F], F]:
@@ -58,3 +65,10 @@ def _as_text(shown: Signature) -> str:
     """Return it as a function of C has it: without annotations."""
     bare = [parameter.replace(annotation=Parameter.empty) for parameter in shown.parameters.values()]
     return str(Signature(bare)).replace("(self", "($self", 1)
+
+
+def publish_method(method: Callable[..., Any], call: Callable[..., Any]) -> None:
+    """Publish for a method what `call` publishes, with `self` before it."""
+    of_call = signature(call)
+    owner = Parameter("self", Parameter.POSITIONAL_ONLY)
+    method.__signature__ = of_call.replace(parameters=[owner, *of_call.parameters.values()])  # type: ignore[attr-defined]

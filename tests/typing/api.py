@@ -111,7 +111,10 @@ def everything_else() -> None:
 
 def mistakes() -> None:
     """`warn_unused_ignores` is on: each line must be an error."""
-    otel_ml.log("loss")  # type: ignore[arg-type]
+    otel_ml.log("loss")  # type: ignore[call-overload]
+    otel_ml.log({"loss": 1.0}, 3, "eval")  # type: ignore[call-overload]
+    otel_ml.timed("x", 2)  # type: ignore[call-overload]
+    otel_ml.log_text("note", "words", colour="red")  # type: ignore[call-arg]
     otel_ml.set_step("ten")  # type: ignore[arg-type]
     bare(1)  # type: ignore[arg-type]
     otel_ml.init(["name"])  # type: ignore[arg-type]

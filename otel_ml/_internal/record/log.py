@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import time_ns
 from typing import Any, overload
 
@@ -30,6 +30,7 @@ _TABLES: dict[tuple[object, ...], Table] = {}
 
 _MAX_TABLES = 10_000
 
+
 @overload
 def log(
     values: Mapping[str, Any],
@@ -48,7 +49,7 @@ def log(
 def log(name: str, value: Any, step: int | None = None, /, **options: Any) -> None: ...
 @overload
 def log(*, step: int | None = None, axis: str | None = None, **values: Any) -> None: ...
-@public
+@public  # type: ignore[misc] # what is positional-only may be a keyword all the same: it is among `named`
 @publish("values", "step")
 def log(
     values: Any = NO_VALUES,
@@ -76,6 +77,8 @@ def log(
 
     Args:
         values: name → value.
+        at: the step, by position.
+        where: the axis, by position.
         step: the step to record at; the current one stays where `set_step()` or `step()` is used.
         axis: the axis of `step`, or the one whose current step is meant.
         prefix: `prefix="val"` records `loss` as `val/loss`.
@@ -108,10 +111,9 @@ def log(
         ):
             target, table, options = NOW.step or current_step(), _PLAIN, None
         else:
-            if at is not None:
-                step = at if step is None else (at, step)  # type: ignore[assignment] # two are said, as what is no step
-            if where is not None:
-                axis = where if axis is None else (where, axis)  # type: ignore[assignment] # the same
+            # Both by position and by name are said, as what is no step and no axis.
+            step = step if at is None else at if step is None else (at, step)  # type: ignore[assignment]
+            axis = axis if where is None else where if axis is None else (where, axis)  # type: ignore[assignment]
             given = step_for(step, axis, "log()", len(values))
             if given is None:
                 return
@@ -147,7 +149,7 @@ def record(
 ) -> None: ...
 @overload
 def record(values: Mapping[str, Any], step: int | None = None, /, **options: Any) -> None: ...
-@public
+@public  # type: ignore[misc] # the same
 @publish("name", "value", "step", required=2)
 def record(
     name: Any = MISSING,
@@ -247,7 +249,7 @@ def _forget_names_of(_: str) -> None:
 
 DEFINITIONS.outdated.append(_forget_names_of)
 
-_log = log
+_log: Callable[..., None] = log
 """Without a look at what is compiled: a row of one is none."""
 
 if native is not None:

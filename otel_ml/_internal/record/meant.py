@@ -49,7 +49,7 @@ def meant_by_log(values: Any, step: Any, axis: Any, named: dict[str, Any]) -> Me
 
 
 def _one(name: str, value: Any, axis: Any) -> Meant:
-    """Return the value that stands where the step of `log(values, step)` does, at a step that stands where the axis does."""
+    """Return the value that stands in the place of a step, at the step that stands in the place of an axis."""
     if value is None:
         what = shown(name)
         _refuse(f"got {what} without a value. Call log({{{what}: …}}) or record({what}, …).", 1, what)

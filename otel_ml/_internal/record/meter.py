@@ -17,13 +17,14 @@ from otel_ml._internal.record.instruments import Counter, Gauge, Histogram, UpDo
 from otel_ml._internal.record.values import BeingTracedError
 from otel_ml._internal.series.buffer import LIMIT, RECORDS
 from otel_ml._internal.series.definition import DEFINITIONS, Definition, Reduce, Series, identity, reduction_from
-from otel_ml._internal.signature import publish
+from otel_ml._internal.signature import public, public_type, publish
 from otel_ml._internal.steps.axes import current_step
 from otel_ml._internal.steps.step import step_for
 
 __all__ = ["Meter", "Metric", "get_meter"]
 
 
+@public_type
 class Metric:
     """One metric of this process. Made once, at import or before a loop; recorded often.
 
@@ -139,6 +140,7 @@ if native is not None:
     Metric.record = native.record_method(Metric, Metric.record)  # type: ignore[method-assign]
 
 
+@public_type
 class Meter:
     """Makes metrics; `get_meter()` returns it. Its name tells who measures and is no part of a metric's name."""
 
@@ -186,6 +188,7 @@ class Meter:
         return Gauge(self.metric(name, reduce="last", unit=unit, description=description))
 
 
+@public
 def get_meter(name: str = "", version: str | None = None, schema_url: str | None = None) -> Meter:
     """Return a meter, with OpenTelemetry's signature.
 

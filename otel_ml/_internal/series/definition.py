@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from otel_ml._internal.guard import guard
 from otel_ml._internal.shown import shown
+from otel_ml._internal.signature import public
 from otel_ml.exceptions import WireError
 from otel_ml.wire.attributes import MANIFEST, POSITION, RESERVED_PREFIX
 from otel_ml.wire.names import matches
@@ -339,6 +340,7 @@ def identity(attributes: Mapping[str, object]) -> Attributes:
     )
 
 
+@public
 def define_metric(
     name: str,
     *,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from contextvars import Token
 from time import time_ns
 
@@ -12,13 +12,14 @@ from otel_ml._internal.guard import guard
 from otel_ml._internal.here import NOW
 from otel_ml._internal.native import native
 from otel_ml._internal.shown import shown
-from otel_ml._internal.signature import public, publish
+from otel_ml._internal.signature import public, public_type, publish
 from otel_ml._internal.steps.axes import STEPS, Axis, Step, Steps, current_step, in_stage, steps_here
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
 __all__ = ["At", "StepBlock", "bad_axis", "bad_step", "kind_of_bad_step", "set_step", "step", "step_for", "step_of"]
 
 
+@public_type
 class StepBlock:
     """`with step(10):`, also across `await`: it belongs to its context, not to its thread."""
 
@@ -149,7 +150,7 @@ if native is not None:
 
 
 @public
-def step(index: int, axis: str = DEFAULT_AXIS) -> StepBlock | _NoBlock:
+def step(index: int, axis: str = DEFAULT_AXIS) -> AbstractContextManager[None]:
     """Make `index` the current step inside a `with` block, for this context only.
 
     Several blocks may be open at once, in tasks or threads, on the same or different steps:

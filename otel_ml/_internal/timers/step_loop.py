@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from otel_ml._internal.guard import guard
 from otel_ml._internal.here import NOW, Inside, Scope
+from otel_ml._internal.signature import public, public_type
 from otel_ml._internal.steps.axes import steps_here
 from otel_ml._internal.steps.step import bad_axis, bad_step, step_of
 from otel_ml._internal.timers.first_number import Unasked, first_number
@@ -20,6 +21,7 @@ __all__ = ["StepLoop", "steps"]
 T = TypeVar("T")
 
 
+@public_type
 class StepLoop(Generic[T]):
     """What `steps()` returns; as long as what it iterates over."""
 
@@ -132,6 +134,7 @@ def _stop(timing: Timing | None) -> None:
         timing.__exit__(None, None, None)
 
 
+@public
 def steps(
     iterable: Iterable[T] | AsyncIterable[T], *, start: int | None = None, axis: str = DEFAULT_AXIS
 ) -> StepLoop[T]:

@@ -79,7 +79,7 @@ class Collector:
         self.modes = frozenset(modes) or self.modes
         self._step = global_step
         self._waits = True
-        self._leads = current_step().index is None
+        self._leads = otel_ml.current_step() is None
         self._lead(global_step)
         self._at_exit()
 

@@ -55,7 +55,10 @@ def test_a_signature_has_its_subject_by_position_and_its_options_by_name(call):
     parameters = inspect.signature(function).parameters
 
     assert [name for name, one in parameters.items() if one.kind.name.startswith("POSITIONAL")] == expected
-    assert {one.kind.name for name, one in parameters.items() if name not in expected} <= {"KEYWORD_ONLY", "VAR_KEYWORD"}
+    assert {one.kind.name for name, one in parameters.items() if name not in expected} <= {
+        "KEYWORD_ONLY",
+        "VAR_KEYWORD",
+    }
 
 
 @pytest.mark.parametrize(("file", "name"), [(file, name) for file, names in HOT.items() for name in names])
