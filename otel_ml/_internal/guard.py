@@ -115,7 +115,7 @@ class Guard:
         self._said.clear()
 
 
-guard = Guard(PROCESS.dropped)
+guard: Guard = Guard(PROCESS.dropped)
 """The guard of this process."""
 
 

@@ -44,7 +44,7 @@ def meant_by_log(values: Any, step: Any, axis: Any, named: dict[str, Any]) -> Me
     found = dict(pairs)
     if pairs and len(found) == len(pairs):
         return Meant(found, step, axis)
-    _refuse(f"got {shown(values)}.", len(pairs) or 1, type(values).__name__)
+    _refuse(shown(values), len(pairs) or 1, type(values).__name__)
     return Meant(NO_VALUES)
 
 
@@ -52,7 +52,7 @@ def _one(name: str, value: Any, axis: Any) -> Meant:
     """Return the value that stands in the place of a step, at the step that stands in the place of an axis."""
     if value is None:
         what = shown(name)
-        _refuse(f"got {what} without a value. Call log({{{what}: …}}) or record({what}, …).", 1, what)
+        _refuse(f"{what} without a value. Call log({{{what}: …}}) or record({what}, …)", 1, what)
         return Meant(NO_VALUES)
     return Meant({name: value}, None, axis) if axis is None or isinstance(axis, str) else Meant({name: value}, axis)
 
@@ -102,5 +102,9 @@ def _say_unknown(call: str, named: Mapping[str, Any]) -> None:
 
 
 def _refuse(got: str, count: int, kind: str) -> None:
-    expected = "expected names and values such as {'loss': 0.5}"
-    guard.drop("bad_value", f"log(): {expected}, {got}", count, kind=f"log() {kind}")
+    guard.drop(
+        "bad_value",
+        f"log(): expected names and values such as {{'loss': 0.5}}, got {got}.",
+        count,
+        kind=f"log() {kind}",
+    )

@@ -34,7 +34,7 @@ class Metric:
     __slots__ = ("__weakref__", "_by_attributes", "_series", "name")
 
     def __init__(self, name: str, series: Series | None) -> None:
-        self.name = name
+        self.name: str = name
         self._series = series
         self._by_attributes: dict[tuple[object, ...], Series] = {}
         if series is not None and series.definition.reduction.unsaid:

@@ -53,10 +53,10 @@ class Definition:
     __slots__ = ("description", "name", "reduction", "unit")
 
     def __init__(self, name: str, reduction: Reduction, unit: str, description: str) -> None:
-        self.name = name
-        self.reduction = reduction
-        self.unit = unit
-        self.description = description
+        self.name: str = name
+        self.reduction: Reduction = reduction
+        self.unit: str = unit
+        self.description: str = description
 
 
 class Series:
@@ -83,16 +83,23 @@ class Series:
         "order", "ordered", "plain", "ranged", "short_prefix", "special", "weighted",
     )  # fmt: skip
 
+    moments: bool
+    ordered: bool
+    buckets: bool
+    m2: bool
+    short_prefix: bytes
+    long_prefix: bytes
+
     def __init__(self, definition: Definition, attributes: Attributes = (), *, internal: bool = False) -> None:
-        self.definition = definition
-        self.attributes = attributes
-        self.internal = internal
-        self.special = True  # until the first fold has settled it
-        self.weighted = False
-        self.ranged = False
-        self.bare = False
+        self.definition: Definition = definition
+        self.attributes: Attributes = attributes
+        self.internal: bool = internal
+        self.special: bool = True  # until the first fold has settled it
+        self.weighted: bool = False
+        self.ranged: bool = False
+        self.bare: bool = False
         self.crowd: Series | None = None
-        self.order = UNSETTLED
+        self.order: int = UNSETTLED
         self.short_prefix = self.long_prefix = b""
         self.constants: dict[tuple[int, int], bytes] | None = None
 
@@ -110,7 +117,7 @@ class Series:
         # Calls are over, and `special` comes last: true is right of any series, only slower, and so is what a child
         # finds that was forked meanwhile.
         self.moments, self.ordered, self.buckets, self.m2 = moments, ordered, buckets, m2
-        self.plain = not (ordered or buckets or m2 or self.weighted or self.attributes)
+        self.plain: bool = not (ordered or buckets or m2 or self.weighted or self.attributes)
         self.bare = "across" in reduction.unsaid and reduction.within is None and not self.weighted
         self.order = place
         self.special = ordered or self.weighted or self.internal

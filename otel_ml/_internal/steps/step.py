@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from contextlib import AbstractContextManager, suppress
-from contextvars import Token
+from contextvars import ContextVar, Token
 from time import time_ns
 
 from otel_ml._internal.device_tensor import is_on_device
@@ -25,16 +25,21 @@ class StepBlock:
 
     __slots__ = ("axis", "index", "outer", "step", "steps", "token", "variable")
 
+    outer: StepBlock | At | None
+    step: Step
+    token: Token[StepBlock | At | None]
+    variable: ContextVar[StepBlock | At | None]
+
     def __init__(self, index: int, axis: str) -> None:
-        self.index = index
-        self.axis = axis
-        self.steps = steps_here()
+        self.index: int = index
+        self.axis: str = axis
+        self.steps: Steps = steps_here()
 
     def __enter__(self) -> None:
         self.variable = self.steps.blocks
         self.outer = self.variable.get()
         self.step = self.steps.open(self, self.axis, self.index)
-        self.token: Token[StepBlock | At | None] = self.variable.set(self)
+        self.token = self.variable.set(self)
 
     def __exit__(self, *_: object) -> None:
         # Left in another context than entered (an async generator closed by the event loop): that one is gone.
@@ -51,8 +56,13 @@ class At:
 
     __slots__ = ("outer", "step", "steps", "token", "variable")
 
+    outer: StepBlock | At | None
+    steps: Steps
+    token: Token[StepBlock | At | None]
+    variable: ContextVar[StepBlock | At | None]
+
     def __init__(self, step: Step) -> None:
-        self.step = step
+        self.step: Step = step
 
     def __enter__(self) -> None:
         self.steps = steps_here()

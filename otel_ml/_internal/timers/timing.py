@@ -20,7 +20,7 @@ from otel_ml._internal.series.definition import DEFINITIONS, SPANS_OVER_BUDGET, 
 from otel_ml._internal.shown import shown
 from otel_ml._internal.signature import public, public_type, publish
 from otel_ml._internal.steps.axes import STEPS, Step, current_step
-from otel_ml._internal.timers.spans import MAX_WAITING, SPANS, STATE, Recording, Watch, keep, leave
+from otel_ml._internal.timers.spans import MAX_WAITING, SPANS, STATE, Details, Recording, Watch, keep, leave
 from otel_ml._internal.timers.timed_calls import timed_calls
 from otel_ml.wire.reduction import Reduction
 
@@ -41,6 +41,10 @@ class Timing(Recording):
 
     __slots__ = ("event",)
 
+    begin_ns: int
+    end_ns: int
+    step: Step
+    more: Details | None
     event: DeviceElapsed | None
 
     def __enter__(self) -> Timing:

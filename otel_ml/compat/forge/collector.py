@@ -72,7 +72,9 @@ class Collector:
         self._step: int | None = None
         self._flushed: deque[int] = deque(maxlen=MAX_FLUSHES)
         self._flushes = 0
-        self.modes = modes_from(os.environ.get(MODES_VARIABLE, "")) or frozenset({LoggingMode.GLOBAL_REDUCE})
+        self.modes: frozenset[LoggingMode] = modes_from(os.environ.get(MODES_VARIABLE, "")) or frozenset(
+            {LoggingMode.GLOBAL_REDUCE}
+        )
 
     def begin(self, modes: Iterable[LoggingMode], global_step: int) -> None:
         """From now on values wait for `flush()`, which says their step."""
