@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import ParamSpec
 
 from otel_ml._internal.here import NOW, PROCESS, here
+from otel_ml._internal.shown import shown
 from otel_ml.exceptions import OtelMLError
 from otel_ml.explanation import explained
 
-__all__ = ["Guard", "RecordingError", "Say", "guard", "never_raises"]
+__all__ = ["Guard", "RecordingError", "Say", "guard", "never_raises", "say_unused"]
 
 P = ParamSpec("P")
 
@@ -117,6 +118,21 @@ class Guard:
 
 guard: Guard = Guard(PROCESS.dropped)
 """The guard of this process."""
+
+
+def say_unused(call: str, by_position: Sequence[object], by_name: Mapping[str, object]) -> None:
+    """Say what a call that defines something was given and has no use for; it loses nothing."""
+    if by_position:
+        given = ", ".join(map(shown, by_position))
+        guard.wrong(
+            "unknown-argument",
+            f"{call}(): expected options by name, got {given} by position. "
+            f"Call {call}(name, reduce={shown(by_position[0])}).",
+        )
+    if by_name:
+        guard.wrong(
+            "unknown-argument", f"{call}(): unknown argument {', '.join(by_name)}. It is not used, all else is."
+        )
 
 
 def never_raises(call: Callable[P, None]) -> Callable[P, None]:

@@ -15,6 +15,8 @@ __all__ = ["public", "public_type", "publish", "publish_method"]
 _PLACE = {"step": 0, "axis": 1}
 """Options that come first, in this order."""
 
+_BY_NAME = {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}
+
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
 
@@ -34,21 +36,22 @@ def public_type(kind: C) -> C:
 def publish(*by_position: str, required: int = 0) -> Callable[[F], F]:
     """Publish the parameters `by_position` in this order, of which so many have no default; all others by name.
 
-    What is positional-only, and not among these, is not published.
+    What is positional-only, and not among these, is not published; nor is what takes mistakes (`**unknown: NoReturn`).
     """
 
     def published(call: F) -> F:
         whole = signature(call)
         found = whole.parameters
         rest = [parameter for parameter in found.values() if parameter.kind is Parameter.VAR_KEYWORD]
+        named = [parameter for parameter in rest if parameter.annotation != "NoReturn"]  # that takes what is said
         first = [_first(found[name], place < required, bool(rest)) for place, name in enumerate(by_position)]
         options = [
             parameter.replace(kind=Parameter.KEYWORD_ONLY)
             for name, parameter in found.items()
-            if name not in by_position and parameter.kind is Parameter.POSITIONAL_OR_KEYWORD
+            if name not in by_position and parameter.kind in _BY_NAME
         ]
         options.sort(key=lambda option: _PLACE.get(option.name, len(_PLACE)))
-        shown = whole.replace(parameters=[*first, *options, *rest])
+        shown = whole.replace(parameters=[*first, *options, *named])
         call.__signature__ = shown  # type: ignore[attr-defined]
         call.__text_signature__ = _as_text(shown)  # type: ignore[attr-defined] # of the compiled twin
         return call

@@ -65,7 +65,7 @@ def test_every_public_call_has_a_signature_with_its_options_by_name(name: str) -
     parameters = inspect.signature(getattr(otel_ml, name)).parameters.values()
     by_position = [one.name for one in parameters if one.kind.name.startswith("POSITIONAL")]
 
-    assert len(by_position) <= 3
+    assert len(by_position) <= 3 or name == "get_meter"  # has OpenTelemetry's
     assert not {"prefix", "reduce", "within", "over", "weight", "level", "span", "device", "caption"} & {*by_position}
 
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, NoReturn, Protocol, TypeVar, overload
 
 from otel_ml._internal.events import event_calls as events
 from otel_ml._internal.here import Inside, Scope
@@ -167,11 +167,17 @@ class Run:
         with Inside(self._scope):
             return step_block(index, axis)
 
+    @publish("self", "iterable", "start")
     def steps(
-        self, iterable: Iterable[T] | AsyncIterable[T], *, start: int | None = None, axis: str = DEFAULT_AXIS
+        self,
+        iterable: Iterable[T] | AsyncIterable[T],
+        start: int | None = None,
+        *,
+        axis: str = DEFAULT_AXIS,
+        **unknown: NoReturn,
     ) -> StepLoop[T]:
         """Iterate over `iterable`, each item in a step of its own of this run; see `otel_ml.steps()`."""
-        return steps_of(iterable, start=start, axis=axis).of(self._scope)
+        return steps_of(iterable, start, axis=axis, **unknown).of(self._scope)
 
     @overload
     def timed(self, name: F, /) -> F: ...

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from time import time_ns
-from typing import Any
+from typing import Any, NoReturn
 from weakref import WeakSet
 
-from otel_ml._internal.guard import guard
+from otel_ml._internal.guard import guard, say_unused
 from otel_ml._internal.here import NOW
 from otel_ml._internal.native import native
 from otel_ml._internal.record.append import add_record, append, append_deferred
@@ -147,15 +147,17 @@ class Meter:
     def __init__(self, name: str) -> None:
         self.name = name
 
+    @publish("self", "name")
     def metric(
         self,
         name: str,
-        *,
+        *unused: NoReturn,
         reduce: Reduce = None,
         within: str | None = None,
         over: str | None = None,
         unit: str = "",
         description: str = "",
+        **unknown: NoReturn,
     ) -> Metric:
         """Return the metric of this name.
 
@@ -166,7 +168,10 @@ class Meter:
             over: topology dimension of which one rank per coordinate counts.
             unit: in UCUM: `s`, `By`, `1`, `{token}`.
             description: one sentence.
+            unused: not used: said, as any other mistake.
+            unknown: the same.
         """
+        say_unused("metric", unused, unknown)
         reduction = reduction_from(reduce, within, over, name)
         return Metric(name, DEFINITIONS.series(name, reduction=reduction, unit=unit, description=description))
 
@@ -189,12 +194,18 @@ class Meter:
 
 
 @public
-def get_meter(name: str = "", version: str | None = None, schema_url: str | None = None) -> Meter:
+def get_meter(
+    name: str = "",
+    version: str | None = None,
+    schema_url: str | None = None,
+    attributes: Mapping[str, object] | None = None,
+) -> Meter:
     """Return a meter, with OpenTelemetry's signature.
 
     Args:
         name: who measures, such as a module's name; no part of a metric's name.
         version: accepted as there, and not used.
         schema_url: the same.
+        attributes: the same.
     """
     return Meter(name)

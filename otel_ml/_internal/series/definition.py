@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from typing import NoReturn
 
-from otel_ml._internal.guard import guard
+from otel_ml._internal.guard import guard, say_unused
 from otel_ml._internal.shown import shown
-from otel_ml._internal.signature import public
+from otel_ml._internal.signature import public, publish
 from otel_ml.exceptions import WireError
 from otel_ml.wire.attributes import MANIFEST, POSITION, RESERVED_PREFIX
 from otel_ml.wire.names import matches
@@ -348,14 +349,16 @@ def identity(attributes: Mapping[str, object]) -> Attributes:
 
 
 @public
+@publish("name")
 def define_metric(
     name: str,
-    *,
+    *unused: NoReturn,
     reduce: Reduce = None,
     within: str | None = None,
     over: str | None = None,
     unit: str = "",
     description: str = "",
+    **unknown: NoReturn,
 ) -> None:
     """Say once how a metric, or all whose names match a glob such as `tokens*`, is reduced: in the whole run.
 
@@ -370,7 +373,10 @@ def define_metric(
         over: topology dimension of which one rank per coordinate counts.
         unit: in UCUM: `s`, `By`, `1`, `{token}`.
         description: one sentence.
+        unused: not used: said, as any other mistake.
+        unknown: the same.
     """
+    say_unused("define_metric", unused, unknown)
     if not isinstance(name, str) or not name:
         guard.wrong("bad-name", bad_name(name))
         return

@@ -153,3 +153,50 @@ def test_a_function_given_to_timed_is_timed_whatever_kind_it_is() -> None:
 
         assert otel_ml.timed(lambda: 7)() == 7
         assert [point.step for point in run.points if "<lambda>" in point.name] == [5]
+
+
+DEFINITIONS: dict[str, tuple[Callable[[], object], str]] = {
+    "W&B's step_metric": (
+        lambda: otel_ml.define_metric("loss", step_metric="epoch", reduce="max"),
+        "define_metric(): unknown argument step_metric. It is not used, all else is.",
+    ),
+    "a reduction by position": (
+        lambda: otel_ml.define_metric("loss", "max"),
+        "define_metric(): expected options by name, got 'max' by position. Call define_metric(name, reduce='max').",
+    ),
+    "a metric's reduction by position": (
+        lambda: otel_ml.get_meter().metric("loss", "max"),
+        "metric(): expected options by name, got 'max' by position. Call metric(name, reduce='max').",
+    ),
+    "an option of another meter": (
+        lambda: otel_ml.get_meter().metric("loss", buckets=3, reduce="max"),
+        "metric(): unknown argument buckets. It is not used, all else is.",
+    ),
+    "an option of tqdm": (
+        lambda: list(otel_ml.steps([1, 2], desc="train")),
+        "steps(): unknown argument desc. It is not used, all else is.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DEFINITIONS)
+def test_an_option_that_there_is_not_loses_nothing_and_is_said(case: str) -> None:
+    call, expected = DEFINITIONS[case]
+    with capture() as run:
+        call()
+
+        assert recorder.dropped == {}
+        assert [expected in said for said in run.notices] == [True]
+
+
+def test_a_loop_may_be_told_where_it_begins_as_enumerate_is() -> None:
+    with capture():
+        assert [otel_ml.current_step() for _ in otel_ml.steps("ab", 60)] == [60, 61]
+
+
+def test_a_meter_takes_what_opentelemetrys_takes() -> None:
+    with capture() as run:
+        otel_ml.set_step(5)
+        otel_ml.get_meter("train", "1.0", None, {"library": "x"}).create_counter("n", "1", "count").add(1.0)
+
+        assert recorded(run) == [("n", 5, 1.0)]
