@@ -49,8 +49,9 @@ PyObject *call_slow(PyObject *function, PyObject *self, PyObject *const *argumen
 
 PyMethodDef *definition_of(PyObject *twin, const char *name, _PyCFunctionFastWithKeywords f)
 {
-    PyObject *text = PyObject_GetAttrString(twin, "__doc__"), *signature = PyObject_GetAttrString(twin, "__text_signature__");
-    PyObject *whole = text == NULL || signature == NULL ? NULL : PyUnicode_FromFormat("%s%S\n--\n\n%S", name, signature, text);
+    PyObject *text = PyObject_GetAttrString(twin, "__doc__");
+    PyObject *signature = text == NULL ? NULL : PyObject_GetAttrString(twin, "__text_signature__");
+    PyObject *whole = signature == NULL ? NULL : PyUnicode_FromFormat("%s%S\n--\n\n%S", name, signature, text);
     Py_XDECREF(text);
     Py_XDECREF(signature);
     const char *utf8 = whole == NULL ? NULL : PyUnicode_AsUTF8(whole); /* `whole` is kept for ever, as the function is */

@@ -49,7 +49,7 @@ def recording_into_a_run(run: otel_ml.Run) -> None:
     run.log_image("digit", np.zeros((8, 8)), caption="a three")
     run.event("preempted", {"node": "a"})
     run.log({1: 2.0})  # type: ignore[dict-item]
-    run.log({"loss": 0.5}, colour=1)  # type: ignore[call-arg]
+    run.log({"loss": 0.5}, colour=1)  # type: ignore[call-overload]
     run.log_text("note")  # type: ignore[call-arg]
     run.set_step("ten")  # type: ignore[arg-type]
 
@@ -60,6 +60,10 @@ def as_other_loggers_have_it() -> None:
     otel_ml.log(loss=0.5, acc=1)
     otel_ml.log({"loss": 0.5}, commit=False)
     otel_ml.record({"loss": 0.5})
+    run = otel_ml.init()
+    run.log("loss", 0.5, 3)
+    run.log(loss=0.5)
+    run.record({"loss": 0.5})
 
 
 def annotated(meter: otel_ml.types.Meter, metric: otel_ml.types.Metric, timer: otel_ml.types.Timer) -> None:
