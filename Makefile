@@ -44,6 +44,8 @@ check: $(NATIVE)  ## ruff, mypy --strict, import-linter, typing as a user writes
 	ruff format --check .
 	mypy
 	mypy tests/typing/api.py hatch_build.py
+	pyright tests/typing/api.py
+	python -m tests.typing.complete
 	CFLAGS=-Werror python hatch_build.py
 	lint-imports
 	mkdocs build --strict --quiet --site-dir build/site

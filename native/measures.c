@@ -152,7 +152,7 @@ static PyObject *measures_method(PyObject *module, PyObject *arguments)
         return NULL;
     measures.rows = slot_offset(type, "_rows");
     measures.off = slot_offset((PyObject *)Py_TYPE(now_of_process()), "off");
-    PyMethodDef *method = definition_of(slow, "record", "($self, values, over=None, step=None, several=None)", record);
+    PyMethodDef *method = definition_of(slow, "record", record);
     if (measures.rows < 0 || measures.off < 0 || method == NULL)
         return NULL;
     measures.over = PyUnicode_InternFromString("over");

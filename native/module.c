@@ -47,13 +47,13 @@ PyObject *call_slow(PyObject *function, PyObject *self, PyObject *const *argumen
     return PyObject_Vectorcall(function, all, n + 1, names);
 }
 
-PyMethodDef *definition_of(PyObject *twin, const char *name, const char *signature, _PyCFunctionFastWithKeywords f)
+PyMethodDef *definition_of(PyObject *twin, const char *name, _PyCFunctionFastWithKeywords f)
 {
     PyObject *text = PyObject_GetAttrString(twin, "__doc__");
-    if (text == NULL)
-        return NULL;
-    PyObject *whole = PyUnicode_FromFormat("%s%s\n--\n\n%S", name, signature, text);
-    Py_DECREF(text);
+    PyObject *signature = text == NULL ? NULL : PyObject_GetAttrString(twin, "__text_signature__");
+    PyObject *whole = signature == NULL ? NULL : PyUnicode_FromFormat("%s%S\n--\n\n%S", name, signature, text);
+    Py_XDECREF(text);
+    Py_XDECREF(signature);
     const char *utf8 = whole == NULL ? NULL : PyUnicode_AsUTF8(whole); /* `whole` is kept for ever, as the function is */
     if (utf8 == NULL)
         return NULL;

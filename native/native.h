@@ -48,8 +48,8 @@ PyObject *named_tuple(PyTypeObject *type, PyObject **fields, Py_ssize_t n);
 /* Call `function` of Python with `self` before the arguments of a METH_FASTCALL | METH_KEYWORDS method. */
 PyObject *call_slow(PyObject *function, PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *names);
 
-/* The definition of a method or function, with the text of its twin; and the function, of the twin's module. */
-PyMethodDef *definition_of(PyObject *twin, const char *name, const char *signature, _PyCFunctionFastWithKeywords f);
+/* The definition of a method or function, with the signature and text of its twin; and the function, of the twin's module. */
+PyMethodDef *definition_of(PyObject *twin, const char *name, _PyCFunctionFastWithKeywords f);
 PyObject *function_of(PyObject *twin, PyMethodDef *definition);
 
 /* record.c */

@@ -206,8 +206,7 @@ static PyObject *record_method(PyObject *module, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "O!O", &PyType_Type, &type, &slow))
         return NULL;
     Py_ssize_t series = slot_offset(type, "_series");
-    PyMethodDef *method = definition_of(
-        slow, "record", "($self, value, attributes=None, weight=None, step=None, axis=None)", record);
+    PyMethodDef *method = definition_of(slow, "record", record);
     if (series < 0 || method == NULL)
         return NULL;
     metric.series = series;
@@ -380,11 +379,7 @@ static PyObject *log_function(PyObject *module, PyObject *arguments)
     Py_ssize_t fewest;
     if (!PyArg_ParseTuple(arguments, "OO!On", &slow, &PyDict_Type, &rows, &row_type, &fewest))
         return NULL;
-    PyMethodDef *function = definition_of(
-        slow, "log",
-        "(values={}, step=None, axis=None, prefix=None, reduce=None, within=None, over=None, weight=None, attributes=None, "
-        "**unknown)",
-        log_values);
+    PyMethodDef *function = definition_of(slow, "log", log_values);
     if (function == NULL)
         return NULL;
     plain.slow = Py_NewRef(slow);

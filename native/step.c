@@ -46,7 +46,7 @@ static PyObject *set_step_function(PyObject *module, PyObject *arguments)
     steps.release = PyUnicode_InternFromString("release");
     steps.forget_oldest = PyUnicode_InternFromString("_forget_oldest");
     steps.zero = PyLong_FromLong(0);
-    PyMethodDef *function = definition_of(slow, "set_step", "(index, axis='step')", set_step);
+    PyMethodDef *function = definition_of(slow, "set_step", set_step);
     if (!steps.acquire || !steps.release || !steps.forget_oldest || !steps.zero || function == NULL)
         return NULL;
     steps.slow = Py_NewRef(slow);

@@ -224,8 +224,7 @@ static PyObject *timing_methods(PyObject *module, PyObject *arguments)
 
 static PyObject *timed_function(PyObject *module, PyObject *slow)
 {
-    PyMethodDef *function = definition_of(
-        slow, "timed", "(name=None, /, level=1, reduce=None, within=None, span=True, device=None)", timed);
+    PyMethodDef *function = definition_of(slow, "timed", timed);
     if (function == NULL)
         return NULL;
     Py_XSETREF(timer.timed, Py_NewRef(slow));

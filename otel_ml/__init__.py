@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from otel_ml._internal.record.log import log, record
     from otel_ml._internal.record.meter import get_meter
     from otel_ml._internal.series.definition import define_metric
+    from otel_ml._internal.steps.current import current_step
     from otel_ml._internal.steps.step import set_step, step
     from otel_ml._internal.timers.step_loop import steps
     from otel_ml._internal.timers.timing import timed, timer
@@ -48,6 +49,7 @@ __all__ = [
     "OtelMLError",
     "Run",
     "child_env",
+    "current_step",
     "define_metric",
     "event",
     "flush",
@@ -80,7 +82,7 @@ __all__ = [
 _LAZY = {
     "diagnostics.operation": ("operation",),
     "integrations.ray": ("instrument_ray",),
-    "_internal.recording": ("define_metric", "get_meter", "log", "record", "set_step", "step", "steps"),
+    "_internal.recording": ("current_step", "define_metric", "get_meter", "log", "record", "set_step", "step", "steps"),
     "_internal.timers.timing": ("timed", "timer"),
     "_internal.lifecycle.api": ("child_env", "flush", "init", "shutdown"),
     "_internal.events.event_calls": tuple(name for name in __all__ if name.startswith("log_") or name == "event"),

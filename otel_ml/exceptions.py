@@ -32,7 +32,7 @@ class OtelMLError(Exception):
         slug: what `otel-ml explain` takes to say more; the text of the error ends with that command.
     """
 
-    slug = ""
+    slug: str = ""
 
     def __init__(self, *arguments: object, slug: str = "") -> None:
         super().__init__(*arguments)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from inspect import Parameter, Signature, signature
 from typing import ParamSpec
 
 from otel_ml._internal.here import NOW, PROCESS, here
+from otel_ml._internal.shown import shown
 from otel_ml.exceptions import OtelMLError
 from otel_ml.explanation import explained
 
-__all__ = ["Guard", "RecordingError", "Say", "guard", "never_raises"]
+__all__ = ["Guard", "RecordingError", "Say", "guard", "never_raises", "say_unused"]
 
 P = ParamSpec("P")
 
@@ -114,18 +116,56 @@ class Guard:
         self._said.clear()
 
 
-guard = Guard(PROCESS.dropped)
+guard: Guard = Guard(PROCESS.dropped)
 """The guard of this process."""
 
 
+def say_unused(call: str, by_position: Sequence[object], by_name: Mapping[str, object]) -> None:
+    """Say what a call that defines something was given and has no use for; it loses nothing."""
+    if by_position:
+        given = ", ".join(map(shown, by_position))
+        guard.wrong(
+            "unknown-argument",
+            f"{call}(): expected options by name, got {given} by position. "
+            f"Call {call}(name, reduce={shown(by_position[0])}).",
+        )
+    if by_name:
+        guard.wrong(
+            "unknown-argument", f"{call}(): unknown argument {', '.join(by_name)}. It is not used, all else is."
+        )
+
+
 def never_raises(call: Callable[P, None]) -> Callable[P, None]:
-    """Return `call`, of which every failure is counted and said, also that its arguments are other ones."""
+    """Return `call`, of which every failure is counted and said; and what to type where its arguments are others."""
+    name = call.__name__
 
     @wraps(call)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             call(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the boundary to the user's program
-            guard.failed(f"{call.__name__}()", error)
+            wrong = _what_does_not_fit(call, args, kwargs) if isinstance(error, TypeError) else ""
+            if not wrong:
+                guard.failed(f"{name}()", error)
+                return
+            takes = _without_types(signature(call))
+            guard.drop(
+                "bad_event",
+                f"{name}(): {wrong}. Call {name}{takes}, with what follows the star by name.",
+                kind=f"arguments of {name}()",
+            )
 
     return guarded
+
+
+def _what_does_not_fit(call: Callable[..., None], args: tuple[object, ...], kwargs: dict[str, object]) -> str:
+    try:
+        signature(call).bind(*args, **kwargs)
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+def _without_types(takes: Signature) -> Signature:
+    bare = [one.replace(annotation=Parameter.empty) for one in takes.parameters.values()]
+    return Signature(bare)

@@ -64,7 +64,7 @@ class Scope:
         self.dropped: Counter[str] = Counter()
         self.say: Callable[[str], None] | None = None
         self.outer: Scope | None = None
-        self.is_over = False
+        self.is_over: bool = False
 
 
 PROCESS = Scope()

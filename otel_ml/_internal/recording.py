@@ -11,11 +11,24 @@ from otel_ml._internal.record.log import log, record
 from otel_ml._internal.record.meter import get_meter
 from otel_ml._internal.series import buffer
 from otel_ml._internal.series.definition import define_metric
+from otel_ml._internal.steps.current import current_step
 from otel_ml._internal.steps.step import set_step, step
 from otel_ml._internal.timers.step_loop import steps
 from otel_ml._internal.timers.timing import timed, timer
 
-__all__ = ["arm", "define_metric", "get_meter", "log", "record", "set_step", "step", "steps", "timed", "timer"]
+__all__ = [
+    "arm",
+    "current_step",
+    "define_metric",
+    "get_meter",
+    "log",
+    "record",
+    "set_step",
+    "step",
+    "steps",
+    "timed",
+    "timer",
+]
 
 
 def arm() -> None:

@@ -80,8 +80,8 @@ class SummaryWriter:
     ) -> None:
         del max_queue, flush_secs, filename_suffix
         logdir = log_dir if log_dir is not None else more.pop("logdir", None)
-        self.log_dir = str(logdir) if logdir is not None else f"runs/run{comment}"
-        self.run_name = Path(self.log_dir).name or "run"
+        self.log_dir: str = str(logdir) if logdir is not None else f"runs/run{comment}"
+        self.run_name: str = Path(self.log_dir).name or "run"
         for key in more:
             not_kept(f"SummaryWriter({key}=…)", "it means nothing to otel_ml.")
         if purge_step is not None:

@@ -18,6 +18,7 @@ from otel_ml._internal.record.meter import Metric
 from otel_ml._internal.record.values import Recordable
 from otel_ml._internal.series.definition import DEFINITIONS, Series, reduction_from
 from otel_ml._internal.series.row import Row
+from otel_ml._internal.signature import publish
 from otel_ml._internal.steps.step import step_for
 
 __all__ = ["Measure", "Measures"]
@@ -72,6 +73,7 @@ class Measures(dict[str, Measure]):
         super().__init__({measure.name.removeprefix(prefix): measure for measure in measures})
         self._rows: dict[tuple[str | None, ...], tuple[Row, tuple[Series, ...]]] = {}
 
+    @publish("self", "values")
     def record(
         self,
         values: dict[str, Any],

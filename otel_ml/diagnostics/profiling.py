@@ -8,8 +8,8 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import otel_ml
 from otel_ml._internal.events.event_calls import log_artifact
-from otel_ml._internal.steps.axes import current_step
 from otel_ml.diagnostics.current_run import current_run, folder_for_files
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import guard
@@ -37,7 +37,7 @@ class Window:
 
     def step(self) -> None:
         """Look at the current step: call it at the beginning of each. Outside of the window it costs a look-up."""
-        index = current_step().index
+        index = otel_ml.current_step()
         if self._is_off or index is None:
             return
         is_inside = index in self._steps

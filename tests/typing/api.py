@@ -1,4 +1,6 @@
-"""How a user writes it, checked by mypy (`make check`) and never run: every public call, with the types it promises."""
+"""How a user writes it, checked by mypy and pyright (`make check`) and never run: every public call, with its types."""
+
+# pyright: reportUnnecessaryTypeIgnoreComment=true
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ import numpy as np
 from typing_extensions import assert_type
 
 import otel_ml
+import otel_ml.types
 
 
 def runs() -> None:
@@ -34,6 +37,42 @@ def runs() -> None:
     for steps, values in otel_ml.read(folder or run).values():
         print(list(steps), list(values))
     print(environment, urls)
+
+
+def recording_into_a_run(run: otel_ml.Run) -> None:
+    run.log({"loss": 0.5}, 3, axis="eval", reduce="max", commit=False)
+    run.record("ce", 0.5, weight=1024)
+    run.set_step(3, "rollout")
+    assert_type(run.current_step(), int | None)
+    with run.step(3), run.timed("forward"):
+        run.log_text("note", "hello", 3)
+    run.log_image("digit", np.zeros((8, 8)), caption="a three")
+    run.event("preempted", {"node": "a"})
+    run.log({1: 2.0})  # type: ignore[dict-item]
+    run.log({"loss": 0.5}, colour=1)  # type: ignore[call-overload]
+    run.log_text("note")  # type: ignore[call-arg]
+    run.set_step("ten")  # type: ignore[arg-type]
+
+
+def as_other_loggers_have_it() -> None:
+    otel_ml.log("loss", 0.5)
+    otel_ml.log("loss", 0.5, 3)
+    otel_ml.log(loss=0.5, acc=1)
+    otel_ml.log({"loss": 0.5}, commit=False)
+    otel_ml.record({"loss": 0.5})
+    run = otel_ml.init()
+    run.log("loss", 0.5, 3)
+    run.log(loss=0.5)
+    run.record({"loss": 0.5})
+
+
+def annotated(meter: otel_ml.types.Meter, metric: otel_ml.types.Metric, timer: otel_ml.types.Timer) -> None:
+    assert_type(otel_ml.get_meter(), otel_ml.types.Meter)
+    assert_type(meter.metric("x"), otel_ml.types.Metric)
+    assert_type(otel_ml.timer("x"), otel_ml.types.Timer)
+    assert_type(otel_ml.current_step("eval"), int | None)
+    metric.record(1.0, {"task": "math"}, step=3)
+    timer.stop()
 
 
 def recording() -> None:
@@ -97,11 +136,26 @@ async def timing() -> None:
     timer.stop()
 
 
+def errors() -> None:
+    try:
+        otel_ml.instrument_ray()
+    except otel_ml.MissingDependencyError as error:
+        assert_type(error.slug, str)
+    except otel_ml.ConfigError as error:
+        raise otel_ml.OtelMLError(str(error)) from error
+
+
+def work() -> None:
+    with otel_ml.operation("actor/train") as measured, measured.onload():
+        pass
+
+
 def everything_else() -> None:
     otel_ml.log_params({"optimizer": {"lr": 1e-3}})
     otel_ml.log_text("note", "hello")
     otel_ml.log_table("wrong", [[3, 8]], columns=["truth", "guess"])
     otel_ml.log_image("digit", np.zeros((8, 8), dtype=np.uint8), caption="a three")
+    otel_ml.log_figure("curve", object(), 3)
     otel_ml.log_audio("speech", np.zeros(16000, dtype=np.float32), sample_rate=16000)
     otel_ml.log_histogram("weights", np.zeros(100))
     otel_ml.log_artifact("model.pt", name="model", type="model")
@@ -110,8 +164,11 @@ def everything_else() -> None:
 
 
 def mistakes() -> None:
-    """`warn_unused_ignores` is on: each line must be an error."""
-    otel_ml.log("loss")  # type: ignore[arg-type]
+    """Both say it of an ignored line that is no error: each must be one."""
+    otel_ml.log("loss")  # type: ignore[call-overload]
+    otel_ml.log({"loss": 1.0}, 3, "eval")  # type: ignore[call-overload]
+    otel_ml.timed("x", 2)  # type: ignore[call-overload]
+    otel_ml.log_text("note", "words", colour="red")  # type: ignore[call-arg]
     otel_ml.set_step("ten")  # type: ignore[arg-type]
     bare(1)  # type: ignore[arg-type]
     otel_ml.init(["name"])  # type: ignore[arg-type]

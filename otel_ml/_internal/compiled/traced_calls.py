@@ -17,6 +17,7 @@ from otel_ml._internal.compiled.operator import define_operator, described
 from otel_ml._internal.guard import guard
 from otel_ml._internal.here import NOW
 from otel_ml._internal.record import log as log_module
+from otel_ml._internal.record.meant import meant_by_log
 from otel_ml._internal.record.meter import Metric
 from otel_ml._internal.timers import timing
 from otel_ml._internal.timers.spans import Watch
@@ -48,28 +49,35 @@ def _is_method_of_python(function: Callable[..., Any]) -> bool:
 
 
 def log(
-    values: Mapping[str, Any] = _NOTHING,
-    step: Any = None,
-    axis: str | None = None,
+    values: Any = _NOTHING,
+    at: Any = None,
+    where: Any = None,
+    /,
     prefix: str | None = None,
     reduce: Any = None,
     within: str | None = None,
     over: str | None = None,
     weight: Any = None,
     attributes: Mapping[str, object] | None = None,
-    **unknown: Any,
+    commit: bool | None = None,
+    step: Any = None,
+    axis: str | None = None,
+    **named: Any,
 ) -> None:
     """Stand for `otel_ml.log()`: its arguments."""
+    if not isinstance(values, Mapping) or (named and not values):
+        values, at, where = meant_by_log(values, at, where, named)
+        named = {}
     options = {
-        "axis": axis,
+        "axis": axis if where is None else where,
         "prefix": prefix,
         "reduce": reduce,
         "within": within,
         "over": over,
         "attributes": attributes,
     }
-    options.update(unknown)
-    _call(values, step, weight, options)
+    options.update(named)
+    _call(values, at if step is None else step, weight, options)
 
 
 def _record(name: str, value: Any, *arguments: Any, **options: Any) -> None:

@@ -22,6 +22,7 @@ from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.after_the_end import AFTER_THE_END
 from otel_ml._internal.series.buffer import begin_run
 from otel_ml._internal.shown import shown, text_of
+from otel_ml._internal.signature import public
 from otel_ml._internal.steps.axes import Step
 from otel_ml._internal.steps.step import step_for
 from otel_ml.redaction import redacted_values
@@ -105,6 +106,7 @@ def _log_made(
     events_here().put(call, records)
 
 
+@public
 @never_raises
 def log_params(params: Any, *, prefix: str | None = None) -> None:
     """Record hyper-parameters: a (nested) mapping, dataclass, attrs class, namespace, pydantic model or OmegaConf.
@@ -171,12 +173,14 @@ def _number(values: Mapping[Any, Any], key: object) -> float | None:
         return None
 
 
+@public
 @never_raises
-def log_text(name: str, text: str, *, step: int | None = None, axis: str | None = None) -> None:
+def log_text(name: str, text: str, step: int | None = None, *, axis: str | None = None) -> None:
     """Record a text at a step, the current one by default; Markdown where the backend renders it."""
     _log_made(keys.EVENT_TEXT, "log_text()", name, step, axis, lambda: lambda: (str(text), {}))
 
 
+@public
 @never_raises
 def log_table(
     name: str, data: Any, columns: Sequence[str] | None = None, *, step: int | None = None, axis: str | None = None
@@ -185,9 +189,10 @@ def log_table(
     _log_made(keys.EVENT_TABLE, "log_table()", name, step, axis, lambda: media.table(data, columns))
 
 
+@public
 @never_raises
 def log_image(
-    name: str, image: ArrayLike, *, caption: str | None = None, step: int | None = None, axis: str | None = None
+    name: str, image: ArrayLike, step: int | None = None, *, axis: str | None = None, caption: str | None = None
 ) -> None:
     """Record an image: an array or tensor (h, w), (h, w, c) or (c, h, w), a PIL image, or PNG bytes.
 
@@ -196,37 +201,40 @@ def log_image(
     _log_made(keys.EVENT_IMAGE, "log_image()", name, step, axis, lambda: media.image(image, caption))
 
 
+@public
 @never_raises
 def log_figure(
-    name: str, figure: Any, *, caption: str | None = None, step: int | None = None, axis: str | None = None
+    name: str, figure: Any, step: int | None = None, *, axis: str | None = None, caption: str | None = None
 ) -> None:
     """Record a matplotlib figure as an image. It is drawn in the call: you may close it right after."""
     _log_made(keys.EVENT_IMAGE, "log_figure()", name, step, axis, lambda: media.figure(figure, caption))
 
 
+@public
 @never_raises
 def log_audio(
     name: str,
     audio: ArrayLike,
     sample_rate: int,
     *,
-    caption: str | None = None,
     step: int | None = None,
     axis: str | None = None,
+    caption: str | None = None,
 ) -> None:
     """Record a sound: (samples,) or (samples, channels), floats −1–1 or 16-bit integers, or a WAV file's bytes."""
     _log_made(keys.EVENT_AUDIO, "log_audio()", name, step, axis, lambda: media.audio(audio, int(sample_rate), caption))
 
 
+@public
 @never_raises
 def log_histogram(
     name: str,
     values: ArrayLike,
+    step: int | None = None,
     *,
+    axis: str | None = None,
     bins: int = 64,
     edges: ArrayLike | None = None,
-    step: int | None = None,
-    axis: str | None = None,
 ) -> None:
     """Record the distribution of `values`; or, with `edges`, `values` are counts between them.
 
@@ -235,14 +243,15 @@ def log_histogram(
     _log_made(keys.EVENT_HISTOGRAM, "log_histogram()", name, step, axis, lambda: media.histogram(values, bins, edges))
 
 
+@public
 @never_raises
 def log_artifact(
     path: str | PathLike[str],
     *,
-    name: str | None = None,
-    type: str = "file",  # noqa: A002 (a published name)
     step: int | None = None,
     axis: str | None = None,
+    name: str | None = None,
+    type: str = "file",  # noqa: A002 (a published name)
     aliases: Iterable[str] | None = (),
 ) -> None:
     """Record a file or a folder. It is opened at the call and read soon after: it may be removed or replaced at once.
@@ -255,14 +264,15 @@ def log_artifact(
     _log_artifact("log_artifact()", path, name, type, step, axis, aliases)
 
 
+@public
 @never_raises
 def log_checkpoint(
     path: str | PathLike[str],
-    *,
     step: int | None = None,
-    aliases: Iterable[str] | None = ("latest",),
-    name: str | None = None,
+    *,
     axis: str | None = None,
+    name: str | None = None,
+    aliases: Iterable[str] | None = ("latest",),
 ) -> None:
     """Record a checkpoint: an artifact of type `checkpoint`, with aliases such as `best`."""
     _log_artifact("log_checkpoint()", path, name, "checkpoint", step, axis, aliases)
@@ -346,6 +356,7 @@ def _aliases(aliases: Iterable[str] | None, call: str) -> tuple[str, ...]:
         return ()
 
 
+@public
 @never_raises
 def event(
     name: str, attributes: Mapping[str, Any] | None = None, *, step: int | None = None, axis: str | None = None

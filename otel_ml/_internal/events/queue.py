@@ -36,7 +36,7 @@ class EventQueue:
     """
 
     def __init__(self) -> None:
-        self.on_their_way = 0
+        self.on_their_way: int = 0
         self.run_folder: Path | None = None
         self._queued: deque[tuple[str, Make]] = deque()
         self._files: deque[tuple[str, Read]] = deque()

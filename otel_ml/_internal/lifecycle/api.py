@@ -7,10 +7,12 @@ from typing import Any
 
 from otel_ml._internal.lifecycle.run import Run
 from otel_ml._internal.lifecycle.runtime import RUNTIME
+from otel_ml._internal.signature import public
 
 __all__ = ["child_env", "flush", "init", "shutdown"]
 
 
+@public
 def init(
     experiment: str | None = None,
     *,
@@ -69,11 +71,13 @@ def init(
     return RUNTIME.init(arguments, params)
 
 
+@public
 def flush(timeout: float = 2.0) -> bool:
     """Send what was recorded so far; return whether all of it was acknowledged within `timeout` seconds."""
     return RUNTIME.flush(timeout)
 
 
+@public
 def shutdown(timeout: float | None = None) -> bool:
     """End the current run; return whether all was acknowledged within `timeout` seconds.
 
@@ -87,6 +91,7 @@ def shutdown(timeout: float | None = None) -> bool:
     return RUNTIME.shutdown(timeout)
 
 
+@public
 def child_env() -> dict[str, str]:
     """Return the variables by which a process elsewhere joins the current run.
 

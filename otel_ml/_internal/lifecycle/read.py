@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml._internal.lifecycle.run import Run
+from otel_ml._internal.signature import public
 from otel_ml.config import Config
 from otel_ml.exceptions import OtelMLError
 from otel_ml.wire.attributes import DEFAULT_AXIS
@@ -23,6 +24,7 @@ Newest = dict[int, tuple[int, int, float]]
 """Step → (attempt, seq, value)."""
 
 
+@public
 def read(run: Run | str | PathLike[str]) -> Mapping[str, Series]:
     """Return {published name: (steps, values)} of a run, from the file that exporter `jsonl` wrote.
 

@@ -8,13 +8,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar, overload
 
 from otel_ml._internal.events import event_calls as events
 from otel_ml._internal.here import Inside, Scope
 from otel_ml._internal.lifecycle.run_methods import RunTimer, RunTiming, in_run, refuse
-from otel_ml._internal.record.log import log, record
 from otel_ml._internal.series.definition import Reduce, define_metric
+from otel_ml._internal.signature import public, publish
+from otel_ml._internal.steps.current import current_step
 from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.steps.step import step as step_block
 from otel_ml._internal.timers.step_loop import StepLoop
@@ -24,6 +25,7 @@ from otel_ml.wire.attributes import DEFAULT_AXIS
 
 __all__ = ["Lifecycle", "Run"]
 
+F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
@@ -49,6 +51,7 @@ class Lifecycle(Protocol):
         """Return the variables by which a process elsewhere joins it."""
 
 
+@public
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
     """A run this process records into; a context manager, of which the outermost block ends it.
@@ -76,20 +79,109 @@ class Run:
     _status: Callable[[], Mapping[str, Any] | None]
     _scope: Scope
 
-    log = in_run(log)
-    record = in_run(record)
-    define_metric = in_run(define_metric)
-    set_step = in_run(set_step)
-    event = in_run(events.event)
-    log_artifact = in_run(events.log_artifact)
-    log_audio = in_run(events.log_audio)
-    log_checkpoint = in_run(events.log_checkpoint)
-    log_figure = in_run(events.log_figure)
-    log_histogram = in_run(events.log_histogram)
-    log_image = in_run(events.log_image)
-    log_params = in_run(events.log_params)
-    log_table = in_run(events.log_table)
-    log_text = in_run(events.log_text)
+    @overload
+    def log(
+        self,
+        values: Mapping[str, Any],
+        step: int | None = None,
+        *,
+        axis: str | None = None,
+        prefix: str | None = None,
+        reduce: Reduce = None,
+        within: str | None = None,
+        over: str | None = None,
+        weight: Any = None,
+        attributes: Mapping[str, object] | None = None,
+        commit: bool | None = None,
+    ) -> None: ...
+    @overload
+    def log(self, name: str, value: Any, step: int | None = None, /, **options: Any) -> None: ...
+    @overload
+    def log(self, *, step: int | None = None, axis: str | None = None, **values: Any) -> None: ...
+    @in_run(log)  # type: ignore[misc] # of several forms a checker takes the first one for all
+    def log(self) -> None:
+        """Record values into this run; see `otel_ml.log()`."""
+
+    @overload
+    def record(
+        self,
+        name: str,
+        value: Any,
+        step: int | None = None,
+        *,
+        axis: str | None = None,
+        prefix: str | None = None,
+        reduce: Reduce = None,
+        within: str | None = None,
+        over: str | None = None,
+        weight: Any = None,
+        attributes: Mapping[str, object] | None = None,
+    ) -> None: ...
+    @overload
+    def record(self, values: Mapping[str, Any], step: int | None = None, /, **options: Any) -> None: ...
+    @in_run(record)  # type: ignore[misc] # the same
+    def record(self) -> None:
+        """Record one value into this run; see `otel_ml.record()`."""
+
+    @in_run(define_metric)
+    def define_metric(self) -> None:
+        """Say once how a metric is reduced in this run; see `otel_ml.define_metric()`."""
+
+    @in_run(set_step)
+    def set_step(self) -> None:
+        """Make a step the current one of this run; see `otel_ml.set_step()`."""
+
+    @in_run(current_step)
+    def current_step(self) -> None:
+        """Return the number of the current step of this run; see `otel_ml.current_step()`."""
+
+    @in_run(events.event)
+    def event(self) -> None:
+        """Record that something happened in this run; see `otel_ml.event()`."""
+
+    @in_run(events.log_params)
+    def log_params(self) -> None:
+        """Record hyper-parameters of this run; see `otel_ml.log_params()`."""
+
+    @in_run(events.log_text)
+    def log_text(self) -> None:
+        """Record a text in this run; see `otel_ml.log_text()`."""
+
+    @in_run(events.log_table)
+    def log_table(self) -> None:
+        """Record a table in this run; see `otel_ml.log_table()`."""
+
+    @in_run(events.log_image)
+    def log_image(self) -> None:
+        """Record an image in this run; see `otel_ml.log_image()`."""
+
+    @in_run(events.log_figure)
+    def log_figure(self) -> None:
+        """Record a matplotlib figure as an image in this run; see `otel_ml.log_figure()`."""
+
+    @in_run(events.log_audio)
+    def log_audio(self) -> None:
+        """Record a sound in this run; see `otel_ml.log_audio()`."""
+
+    @in_run(events.log_histogram)
+    def log_histogram(self) -> None:
+        """Record a distribution in this run; see `otel_ml.log_histogram()`."""
+
+    @in_run(events.log_artifact)
+    def log_artifact(self) -> None:
+        """Record a file or a folder in this run; see `otel_ml.log_artifact()`."""
+
+    @in_run(events.log_checkpoint)
+    def log_checkpoint(self) -> None:
+        """Record a checkpoint in this run; see `otel_ml.log_checkpoint()`."""
+
+    @in_run(events.log_summary)
+    def summary(self) -> None:
+        """Record final scalars: W&B summary, MLflow metric, TensorBoard hparams metric.
+
+        Equal values of several ranks are one entry, that of the lowest; one that differs is `<name>/rank_<r>`, decided
+        at the end of the run.
+        """
 
     @property
     def is_active(self) -> bool:
@@ -102,14 +194,6 @@ class Run:
         exporters = (self._status() or {}).get("exporters") or {}
         return {name: str(state["url"]) for name, state in exporters.items() if state.get("url")}
 
-    def summary(self, values: Mapping[str, float]) -> None:
-        """Record final scalars: W&B summary, MLflow metric, TensorBoard hparams metric.
-
-        Equal values of several ranks are one entry, that of the lowest; one that differs is `<name>/rank_<r>`, decided
-        at the end of the run.
-        """
-        _log_summary(self, values)
-
     def step(self, index: int, axis: str = DEFAULT_AXIS) -> AbstractContextManager[None]:
         """Make `index` the current step of this run inside a `with` block; see `otel_ml.step()`."""
         if self._scope.is_over:
@@ -118,24 +202,50 @@ class Run:
         with Inside(self._scope):
             return step_block(index, axis)
 
+    @publish("self", "iterable", "start")
     def steps(
-        self, iterable: Iterable[T] | AsyncIterable[T], *, start: int | None = None, axis: str = DEFAULT_AXIS
+        self,
+        iterable: Iterable[T] | AsyncIterable[T],
+        start: int | None = None,
+        *,
+        axis: str = DEFAULT_AXIS,
+        **unknown: NoReturn,
     ) -> StepLoop[T]:
         """Iterate over `iterable`, each item in a step of its own of this run; see `otel_ml.steps()`."""
-        return steps_of(iterable, start=start, axis=axis).of(self._scope)
+        return steps_of(iterable, start, axis=axis, **unknown).of(self._scope)
 
+    @overload
+    def timed(self, name: F, /) -> F: ...
+    @overload
     def timed(
         self,
-        name: str,
+        name: str | None = None,
+        /,
+        *,
         level: int = 1,
         reduce: Reduce = None,
         within: str | None = None,
         span: bool = True,
         device: str | None = None,
-    ) -> RunTiming:
+    ) -> RunTiming: ...
+    @publish("self", "name")
+    def timed(
+        self,
+        name: Any = None,
+        /,
+        level: int = 1,
+        reduce: Reduce = None,
+        within: str | None = None,
+        span: bool = True,
+        device: str | None = None,
+    ) -> Any:
         """Time a `with` block, or every call of a function, into this run; see `otel_ml.timed()`."""
-        return RunTiming(self._scope, name, level, reduce, within, span=span, device=device)
+        is_function = callable(name) or isinstance(name, (staticmethod, classmethod))
+        options = {"level": level, "reduce": reduce, "within": within, "span": span, "device": device}
+        timing = RunTiming(self._scope, None if is_function else name, options)
+        return timing(name) if is_function else timing
 
+    @publish("self", "name")
     def timer(
         self,
         name: str,
@@ -146,9 +256,10 @@ class Run:
         device: str | None = None,
     ) -> RunTimer:
         """Return a timer that is started and stopped by hand, for this run; see `otel_ml.timer()`."""
-        return RunTimer(RunTiming(self._scope, name, level, reduce, within, span=span, device=device))
+        options = {"level": level, "reduce": reduce, "within": within, "span": span, "device": device}
+        return RunTimer(RunTiming(self._scope, name, options))
 
-    def use(self) -> Inside:
+    def use(self) -> AbstractContextManager[None]:
         """Make it the current run inside a `with` block, for this context only: in a thread that has begun none.
 
         Leaving the block ends nothing.
@@ -190,9 +301,6 @@ class Run:
         folder = f"<br><code>{_shown(str(self.dir))}</code>" if self.dir else ""
         title = f"<b>{_shown(self.experiment)}</b> / {_shown(self.name)}"
         return f"<div>otel_ml run {title}{folder}<ul>{links}</ul></div>"
-
-
-_log_summary = in_run(events.log_summary)
 
 
 def _shown(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from otel_ml._internal.guard import guard
 from otel_ml._internal.here import Inside, Scope
 from otel_ml._internal.record.after_the_end import AFTER_THE_END
-from otel_ml._internal.series.definition import Reduce
+from otel_ml._internal.signature import public_type, publish_method
 from otel_ml._internal.timers.timed_calls import timed_calls
-from otel_ml._internal.timers.timing import timed
+from otel_ml._internal.timers.timing import name_of, timed
 
 if TYPE_CHECKING:
     from otel_ml._internal.lifecycle.run import Run
@@ -24,19 +24,22 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def in_run(call: Callable[P, T]) -> Callable[Concatenate[Run, P], T | None]:
-    """Return a recording call as a method of a run."""
+def in_run(call: Callable[P, T]) -> Callable[[Callable[[Run], object]], Callable[Concatenate[Run, P], T | None]]:
+    """Make a method of a run of a recording call: its arguments, and the name and description that are decorated."""
 
-    @wraps(call)
-    def method(run: Run, /, *args: P.args, **kwargs: P.kwargs) -> T | None:
-        if run._scope.is_over:  # noqa: SLF001 (its own method)
-            refuse(run, call.__name__)
-            return None
-        with Inside(run._scope):  # noqa: SLF001 (its own method)
-            return call(*args, **kwargs)
+    def as_method(described: Callable[[Run], object]) -> Callable[Concatenate[Run, P], T | None]:
+        @wraps(described)
+        def method(run: Run, /, *args: P.args, **kwargs: P.kwargs) -> T | None:
+            if run._scope.is_over:  # noqa: SLF001 (its own method)
+                refuse(run, described.__name__)
+                return None
+            with Inside(run._scope):  # noqa: SLF001 (its own method)
+                return call(*args, **kwargs)
 
-    method.__doc__ = f"{(call.__doc__ or '').partition(chr(10))[0]} Into this run; see `otel_ml.{call.__name__}()`."
-    return method
+        publish_method(method, call)
+        return method
+
+    return as_method
 
 
 def refuse(run: Run, call: str) -> None:
@@ -51,21 +54,21 @@ def refuse(run: Run, call: str) -> None:
         )
 
 
+@public_type
 class RunTiming:
     """`with run.timed("forward"):`; also a decorator."""
 
-    __slots__ = ("_arguments", "_open", "_scope")
+    __slots__ = ("_name", "_open", "_options", "_scope")
 
-    def __init__(
-        self, scope: Scope, name: str, level: int, reduce: Reduce, within: str | None, *, span: bool, device: str | None
-    ) -> None:
+    def __init__(self, scope: Scope, name: Any, options: Mapping[str, Any]) -> None:
         self._scope = scope
-        self._arguments = (name, level, reduce, within, span, device)
+        self._name = name
+        self._options = options
         self._open: list[Any] = []
 
     def __enter__(self) -> Any:
         with Inside(self._scope):
-            timing = timed(*self._arguments)
+            timing = timed(self._name, **self._options)
             self._open.append(timing)
             return timing.__enter__()
 
@@ -77,10 +80,8 @@ class RunTiming:
 
     def __call__(self, function: F) -> F:
         """Time every call of `function`."""
-        return timed_calls(function, lambda: RunTiming(self._scope, *self._arguments[:4], **self._options()))
-
-    def _options(self) -> dict[str, Any]:
-        return {"span": self._arguments[4], "device": self._arguments[5]}
+        name = self._name or name_of(function)
+        return timed_calls(function, lambda: RunTiming(self._scope, name, self._options))
 
     @property
     def is_open(self) -> bool:
@@ -88,6 +89,7 @@ class RunTiming:
         return bool(self._open)
 
 
+@public_type
 class RunTimer:
     """`run.timer("forward")`: started and stopped by hand."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain, compress
 from time import time_ns
 from typing import Any
@@ -45,9 +45,9 @@ def append_row(
 
     With `others` there is a record of each of them, too, in the same append.
     """
-    numbers: Iterable[object] = values.values()
-    if [*map(type, values.values())] != row.floats:
-        converted = plain_numbers(values.values())
+    numbers: Collection[object] = values.values()
+    if [*map(type, numbers)] != row.floats:
+        converted = plain_numbers(numbers)
         if converted is None:
             return False
         numbers = converted

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from otel_ml._internal.series.definition import DEFINITIONS, Attributes, identity
+from otel_ml._internal.signature import public_type
 
 if TYPE_CHECKING:
     from otel_ml._internal.record.meter import Metric
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Counter", "Gauge", "Histogram", "UpDownCounter"]
 
 
+@public_type
 class Counter:
     """What only grows: tokens, samples, errors."""
 
@@ -24,6 +26,7 @@ class Counter:
         self._metric.record(amount, attributes)
 
 
+@public_type
 class UpDownCounter:
     """A level that is told by its changes: queue length, open episodes."""
 
@@ -39,6 +42,7 @@ class UpDownCounter:
             self._metric.record(level, attributes)
 
 
+@public_type
 class Histogram:
     """Values of which the distribution matters: latencies, lengths."""
 
@@ -50,6 +54,7 @@ class Histogram:
         self._metric.record(amount, attributes)
 
 
+@public_type
 class Gauge:
     """A value that is set: learning rate, temperature."""
 

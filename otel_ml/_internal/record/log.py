@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import time_ns
-from typing import Any, NoReturn
+from typing import Any, overload
 
 from otel_ml._internal.guard import guard
 from otel_ml._internal.here import NOW
 from otel_ml._internal.native import native
 from otel_ml._internal.record.append import add_record, append, append_cuda_row, append_deferred, append_row
 from otel_ml._internal.record.being_traced import trace_log
+from otel_ml._internal.record.meant import MISSING, NO_VALUES, meant_by_log, meant_by_record
 from otel_ml._internal.record.values import BeingTracedError
 from otel_ml._internal.series.buffer import STRIDE
-from otel_ml._internal.series.definition import DEFINITIONS, Reduce, Series, bad_name, identity, reduction_from
+from otel_ml._internal.series.definition import DEFINITIONS, Reduce, Series, identity, reduction_from
 from otel_ml._internal.series.row import FEWEST, Row, Table
-from otel_ml._internal.shown import shown
+from otel_ml._internal.signature import public, publish
 from otel_ml._internal.steps.axes import Step, current_step
 from otel_ml._internal.steps.step import step_for
 
@@ -29,12 +30,12 @@ _TABLES: dict[tuple[object, ...], Table] = {}
 
 _MAX_TABLES = 10_000
 
-_NOTHING: Mapping[str, Any] = {}
 
-
+@overload
 def log(
-    values: Mapping[str, Any] = _NOTHING,
+    values: Mapping[str, Any],
     step: int | None = None,
+    *,
     axis: str | None = None,
     prefix: str | None = None,
     reduce: Reduce = None,
@@ -42,7 +43,29 @@ def log(
     over: str | None = None,
     weight: Any = None,
     attributes: Mapping[str, object] | None = None,
-    **unknown: NoReturn,
+    commit: bool | None = None,
+) -> None: ...
+@overload
+def log(name: str, value: Any, step: int | None = None, /, **options: Any) -> None: ...
+@overload
+def log(*, step: int | None = None, axis: str | None = None, **values: Any) -> None: ...
+@public  # type: ignore[misc] # what is positional-only may be a keyword all the same: it is among `named`
+@publish("values", "step")
+def log(
+    values: Any = NO_VALUES,
+    at: Any = None,
+    where: Any = None,
+    /,
+    prefix: str | None = None,
+    reduce: Reduce = None,
+    within: str | None = None,
+    over: str | None = None,
+    weight: Any = None,
+    attributes: Mapping[str, object] | None = None,
+    commit: bool | None = None,
+    step: int | None = None,
+    axis: str | None = None,
+    **named: Any,
 ) -> None:
     """Record values at the current step, or at `step` of `axis`.
 
@@ -50,8 +73,12 @@ def log(
     CPU memory are copied now; a device tensor is copied on its stream and read later: the call never waits.
     Nothing is raised: what cannot be recorded is counted and said once.
 
+    As other loggers have it, `log("loss", 0.5)`, `log("loss", 0.5, step)` and `log(loss=0.5)` work, too.
+
     Args:
         values: name → value.
+        at: the step, by position.
+        where: the axis, by position.
         step: the step to record at; the current one stays where `set_step()` or `step()` is used.
         axis: the axis of `step`, or the one whose current step is meant.
         prefix: `prefix="val"` records `loss` as `val/loss`.
@@ -60,27 +87,33 @@ def log(
         over: topology dimension of which one rank per coordinate counts.
         weight: of each value in the mean; from 0 on.
         attributes: what tells series of the same name apart.
-        unknown: not used: said, as any other mistake.
+        commit: accepted as W&B has it, and not needed: all values of a step are one row, whichever calls they came in.
+        named: values by name, where `values` is left out; beside them said, as any other mistake.
     """
     if NOW.off:
         return
     try:
-        if unknown or (type(values) is not dict and not isinstance(values, Mapping)):
-            values = _meant("log()", values, step, unknown)
+        if named or (type(values) is not dict and not isinstance(values, Mapping)):
+            values, at, where = meant_by_log(values, at, where, named)
             if not values:
                 return
         if (
             reduce is None
             and step is None
+            and at is None
             and weight is None
             and prefix is None
             and axis is None
+            and where is None
             and attributes is None
             and within is None
             and over is None
         ):
             target, table, options = NOW.step or current_step(), _PLAIN, None
         else:
+            # Both by position and by name are said, as what is no step and no axis.
+            step = step if at is None else at if step is None else (at, step)  # type: ignore[assignment]
+            axis = axis if where is None else where if axis is None else (where, axis)  # type: ignore[assignment]
             given = step_for(step, axis, "log()", len(values))
             if given is None:
                 return
@@ -100,9 +133,27 @@ def log(
         guard.failed("log()", error)
 
 
+@overload
 def record(
     name: str,
     value: Any,
+    step: int | None = None,
+    *,
+    axis: str | None = None,
+    prefix: str | None = None,
+    reduce: Reduce = None,
+    within: str | None = None,
+    over: str | None = None,
+    weight: Any = None,
+    attributes: Mapping[str, object] | None = None,
+) -> None: ...
+@overload
+def record(values: Mapping[str, Any], step: int | None = None, /, **options: Any) -> None: ...
+@public  # type: ignore[misc] # the same
+@publish("name", "value", "step", required=2)
+def record(
+    name: Any = MISSING,
+    value: Any = MISSING,
     step: int | None = None,
     axis: str | None = None,
     prefix: str | None = None,
@@ -111,15 +162,15 @@ def record(
     over: str | None = None,
     weight: Any = None,
     attributes: Mapping[str, object] | None = None,
-    **unknown: NoReturn,
+    **named: Any,
 ) -> None:
     """Record one value; the arguments are those of `log()`."""
     if NOW.off:
         return
-    if unknown:
-        _meant("record()", {name: value}, None, unknown)
-    if not isinstance(name, str):
-        guard.drop("bad_name", bad_name(name))
+    if named or value is MISSING or not isinstance(name, str):
+        values, step, _ = meant_by_record(name, value, step, named)
+        if values:
+            _log(values, step, axis, prefix, reduce, within, over, weight, attributes)
         return
     _log({name: value}, step, axis, prefix, reduce, within, over, weight, attributes)
 
@@ -131,31 +182,6 @@ def _as_prefixed(step: Step) -> Step:
     """Return the step of values with a prefix of their own: they say what they are of, in a stage too."""
     is_staged = step.base is not None and step.stage is not None and step.stage.name is not None
     return step.base if is_staged and step.base is not None else step
-
-
-def _meant(call: str, values: object, step: object, unknown: Mapping[str, object]) -> Mapping[str, Any]:
-    """Say what is wrong with the arguments of a call, as other loggers have them; return what can be recorded."""
-    if unknown and values:
-        names = ", ".join(unknown)
-        guard.wrong(
-            "unknown-argument", f"{call}: unknown argument {names}. It is not used, and the values are recorded."
-        )
-    elif unknown:
-        guard.drop(
-            "bad_value",
-            f"{call}: expected names and values such as {{'loss': 0.5}}, got {', '.join(unknown)}= as keywords. "
-            "Pass them in one dictionary.",
-            len(unknown),
-        )
-    if isinstance(values, Mapping):
-        return values
-    one = f" For one value call record({shown(values)}, …)." if isinstance(values, str) and step is not None else ""
-    guard.drop(
-        "bad_value",
-        f"{call}: expected names and values such as {{'loss': 0.5}}, got {shown(values)}.{one}",
-        kind=f"{call} {shown(values) if isinstance(values, str) else type(values).__name__}",
-    )
-    return _NOTHING
 
 
 def _record_each(
@@ -223,7 +249,7 @@ def _forget_names_of(_: str) -> None:
 
 DEFINITIONS.outdated.append(_forget_names_of)
 
-_log = log
+_log: Callable[..., None] = log
 """Without a look at what is compiled: a row of one is none."""
 
 if native is not None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from time import time_ns
-from typing import Any
+from typing import Any, NoReturn
 from weakref import WeakSet
 
-from otel_ml._internal.guard import guard
+from otel_ml._internal.guard import guard, say_unused
 from otel_ml._internal.here import NOW
 from otel_ml._internal.native import native
 from otel_ml._internal.record.append import add_record, append, append_deferred
@@ -17,12 +17,14 @@ from otel_ml._internal.record.instruments import Counter, Gauge, Histogram, UpDo
 from otel_ml._internal.record.values import BeingTracedError
 from otel_ml._internal.series.buffer import LIMIT, RECORDS
 from otel_ml._internal.series.definition import DEFINITIONS, Definition, Reduce, Series, identity, reduction_from
+from otel_ml._internal.signature import public, public_type, publish
 from otel_ml._internal.steps.axes import current_step
 from otel_ml._internal.steps.step import step_for
 
 __all__ = ["Meter", "Metric", "get_meter"]
 
 
+@public_type
 class Metric:
     """One metric of this process. Made once, at import or before a loop; recorded often.
 
@@ -32,7 +34,7 @@ class Metric:
     __slots__ = ("__weakref__", "_by_attributes", "_series", "name")
 
     def __init__(self, name: str, series: Series | None) -> None:
-        self.name = name
+        self.name: str = name
         self._series = series
         self._by_attributes: dict[tuple[object, ...], Series] = {}
         if series is not None and series.definition.reduction.unsaid:
@@ -44,6 +46,7 @@ class Metric:
         self._series = DEFINITIONS.series(self.name) or self._series
         self._by_attributes.clear()
 
+    @publish("self", "value", "attributes")
     def record(
         self,
         value: Any,
@@ -137,21 +140,24 @@ if native is not None:
     Metric.record = native.record_method(Metric, Metric.record)  # type: ignore[method-assign]
 
 
+@public_type
 class Meter:
     """Makes metrics; `get_meter()` returns it. Its name tells who measures and is no part of a metric's name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
+    @publish("self", "name")
     def metric(
         self,
         name: str,
-        *,
+        *unused: NoReturn,
         reduce: Reduce = None,
         within: str | None = None,
         over: str | None = None,
         unit: str = "",
         description: str = "",
+        **unknown: NoReturn,
     ) -> Metric:
         """Return the metric of this name.
 
@@ -162,7 +168,10 @@ class Meter:
             over: topology dimension of which one rank per coordinate counts.
             unit: in UCUM: `s`, `By`, `1`, `{token}`.
             description: one sentence.
+            unused: not used: said, as any other mistake.
+            unknown: the same.
         """
+        say_unused("metric", unused, unknown)
         reduction = reduction_from(reduce, within, over, name)
         return Metric(name, DEFINITIONS.series(name, reduction=reduction, unit=unit, description=description))
 
@@ -184,12 +193,19 @@ class Meter:
         return Gauge(self.metric(name, reduce="last", unit=unit, description=description))
 
 
-def get_meter(name: str = "", version: str | None = None, schema_url: str | None = None) -> Meter:
+@public
+def get_meter(
+    name: str = "",
+    version: str | None = None,
+    schema_url: str | None = None,
+    attributes: Mapping[str, object] | None = None,
+) -> Meter:
     """Return a meter, with OpenTelemetry's signature.
 
     Args:
         name: who measures, such as a module's name; no part of a metric's name.
         version: accepted as there, and not used.
         schema_url: the same.
+        attributes: the same.
     """
     return Meter(name)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from typing import NoReturn
 
-from otel_ml._internal.guard import guard
+from otel_ml._internal.guard import guard, say_unused
 from otel_ml._internal.shown import shown
+from otel_ml._internal.signature import public, publish
 from otel_ml.exceptions import WireError
 from otel_ml.wire.attributes import MANIFEST, POSITION, RESERVED_PREFIX
 from otel_ml.wire.names import matches
@@ -52,10 +54,10 @@ class Definition:
     __slots__ = ("description", "name", "reduction", "unit")
 
     def __init__(self, name: str, reduction: Reduction, unit: str, description: str) -> None:
-        self.name = name
-        self.reduction = reduction
-        self.unit = unit
-        self.description = description
+        self.name: str = name
+        self.reduction: Reduction = reduction
+        self.unit: str = unit
+        self.description: str = description
 
 
 class Series:
@@ -82,16 +84,23 @@ class Series:
         "order", "ordered", "plain", "ranged", "short_prefix", "special", "weighted",
     )  # fmt: skip
 
+    moments: bool
+    ordered: bool
+    buckets: bool
+    m2: bool
+    short_prefix: bytes
+    long_prefix: bytes
+
     def __init__(self, definition: Definition, attributes: Attributes = (), *, internal: bool = False) -> None:
-        self.definition = definition
-        self.attributes = attributes
-        self.internal = internal
-        self.special = True  # until the first fold has settled it
-        self.weighted = False
-        self.ranged = False
-        self.bare = False
+        self.definition: Definition = definition
+        self.attributes: Attributes = attributes
+        self.internal: bool = internal
+        self.special: bool = True  # until the first fold has settled it
+        self.weighted: bool = False
+        self.ranged: bool = False
+        self.bare: bool = False
         self.crowd: Series | None = None
-        self.order = UNSETTLED
+        self.order: int = UNSETTLED
         self.short_prefix = self.long_prefix = b""
         self.constants: dict[tuple[int, int], bytes] | None = None
 
@@ -109,7 +118,7 @@ class Series:
         # Calls are over, and `special` comes last: true is right of any series, only slower, and so is what a child
         # finds that was forked meanwhile.
         self.moments, self.ordered, self.buckets, self.m2 = moments, ordered, buckets, m2
-        self.plain = not (ordered or buckets or m2 or self.weighted or self.attributes)
+        self.plain: bool = not (ordered or buckets or m2 or self.weighted or self.attributes)
         self.bare = "across" in reduction.unsaid and reduction.within is None and not self.weighted
         self.order = place
         self.special = ordered or self.weighted or self.internal
@@ -339,14 +348,17 @@ def identity(attributes: Mapping[str, object]) -> Attributes:
     )
 
 
+@public
+@publish("name")
 def define_metric(
     name: str,
-    *,
+    *unused: NoReturn,
     reduce: Reduce = None,
     within: str | None = None,
     over: str | None = None,
     unit: str = "",
     description: str = "",
+    **unknown: NoReturn,
 ) -> None:
     """Say once how a metric, or all whose names match a glob such as `tokens*`, is reduced: in the whole run.
 
@@ -361,7 +373,10 @@ def define_metric(
         over: topology dimension of which one rank per coordinate counts.
         unit: in UCUM: `s`, `By`, `1`, `{token}`.
         description: one sentence.
+        unused: not used: said, as any other mistake.
+        unknown: the same.
     """
+    say_unused("define_metric", unused, unknown)
     if not isinstance(name, str) or not name:
         guard.wrong("bad-name", bad_name(name))
         return

@@ -56,6 +56,9 @@ class Pending:
         "between", "buckets", "first_ns", "groups", "last_ns", "m2", "moments", "more", "order", "rows", "weights",
     )  # fmt: skip
 
+    first_ns: int
+    last_ns: int
+
     def __init__(self, first_ns: int) -> None:
         self.first_ns = self.last_ns = first_ns
         self.groups: dict[Series, Group] = {}

@@ -26,8 +26,8 @@ class Row:
     __slots__ = ("_parts", "_weighted", "floats", "series")
 
     def __init__(self, series: Sequence[Series]) -> None:
-        self.series = tuple(series)
-        self.floats = [float] * len(series)
+        self.series: tuple[Series, ...] = tuple(series)
+        self.floats: list[type[float]] = [float] * len(series)
         self._weighted = -1
         self._parts: dict[tuple[bool, ...], tuple[Row, Row]] = {}
 

@@ -46,17 +46,17 @@ class Step:
     )  # fmt: skip
 
     def __init__(self, axis: Axis | None, index: int | None, generation: int) -> None:
-        self.axis = axis
-        self.index = index
-        self.generation = generation
-        self.ended = True
-        self.ended_ns = 0
-        self.blocks = 0
-        self.points = 0
-        self.said = 0
-        self.last_ns = 0
-        self.waiting = 0
-        self.spans = 0
+        self.axis: Axis | None = axis
+        self.index: int | None = index
+        self.generation: int = generation
+        self.ended: bool = True
+        self.ended_ns: int = 0
+        self.blocks: int = 0
+        self.points: int = 0
+        self.said: int = 0
+        self.last_ns: int = 0
+        self.waiting: int = 0
+        self.spans: int = 0
         self.pending: Pending | None = None
         self.base: Step | None = None
         self.stage: Stage | None = None
@@ -79,12 +79,12 @@ class Axis:
     __slots__ = ("current", "entered", "explicit", "latest", "name", "open", "steps")
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name: str = name
         self.steps: dict[int, Step] = {}
         self.current: Step | None = None
-        self.latest = -1
-        self.entered = 0
-        self.explicit = False
+        self.latest: int = -1
+        self.entered: int = 0
+        self.explicit: bool = False
         self.open: dict[Step, None] = {}
 
     def inside(self) -> Step | None:
@@ -116,6 +116,10 @@ class Steps:
         "staged", "stages", "wanted",
     )  # fmt: skip
 
+    asked: bool
+    blocks_used: bool
+    process: Step
+
     KEPT = 4096
     """Steps remembered per axis, so that a record at an old one adds to its running total."""
 
@@ -127,18 +131,18 @@ class Steps:
         for axis in getattr(self, "axes", {}).values():
             for step in axis.steps.values():
                 step.index, step.axis, step.ended, step.pending = None, None, True, None
-        self.generation = next(_GENERATIONS)
+        self.generation: int = next(_GENERATIONS)
         self.axes: dict[str, Axis] = {}
-        self.none = Step(None, None, self.generation)
+        self.none: Step = Step(None, None, self.generation)
         self.process = self.none
-        self.boundaries = 0
+        self.boundaries: int = 0
         self.blocks: ContextVar[StepBlock | At | None] = ContextVar("otel_ml_step", default=None)
         # Reentrant: a signal handler may set a step while the main thread is doing so.
-        self.lock = threading.RLock()
+        self.lock: threading.RLock = threading.RLock()
         self.blocks_used = self.asked = NOW.several
-        self.staged = False
+        self.staged: bool = False
         self.stage: ContextVar[Stage | None] = ContextVar("otel_ml_stage", default=None)
-        self.stages = 0
+        self.stages: int = 0
         self.wanted: dict[object, object] = {}
         NOW.step = None if NOW.several else self.none
 

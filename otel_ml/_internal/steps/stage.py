@@ -33,8 +33,8 @@ class Stage:
     __slots__ = ("_seen", "_steps", "_token", "name", "step")
 
     def __init__(self, name: str | None, step: int | None = None) -> None:
-        self.name = name
-        self.step = step
+        self.name: str | None = name
+        self.step: int | None = step
         self._seen: Step | None = None
 
     def __enter__(self) -> Stage:

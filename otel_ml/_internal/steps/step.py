@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from contextlib import suppress
-from contextvars import Token
+from contextlib import AbstractContextManager, suppress
+from contextvars import ContextVar, Token
 from time import time_ns
 
 from otel_ml._internal.device_tensor import is_on_device
@@ -12,27 +12,34 @@ from otel_ml._internal.guard import guard
 from otel_ml._internal.here import NOW
 from otel_ml._internal.native import native
 from otel_ml._internal.shown import shown
+from otel_ml._internal.signature import public, public_type, publish
 from otel_ml._internal.steps.axes import STEPS, Axis, Step, Steps, current_step, in_stage, steps_here
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
 __all__ = ["At", "StepBlock", "bad_axis", "bad_step", "kind_of_bad_step", "set_step", "step", "step_for", "step_of"]
 
 
+@public_type
 class StepBlock:
     """`with step(10):`, also across `await`: it belongs to its context, not to its thread."""
 
     __slots__ = ("axis", "index", "outer", "step", "steps", "token", "variable")
 
+    outer: StepBlock | At | None
+    step: Step
+    token: Token[StepBlock | At | None]
+    variable: ContextVar[StepBlock | At | None]
+
     def __init__(self, index: int, axis: str) -> None:
-        self.index = index
-        self.axis = axis
-        self.steps = steps_here()
+        self.index: int = index
+        self.axis: str = axis
+        self.steps: Steps = steps_here()
 
     def __enter__(self) -> None:
         self.variable = self.steps.blocks
         self.outer = self.variable.get()
         self.step = self.steps.open(self, self.axis, self.index)
-        self.token: Token[StepBlock | At | None] = self.variable.set(self)
+        self.token = self.variable.set(self)
 
     def __exit__(self, *_: object) -> None:
         # Left in another context than entered (an async generator closed by the event loop): that one is gone.
@@ -49,8 +56,13 @@ class At:
 
     __slots__ = ("outer", "step", "steps", "token", "variable")
 
+    outer: StepBlock | At | None
+    steps: Steps
+    token: Token[StepBlock | At | None]
+    variable: ContextVar[StepBlock | At | None]
+
     def __init__(self, step: Step) -> None:
-        self.step = step
+        self.step: Step = step
 
     def __enter__(self) -> None:
         self.steps = steps_here()
@@ -121,6 +133,8 @@ def _accepted(index: object, axis: object, call: str) -> int | None:
     return found
 
 
+@public
+@publish("index", "axis")
 def set_step(index: int, axis: str = DEFAULT_AXIS) -> None:
     """Make `index` the current step of this process on `axis`.
 
@@ -145,7 +159,8 @@ if native is not None:
     set_step = native.set_step_function(set_step, STEPS, NOW, Step, Axis, DEFAULT_AXIS, time_ns, STEPS.KEPT)
 
 
-def step(index: int, axis: str = DEFAULT_AXIS) -> StepBlock | _NoBlock:
+@public
+def step(index: int, axis: str = DEFAULT_AXIS) -> AbstractContextManager[None]:
     """Make `index` the current step inside a `with` block, for this context only.
 
     Several blocks may be open at once, in tasks or threads, on the same or different steps:

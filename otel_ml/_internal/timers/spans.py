@@ -42,11 +42,11 @@ class Watch:
     __slots__ = ("device", "level", "name", "series", "span")
 
     def __init__(self, name: str, series: Series, level: int, *, span: bool, device: str | None) -> None:
-        self.name = name
-        self.series = series
-        self.level = level
-        self.span = span
-        self.device = device
+        self.name: str = name
+        self.series: Series = series
+        self.level: int = level
+        self.span: bool = span
+        self.device: str | None = device
 
 
 class Details:

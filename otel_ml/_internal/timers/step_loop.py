@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from contextlib import nullcontext
 from time import perf_counter_ns
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
-from otel_ml._internal.guard import guard
+from otel_ml._internal.guard import guard, say_unused
 from otel_ml._internal.here import NOW, Inside, Scope
+from otel_ml._internal.signature import public, public_type, publish
 from otel_ml._internal.steps.axes import steps_here
 from otel_ml._internal.steps.step import bad_axis, bad_step, step_of
 from otel_ml._internal.timers.first_number import Unasked, first_number
@@ -20,6 +21,7 @@ __all__ = ["StepLoop", "steps"]
 T = TypeVar("T")
 
 
+@public_type
 class StepLoop(Generic[T]):
     """What `steps()` returns; as long as what it iterates over."""
 
@@ -132,8 +134,14 @@ def _stop(timing: Timing | None) -> None:
         timing.__exit__(None, None, None)
 
 
+@public
+@publish("iterable", "start")
 def steps(
-    iterable: Iterable[T] | AsyncIterable[T], *, start: int | None = None, axis: str = DEFAULT_AXIS
+    iterable: Iterable[T] | AsyncIterable[T],
+    start: int | None = None,
+    *,
+    axis: str = DEFAULT_AXIS,
+    **unknown: NoReturn,
 ) -> StepLoop[T]:
     """Iterate over `iterable`, each item in a step of its own; with `async for` where it is async.
 
@@ -148,7 +156,9 @@ def steps(
         start: the first step, where training is continued; by default the number at which `iterable` begins to count,
             or the one after the last on `axis`.
         axis: the axis to count on.
+        unknown: not used: said, as any other mistake.
     """
+    say_unused("steps", (), unknown)
     first = None if start is None else step_of(start)
     if start is not None and first is None:
         guard.wrong("bad-step", bad_step(start, "steps()"))

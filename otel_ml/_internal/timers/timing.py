@@ -18,12 +18,13 @@ from otel_ml._internal.record.fold import relieve
 from otel_ml._internal.series.buffer import LIMIT, RECORDS
 from otel_ml._internal.series.definition import DEFINITIONS, SPANS_OVER_BUDGET, Reduce, reduction_from
 from otel_ml._internal.shown import shown
+from otel_ml._internal.signature import public, public_type, publish
 from otel_ml._internal.steps.axes import STEPS, Step, current_step
-from otel_ml._internal.timers.spans import MAX_WAITING, SPANS, STATE, Recording, Watch, keep, leave
+from otel_ml._internal.timers.spans import MAX_WAITING, SPANS, STATE, Details, Recording, Watch, keep, leave
 from otel_ml._internal.timers.timed_calls import timed_calls
 from otel_ml.wire.reduction import Reduction
 
-__all__ = ["Timer", "Timing", "forget_timers", "timed", "timer", "timing_of", "watch_named"]
+__all__ = ["Timer", "Timing", "forget_timers", "name_of", "timed", "timer", "timing_of", "watch_named"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,6 +32,7 @@ _SLOWEST = Reduction(("max",), "sum", unsaid=("across", "within"))
 """What a timer is by default: the slowest rank's total in the step."""
 
 
+@public_type
 class Timing(Recording):
     """One measurement, and its span. Also the object of `with timed("x")`.
 
@@ -39,6 +41,10 @@ class Timing(Recording):
 
     __slots__ = ("event",)
 
+    begin_ns: int
+    end_ns: int
+    step: Step
+    more: Details | None
     event: DeviceElapsed | None
 
     def __enter__(self) -> Timing:
@@ -260,12 +266,15 @@ def timed(name: F, /) -> F: ...
 def timed(
     name: str | None = None,
     /,
+    *,
     level: int = 1,
     reduce: Reduce = None,
     within: str | None = None,
     span: bool = True,
     device: str | None = None,
 ) -> Timing: ...
+@public
+@publish("name")
 def timed(
     name: Any = None,
     /,
@@ -327,13 +336,32 @@ if native is not None:
 def _timed(name: Any, level: Any, reduce: Reduce, within: str | None, *, span: bool, device: str | None) -> Any:
     level = _level(level, name)
     if name is None:
-        return lambda function: _decorated(function, level, reduce, within, span=span, device=device)
+        return _Unnamed(lambda function: _decorated(function, level, reduce, within, span=span, device=device))
     if callable(name) or isinstance(name, (staticmethod, classmethod)):
         return _decorated(name, level, reduce, within, span=span, device=device)
     watch = watch_named(name, level, reduce, within, span=span, device=device)
     if watch is None:
         return _NOTHING
     return timing_of(watch) if level <= NOW.level else _OFF.setdefault(name, _Off(watch))
+
+
+class _Unnamed:
+    """`@timed()`, which has its name from the function; as a block it has none, and measures nothing."""
+
+    __slots__ = ("_decorate",)
+
+    def __init__(self, decorate: Callable[[Any], Any]) -> None:
+        self._decorate = decorate
+
+    def __call__(self, function: Any) -> Any:
+        return self._decorate(function)
+
+    def __enter__(self) -> _Unnamed:
+        guard.wrong("bad-timer", "timed() has no name, and a block has none to give. Call timed('forward').")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
 
 
 def _level(level: Any, name: object) -> int:
@@ -345,12 +373,17 @@ def _level(level: Any, name: object) -> int:
     return 1
 
 
+def name_of(function: Any) -> str:
+    """Return the name of a timer that has none but its function's."""
+    return getattr(function, "__qualname__", None) or type(function).__qualname__
+
+
 def _decorated(function: Any, level: int, reduce: Reduce, within: str | None, *, span: bool, device: str | None) -> Any:
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    watch = watch_named(name, level, reduce, within, span=span, device=device)
+    watch = watch_named(name_of(function), level, reduce, within, span=span, device=device)
     return function if watch is None else timed_function(function, watch)
 
 
+@public_type
 class Timer:
     """`timer("forward")`: started and stopped by hand, for code that no block fits around.
 
@@ -426,6 +459,8 @@ _STARTED: ContextVar[tuple[tuple[Timer, Timing | _Unmeasured], ...]] = ContextVa
 _TIMERS: dict[str, Timer] = {}
 
 
+@public
+@publish("name")
 def timer(
     name: str,
     level: int = 1,

@@ -72,6 +72,8 @@ class SumAccumulator(MetricAccumulator):
     """Sum of all values; none without one."""
 
     name = "sum"
+    count: int
+    total: float
 
     def reset(self) -> None:
         self.count, self.total = 0, 0.0
@@ -143,6 +145,9 @@ class StdAccumulator(MetricAccumulator):
     """Of the population, by Chan's formula: sums of squares lose what small deviations of large values have."""
 
     name = "std"
+    count: int
+    mean: float
+    m2: float
 
     def reset(self) -> None:
         self.count, self.mean, self.m2 = 0, 0.0, 0.0
@@ -182,7 +187,7 @@ class SampleAccumulator(MetricAccumulator):
     name = "sample"
 
     def __init__(self, reduction: Any = None) -> None:
-        self.sample = reduction if isinstance(reduction, Sample) else Sample()
+        self.sample: Sample = reduction if isinstance(reduction, Sample) else Sample()
         super().__init__(reduction)
 
     def reset(self) -> None:

@@ -72,14 +72,16 @@ class Collector:
         self._step: int | None = None
         self._flushed: deque[int] = deque(maxlen=MAX_FLUSHES)
         self._flushes = 0
-        self.modes = modes_from(os.environ.get(MODES_VARIABLE, "")) or frozenset({LoggingMode.GLOBAL_REDUCE})
+        self.modes: frozenset[LoggingMode] = modes_from(os.environ.get(MODES_VARIABLE, "")) or frozenset(
+            {LoggingMode.GLOBAL_REDUCE}
+        )
 
     def begin(self, modes: Iterable[LoggingMode], global_step: int) -> None:
         """From now on values wait for `flush()`, which says their step."""
         self.modes = frozenset(modes) or self.modes
         self._step = global_step
         self._waits = True
-        self._leads = current_step().index is None
+        self._leads = otel_ml.current_step() is None
         self._lead(global_step)
         self._at_exit()
 

@@ -42,7 +42,9 @@ class Endpoint:
         """Call it."""
         return await self._method(*arguments, **keywords)
 
-    call = choose = __call__ = call_one
+    call = call_one
+    choose = call_one
+    __call__ = call_one
 
 
 class GlobalLoggingActor:
@@ -56,13 +58,13 @@ class GlobalLoggingActor:
     def __init__(self, process_name: str | None = None) -> None:
         self._process_name = process_name
         self._fetchers: dict[str, Any] = {}
-        self.init_backends = Endpoint(self._init_backends)
-        self.flush = Endpoint(self._flush)
-        self.register_fetcher = Endpoint(self._register)
-        self.deregister_fetcher = Endpoint(self._deregister)
-        self.has_fetcher = Endpoint(self._has)
-        self.get_fetcher_count = Endpoint(self._count)
-        self.shutdown = Endpoint(self._shutdown)
+        self.init_backends: Endpoint = Endpoint(self._init_backends)
+        self.flush: Endpoint = Endpoint(self._flush)
+        self.register_fetcher: Endpoint = Endpoint(self._register)
+        self.deregister_fetcher: Endpoint = Endpoint(self._deregister)
+        self.has_fetcher: Endpoint = Endpoint(self._has)
+        self.get_fetcher_count: Endpoint = Endpoint(self._count)
+        self.shutdown: Endpoint = Endpoint(self._shutdown)
 
     async def _init_backends(self, config: Mapping[str, Mapping[str, Any]], global_step: int = 0) -> None:
         start(config, self._process_name, global_step)

@@ -81,7 +81,7 @@ class MLFlowLogger(Logger):
         super().__init__(savedir, log_freq, log_on_workers, experiment_id=experiment_name)
         self.mlflow = mlflow
         self.active_run: mlflow.ActiveRun | None = None
-        self.tracking_uri = str(tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or _database())
+        self.tracking_uri: str = str(tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or _database())
         self.run_description = run_description
         self.run_name = run_name
         self._to_register: list[ToRegister] = []

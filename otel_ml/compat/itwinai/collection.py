@@ -34,7 +34,7 @@ class LoggersCollection(Logger):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ConfigError(f"More than one {', '.join(twice)} was given. Expected one logger of each type.")
-        self.loggers = list(loggers)
+        self.loggers: list[Logger] = list(loggers)
         for logger in self.loggers:
             logger.belongs_to(self)
 

@@ -20,7 +20,7 @@ class Files:
     """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
-        self.folder = Path(folder)
+        self.folder: Path = Path(folder)
 
     def pickled(self, item: Any, identifier: str) -> Path:
         """Pickle `item` to `<folder>/<identifier>` and return that path; a file of that name is replaced."""

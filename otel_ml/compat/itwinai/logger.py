@@ -87,11 +87,11 @@ class Logger(LogMixin):
         experiment_id: str | None = None,
         run_id: str | None = None,
     ) -> None:
-        self.savedir = Path(savedir)
+        self.savedir: Path = Path(savedir)
         self.experiment_id = experiment_id
         self.run_id = run_id
-        self.worker_rank = 0
-        self.is_initialized = False
+        self.worker_rank: int = 0
+        self.is_initialized: bool = False
         self._gate = Gate(log_freq, log_on_workers)
         self._files = Files(savedir)
         self._joined: Joined | None = None

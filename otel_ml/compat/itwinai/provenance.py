@@ -53,7 +53,7 @@ class Prov4MLLogger(Logger):
     ) -> None:
         super().__init__(provenance_save_dir, log_freq, log_on_workers, experiment_id=experiment_name)
         self.prov_user_namespace = prov_user_namespace
-        self.save_after_n_logs = max(1, int(save_after_n_logs))
+        self.save_after_n_logs: int = max(1, int(save_after_n_logs))
         self.create_graph = create_graph
         self.create_svg = create_svg
         self._document: Document | None = None

@@ -243,7 +243,9 @@ class Timers:
         if values:
             otel_ml.log(values, step=iteration, within="sum", reduce=_REDUCTIONS[self._option])
 
-    write_to_wandb = write_to_mlflow = write_to_comet = write
+    write_to_wandb = write
+    write_to_mlflow = write
+    write_to_comet = write
 
     def _seconds(
         self, names: Iterable[str] | None, reader: str, normalizer: float, reset: bool

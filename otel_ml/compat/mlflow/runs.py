@@ -50,7 +50,7 @@ class ActiveRun:
     """
 
     def __init__(self, run: otel_ml.Run, run_id: str, name: str, prefix: str, *, is_owner: bool) -> None:
-        self.info = SimpleNamespace(
+        self.info: SimpleNamespace = SimpleNamespace(
             run_id=run_id,
             run_uuid=run_id,
             run_name=name,
@@ -59,7 +59,7 @@ class ActiveRun:
             start_time=int(time.time() * 1000),
             artifact_uri=str(run.dir / "artifacts") if run.dir is not None else "",
         )
-        self.data = SimpleNamespace(params={}, metrics={}, tags={})
+        self.data: SimpleNamespace = SimpleNamespace(params={}, metrics={}, tags={})
         self.run = run
         self.prefix = prefix
         self.is_owner = is_owner

@@ -85,14 +85,14 @@ class Logger(LoggerInterface):
             settings.log_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"log_dir: {error}. Choose a folder that can be written to.") from error
-        self.base_log_dir = str(settings.log_dir)
-        self.num_val_samples_to_print = settings.num_val_samples_to_print
+        self.base_log_dir: str = str(settings.log_dir)
+        self.num_val_samples_to_print: int = settings.num_val_samples_to_print
         self._step = -1
         self._step_metrics = StepMetrics()
         self._variables = SetVariables()
         self._variables.set(settings.environment)
         try:
-            self.run = otel_ml.init(
+            self.run: otel_ml.Run = otel_ml.init(
                 settings.experiment,
                 name=settings.name,
                 id=settings.id,

@@ -55,7 +55,7 @@ class StepCounts:
 
     def forget(self) -> None:
         """Begin anew, with a new run."""
-        self.latest = -1
+        self.latest: int = -1
         self._seen: dict[str, Any] = {}
         self._own: dict[str, str] = {}
         self._unstepped: dict[str, int] = {}

@@ -72,7 +72,7 @@ class Run:
         self._files: Path | None = None
         self._is_over = False
         self.config = config
-        self.summary = Summary(self._write_summary)
+        self.summary: Summary = Summary(self._write_summary)
         atexit.register(self._last_words)
 
     def use(self) -> AbstractContextManager[None]:
@@ -273,7 +273,8 @@ class Run:
         self._keep(artifact, tuple(aliases or ()))
         return artifact
 
-    upsert_artifact = finish_artifact = log_artifact
+    upsert_artifact = log_artifact
+    finish_artifact = log_artifact
 
     @_inside
     def log_model(self, path: Any, name: str | None = None, aliases: Iterable[str] | None = None) -> Artifact:

@@ -57,7 +57,7 @@ class State:
 
     def __init__(self) -> None:
         self._run: Run | None = None
-        self.config = Config()
+        self.config: Config = Config()
 
     @property
     def run(self) -> Run | None:
@@ -77,7 +77,7 @@ class State:
             self.config = Config()
 
 
-state = State()
+state: State = State()
 
 
 def init(

@@ -25,7 +25,7 @@ class Table(Media):
         del options  # dtype, optional, allow_mixed_types, log_mode: our cells have any type
         given = dataframe if dataframe is not None else data if data is not None else rows
         if hasattr(given, "itertuples"):
-            self.columns = [str(name) for name in given.columns]
+            self.columns: list[str] = [str(name) for name in given.columns]
             given = given.itertuples(index=False, name=None)
         else:
             self.columns = [str(name) for name in columns or ("Input", "Output", "Expected")]

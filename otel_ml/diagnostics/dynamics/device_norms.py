@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import otel_ml
 from otel_ml._internal.here import NOW
-from otel_ml._internal.steps.axes import current_step
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
 from otel_ml.diagnostics.dynamics.norm_measures import measures, own_measure
 from otel_ml.diagnostics.dynamics.parts import locals_of
@@ -113,7 +113,7 @@ class DeviceNorms:
         self._rows.record_later({"norm": LaterNorm(found, here, self._world)})
 
     def _arriving(self, arrival: Arrival, held: list[Held]) -> DeviceSums:
-        return DeviceSums(arrival, held, self._own, self._watch, current_step().index)
+        return DeviceSums(arrival, held, self._own, self._watch, otel_ml.current_step())
 
     def _names(self, held: list[Held]) -> list[str]:
         """Return the last parts of the names of what is recorded."""

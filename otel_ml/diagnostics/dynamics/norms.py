@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import otel_ml
 from otel_ml._internal.record.values import Recordable
-from otel_ml._internal.steps.axes import current_step
 from otel_ml.diagnostics.dynamics.device_norms import DeviceNorms
 from otel_ml.diagnostics.dynamics.host import statistics
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
@@ -104,7 +104,7 @@ class Norms:
 
         Called before `optimizer.step()` they are those that the step has used, as `inspect/<layer>/weight/…` are.
         """
-        if self._every > 1 and (current_step().index or 0) % self._every:
+        if self._every > 1 and (otel_ml.current_step() or 0) % self._every:
             return
         tensors = [parameter for _, parameter in self._named]
         if not self._record_alike("param", tensors) and not self._record_again(self._parameters, tensors):
@@ -125,7 +125,7 @@ class Norms:
         _record_sums(measures(kind), sums, {"norm": both_roots(sums.square * self._world)})
         if sums.bad and kind == "grad" and (found := statistics_of_small(tensors)) is not None:
             names = [name for name, _ in self._named_gradients()]
-            self._watch.found([names[place] for place in bad_ones(found.largest)], current_step().index)
+            self._watch.found([names[place] for place in bad_ones(found.largest)], otel_ml.current_step())
         return True
 
     def _named_gradients(self) -> list[tuple[str, Any]]:
@@ -166,7 +166,7 @@ class Norms:
         rows = measures(kind)
         _record_sums(rows, sums, {})
         if kind == "grad":
-            self._watch.found([held[place].name for place in bad_ones(found.largest)], current_step().index)
+            self._watch.found([held[place].name for place in bad_ones(found.largest)], otel_ml.current_step())
         for one, square in zip(held, found.squares, strict=True):
             if one.name in self._each:
                 own_measure(rows, one).record(own_values(one, square))

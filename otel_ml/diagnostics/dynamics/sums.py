@@ -127,7 +127,7 @@ class DeviceSums:
         self._watch = watch
         self._step = step
         self._records: dict[str, list[Any]] | None = None
-        self.square = 0.0
+        self.square: float = 0.0
 
     def ready(self) -> bool:
         """Whether `records()` would return at once."""

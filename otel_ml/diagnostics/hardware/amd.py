@@ -23,8 +23,8 @@ class AmdDevice:
     def __init__(self, library: Any, handle: Any, index: int) -> None:
         self._library = library
         self._handle = handle
-        self.id = f"gpu{index}"
-        self.uuid = str(self._asked(library.amdsmi_get_gpu_device_uuid) or "")
+        self.id: str = f"gpu{index}"
+        self.uuid: str = str(self._asked(library.amdsmi_get_gpu_device_uuid) or "")
         self._counters = Counters()
         self._probes = [self._activity, self._memory, self._power, self._energy, self._temperature, self._errors]
 
@@ -123,7 +123,7 @@ class Amd:
             handles = amdsmi.amdsmi_get_processor_handles()
         except amdsmi.AmdSmiException as error:
             raise UnavailableError(f"amdsmi: {error}") from None
-        self.devices = [AmdDevice(amdsmi, handle, index) for index, handle in enumerate(handles)]
+        self.devices: list[AmdDevice] = [AmdDevice(amdsmi, handle, index) for index, handle in enumerate(handles)]
         if not self.devices:
             self.close()
             raise UnavailableError("amdsmi: no GPU")

@@ -36,7 +36,7 @@ class HostFolder:
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
         folder = rendezvous_of(run_id).folder
-        self.path = folder.with_name(f"{folder.name}.hardware")
+        self.path: Path = folder.with_name(f"{folder.name}.hardware")
         for wanted in (self.path.parent, self.path):
             wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not is_private(wanted):

@@ -24,9 +24,9 @@ class NvmlDevice:
 
     def __init__(self, library: Any, index: int) -> None:
         self._library = library
-        self.handle = library.nvmlDeviceGetHandleByIndex(index)
-        self.id = f"gpu{index}"
-        self.uuid = str(self._optional("nvmlDeviceGetUUID") or "")
+        self.handle: Any = library.nvmlDeviceGetHandleByIndex(index)
+        self.id: str = f"gpu{index}"
+        self.uuid: str = str(self._optional("nvmlDeviceGetUUID") or "")
         self._probes = list(PROBES)
         self._counters = Counters()
         self._reasons: set[str] = set()
@@ -124,7 +124,7 @@ class Nvml:
         except pynvml.NVMLError as error:
             raise UnavailableError(f"NVML: {error}") from None
         found = [self._opened(index) for index in range(count)]
-        self.devices = [device for device in found if device is not None]
+        self.devices: list[NvmlDevice] = [device for device in found if device is not None]
         if not self.devices:
             self.close()
             raise UnavailableError(f"NVML: none of {count} GPUs can be used")

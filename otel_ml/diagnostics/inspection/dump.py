@@ -46,7 +46,7 @@ class Dump:
     """
 
     def __init__(self, folder: Path, rank: int) -> None:
-        self.folder = folder / f"rank-{rank}"
+        self.folder: Path = folder / f"rank-{rank}"
         self._waiting: queue.Queue[tuple[Path, Any, Any] | None] = queue.Queue(_QUEUED)
         self._thread = threading.Thread(target=self._write, name="otel_ml-dump", daemon=True)
         self._thread.start()

@@ -9,6 +9,7 @@ from pathlib import Path
 from time import time_ns
 from typing import Any
 
+import otel_ml
 from otel_ml._internal.here import NOW
 from otel_ml._internal.record.append import append
 from otel_ml._internal.series.definition import Series
@@ -163,7 +164,7 @@ class Inspector:
             self._dump.close()
 
     def _step(self) -> int:
-        index = current_step().index
+        index = otel_ml.current_step()
         return index if index is not None and _is_stepping() else self._counted
 
     def _dump_to(self, log_dir: str | PathLike[str] | None, rank: int) -> Dump | None:

@@ -28,7 +28,7 @@ class TextLog:
     """
 
     def __init__(self, folder: Path, rank: int) -> None:
-        self.path = folder / f"inspection-rank-{rank}.log"
+        self.path: Path = folder / f"inspection-rank-{rank}.log"
         self._lines: queue.Queue[tuple[float, str, int, Any, Any] | None] = queue.Queue(_QUEUED)
         self._thread = threading.Thread(target=self._write, name="otel_ml-inspection", daemon=True)
         self._thread.start()

@@ -53,11 +53,16 @@ class Watched:
         others = (stat for stat in rule.stats if stat not in STATISTICS and stat not in own)
         self._prefixes = {_prefix(stat) for stat in others if stat not in self._blocks}
         kind = format_for(rule.format, rule.tensor)
-        self.jobs_by_prefix = {prefix: job for prefix in self._prefixes if (job := _job_for(prefix, kind)) is not None}
-        self.is_plain = any(stat in STATISTICS for stat in rule.stats)
-        self.jobs = self._jobs()
-        self.has_rest = not rule.stats or bool(self._blocks or self._own or self._prefixes - self.jobs_by_prefix.keys())
-        self.is_sighted = self.is_lost = False
+        self.jobs_by_prefix: dict[str, Job] = {
+            prefix: job for prefix in self._prefixes if (job := _job_for(prefix, kind)) is not None
+        }
+        self.is_plain: bool = any(stat in STATISTICS for stat in rule.stats)
+        self.jobs: tuple[Job, ...] = self._jobs()
+        self.has_rest: bool = not rule.stats or bool(
+            self._blocks or self._own or self._prefixes - self.jobs_by_prefix.keys()
+        )
+        self.is_sighted: bool = False
+        self.is_lost: bool = False
         self.may_wait = True
         self._delayed = DelayedScales()
         self._plain: TensorState | None = None

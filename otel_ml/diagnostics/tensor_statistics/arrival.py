@@ -30,10 +30,10 @@ class Block:
     def __init__(self, words: Any, event: Any) -> None:
         import torch
 
-        self.words = words
-        self.numbers = words.view(torch.float64)
-        self.address = words.data_ptr()
-        self.event = event
+        self.words: Any = words
+        self.numbers: Any = words.view(torch.float64)
+        self.address: Any = words.data_ptr()
+        self.event: Any = event
 
 
 class Blocks:
@@ -160,7 +160,7 @@ class _Pinned(Deferred):
         self._others = others
         self._lock = threading.Lock()
         self._numbers: Any = None
-        self.is_read = False
+        self.is_read: bool = False
 
     def ready(self) -> bool:
         """Ask the device; on a thread of ours."""

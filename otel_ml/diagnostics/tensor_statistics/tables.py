@@ -163,6 +163,18 @@ class Tables:
         found: rows of numbers of each tensor.
     """
 
+    layout: Layout
+    device: Any
+    stream: object
+    addresses: Any
+    sizes: Any
+    begins: Any
+    ends: Any
+    owners: Any
+    numbers: Any
+    tensors: int
+    chunks: int
+
     def __init__(self, layout: Layout, chunk: int, rows: int, device: Any, stream: object) -> None:
         import torch
 
@@ -171,9 +183,9 @@ class Tables:
             columns = self._columns(chunk)
             self._host = torch.cat([_rounded(column) for column in columns])
             self._device = torch.empty(len(self._host), dtype=torch.int64, device=device)
-            self.partials = torch.empty(rows * self.chunks, dtype=torch.float64, device=device)
-            self.found = torch.empty(rows * self.tensors, dtype=torch.float64, device=device)
-            self.likes = {code: self._device.view(kind) for kind, code in _codes().items()}
+            self.partials: Any = torch.empty(rows * self.chunks, dtype=torch.float64, device=device)
+            self.found: Any = torch.empty(rows * self.tensors, dtype=torch.float64, device=device)
+            self.likes: dict[int, Any] = {code: self._device.view(kind) for kind, code in _codes().items()}
         places = accumulate((_words(len(column)) for column in columns), initial=0)
         self.addresses, self.sizes, self.begins, self.ends, self.owners, self.numbers = (
             self._device[place : place + len(column)] for place, column in zip(places, columns, strict=False)
@@ -191,7 +203,7 @@ class Tables:
         begins = ends - counts
         owners = torch.repeat_interleave(order, counts[order])
         self.tensors, self.chunks = len(kinds), len(owners)
-        self.launches = tuple(_launches(kinds, counts.tolist()))
+        self.launches: tuple[Launch, ...] = tuple(_launches(kinds, counts.tolist()))
         return [torch.zeros_like(sizes), sizes, begins, ends, owners, torch.arange(len(owners)) - begins[owners]]
 
     def send(self, addresses: bytes, blocks: Blocks) -> Block | None:

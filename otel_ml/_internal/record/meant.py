@@ -1,0 +1,110 @@
+"""What a call of `log()` or `record()` means that is written as other loggers have it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from otel_ml._internal.guard import guard
+from otel_ml._internal.series.definition import bad_name
+from otel_ml._internal.shown import shown
+
+__all__ = ["MISSING", "NO_VALUES", "Meant", "meant_by_log", "meant_by_record"]
+
+NO_VALUES: Mapping[str, Any] = {}
+"""What `log()` has where nothing is given."""
+
+MISSING: Any = type("Missing", (), {})()
+"""What `record()` has where a name or a value is not given."""
+
+
+class Meant(NamedTuple):
+    """What is recorded, at which step, on which axis; without values it was counted and said."""
+
+    values: Mapping[str, Any]
+    step: Any = None
+    axis: Any = None
+
+
+def meant_by_log(values: Any, step: Any, axis: Any, named: dict[str, Any]) -> Meant:
+    """Return what `log()` means whose first argument is no mapping, or that has names which are no options.
+
+    `log("loss", 1.0)`, and `log("loss", 1.0, 3)` as TensorBoard has it, are one value; `log(loss=1.0)` and
+    `log([("loss", 1.0)])` are several.
+    """
+    if values is NO_VALUES and named:
+        given = named["values"] if len(named) == 1 and isinstance(named.get("values"), Mapping) else named
+        return Meant(given, step, axis)
+    _say_unknown("log()", named)
+    if isinstance(values, Mapping):
+        return Meant(values, step, axis)
+    if isinstance(values, str):
+        return _one(values, step, axis)
+    pairs = _pairs(values)
+    found = dict(pairs)
+    if pairs and len(found) == len(pairs):
+        return Meant(found, step, axis)
+    _refuse(shown(values), len(pairs) or 1, type(values).__name__)
+    return Meant(NO_VALUES)
+
+
+def _one(name: str, value: Any, axis: Any) -> Meant:
+    """Return the value that stands in the place of a step, at the step that stands in the place of an axis."""
+    if value is None:
+        what = shown(name)
+        _refuse(f"{what} without a value. Call log({{{what}: …}}) or record({what}, …)", 1, what)
+        return Meant(NO_VALUES)
+    return Meant({name: value}, None, axis) if axis is None or isinstance(axis, str) else Meant({name: value}, axis)
+
+
+def _pairs(values: Any) -> list[tuple[str, Any]]:
+    """Return names and values that stand in pairs; none where one is something else."""
+    if type(values) not in {list, tuple}:
+        return []
+    pairs = [(pair[0], pair[1]) for pair in values if type(pair) in {list, tuple} and len(pair) == 2]
+    return pairs if len(pairs) == len(values) and all(isinstance(name, str) for name, _ in pairs) else []
+
+
+def meant_by_record(name: Any, value: Any, step: Any, named: dict[str, Any]) -> Meant:
+    """Return what `record()` means that has no name or no value, or names which are no options.
+
+    `record({"loss": 1.0})` and `record(loss=1.0)` are values by name.
+    """
+    if name is MISSING and value is MISSING and named:
+        return Meant(named, step)
+    _say_unknown("record()", named)
+    if isinstance(name, Mapping):
+        return Meant(name, step if value is MISSING else value)
+    if name is MISSING or value is MISSING:
+        _say_missing(name, value)
+    elif isinstance(name, str):
+        return Meant({name: value}, step)
+    else:
+        guard.drop("bad_name", bad_name(name))
+    return Meant(NO_VALUES)
+
+
+def _say_missing(name: Any, value: Any) -> None:
+    if value is MISSING:
+        got = "nothing" if name is MISSING else f"{shown(name)} without a value"
+    else:
+        got = f"{shown(value)} without a name"
+    call = f"record({shown('loss' if name is MISSING else name)}, …)"
+    guard.drop("bad_value", f"record(): expected a name and a value, got {got}. Call {call}.", kind=f"record() {got}")
+
+
+def _say_unknown(call: str, named: Mapping[str, Any]) -> None:
+    if named:
+        guard.wrong(
+            "unknown-argument",
+            f"{call}: unknown argument {', '.join(named)}. It is not used, and the values are recorded.",
+        )
+
+
+def _refuse(got: str, count: int, kind: str) -> None:
+    guard.drop(
+        "bad_value",
+        f"log(): expected names and values such as {{'loss': 0.5}}, got {got}.",
+        count,
+        kind=f"log() {kind}",
+    )

@@ -1,0 +1,202 @@
+"""What people type who come from another logger: it is recorded, or answered with what to type; nothing raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import otel_ml
+from otel_ml._internal.messages.recorder import recorder
+from otel_ml.exceptions import OtelMLError
+from otel_ml.testing import capture
+
+LOSS_AT_5 = [("loss", 5, 1.0)]
+LOSS_AT_3 = [("loss", 3, 1.0)]
+BOTH = [("acc", 5, 2.0), ("loss", 5, 1.0)]
+MANY = {f"m{n}": float(n) for n in range(9)}
+MANY_AT_5 = sorted((name, 5, value) for name, value in MANY.items())
+
+WORKS: dict[str, tuple[Callable[[Any], object], list[tuple[str, int, float]]]] = {
+    "log_metric of MLflow": (lambda to: to.log("loss", 1.0), LOSS_AT_5),
+    "an int beside a name is its value": (lambda to: to.log("loss", 1), LOSS_AT_5),
+    "a number of numpy": (lambda to: to.log("loss", np.float32(1)), LOSS_AT_5),
+    "add_scalar of TensorBoard": (lambda to: to.log("loss", 1.0, 3), LOSS_AT_3),
+    "log_metric of MLflow with a step": (lambda to: to.log("loss", 1.0, step=3), LOSS_AT_3),
+    "a name, a value and an axis": (lambda to: to.log("loss", 1.0, 3, axis="step"), LOSS_AT_3),
+    "a name, a value, a step and another axis": (lambda to: to.log("loss", 1.0, 3, axis="eval"), LOSS_AT_3),
+    "values as keywords": (lambda to: to.log(loss=1.0, acc=2.0), BOTH),
+    "values as keywords with a step": (lambda to: to.log(loss=1.0, step=3), LOSS_AT_3),
+    "W&B's commit": (lambda to: to.log({"loss": 1.0}, commit=False), LOSS_AT_5),
+    "W&B's commit and a step": (lambda to: to.log({"loss": 1.0}, 3, commit=True), LOSS_AT_3),
+    "W&B's commit of a row": (lambda to: to.log(MANY, commit=False), MANY_AT_5),
+    "pairs": (lambda to: to.log([("loss", 1.0), ("acc", 2.0)]), BOTH),
+    "the name of the first argument": (lambda to: to.log(values={"loss": 1.0}), LOSS_AT_5),
+    "an axis by position": (lambda to: to.log({"loss": 1.0}, 3, "step"), LOSS_AT_3),
+    "record of a dictionary": (lambda to: to.record({"loss": 1.0}), LOSS_AT_5),
+    "record of a dictionary at a step": (lambda to: to.record({"loss": 1.0}, 3), LOSS_AT_3),
+    "record of a dictionary at a named step": (lambda to: to.record({"loss": 1.0}, step=3), LOSS_AT_3),
+    "record by the names of its arguments": (lambda to: to.record(name="loss", value=1.0, step=3), LOSS_AT_3),
+    "record of a keyword": (lambda to: to.record(loss=1.0), LOSS_AT_5),
+}
+
+NAMES_AND_VALUES = "expected names and values such as {'loss': 0.5}, got "
+
+ANSWERED: dict[str, tuple[Callable[[Any], object], dict[str, int], tuple[str, ...]]] = {
+    "a name alone": (
+        lambda to: to.log("loss"),
+        {"bad_value": 1},
+        ("log(): " + NAMES_AND_VALUES + "'loss' without a value. Call log({'loss': …}) or record('loss', …).",),
+    ),
+    "None": (lambda to: to.log(None), {"bad_value": 1}, ("log(): " + NAMES_AND_VALUES + "None.",)),
+    "a number": (lambda to: to.log(1.0), {"bad_value": 1}, ("log(): " + NAMES_AND_VALUES + "1.0.",)),
+    "a name and a value in a list": (
+        lambda to: to.log(["loss", 1.0]),
+        {"bad_value": 1},
+        ("log(): " + NAMES_AND_VALUES + "['loss', 1.0].",),
+    ),
+    "pairs of which two have one name": (
+        lambda to: to.log([("loss", 1.0), ("loss", 2.0)]),
+        {"bad_value": 2},
+        ("log(): " + NAMES_AND_VALUES + "[('loss', 1.0), ('loss', 2.0)].",),
+    ),
+    "a text beside a name": (
+        lambda to: to.log("loss", "high"),
+        {"bad_value": 1},
+        ("Metric 'loss'", "got 'high' (str); convert it with float(), or use log_text()"),
+    ),
+    "a name in the place of a step": (
+        lambda to: to.log("loss", 1.0, step="eval"),
+        {"bad_step": 1},
+        ("log(): expected a step that is a whole number from 0 on, got 'eval'. Pass an int.",),
+    ),
+    "record without a value": (
+        lambda to: to.record("loss"),
+        {"bad_value": 1},
+        ("record(): expected a name and a value, got 'loss' without a value. Call record('loss', …).",),
+    ),
+    "record of nothing": (
+        lambda to: to.record(),
+        {"bad_value": 1},
+        ("record(): expected a name and a value, got nothing. Call record('loss', …).",),
+    ),
+    "record of a number": (lambda to: to.record(3, 1.0), {"bad_name": 1}, ("A metric's name", "got 3.")),
+    "two steps": (
+        lambda to: to.log({"loss": 1.0}, 3, step=4),
+        {"bad_step": 1},
+        ("log(): expected a step that is a whole number from 0 on, got (3, 4). Pass an int.",),
+    ),
+    "a text as a step": (
+        lambda to: to.set_step("3"),
+        {},
+        ("set_step(): expected a step that is a whole number from 0 on, got '3'. Pass an int.",),
+    ),
+}
+
+
+def recorded(run: Any) -> list[tuple[str, int | None, float]]:
+    return sorted((point.name, point.step, point.value) for point in run.points)
+
+
+@pytest.mark.parametrize("through", ["module", "run"])
+@pytest.mark.parametrize("form", WORKS)
+def test_what_is_meant_is_recorded_and_nothing_is_said(form: str, through: str) -> None:
+    call, expected = WORKS[form]
+    for _ in range(2):  # the second time a row is known
+        with capture() as run:
+            otel_ml.set_step(5)
+            call(otel_ml if through == "module" else otel_ml.init())
+
+            assert recorded(run) == expected
+            assert run.notices == []
+            assert recorder.dropped == {}
+
+
+@pytest.mark.parametrize("through", ["module", "run"])
+@pytest.mark.parametrize("form", ANSWERED)
+def test_what_is_not_clear_is_answered_with_what_to_type_and_counted_by_value(form: str, through: str) -> None:
+    call, dropped, parts = ANSWERED[form]
+    with capture() as run:
+        otel_ml.set_step(5)
+        call(otel_ml if through == "module" else otel_ml.init())
+
+        assert recorded(run) == []
+        assert recorder.dropped == dropped
+        [said] = run.notices
+        assert [part for part in parts if part not in said] == []
+
+
+@pytest.mark.parametrize("form", ANSWERED)
+def test_under_strict_it_raises(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_ML_STRICT", "true")
+    call, _, parts = ANSWERED[form]
+    with capture(), pytest.raises(OtelMLError) as raised:
+        call(otel_ml)
+
+    assert parts[0] in str(raised.value)
+
+
+def test_an_argument_that_nobody_knows_beside_a_dictionary_is_no_value() -> None:
+    with capture() as run:
+        otel_ml.set_step(5)
+        otel_ml.log({"loss": 1.0}, colour=2.0)
+
+        assert recorded(run) == LOSS_AT_5
+        assert [said.partition(". ")[0] for said in run.notices] == ["log(): unknown argument colour"]
+
+
+def test_a_function_given_to_timed_is_timed_whatever_kind_it_is() -> None:
+    with capture() as run:
+        otel_ml.set_step(5)
+
+        assert otel_ml.timed(lambda: 7)() == 7
+        assert [point.step for point in run.points if "<lambda>" in point.name] == [5]
+
+
+DEFINITIONS: dict[str, tuple[Callable[[], object], str]] = {
+    "W&B's step_metric": (
+        lambda: otel_ml.define_metric("loss", step_metric="epoch", reduce="max"),
+        "define_metric(): unknown argument step_metric. It is not used, all else is.",
+    ),
+    "a reduction by position": (
+        lambda: otel_ml.define_metric("loss", "max"),
+        "define_metric(): expected options by name, got 'max' by position. Call define_metric(name, reduce='max').",
+    ),
+    "a metric's reduction by position": (
+        lambda: otel_ml.get_meter().metric("loss", "max"),
+        "metric(): expected options by name, got 'max' by position. Call metric(name, reduce='max').",
+    ),
+    "an option of another meter": (
+        lambda: otel_ml.get_meter().metric("loss", buckets=3, reduce="max"),
+        "metric(): unknown argument buckets. It is not used, all else is.",
+    ),
+    "an option of tqdm": (
+        lambda: list(otel_ml.steps([1, 2], desc="train")),
+        "steps(): unknown argument desc. It is not used, all else is.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DEFINITIONS)
+def test_an_option_that_there_is_not_loses_nothing_and_is_said(case: str) -> None:
+    call, expected = DEFINITIONS[case]
+    with capture() as run:
+        call()
+
+        assert recorder.dropped == {}
+        assert [expected in said for said in run.notices] == [True]
+
+
+def test_a_loop_may_be_told_where_it_begins_as_enumerate_is() -> None:
+    with capture():
+        assert [otel_ml.current_step() for _ in otel_ml.steps("ab", 60)] == [60, 61]
+
+
+def test_a_meter_takes_what_opentelemetrys_takes() -> None:
+    with capture() as run:
+        otel_ml.set_step(5)
+        otel_ml.get_meter("train", "1.0", None, {"library": "x"}).create_counter("n", "1", "count").add(1.0)
+
+        assert recorded(run) == [("n", 5, 1.0)]
